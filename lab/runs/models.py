@@ -1,0 +1,282 @@
+"""Runs, their lease and their metrics. Only the verbs of Run write ``status``, each by one conditional UPDATE."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+
+from lab.accounts.models import Team
+
+
+class Status(models.TextChoices):
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+ACTIVE = (Status.STARTING, Status.RUNNING, Status.STOPPING)  # somebody holds the lease
+OPEN = (Status.QUEUED, Status.LOST, *ACTIVE)  # will go on by itself
+RESUMABLE = (Status.STOPPED, Status.FAILED, Status.LOST)
+MAX_RESCUES = 5  # how often a lost run is taken up again without a person
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def of(self, team: Team) -> RunQuerySet:
+        return self.filter(team=team)
+
+    def waiting(self) -> RunQuerySet:
+        """Runs a worker may claim now: queued or lost, and not waiting for an unfinished parent."""
+        return self.filter(status__in=(Status.QUEUED, Status.LOST)).filter(Q(parent=None) | Q(parent__status=Status.FINISHED))
+
+    def expired(self) -> RunQuerySet:
+        """Runs whose owner has shown no sign of life for the length of a lease."""
+        return self.filter(status__in=ACTIVE, lease_until__lt=timezone.now())
+
+
+class Run(models.Model):
+    """One training run: an immutable spec, where it stands, and who trains it (the lease)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey(Team, models.CASCADE, related_name="runs")
+    number = models.PositiveIntegerField()  # counts up within the team; what people say aloud
+    name = models.CharField(max_length=100)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="runs")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    spec = models.JSONField()  # as launched, never changed
+    recipe = models.CharField(max_length=100)
+    trainer = models.CharField(max_length=20)
+    task = models.CharField(max_length=100)
+    policy = models.CharField(max_length=200)  # what the spec's policy is called in lists
+    queue = models.CharField(max_length=50, default="gpu")
+    parent = models.ForeignKey("self", models.PROTECT, null=True, related_name="children")  # starts after it, from its policy
+    cloned_from = models.ForeignKey("self", models.SET_NULL, null=True, related_name="clones")
+
+    status = models.CharField(max_length=10, choices=Status.choices, default=Status.QUEUED)
+    reason = models.TextField(blank=True)  # why it waits, failed or was lost; one readable line
+    attempt = models.PositiveIntegerField(default=0)
+    rescues = models.PositiveIntegerField(default=0)
+    owner = models.CharField(max_length=200, blank=True)  # worker name and claim token
+    lease_until = models.DateTimeField(null=True)
+    progress_at = models.DateTimeField(null=True)  # when the trainer last reported anything
+    stop_requested_at = models.DateTimeField(null=True)
+    kill_requested = models.BooleanField(default=False)
+    exit_code = models.IntegerField(null=True)
+    queued_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    step = models.PositiveIntegerField(default=0)
+    total_steps = models.PositiveIntegerField(default=0)
+    phase = models.CharField(max_length=50, blank=True)
+    phase_done = models.PositiveIntegerField(default=0)
+    phase_total = models.PositiveIntegerField(default=0)
+    tokens = models.BigIntegerField(default=0)
+    rollouts = models.PositiveIntegerField(default=0)
+    latest = models.JSONField(default=dict)  # newest value of the metrics lists show
+    special_tokens = models.JSONField(default=dict)  # id -> text
+    ingested = models.BigIntegerField(default=0)  # bytes of the spool that are in the database
+    log_ingested = models.BigIntegerField(default=0)  # bytes of the current attempt's log that are in the database
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "number"], name="run_number_in_team")]
+        indexes = [
+            models.Index(fields=["team", "-created_at"], name="run_newest"),
+            models.Index(fields=["status", "lease_until"], name="run_lease"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.number} {self.name}"
+
+    @property
+    def folder(self) -> Path:
+        return Path(settings.RUNS_ROOT) / str(self.id)
+
+    @property
+    def is_active(self) -> bool:
+        return self.status in ACTIVE
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+    # Verbs: each returns whether it changed the row, so that of two callers exactly one acts.
+
+    def _become(self, status: Status, when: Q, **fields: Any) -> bool:
+        changed = Run.objects.filter(when, pk=self.pk).update(status=status, **fields) == 1
+        self.refresh_from_db()
+        return changed
+
+    def claim(self, owner: str) -> bool:
+        """Takes the lease and begins a new attempt, if the run waits for a worker and nobody else has taken it."""
+        ready = Run.objects.waiting().filter(pk=self.pk).values("pk")
+        return self._become(
+            Status.STARTING,
+            Q(pk__in=ready, status__in=(Status.QUEUED, Status.LOST)),
+            owner=owner,
+            lease_until=timezone.now() + timedelta(seconds=settings.LEASE_SECONDS),
+            progress_at=timezone.now(),
+            attempt=F("attempt") + 1,
+            log_ingested=0,
+            exit_code=None,
+            reason="",
+            phase="starting",
+            phase_done=0,
+            phase_total=0,
+            started_at=models.functions.Coalesce("started_at", timezone.now()),
+            finished_at=None,
+        )
+
+    def renew(self, owner: str) -> bool:
+        """Extends the lease; False means it was taken away and the caller must stop touching the run."""
+        until = timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
+        return Run.objects.filter(pk=self.pk, owner=owner, status__in=ACTIVE).update(lease_until=until) == 1
+
+    def running(self, owner: str) -> bool:
+        return self._become(Status.RUNNING, Q(owner=owner, status=Status.STARTING))
+
+    def request_stop(self, kill: bool = False) -> bool:
+        """Asks for stop-and-save (or a kill). A run nobody trains yet is stopped at once."""
+        now = timezone.now()
+        if self._become(
+            Status.STOPPED,
+            Q(status__in=(Status.QUEUED, Status.LOST)),
+            stop_requested_at=now,
+            finished_at=now,
+            reason="stopped before it started" if not self.attempt else "stopped while it waited for a worker",
+        ):
+            return True
+        if kill:
+            return self._become(Status.STOPPING, Q(status__in=ACTIVE), stop_requested_at=now, kill_requested=True)
+        return self._become(Status.STOPPING, Q(status__in=(Status.STARTING, Status.RUNNING)), stop_requested_at=now)
+
+    def end(self, owner: str, status: Status, reason: str = "", exit_code: int | None = None) -> bool:
+        """Gives the lease back with the outcome of the attempt."""
+        return self._become(
+            status,
+            Q(owner=owner, status__in=ACTIVE),
+            owner="",
+            lease_until=None,
+            reason=reason,
+            exit_code=exit_code,
+            stop_requested_at=None,
+            kill_requested=False,
+            finished_at=timezone.now(),
+            phase="",
+        )
+
+    def hand_back(self, owner: str, reason: str) -> bool:
+        """Back into the queue, to be resumed by whichever worker claims it next (its worker is leaving)."""
+        return self._become(
+            Status.QUEUED, Q(owner=owner, status__in=ACTIVE), owner="", lease_until=None, reason=reason, queued_at=timezone.now(), phase=""
+        )
+
+    def lose(self) -> bool:
+        """Takes an expired lease away. A run lost too often, or asked to stop, does not wait for another worker."""
+        expired = Q(status__in=ACTIVE, lease_until__lt=timezone.now())
+        gone = {"owner": "", "lease_until": None, "phase": ""}
+        if self.stop_requested_at:
+            return self._become(Status.STOPPED, expired, reason="its worker was lost while it stopped", finished_at=timezone.now(), **gone)
+        if self.rescues >= MAX_RESCUES:
+            reason = f"its worker was lost {self.rescues + 1} times; resume it once the cause is known"
+            return self._become(Status.FAILED, expired, reason=reason, finished_at=timezone.now(), **gone)
+        return self._become(
+            Status.LOST, expired, rescues=F("rescues") + 1, reason=f"lost its worker {self.owner.split('/')[0]}; waiting for another", **gone
+        )
+
+    def resume(self) -> bool:
+        """Queues another attempt from the last checkpoint."""
+        return self._become(
+            Status.QUEUED,
+            Q(status__in=RESUMABLE),
+            reason="",
+            rescues=0,
+            queued_at=timezone.now(),
+            finished_at=None,
+            stop_requested_at=None,
+            kill_requested=False,
+        )
+
+
+class MetricChunk(models.Model):
+    """Up to CHUNK_POINTS points of one metric of one attempt: float64 ``values`` at int32 ``steps``, little-endian, with their range.
+
+    The names ``@time`` (seconds since 1970), ``@tokens`` and ``@offset`` (end of the event in the spool) are other x-axes of the same steps.
+    """
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="chunks")
+    attempt = models.PositiveIntegerField()
+    name = models.CharField(max_length=200)
+    chunk = models.PositiveIntegerField()
+    count = models.PositiveIntegerField()
+    first_step = models.PositiveIntegerField()
+    last_step = models.PositiveIntegerField()
+    lo = models.FloatField(null=True)  # over the finite values
+    hi = models.FloatField(null=True)
+    steps = models.BinaryField()
+    values = models.BinaryField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "name", "attempt", "chunk"], name="metric_chunk")]
+
+
+class Attempt(models.Model):
+    """What an attempt reported when it started. Steps after ``from_step`` of earlier attempts are superseded by this one."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    from_step = models.PositiveIntegerField()
+    host = models.CharField(max_length=200)
+    device = models.CharField(max_length=100)
+    command = models.JSONField(default=list)
+    versions = models.JSONField(default=dict)
+    started_at = models.DateTimeField()
+    outcome = models.CharField(max_length=20, blank=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="attempt_number")]
+        ordering = ["number"]
+
+
+class Checkpoint(models.Model):
+    """A place on the disk to resume from (``final`` False) or an exported policy (``final`` True)."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="checkpoints")
+    attempt = models.PositiveIntegerField()
+    step = models.PositiveIntegerField()
+    path = models.CharField(max_length=300)  # relative to the run folder
+    bytes = models.BigIntegerField()
+    final = models.BooleanField(default=False)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "attempt", "path", "step"], name="checkpoint_once")]
+        ordering = ["-step"]
+
+
+class LogChunk(models.Model):
+    """A piece of an attempt's standard output and error, in order of ``offset`` (bytes into the attempt's log)."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="log_chunks")
+    attempt = models.PositiveIntegerField()
+    offset = models.BigIntegerField()
+    text = models.TextField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "attempt", "offset"], name="log_once")]
+        ordering = ["attempt", "offset"]

@@ -1,0 +1,137 @@
+"""One settings file; everything that differs between installations comes from the environment, and a wrong value stops the start.
+
+``DATABASE_URL`` and ``REDIS_URL`` name the services. Without them ``manage.py`` starts embedded ones under ``LAB_HOME`` (see ``embedded.py``)
+and sets both before this file is read.
+"""
+
+import os
+from pathlib import Path
+
+import environ
+
+from lab.lib.secret_key import read_or_create
+
+env = environ.Env()
+
+BASE = Path(__file__).resolve().parent.parent
+HOME = Path(env.str("LAB_HOME", default=str(BASE / "var"))).resolve()
+RUNS_ROOT = Path(env.str("LAB_RUNS", default=str(HOME / "runs")))
+POLICIES_ROOT = Path(env.str("LAB_POLICIES", default=str(HOME / "policies")))  # folders with policies people may train from
+DATASETS_ROOT = Path(env.str("LAB_DATASETS", default=str(HOME / "datasets")))  # files people may train on
+
+DEBUG = env.bool("LAB_DEBUG", default=False)
+SECRET_KEY = os.environ.get("SECRET_KEY") or read_or_create(HOME / "secret-key")
+ALLOWED_HOSTS = env.list("LAB_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("LAB_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "django.contrib.postgres",
+    "channels",
+    "django_htmx",
+    "template_partials",
+    "allauth",
+    "allauth.account",
+    "lab.accounts",
+    "lab.catalog",
+    "lab.workers",
+    "lab.runs",
+    "lab.trajectories",
+    "lab.supervisor",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "lab.accounts.middleware.TeamMiddleware",
+]
+
+ROOT_URLCONF = "lab.urls"
+ASGI_APPLICATION = "lab.asgi.application"
+APPEND_SLASH = True
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+DATABASES = {"default": env.db_url("DATABASE_URL")}
+DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 1, "max_size": env.int("LAB_DB_POOL", default=10), "timeout": 10}}
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = env.str("REDIS_URL")
+# Pub/sub keeps no group membership in Redis: a flushed or restarted Redis loses wake-ups, never subscriptions.
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}}
+
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = False  # the lease, not the broker, brings a lost run back
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_DEFAULT_QUEUE = "gpu"
+
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_ADAPTER = "lab.accounts.adapter.ClosedRegistration"
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation." + name}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = HOME / "static"
+STATICFILES_DIRS = [BASE / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "lab.lib.package_assets.PlotlyFinder",
+]
+WHITENOISE_USE_FINDERS = True
+
+SESSION_COOKIE_SAMESITE = "Lax"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+X_FRAME_OPTIONS = "DENY"
+
+# How long a run may go without a sign of life before another worker takes it, and how long a stop may take before it becomes a kill.
+LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
+STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
+SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)

@@ -1,0 +1,70 @@
+"""Rollouts and their tokens. Rows are written by the supervisor's ingest with COPY; everything else only reads them."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from lab.accounts.models import Team
+from lab.runs.models import Run
+
+
+class Prompt(models.Model):
+    """A prompt with the reference answer it is scored against, once per team however many rollouts answer it."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="prompts")
+    digest = models.BinaryField(max_length=16)
+    messages = models.JSONField()  # [[role, content], …]
+    text = models.TextField()  # the last user message, for lists
+    reference = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "digest"], name="prompt_once")]
+
+
+class RolloutQuerySet(models.QuerySet["Rollout"]):
+    def of(self, team: Team) -> RolloutQuerySet:
+        return self.filter(run__team=team)
+
+    def current(self) -> RolloutQuerySet:
+        """Without the steps that a resumed attempt has replayed."""
+        return self.filter(superseded=False)
+
+
+class Rollout(models.Model):
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="samples", db_index=False)
+    prompt = models.ForeignKey(Prompt, models.PROTECT, related_name="rollouts", db_index=False)
+    attempt = models.PositiveSmallIntegerField()
+    step = models.PositiveIntegerField()
+    phase = models.CharField(max_length=8)  # train, heldout, sampled
+    group = models.PositiveIntegerField(db_column="group_index")  # which prompt of the step
+    sample = models.PositiveSmallIntegerField()  # which answer to it
+    completion = models.TextField()
+    turns = models.JSONField(default=list)  # [[role, start, end], …] in tokens
+    rewards = models.JSONField(default=dict)
+    reward = models.FloatField(null=True)
+    advantage = models.FloatField(null=True)
+    length = models.PositiveIntegerField()
+    mean_entropy = models.FloatField(null=True)
+    max_entropy = models.FloatField(null=True)
+    finish_reason = models.CharField(max_length=10)
+    filtered = models.TextField(blank=True)
+    superseded = models.BooleanField(default=False)
+    spool_end = models.BigIntegerField()  # the spool offset after its event: what "everything after my cursor" means
+    created_at = models.DateTimeField()
+
+    objects = RolloutQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "step", "group", "sample"], name="rollout_step")]
+
+
+class RolloutTokens(models.Model):
+    """Packed arrays of one rollout (``trainers.arrays``), apart from the row because lists never read them."""
+
+    rollout = models.OneToOneField(Rollout, models.CASCADE, primary_key=True, related_name="tokens")
+    ids = models.BinaryField()
+    lengths = models.BinaryField()
+    logprobs = models.BinaryField()
+    entropies = models.BinaryField()
+    mask = models.BinaryField()

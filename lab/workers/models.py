@@ -1,0 +1,35 @@
+"""Workers: who can train, where, and whether they are alive."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import models
+from django.utils import timezone
+
+ALIVE = timedelta(seconds=30)
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    def alive(self) -> WorkerQuerySet:
+        return self.filter(seen_at__gte=timezone.now() - ALIVE)
+
+
+class Worker(models.Model):
+    """One ``manage.py worker`` process. ``name`` is also the owner written into a run's lease."""
+
+    name = models.CharField(max_length=200, unique=True)
+    host = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    queues = models.JSONField(default=list)
+    gpu = models.CharField(max_length=100, blank=True)  # name and memory of its GPU; empty on a CPU worker
+    cpus = models.PositiveIntegerField(default=0)
+    memory = models.BigIntegerField(default=0)  # bytes
+    draining = models.BooleanField(default=False)  # finishes or hands back its run, then leaves
+    started_at = models.DateTimeField(default=timezone.now)
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    objects = WorkerQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,122 @@
+"""The typed events a run reports, one JSON object a line, and nothing about how they are stored (see ``spool``).
+
+Every event carries the attempt that wrote it and the wall-clock time in seconds since 1970. A resumed run replays steps after its last
+checkpoint: readers keep the newest attempt of a step and treat the older one as superseded.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Event(msgspec.Struct, tag_field="event", frozen=True, kw_only=True):
+    attempt: int
+    time: float
+
+
+class AttemptStarted(Event, tag="attempt-started"):
+    """Training is about to start; ``from_step`` optimiser steps are already done (0, or the checkpoint resumed from)."""
+
+    from_step: int
+    total_steps: int
+    pid: int
+    host: str
+    device: str
+    command: list[str]
+    versions: dict[str, str]
+    special_tokens: dict[int, str] = {}
+    parameters: int = 0
+
+
+class Phase(Event, tag="phase"):
+    """What the trainer does now (``loading``, ``cold start``, ``sampling pairs``, ``training``, ``evaluating``, ``saving``) and how far it is."""
+
+    name: str
+    done: int = 0
+    total: int = 0
+
+
+class Metrics(Event, tag="metrics"):
+    """Numbers at the end of optimiser step ``step`` (1-based; 0 = before training). ``nonfinite`` names values JSON has no number for."""
+
+    step: int
+    values: dict[str, float]
+    nonfinite: dict[str, Literal["nan", "inf", "-inf"]] = {}
+    tokens: int = 0
+
+
+class Message(msgspec.Struct, frozen=True):
+    role: str
+    content: str
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Tokens [start, end) of a completion were written by ``role``: ``assistant`` (the policy) or ``tool`` (the environment; no loss)."""
+
+    role: str
+    start: int
+    end: int
+
+
+class Rollout(Event, tag="rollout"):
+    """One completion and everything known about it. T tokens, policy and environment together; arrays are packed by ``trainers.arrays``.
+
+    ``completion`` is the text the reward functions saw (special tokens left out). ``lengths[i]`` is how many code points of it token i adds:
+    0 for a special token and for the first bytes of a character that a later token completes.
+    """
+
+    step: int
+    phase: Literal["train", "heldout", "sampled"]
+    group: int
+    sample: int
+    prompt: list[Message]
+    completion: str
+    rewards: dict[str, float | None]
+    reward: float | None
+    finish_reason: Literal["stop", "length", "turns"]
+    reference: str = ""
+    advantage: float | None = None
+    length: int = 0  # tokens sampled by the policy
+    mean_entropy: float | None = None  # nats, over the policy's tokens
+    max_entropy: float | None = None
+    turns: list[Turn] = []
+    filtered: str = ""  # why the sample was left out of the loss; empty when it was not
+    ids: bytes = b""  # (T,) token ids
+    lengths: bytes = b""  # (T,) code points
+    logprobs: bytes = b""  # (T,) log-probability of the sampled token, nats
+    entropies: bytes = b""  # (T,) nats
+    mask: bytes = b""  # (T,) 1 = in the loss; empty = all ones
+
+
+class Checkpoint(Event, tag="checkpoint"):
+    """``path`` (relative to the run folder) holds everything that resuming after ``step`` needs."""
+
+    step: int
+    path: str
+    bytes: int
+
+
+class Saved(Event, tag="saved"):
+    """The policy at ``step`` was exported (safetensors and tokenizer) to ``path``, relative to the run folder."""
+
+    step: int
+    path: str
+    bytes: int
+
+
+class Warned(Event, tag="warning"):
+    """Something the person who launched the run should know; training goes on."""
+
+    message: str
+    step: int = 0
+
+
+class AttemptFinished(Event, tag="attempt-finished"):
+    """The last event of an attempt that ended by itself. ``error`` is one readable line; the traceback is in the log."""
+
+    outcome: Literal["finished", "stopped", "failed"]
+    step: int
+    error: str = ""
+
+
+AnyEvent = AttemptStarted | Phase | Metrics | Rollout | Checkpoint | Saved | Warned | AttemptFinished

@@ -1,0 +1,105 @@
+"""Hyperparameters of each trainer: written once here, read by the browser form, the command line and TRL's configs.
+
+Defaults are the ones the built-in tiny policy learns with on two CPU cores. ``advanced`` fields are folded away in the form.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors: a mistyped hyperparameter must not silently train with the default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def param(default: Any, help: str, *, title: str = "", advanced: bool = False, unit: str = "", **bounds: Any) -> Any:
+    """A field with its help, bounds (pydantic's gt, ge, lt, le) and how a form should show it."""
+    extra: dict[str, Any] = {"advanced": advanced}
+    if unit:
+        extra["unit"] = unit
+    return Field(default, description=help, title=title or None, json_schema_extra=extra, **bounds)
+
+
+class Common(Strict):
+    max_steps: int = param(150, "How many optimiser steps to train.", title="Steps", ge=1, le=10_000_000)
+    learning_rate: float = param(3e-4, "Peak learning rate of AdamW.", title="Learning rate", gt=0, le=1)
+    warmup_steps: int = param(5, "Steps over which the learning rate rises from 0.", title="Warm-up steps", advanced=True, ge=0)
+    lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = param(
+        "constant_with_warmup", "How the learning rate goes on after the warm-up.", title="Schedule", advanced=True
+    )
+    per_device_train_batch_size: int = param(32, "Sequences in one forward pass on one device.", title="Batch per device", ge=1, le=65_536)
+    gradient_accumulation_steps: int = param(1, "Forward passes summed into one optimiser step.", title="Gradient accumulation", advanced=True, ge=1)
+    max_grad_norm: float = param(1.0, "The gradient is scaled down to this norm.", title="Gradient clipping", advanced=True, gt=0)
+    weight_decay: float = param(0.0, "Decoupled weight decay of AdamW.", title="Weight decay", advanced=True, ge=0, le=1)
+    adam_beta2: float = param(0.98, "Decay of AdamW's second moment.", title="Adam beta 2", advanced=True, gt=0, lt=1)
+    gradient_checkpointing: bool = param(False, "Recompute activations to save memory; slower.", title="Gradient checkpointing", advanced=True)
+
+    @model_validator(mode="after")
+    def warmup_fits(self) -> "Common":
+        if self.warmup_steps > self.max_steps:
+            raise ValueError(f"warmup_steps {self.warmup_steps} is longer than the run: use at most max_steps, {self.max_steps}")
+        return self
+
+
+class SFT(Common):
+    """Supervised fine-tuning on demonstrations; the loss counts completion tokens only."""
+
+    trainer: Literal["sft"] = "sft"
+    max_steps: int = param(600, "How many optimiser steps to train.", title="Steps", ge=1, le=10_000_000)
+    learning_rate: float = param(3e-3, "Peak learning rate of AdamW.", title="Learning rate", gt=0, le=1)
+    warmup_steps: int = param(20, "Steps over which the learning rate rises from 0.", title="Warm-up steps", advanced=True, ge=0)
+    weight_decay: float = param(0.01, "Decoupled weight decay of AdamW.", title="Weight decay", advanced=True, ge=0, le=1)
+    demonstrations: int = param(20_000, "Demonstrations drawn from the task; ignored when a dataset is given.", ge=1, le=10_000_000)
+    max_length: int = param(128, "Longest prompt and completion together; longer rows are cut.", title="Longest sequence", unit="tokens", ge=8)
+
+
+class GRPO(Common):
+    """Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300) as TRL's GRPOTrainer runs it: DAPO loss, group-scaled advantages."""
+
+    trainer: Literal["grpo"] = "grpo"
+    per_device_train_batch_size: int = param(64, "Completions in one forward pass on one device.", title="Batch per device", ge=1, le=65_536)
+    num_generations: int = param(8, "Completions sampled for each prompt (the group size G).", title="Group size", ge=2, le=4096)
+    max_completion_length: int = param(40, "A completion is cut off after this many tokens.", title="Longest completion", unit="tokens", ge=1)
+    temperature: float = param(1.0, "Sampling temperature of the rollouts.", title="Temperature", gt=0, le=10)
+    beta: float = param(0.0, "Weight of the KL penalty to the reference policy; 0 loads no reference.", title="KL weight (beta)", ge=0, le=100)
+    epsilon: float = param(0.2, "The importance ratio is clipped to [1 - epsilon, 1 + epsilon].", title="Clip range", advanced=True, gt=0, lt=1)
+    num_iterations: int = param(1, "Optimiser passes over each generation batch (mu).", title="Passes per batch", advanced=True, ge=1, le=64)
+    steps_per_generation: int | None = param(
+        None, "Micro-batches sampled at once; empty means the gradient accumulation.", title="Micro-batches per generation", advanced=True, ge=1
+    )
+    prompts: int = param(4000, "Training prompts drawn from the task; ignored when a dataset is given.", advanced=True, ge=1, le=10_000_000)
+    use_vllm: bool = param(False, "Generate with vLLM (needs a CUDA worker with vllm installed).", title="Generate with vLLM", advanced=True)
+
+    def generation_batch_size(self, devices: int = 1) -> int:
+        """Completions sampled together: batch per device x micro-batches per generation x devices."""
+        return self.per_device_train_batch_size * (self.steps_per_generation or self.gradient_accumulation_steps) * devices
+
+    @model_validator(mode="after")
+    def groups_fit(self) -> "GRPO":
+        size, group = self.generation_batch_size(), self.num_generations
+        if size % group:
+            fix = max(group, size // group * group)
+            raise ValueError(
+                f"num_generations {group} does not divide the generation batch of {size} completions:"
+                f" use a batch of {fix}, or a group size that divides {size}"
+            )
+        return self
+
+
+class DPO(Common):
+    """Direct preference optimisation (arXiv 2305.18290) on pairs from a dataset, or on pairs sampled from the policy and ranked by the task."""
+
+    trainer: Literal["dpo"] = "dpo"
+    max_steps: int = param(120, "How many optimiser steps to train.", title="Steps", ge=1, le=10_000_000)
+    learning_rate: float = param(1e-4, "Peak learning rate of AdamW.", title="Learning rate", gt=0, le=1)
+    beta: float = param(0.1, "How strongly the policy is held to the reference; smaller moves further.", title="Beta", gt=0, le=100)
+    sampled_prompts: int = param(1500, "Prompts whose answers are sampled and paired, right against wrong; ignored when a dataset is given.", ge=1)
+    samples_per_prompt: int = param(4, "Answers sampled for each of these prompts.", advanced=True, ge=2, le=256)
+    max_completion_length: int = param(40, "A sampled answer is cut off after this many tokens.", title="Longest completion", unit="tokens", ge=1)
+    temperature: float = param(1.0, "Sampling temperature of the answers.", title="Temperature", advanced=True, gt=0, le=10)
+    max_length: int = param(128, "Longest prompt and answer together; longer rows are cut.", title="Longest sequence", unit="tokens", advanced=True, ge=8)
+
+
+TRAINERS: dict[str, type[Common]] = {"sft": SFT, "grpo": GRPO, "dpo": DPO}

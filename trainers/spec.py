@@ -1,0 +1,173 @@
+"""RunSpec: what a run is, complete and checked before any model loads. ``run.json`` in a run folder is one.
+
+Everything outside (browser form, API, command line) becomes a RunSpec here, once; behind this border its types are trusted.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from trainers.hyperparameters import DPO, GRPO, SFT, Strict, param
+
+RUN_FILE = "run.json"
+FINAL = "final"  # folder of the exported policy inside a run folder
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a spec: where (a dotted path), with what value, why, and what to do about it."""
+
+    field: str
+    value: Any
+    message: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.field} = {self.value!r}" if self.field else "spec"
+        return f"{where}: {self.message}" + (f" ({self.fix})" if self.fix else "")
+
+
+class SpecError(ValueError):
+    """A run that must not start; ``problems`` holds every reason found, not only the first."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [asdict(problem) for problem in self.problems]
+
+
+class TinyPolicy(Strict):
+    """The built-in policy: a 2-layer transformer of half a million parameters, built on first use and cached."""
+
+    kind: Literal["tiny"] = "tiny"
+    cold_start: bool = param(
+        True,
+        "Start from the policy after a supervised cold start on the task's demonstrations, which are of mixed quality on purpose."
+        " Without it the weights are random and reinforcement finds no reward to follow.",
+        title="Cold-started",
+    )
+
+
+class HubPolicy(Strict):
+    kind: Literal["hub"] = "hub"
+    name: str = param(..., "Repository on the model hub, for example Qwen/Qwen2.5-0.5B-Instruct.", title="Hub id", pattern=r"^[\w.-]+/[\w.-]+$")
+    revision: str = param("main", "Branch, tag or commit.", advanced=True)
+
+
+class FolderPolicy(Strict):
+    kind: Literal["folder"] = "folder"
+    path: str = param(..., "Folder with config.json, *.safetensors and a tokenizer.", title="Folder", min_length=1)
+
+
+class RunPolicy(Strict):
+    kind: Literal["run"] = "run"
+    folder: str = param(..., "Folder of the run whose policy to go on from.", title="Run", min_length=1)
+    checkpoint: Literal["final"] | int = param(FINAL, "Its final policy, or the step of a checkpoint.", title="Checkpoint")
+
+    def path(self) -> Path:
+        where = FINAL if self.checkpoint == FINAL else f"checkpoints/checkpoint-{self.checkpoint}"
+        return Path(self.folder) / where
+
+
+Policy = Annotated[TinyPolicy | HubPolicy | FolderPolicy | RunPolicy, Field(discriminator="kind")]
+
+
+class Lora(Strict):
+    """Low-rank adapters (arXiv 2106.09685) instead of all weights."""
+
+    r: int = param(16, "Rank of the adapters.", title="Rank", ge=1, le=1024)
+    alpha: int = param(32, "Scale of the adapters: alpha / rank.", title="Alpha", ge=1)
+    dropout: float = param(0.0, "Dropout on the adapters' input.", title="Dropout", ge=0, lt=1)
+    target_modules: list[str] = param(["all-linear"], "Which layers get an adapter.", title="Layers", advanced=True, min_length=1)
+
+
+class TaskChoice(Strict):
+    name: str = param(..., "A task of the catalogue.", title="Task", min_length=1)
+    difficulty: str = param("easy", "One of the task's difficulty settings.", title="Difficulty")
+    rewards: dict[str, float] = param({}, "Weight of each reward function; empty means the task's own weights.", title="Rewards")
+
+
+class DatasetChoice(Strict):
+    """Rows of the run's own instead of the task's: prompt-completion for SFT, preference pairs for DPO, prompts for GRPO."""
+
+    path: str = param(..., "A .jsonl or .parquet file in TRL's format for the trainer.", title="File", min_length=1)
+
+
+class MethodChoice(Strict):
+    name: str = param(..., "A method of the catalogue.", min_length=1)
+    config: dict[str, Any] = param({}, "Its parameters.")
+
+
+class Evaluation(Strict):
+    every: int = param(50, "Measure on held-out prompts every so many steps, besides before and after; 0 = only then.", title="Every", unit="steps", ge=0)
+    prompts: int = param(256, "Held-out prompts, one answer each; 0 switches evaluation off.", title="Held-out prompts", ge=0, le=100_000)
+    temperature: float = param(1.0, "Sampling temperature of the measurement; 0 is greedy.", title="Temperature", advanced=True, ge=0, le=10)
+
+
+class Limits(Strict):
+    minutes: float | None = param(None, "Stop and save after this long.", title="Time limit", unit="minutes", gt=0)
+    save_every: int = param(50, "Write a checkpoint every so many steps; stopping and finishing always save.", title="Save every", unit="steps", ge=1)
+    keep_checkpoints: int = param(2, "How many of the newest checkpoints stay on the disk.", title="Keep", advanced=True, ge=1)
+
+
+class RunSpec(Strict):
+    version: Literal[1] = 1
+    recipe: str = param("custom", "Name of the recipe this run was made from.", max_length=100)
+    methods: list[MethodChoice] = param([], "Methods stacked on the base trainer, in order.")
+    policy: Policy = TinyPolicy()
+    lora: Lora | None = None
+    task: TaskChoice
+    dataset: DatasetChoice | None = None
+    training: Annotated[SFT | GRPO | DPO, Field(discriminator="trainer")]
+    evaluation: Evaluation = Evaluation()
+    limits: Limits = Limits()
+    seed: int = param(0, "Seeds weights, data order and sampling.", title="Seed", ge=0, lt=2**31)
+    device: Literal["auto", "cpu", "cuda"] = param("auto", "Where to train; auto takes a GPU when there is one.", title="Device", advanced=True)
+    precision: Literal["auto", "fp32", "bf16"] = param("auto", "auto: bf16 on a GPU that has it, else fp32.", title="Precision", advanced=True)
+    output: str = param(..., "The run folder; everything the run writes is in it.", min_length=1)
+
+
+# Problems pydantic reports: what to tell a person who does not know the validator's vocabulary.
+FIXES = {
+    "extra_forbidden": "remove it or correct its spelling",
+    "missing": "add it",
+    "literal_error": "use one of the listed values",
+}
+
+
+def problems_of(error: ValidationError) -> list[Problem]:
+    found = []
+    for item in error.errors(include_url=False):
+        # Discriminated unions put the tag (``grpo``) into the location; a person knows only the keys of the file.
+        path = [str(part) for part in item["loc"] if part not in ("sft", "grpo", "dpo", "tiny", "hub", "folder", "run")] or [""]
+        if item["loc"][-1:] == ("folder",):
+            path.append("folder")
+        message = item["msg"].removeprefix("Value error, ")
+        value = item["input"] if not isinstance(item["input"], dict) else "…"
+        found.append(Problem(".".join(path), value, message, FIXES.get(item["type"], "")))
+    return found
+
+
+def parse_spec(data: Any) -> RunSpec:
+    """The spec in ``data`` (a decoded JSON object). Raises SpecError with every problem found."""
+    try:
+        return RunSpec.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(problems_of(error)) from None
+
+
+def read_spec(path: Path) -> RunSpec:
+    """The spec in a file. Raises SpecError when the file is missing, is not JSON, or is not a spec."""
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise SpecError([Problem("", "", f"{path} cannot be read: {error.strerror}")]) from None
+    except ValueError as error:
+        raise SpecError([Problem("", "", f"{path} is not JSON: {error}")]) from None
+    return parse_spec(data)

@@ -1,0 +1,170 @@
+"""The spool: ``events.jsonl`` of a run folder, appended by one trainer, tailed by any number of readers.
+
+A line is an event and is whole once its newline is there; readers never look at an unfinished tail, and the next attempt cuts off what a
+killed one left unfinished. The writer thread keeps the training step from waiting on the disk.
+"""
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trainers.events import AnyEvent
+
+log = logging.getLogger(__name__)
+
+SPOOL = "events.jsonl"
+PENDING = 512  # events or batches waiting for the disk before a step has to wait
+RETRY_SECONDS = 2.0
+
+encoder = msgspec.json.Encoder()
+decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One whole line of the spool: its event, or why it has none, and the offset (bytes) at which the next line starts."""
+
+    event: AnyEvent | None
+    end: int
+    error: str = ""
+
+
+def read(path: Path, offset: int, limit: int = 8 << 20) -> Iterator[Line]:
+    """Yields the whole lines after ``offset``, at least one if there is one and then until ``limit`` bytes are read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read(limit)
+            while data and b"\n" not in data:  # a single line longer than the limit
+                more = file.read(limit)
+                if not more:
+                    return
+                data += more
+    except FileNotFoundError:
+        return
+    start = 0
+    while (end := data.find(b"\n", start)) >= 0:
+        yield parse(data[start:end], offset + end + 1)
+        start = end + 1
+
+
+def parse(line: bytes, end: int) -> Line:
+    try:
+        return Line(decoder.decode(line), end)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return Line(None, end, f"{error}: {line[:80]!r}")
+
+
+def last_attempt(path: Path) -> int:
+    """The number of the newest attempt in the spool, 0 when there is none; reads only the end of the file."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return 0
+    window = 1 << 16
+    while size:
+        with path.open("rb") as file:
+            file.seek(max(0, size - window))
+            lines = file.read(min(window, size)).split(b"\n")[:-1]  # what follows the last newline is torn
+        for line in reversed(lines if window >= size else lines[1:]):
+            event = parse(line, 0).event
+            if event is not None:
+                return event.attempt
+        if window >= size:
+            break
+        window *= 8
+    return 0
+
+
+def cut_torn_tail(path: Path) -> int:
+    """Drops what follows the last newline (no reader has seen it) and returns how many bytes that was."""
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        keep = size
+        while keep:
+            start = max(0, keep - (1 << 16))
+            file.seek(start)
+            found = file.read(keep - start).rfind(b"\n")
+            if found >= 0:
+                keep = start + found + 1
+                break
+            keep = start
+        file.truncate(keep)
+    return size - keep
+
+
+Work = AnyEvent | Callable[[], list[AnyEvent]]
+
+
+class SpoolWriter:
+    """Appends events in the order they were given. ``put`` takes an event, or a function that builds events on the writer's thread."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cut_torn_tail(path)
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.pending: queue.Queue[Work | threading.Event | None] = queue.Queue(PENDING)
+        self.thread = threading.Thread(target=self._drain, name="spool", daemon=True)
+        self.thread.start()
+        self.failure: Exception | None = None
+
+    def put(self, work: Work) -> None:
+        self.pending.put(work)
+
+    def sync(self) -> None:
+        """Returns when everything put so far is on the disk. Raises what building an event raised, once."""
+        done = threading.Event()
+        self.pending.put(done)
+        done.wait()
+        failure, self.failure = self.failure, None
+        if failure:
+            raise failure
+
+    def close(self) -> None:
+        self.sync()
+        self.pending.put(None)
+        self.thread.join()
+        os.close(self.file)
+
+    def __enter__(self) -> "SpoolWriter":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def _drain(self) -> None:
+        while (work := self.pending.get()) is not None:
+            if isinstance(work, threading.Event):
+                os.fsync(self.file)
+                work.set()
+                continue
+            try:
+                events = work() if callable(work) else [work]
+                data = b"".join(encoder.encode(event) + b"\n" for event in events)
+            except Exception as error:  # a broken event must not end the thread that all later events need
+                log.exception("an event could not be encoded")
+                self.failure = error
+                continue
+            self._append(data)
+
+    def _append(self, data: bytes) -> None:
+        """Writes all of ``data`` or, with the disk full, waits until it can: an event is never dropped, a line never torn by us."""
+        view, warned = memoryview(data), False
+        while view:
+            try:
+                view = view[os.write(self.file, view) :]
+            except OSError as error:
+                if not warned:
+                    log.warning("the spool cannot be written (%s); training waits once %d batches are pending", error, PENDING)
+                    warned = True
+                time.sleep(RETRY_SECONDS)
