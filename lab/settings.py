@@ -80,7 +80,7 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.db_url("DATABASE_URL")}
-DATABASES["default"]["OPTIONS"] = {"pool": {"min_size": 1, "max_size": env.int("LAB_DB_POOL", default=10), "timeout": 10}}
+DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": env.int("LAB_DB_POOL", default=10), "timeout": 10}
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
@@ -88,7 +88,7 @@ REDIS_URL = env.str("REDIS_URL")
 # Pub/sub keeps no group membership in Redis: a flushed or restarted Redis loses wake-ups, never subscriptions.
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}}
 
-CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"

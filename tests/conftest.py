@@ -1,0 +1,64 @@
+"""The cast: an owner and a teammate of one team, and a stranger from another."""
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from lab.accounts.models import Membership, Role, Team, User
+
+
+def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:
+    user = User.objects.create_user(email, "correct horse battery")
+    Membership.objects.create(team=team, user=user, role=role)
+    return user
+
+
+@pytest.fixture
+def team(db: None) -> Team:
+    return Team.objects.create(name="Reasoning", slug="reasoning")
+
+
+@pytest.fixture
+def owner(team: Team) -> User:
+    return make_member("owner@example.org", team, Role.OWNER)
+
+
+@pytest.fixture
+def teammate(team: Team) -> User:
+    return make_member("teammate@example.org", team)
+
+
+@pytest.fixture
+def stranger(db: None) -> User:
+    return make_member("stranger@example.org", Team.objects.create(name="Elsewhere", slug="elsewhere"), Role.OWNER)
+
+
+@pytest.fixture
+def as_owner(client: Client, owner: User) -> Client:
+    client.force_login(owner)
+    return client
+
+
+@pytest.fixture
+def as_stranger(stranger: User) -> Client:
+    client = Client()
+    client.force_login(stranger)
+    return client
+
+
+@pytest.fixture(autouse=True)
+def run_folders(tmp_path: Path, settings: pytest.FixtureRequest) -> Path:
+    settings.RUNS_ROOT = tmp_path / "runs"  # type: ignore[attr-defined]
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def process_env(transactional_db: None, run_folders: Path) -> dict[str, str]:
+    """Environment for real worker and web processes: the test database, the tests' Redis, this test's run folders."""
+    url = urlsplit(os.environ["DATABASE_URL"])
+    test_url = urlunsplit(url._replace(path="/" + connection.settings_dict["NAME"]))
+    return {**os.environ, "DATABASE_URL": test_url, "LAB_RUNS": str(run_folders), "DJANGO_SETTINGS_MODULE": "lab.settings"}

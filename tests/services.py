@@ -1,0 +1,17 @@
+"""Pytest plugin, loaded before Django's: real PostgreSQL and Redis in a folder of their own, unless the environment names servers."""
+
+import os
+import tempfile
+import warnings
+
+warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
+
+if "LAB_HOME" not in os.environ:
+    home = tempfile.TemporaryDirectory(prefix="policy-lab-tests-", ignore_cleanup_errors=True)
+    os.chmod(home.name, 0o755)  # PostgreSQL runs as another user when the tests run as root
+    os.environ["LAB_HOME"] = home.name
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from lab import embedded  # noqa: E402
+
+embedded.provide()
