@@ -4,6 +4,8 @@ A task is one file. Built-in tasks live in this package; a third party adds one 
 whose value is a Task subclass.
 """
 
+import hashlib
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +14,10 @@ from typing import Any, ClassVar, Literal
 from trainers.events import Message
 
 Split = Literal["train", "heldout", "pairs"]
+
+BUCKETS = 8  # examples are spread over these by their hash: one is held out, one is for preference pairs, the others are for training
+BUCKETS_OF: dict[Split, frozenset[int]] = {"heldout": frozenset({0}), "pairs": frozenset({1}), "train": frozenset(range(2, BUCKETS))}
+FRESH_TRIES = 20  # how often a repeated example is drawn again before it is taken: a small task may have fewer examples than were asked for
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,32 @@ class Task:
     max_turns: ClassVar[int] = 1
     max_turn_tokens: ClassVar[int] = 0  # longest single turn of the policy; 0 = as long as the completion may be
 
-    def examples(self, split: Split, count: int, seed: int, difficulty: str) -> list[Example]:
-        """``count`` examples; held-out prompts do not depend on ``seed`` and never occur in another split."""
+    def example(self, rng: random.Random, difficulty: str) -> Example:
+        """One example drawn with ``rng`` alone, from the same distribution for every split. A task with a fixed list overrides ``examples``."""
         raise NotImplementedError
+
+    def examples(self, split: Split, count: int, seed: int, difficulty: str) -> list[Example]:
+        """``count`` examples; held-out ones do not depend on ``seed`` and never occur in another split.
+
+        Raises ValueError for a difficulty the task does not have.
+        """
+        if difficulty not in self.difficulties:
+            raise ValueError(f"task {self.name} has no difficulty {difficulty!r}: use one of {', '.join(self.difficulties)}")
+        rng = random.Random(f"{self.name}/{difficulty}/{split}/{0 if split == 'heldout' else seed}")
+        wanted, seen, drawn = BUCKETS_OF[split], set[bytes](), list[Example]()
+        repeats = 0
+        while len(drawn) < count:
+            example = self.example(rng, difficulty)
+            digest = digest_of(example)
+            if digest[0] % BUCKETS not in wanted:
+                continue
+            if digest in seen and repeats < FRESH_TRIES:
+                repeats += 1
+                continue
+            repeats = 0
+            seen.add(digest)
+            drawn.append(example)
+        return drawn
 
     def gold(self, example: Example) -> str:
         """A completion (of the policy alone, or with the world's answers in it) that gets the full reward of every function."""
@@ -61,3 +90,9 @@ class Task:
     def respond(self, example: Example, text: str) -> str | None:
         """The world's answer to the completion so far, which ends in one of ``stop``; None ends the episode."""
         return None
+
+
+def digest_of(example: Example) -> bytes:
+    """What makes an example the same as another one: its prompt and its data (16 bytes, the same on every machine)."""
+    text = json.dumps([[[message.role, message.content] for message in example.prompt], example.data], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

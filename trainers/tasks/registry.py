@@ -1,0 +1,72 @@
+"""Which tasks there are: the built-in ones and those that installed packages add in the entry-point group ``policy_lab.tasks``.
+
+A plugin that cannot be loaded never takes the lab down: it is left out, logged, and named with its reason when somebody asks for it.
+"""
+
+import logging
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from trainers.tasks.base import Task
+from trainers.tasks.calendar_days import CalendarDays
+from trainers.tasks.kb import Kb
+from trainers.tasks.mini_gsm import MiniGsm
+
+log = logging.getLogger(__name__)
+
+GROUP = "policy_lab.tasks"
+BUILT_IN: tuple[type[Task], ...] = (MiniGsm, Kb, CalendarDays)
+
+
+class UnknownTask(LookupError):
+    """There is no such task; the message lists those there are."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    tasks: dict[str, Task]
+    broken: dict[str, str]  # name of the entry point -> why it could not be used
+
+
+@cache
+def registry() -> Registry:
+    """All tasks, loaded once in a process."""
+    tasks: dict[str, Task] = {kind.name: kind() for kind in BUILT_IN}
+    broken: dict[str, str] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            task = load(entry)
+            if task.name in tasks:
+                raise TypeError(f"a task named {task.name!r} exists already")
+            tasks[task.name] = task
+        except Exception as error:  # foreign code at import time: anything can happen in it
+            broken[entry.name] = f"{type(error).__name__}: {error}"
+            log.warning("task plugin %s (%s) is left out: %s", entry.name, entry.value, broken[entry.name])
+    return Registry(tasks, broken)
+
+
+def load(entry: EntryPoint) -> Task:
+    kind = entry.load()
+    if not (isinstance(kind, type) and issubclass(kind, Task)):
+        raise TypeError(f"{entry.value} is not a subclass of trainers.tasks.base.Task")
+    missing = [name for name in ("name", "title", "summary", "difficulties", "rewards", "demonstrations") if not hasattr(kind, name)]
+    if missing:
+        raise TypeError(f"{entry.value} does not define {', '.join(missing)}")
+    if not kind.rewards or not kind.difficulties:
+        raise TypeError(f"{entry.value} needs at least one reward function and one difficulty")
+    return kind()
+
+
+def all_tasks() -> dict[str, Task]:
+    """Every usable task by name, built-in ones first."""
+    return dict(registry().tasks)
+
+
+def get(name: str) -> Task:
+    """The task called ``name``. Raises UnknownTask, whose message lists the names there are."""
+    found = registry()
+    if name in found.tasks:
+        return found.tasks[name]
+    reason = f" (its plugin cannot be loaded: {found.broken[name]})" if name in found.broken else ""
+    raise UnknownTask(f"there is no task {name!r}{reason}: use one of {', '.join(found.tasks)}")
