@@ -1,14 +1,17 @@
 """All paths of the lab."""
 
-from typing import Any
-
 from django.urls import URLPattern, URLResolver, include, path
 
-from lab.accounts.views import health
+from lab.accounts.views import health, setup
+from lab.runs.routing import websocket_urlpatterns
+
+__all__ = ["urlpatterns", "websocket_urlpatterns"]
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("health/", health, name="health"),
     path("accounts/", include("allauth.urls")),
+    path("setup/<str:token>/", setup, name="setup"),
+    path("", include("lab.runs.urls")),
+    path("", include("lab.trajectories.urls")),
+    path("", include("lab.workers.urls")),
 ]
-
-websocket_urlpatterns: list[Any] = []

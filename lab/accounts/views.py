@@ -11,3 +11,8 @@ def health(request: HttpRequest) -> JsonResponse:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     return JsonResponse({"status": "ok"})
+
+
+@login_not_required
+def setup(request: HttpRequest, token: str) -> JsonResponse:
+    raise NotImplementedError

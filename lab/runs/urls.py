@@ -1,0 +1,24 @@
+"""Runs: the list, the launch form, one run's pages and its actions."""
+
+from django.urls import path
+
+from lab.runs.views import actions, launching, listing, page
+
+urlpatterns = [
+    path("", listing.home, name="home"),
+    path("runs/", listing.index, name="runs"),
+    # launch
+    path("launch/", launching.recipes, name="launch"),
+    path("launch/demo/", launching.demo, name="launch-demo"),
+    path("launch/preflight/", launching.preflight, name="launch-preflight"),
+    path("launch/<slug:recipe>/", launching.form, name="launch-recipe"),
+    # one run
+    path("runs/<uuid:run_id>/", page.overview, name="run"),
+    path("runs/<uuid:run_id>/logs/", page.logs, name="run-logs"),
+    path("runs/<uuid:run_id>/config/", page.config, name="run-config"),
+    path("runs/<uuid:run_id>/metrics.json", page.metrics, name="run-metrics"),
+    path("runs/<uuid:run_id>/metrics.csv", page.metrics_csv, name="run-metrics-csv"),
+    path("runs/<uuid:run_id>/stop/", actions.stop, name="run-stop"),
+    path("runs/<uuid:run_id>/kill/", actions.kill, name="run-kill"),
+    path("runs/<uuid:run_id>/resume/", actions.resume, name="run-resume"),
+]

@@ -1,0 +1,10 @@
+"""Rollouts of a run and the tokens of one rollout."""
+
+from django.urls import path
+
+from lab.trajectories import views
+
+urlpatterns = [
+    path("runs/<uuid:run_id>/rollouts/", views.rollouts, name="run-rollouts"),
+    path("rollouts/<int:rollout_id>/tokens/", views.tokens, name="rollout-tokens"),
+]
