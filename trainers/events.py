@@ -14,7 +14,7 @@ class Event(msgspec.Struct, tag_field="event", frozen=True, kw_only=True):
     time: float
 
 
-class AttemptStarted(Event, tag="attempt-started"):
+class AttemptStarted(Event, tag="attempt-started", frozen=True):
     """Training is about to start; ``from_step`` optimiser steps are already done (0, or the checkpoint resumed from)."""
 
     from_step: int
@@ -28,7 +28,7 @@ class AttemptStarted(Event, tag="attempt-started"):
     parameters: int = 0
 
 
-class Phase(Event, tag="phase"):
+class Phase(Event, tag="phase", frozen=True):
     """What the trainer does now (``loading``, ``cold start``, ``sampling pairs``, ``training``, ``evaluating``, ``saving``) and how far it is."""
 
     name: str
@@ -36,7 +36,7 @@ class Phase(Event, tag="phase"):
     total: int = 0
 
 
-class Metrics(Event, tag="metrics"):
+class Metrics(Event, tag="metrics", frozen=True):
     """Numbers at the end of optimiser step ``step`` (1-based; 0 = before training). ``nonfinite`` names values JSON has no number for."""
 
     step: int
@@ -58,7 +58,7 @@ class Turn(msgspec.Struct, frozen=True):
     end: int
 
 
-class Rollout(Event, tag="rollout"):
+class Rollout(Event, tag="rollout", frozen=True):
     """One completion and everything known about it. T tokens, policy and environment together; arrays are packed by ``trainers.arrays``.
 
     ``completion`` is the text the reward functions saw (special tokens left out). ``lengths[i]`` is how many code points of it token i adds:
@@ -88,7 +88,7 @@ class Rollout(Event, tag="rollout"):
     mask: bytes = b""  # (T,) 1 = in the loss; empty = all ones
 
 
-class Checkpoint(Event, tag="checkpoint"):
+class Checkpoint(Event, tag="checkpoint", frozen=True):
     """``path`` (relative to the run folder) holds everything that resuming after ``step`` needs."""
 
     step: int
@@ -96,7 +96,7 @@ class Checkpoint(Event, tag="checkpoint"):
     bytes: int
 
 
-class Saved(Event, tag="saved"):
+class Saved(Event, tag="saved", frozen=True):
     """The policy at ``step`` was exported (safetensors and tokenizer) to ``path``, relative to the run folder."""
 
     step: int
@@ -104,14 +104,14 @@ class Saved(Event, tag="saved"):
     bytes: int
 
 
-class Warned(Event, tag="warning"):
+class Warned(Event, tag="warning", frozen=True):
     """Something the person who launched the run should know; training goes on."""
 
     message: str
     step: int = 0
 
 
-class AttemptFinished(Event, tag="attempt-finished"):
+class AttemptFinished(Event, tag="attempt-finished", frozen=True):
     """The last event of an attempt that ended by itself. ``error`` is one readable line; the traceback is in the log."""
 
     outcome: Literal["finished", "stopped", "failed"]

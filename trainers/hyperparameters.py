@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from trainers.problems import Contradiction, Problem
+
 
 class Strict(BaseModel):
-    """Unknown keys are errors: a mistyped hyperparameter must not silently train with the default."""
+    """Unknown keys are errors: a mistyped hyperparameter must not silently train with the default. Numbers are finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def param(default: Any, help: str, *, title: str = "", advanced: bool = False, unit: str = "", **bounds: Any) -> Any:
@@ -39,7 +41,8 @@ class Common(Strict):
     @model_validator(mode="after")
     def warmup_fits(self) -> "Common":
         if self.warmup_steps > self.max_steps:
-            raise ValueError(f"warmup_steps {self.warmup_steps} is longer than the run: use at most max_steps, {self.max_steps}")
+            fix = f"use at most max_steps, {self.max_steps}"
+            raise Contradiction(Problem("warmup_steps", self.warmup_steps, "the warm-up is longer than the run", fix))
         return self
 
 
@@ -76,16 +79,33 @@ class GRPO(Common):
         """Completions sampled together: batch per device x micro-batches per generation x devices."""
         return self.per_device_train_batch_size * (self.steps_per_generation or self.gradient_accumulation_steps) * devices
 
+    def prompts_per_batch(self, devices: int = 1) -> int:
+        """Different prompts in one generation batch."""
+        return self.generation_batch_size(devices) // self.num_generations
+
     @model_validator(mode="after")
     def groups_fit(self) -> "GRPO":
         size, group = self.generation_batch_size(), self.num_generations
+        micro, accumulated = self.steps_per_generation or self.gradient_accumulation_steps, self.gradient_accumulation_steps
+        problems = []
         if size % group:
-            fix = max(group, size // group * group)
-            raise ValueError(
-                f"num_generations {group} does not divide the generation batch of {size} completions:"
-                f" use a batch of {fix}, or a group size that divides {size}"
-            )
+            message = f"does not divide the generation batch of {size} completions"
+            problems.append(Problem("num_generations", group, message, group_fix(size, group)))
+        if micro % accumulated and accumulated % micro:
+            message = f"an optimiser step of {accumulated} micro-batches would end inside a generation batch of {micro}"
+            fix = f"use a multiple or a divisor of gradient_accumulation_steps, {accumulated}"
+            problems.append(Problem("steps_per_generation", micro, message, fix))
+        if problems:
+            raise Contradiction(*problems)
         return self
+
+
+def group_fix(size: int, group: int) -> str:
+    """The nearest batch that ``group`` divides, and the nearest group size that divides the batch ``size``."""
+    batch = max(group, round(size / group) * group)
+    divisors = [count for count in range(2, size + 1) if size % count == 0]
+    nearest = min(divisors, key=lambda count: abs(count - group), default=0)
+    return f"make the generation batch {batch}" + (f", or use groups of {nearest}" if nearest else "")
 
 
 class DPO(Common):
@@ -99,7 +119,16 @@ class DPO(Common):
     samples_per_prompt: int = param(4, "Answers sampled for each of these prompts.", advanced=True, ge=2, le=256)
     max_completion_length: int = param(40, "A sampled answer is cut off after this many tokens.", title="Longest completion", unit="tokens", ge=1)
     temperature: float = param(1.0, "Sampling temperature of the answers.", title="Temperature", advanced=True, gt=0, le=10)
-    max_length: int = param(128, "Longest prompt and answer together; longer rows are cut.", title="Longest sequence", unit="tokens", advanced=True, ge=8)
+    max_length: int = param(
+        128, "Longest prompt and answer together; longer rows are cut.", title="Longest sequence", unit="tokens", advanced=True, ge=8
+    )
+
+    @model_validator(mode="after")
+    def answers_fit(self) -> "DPO":
+        if self.max_completion_length >= self.max_length:
+            message = f"leaves no room for the prompt in sequences of max_length {self.max_length}"
+            raise Contradiction(Problem("max_completion_length", self.max_completion_length, message, f"use less than {self.max_length}"))
+        return self
 
 
 TRAINERS: dict[str, type[Common]] = {"sft": SFT, "grpo": GRPO, "dpo": DPO}

@@ -3,43 +3,20 @@
 Everything outside (browser form, API, command line) becomes a RunSpec here, once; behind this border its types are trusted.
 """
 
-import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
+from trainers import refusals
 from trainers.hyperparameters import DPO, GRPO, SFT, Strict, param
+from trainers.problems import Contradiction
+from trainers.problems import Problem as Problem
+from trainers.problems import SpecError as SpecError
 
 RUN_FILE = "run.json"
+HUB_ID = r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$"  # never a path: ../policy would be read from the disk
 FINAL = "final"  # folder of the exported policy inside a run folder
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing wrong with a spec: where (a dotted path), with what value, why, and what to do about it."""
-
-    field: str
-    value: Any
-    message: str
-    fix: str = ""
-
-    def __str__(self) -> str:
-        where = f"{self.field} = {self.value!r}" if self.field else "spec"
-        return f"{where}: {self.message}" + (f" ({self.fix})" if self.fix else "")
-
-
-class SpecError(ValueError):
-    """A run that must not start; ``problems`` holds every reason found, not only the first."""
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = list(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return [asdict(problem) for problem in self.problems]
 
 
 class TinyPolicy(Strict):
@@ -56,8 +33,8 @@ class TinyPolicy(Strict):
 
 class HubPolicy(Strict):
     kind: Literal["hub"] = "hub"
-    name: str = param(..., "Repository on the model hub, for example Qwen/Qwen2.5-0.5B-Instruct.", title="Hub id", pattern=r"^[\w.-]+/[\w.-]+$")
-    revision: str = param("main", "Branch, tag or commit.", advanced=True)
+    name: str = param(..., "Repository on the model hub, for example Qwen/Qwen2.5-0.5B-Instruct.", title="Hub id", pattern=HUB_ID)
+    revision: str = param("main", "Branch, tag or commit.", advanced=True, min_length=1)
 
 
 class FolderPolicy(Strict):
@@ -105,7 +82,9 @@ class MethodChoice(Strict):
 
 
 class Evaluation(Strict):
-    every: int = param(50, "Measure on held-out prompts every so many steps, besides before and after; 0 = only then.", title="Every", unit="steps", ge=0)
+    every: int = param(
+        50, "Measure on held-out prompts every so many steps, besides before and after; 0 = only then.", title="Every", unit="steps", ge=0
+    )
     prompts: int = param(256, "Held-out prompts, one answer each; 0 switches evaluation off.", title="Held-out prompts", ge=0, le=100_000)
     temperature: float = param(1.0, "Sampling temperature of the measurement; 0 is greedy.", title="Temperature", advanced=True, ge=0, le=10)
 
@@ -132,42 +111,40 @@ class RunSpec(Strict):
     precision: Literal["auto", "fp32", "bf16"] = param("auto", "auto: bf16 on a GPU that has it, else fp32.", title="Precision", advanced=True)
     output: str = param(..., "The run folder; everything the run writes is in it.", min_length=1)
 
-
-# Problems pydantic reports: what to tell a person who does not know the validator's vocabulary.
-FIXES = {
-    "extra_forbidden": "remove it or correct its spelling",
-    "missing": "add it",
-    "literal_error": "use one of the listed values",
-}
-
-
-def problems_of(error: ValidationError) -> list[Problem]:
-    found = []
-    for item in error.errors(include_url=False):
-        # Discriminated unions put the tag (``grpo``) into the location; a person knows only the keys of the file.
-        path = [str(part) for part in item["loc"] if part not in ("sft", "grpo", "dpo", "tiny", "hub", "folder", "run")] or [""]
-        if item["loc"][-1:] == ("folder",):
-            path.append("folder")
-        message = item["msg"].removeprefix("Value error, ")
-        value = item["input"] if not isinstance(item["input"], dict) else "…"
-        found.append(Problem(".".join(path), value, message, FIXES.get(item["type"], "")))
-    return found
+    @model_validator(mode="after")
+    def parts_agree(self) -> "RunSpec":
+        problems = []
+        if isinstance(self.training, GRPO) and self.task.rewards and not any(self.task.rewards.values()):
+            fix = "give at least one reward function a weight other than 0"
+            problems.append(Problem("task.rewards", self.task.rewards, "every weight is 0: there is nothing to learn from", fix))
+        if isinstance(self.training, GRPO) and self.dataset is None and self.training.prompts < self.training.prompts_per_batch():
+            needed = self.training.prompts_per_batch()
+            message = f"fewer prompts than the {needed} of one generation batch"
+            problems.append(Problem("training.prompts", self.training.prompts, message, f"use at least {needed}"))
+        if isinstance(self.training, GRPO) and self.training.use_vllm and self.device == "cpu":
+            problems.append(
+                Problem("training.use_vllm", True, "vLLM generates on a GPU and the device is cpu", "use device cuda or auto, or no vLLM")
+            )
+        if problems:
+            raise Contradiction(*problems)
+        return self
 
 
 def parse_spec(data: Any) -> RunSpec:
     """The spec in ``data`` (a decoded JSON object). Raises SpecError with every problem found."""
+    unclean = refusals.unclean(data)
+    if unclean:
+        raise SpecError(unclean)
     try:
         return RunSpec.model_validate(data)
     except ValidationError as error:
-        raise SpecError(problems_of(error)) from None
+        raise SpecError(refusals.problems_of(error, RunSpec)) from None
 
 
 def read_spec(path: Path) -> RunSpec:
     """The spec in a file. Raises SpecError when the file is missing, is not JSON, or is not a spec."""
     try:
-        data = json.loads(path.read_text())
+        text = path.read_bytes()
     except OSError as error:
         raise SpecError([Problem("", "", f"{path} cannot be read: {error.strerror}")]) from None
-    except ValueError as error:
-        raise SpecError([Problem("", "", f"{path} is not JSON: {error}")]) from None
-    return parse_spec(data)
+    return parse_spec(refusals.decode(text, str(path)))
