@@ -70,6 +70,7 @@ TEMPLATES = [
         "DIRS": [BASE / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "libraries": {"lab": "lab.lib.template_tags"},
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

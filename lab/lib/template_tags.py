@@ -1,0 +1,59 @@
+"""Template tags and filters of every page: ``{% load lab %}``."""
+
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from lab.lib import numbers, timeago
+
+register = template.Library()
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """One of the symbols in static/icons.svg; decoration, so hidden from screen readers."""
+    return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
+
+
+@register.simple_tag
+def status_chip(status: str) -> SafeString:
+    """A run's status as word, colour and shape (lab.css); a script updates it through data-status and the text."""
+    return format_html('<span class="chip" data-status="{}">{}</span>', status, status)
+
+
+@register.simple_tag
+def when(moment: datetime | None) -> SafeString:
+    """A relative time whose tooltip is the exact one; lab.js keeps it current through data-since."""
+    if moment is None:
+        return format_html("{}", numbers.NONE)
+    exact = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return format_html('<time datetime="{}" title="{}" data-since>{}</time>', moment.isoformat(), exact, timeago.age(moment))
+
+
+@register.filter
+def number(value: Any) -> str:
+    return numbers.number(value)
+
+
+@register.filter
+def compact(value: Any) -> str:
+    return numbers.compact(value) if isinstance(value, int | float) else numbers.NONE
+
+
+@register.filter
+def size(value: Any) -> str:
+    return numbers.size(value) if isinstance(value, int | float) else numbers.NONE
+
+
+@register.filter
+def duration(value: Any) -> str:
+    return timeago.duration(value) if isinstance(value, int | float) else numbers.NONE
+
+
+@register.filter
+def initial(value: Any) -> str:
+    return str(value).strip()[:1].upper() or "?"

@@ -1,0 +1,167 @@
+/* What every page does: theme, menus, toasts, dialogs, keys, copying, announcements. Pages use it as window.lab. */
+"use strict";
+(function () {
+  const keys = [];
+
+  function toast(text, tone = "info", seconds = 6) {
+    const box = document.querySelector("[data-toasts]");
+    if (!box) return;
+    const item = document.createElement("div");
+    item.className = `toast ${tone}`;
+    item.append(Object.assign(document.createElement("span"), { textContent: text }));
+    const close = Object.assign(document.createElement("button"), { className: "icon-button", type: "button", textContent: "×" });
+    close.dataset.dismiss = "";
+    close.setAttribute("aria-label", "Dismiss");
+    item.append(close);
+    box.append(item);
+    if (seconds) setTimeout(() => item.remove(), seconds * 1000);
+  }
+
+  function announce(text) {
+    const region = document.getElementById("announcer");
+    if (region) region.textContent = text;
+  }
+
+  /* Handler is a function; "[" or "g r" (pressed one after the other) name the key. */
+  function key(combination, label, handler) {
+    keys.push({ combination, label, handler });
+  }
+
+  function typing(target) {
+    return target.isContentEditable || (target.closest && target.closest("input:not([type=checkbox]):not([type=radio]):not([type=range]), select, textarea"));
+  }
+
+  function bindings() {
+    const marked = [...document.querySelectorAll("[data-key]")].map((element) => ({
+      combination: element.dataset.key,
+      label: element.dataset.keyLabel || element.textContent.trim(),
+      handler: () => (element.matches("input, select, textarea") ? (element.focus(), element.select && element.select()) : element.click()),
+    }));
+    return [...keys, ...marked];
+  }
+
+  let prefix = "";
+  let forget = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event.target)) return;
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "?") { openKeySheet(); event.preventDefault(); return; }
+    const pressed = prefix ? `${prefix} ${event.key}` : event.key;
+    const all = bindings();
+    const hit = all.find((item) => item.combination === pressed);
+    clearTimeout(forget);
+    prefix = "";
+    if (hit) { event.preventDefault(); hit.handler(event); return; }
+    if (all.some((item) => item.combination.startsWith(`${event.key} `))) {
+      prefix = event.key;
+      forget = setTimeout(() => { prefix = ""; }, 1200);
+    }
+  });
+
+  function openKeySheet() {
+    const sheet = document.getElementById("key-sheet");
+    const list = sheet && sheet.querySelector("[data-keys]");
+    if (!list) return;
+    list.replaceChildren();
+    for (const item of [...bindings(), { combination: "?", label: "This list" }]) {
+      const term = document.createElement("dt");
+      for (const part of item.combination.split(" ")) term.append(Object.assign(document.createElement("kbd"), { className: "kbd", textContent: part }), " ");
+      list.append(term, Object.assign(document.createElement("dd"), { textContent: item.label }));
+    }
+    sheet.showModal();
+  }
+
+  /* Asks in the page's own dialog; resolves to whether the person said yes. */
+  function confirmed(question, text = "", yes = "Yes") {
+    const dialog = document.getElementById("confirm-dialog");
+    if (!dialog) return Promise.resolve(window.confirm(question));
+    dialog.querySelector("h2").textContent = question;
+    dialog.querySelector("[data-confirm-text]").textContent = text;
+    dialog.querySelector("[data-confirm-yes]").textContent = yes;
+    dialog.returnValue = "no";
+    dialog.showModal();
+    return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+  }
+
+  function applyTheme(theme) {
+    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+    else delete document.documentElement.dataset.theme;
+    for (const button of document.querySelectorAll("[data-theme-choice] button")) button.setAttribute("aria-pressed", String(button.value === theme));
+    document.dispatchEvent(new CustomEvent("lab:theme"));
+  }
+
+  function storedTheme() {
+    try { return localStorage.getItem("lab-theme") || "system"; } catch (error) { return "system"; }
+  }
+
+  document.addEventListener("click", async (event) => {
+    const target = event.target.closest("[data-theme-choice] button, [data-dismiss], [data-opens], [data-copy], [data-copy-from]");
+    for (const menu of document.querySelectorAll("details[data-menu][open]")) if (!menu.contains(event.target)) menu.open = false;
+    if (!target) return;
+    if (target.matches("[data-theme-choice] button")) {
+      try { localStorage.setItem("lab-theme", target.value); } catch (error) { /* the choice then lasts for this page */ }
+      applyTheme(target.value);
+    } else if (target.matches("[data-dismiss]")) {
+      target.closest(".toast").remove();
+    } else if (target.matches("[data-opens]")) {
+      if (target.dataset.opens === "key-sheet") openKeySheet();
+      else document.getElementById(target.dataset.opens).showModal();
+    } else {
+      const text = target.dataset.copy ?? document.getElementById(target.dataset.copyFrom).textContent;
+      try {
+        await navigator.clipboard.writeText(text);
+        toast("Copied", "success", 2);
+      } catch (error) {
+        toast("The browser did not allow copying; select the text instead.", "warning");
+      }
+    }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of document.querySelectorAll("details[data-menu][open]")) { menu.open = false; menu.querySelector("summary").focus(); }
+  });
+
+  /* A form or button with data-confirm asks first; data-confirm-text and data-confirm-yes fill the dialog. */
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    const asks = [event.submitter, form].find((element) => element && element.dataset.confirm);
+    if (!asks || form.dataset.confirmed === "yes") { delete form.dataset.confirmed; return; }
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (await confirmed(asks.dataset.confirm, asks.dataset.confirmText, asks.dataset.confirmYes)) {
+      form.dataset.confirmed = "yes";
+      form.requestSubmit(event.submitter);
+    }
+  }, true);
+
+  document.addEventListener("htmx:responseError", (event) => {
+    const status = event.detail.xhr.status;
+    toast(status === 403 ? "You are signed out or not allowed to do this. Reload the page." : `The server answered ${status}. Nothing was changed; try again.`, "error", 0);
+  });
+  document.addEventListener("htmx:sendError", () => toast("The lab cannot be reached. Check that it is running and try again.", "error"));
+
+  /* The words of lab/lib/timeago.py: one unit, rounded down. */
+  function age(seconds) {
+    if (seconds < 5) return "now";
+    for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) if (seconds >= length) return `${Math.floor(seconds / length)} ${unit}`;
+    return `${Math.floor(seconds)} s`;
+  }
+
+  function refreshAges() {
+    if (document.hidden) return;
+    for (const item of document.querySelectorAll("time[data-since]")) {
+      const words = age((Date.now() - Date.parse(item.dateTime)) / 1000);
+      if (item.textContent !== words) item.textContent = words;
+    }
+  }
+  setInterval(refreshAges, 10000);
+
+  document.addEventListener("DOMContentLoaded", () => {
+    applyTheme(storedTheme());
+    for (const item of document.querySelectorAll(".toast[data-toast]:not(.error)")) setTimeout(() => item.remove(), 8000);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("lab:theme")));
+
+  window.lab = Object.assign(window.lab || {}, { toast, announce, key, confirmed, age });
+})();
