@@ -67,7 +67,7 @@ class Lora(Strict):
 class TaskChoice(Strict):
     name: str = param(..., "A task of the catalogue.", title="Task", min_length=1)
     difficulty: str = param("easy", "One of the task's difficulty settings.", title="Difficulty")
-    rewards: dict[str, float] = param({}, "Weight of each reward function; empty means the task's own weights.", title="Rewards")
+    rewards: dict[str, float] = param({}, "Weight of reward functions; one that is not named keeps the task's own weight.", title="Rewards")
 
 
 class DatasetChoice(Strict):
@@ -114,9 +114,6 @@ class RunSpec(Strict):
     @model_validator(mode="after")
     def parts_agree(self) -> "RunSpec":
         problems = []
-        if isinstance(self.training, GRPO) and self.task.rewards and not any(self.task.rewards.values()):
-            fix = "give at least one reward function a weight other than 0"
-            problems.append(Problem("task.rewards", self.task.rewards, "every weight is 0: there is nothing to learn from", fix))
         if isinstance(self.training, GRPO) and self.dataset is None and self.training.prompts < self.training.prompts_per_batch():
             needed = self.training.prompts_per_batch()
             message = f"fewer prompts than the {needed} of one generation batch"

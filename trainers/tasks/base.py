@@ -22,7 +22,10 @@ FRESH_TRIES = 20  # how often a repeated example is drawn again before it is tak
 
 @dataclass(frozen=True)
 class Example:
-    """One prompt with what scoring its answer needs. ``data`` is JSON (a knowledge base, the number of steps), never shown to the policy."""
+    """One prompt with what scoring its answer needs. ``data`` is JSON (a knowledge base, the steps), never shown to the policy.
+
+    Examples from a person's own dataset may come without ``data``: a reward function that needs it returns None then.
+    """
 
     prompt: list[Message]
     reference: str
@@ -80,7 +83,10 @@ class Task:
         return drawn
 
     def gold(self, example: Example) -> str:
-        """A completion (of the policy alone, or with the world's answers in it) that gets the full reward of every function."""
+        """A completion (of the policy alone, or with the world's answers in it) that gets the full reward of every function.
+
+        Raises LookupError for an example of a person's own dataset whose ``data`` does not say how the answer is reached.
+        """
         raise NotImplementedError
 
     def demonstration(self, example: Example, rng: random.Random) -> str:

@@ -74,11 +74,15 @@ def gold(example: Example) -> str:
 
 
 def brevity(text: str, example: Example) -> float | None:
+    if "changes" not in example.data:
+        return None
     return answers.brevity(text, gold(example), answers.correct, example)
 
 
-def working(text: str, example: Example) -> float:
+def working(text: str, example: Example) -> float | None:
     """Share of the events on the way with a right step that starts from the day before it; extra steps count as wrong."""
+    if "changes" not in example.data:
+        return None
     parts = answers.worked_answer(text)
     if parts is None:
         return 0.0

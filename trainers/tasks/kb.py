@@ -45,7 +45,7 @@ WORLDS = {
 
 
 def look_up(example: Example, key: str) -> str:
-    facts: dict[str, str] = example.data["facts"]
+    facts: dict[str, str] = example.data.get("facts", {})
     return f"{INFORMATION}{facts.get(key.strip(), UNKNOWN)}{END_INFORMATION}"
 
 
@@ -86,11 +86,15 @@ def well_formed(text: str, example: Example) -> float:
 
 
 def brevity(text: str, example: Example) -> float | None:
+    if "hops" not in example.data:
+        return None
     return answers.brevity(text, gold(example), correct, example)
 
 
-def searches(text: str, example: Example) -> float:
+def searches(text: str, example: Example) -> float | None:
     """Share of the facts on the way to the answer that were looked up."""
+    if "hops" not in example.data:
+        return None
     parts = episode(text, example)
     hops: list[str] = example.data["hops"]
     return len(set(hops) & set(parts[0])) / len(set(hops)) if parts else 0.0

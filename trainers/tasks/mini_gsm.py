@@ -47,11 +47,15 @@ def gold(example: Example) -> str:
 
 
 def brevity(text: str, example: Example) -> float | None:
+    if "changes" not in example.data:
+        return None
     return answers.brevity(text, gold(example), answers.correct, example)
 
 
-def working(text: str, example: Example) -> float:
+def working(text: str, example: Example) -> float | None:
     """Share of the problem's changes that have a right equation which starts from the total before it; extra lines count as wrong."""
+    if "changes" not in example.data:
+        return None
     parts = answers.worked_answer(text)
     if parts is None:
         return 0.0
