@@ -122,7 +122,7 @@ class Run(models.Model):
         return changed
 
     def claim(self, owner: str) -> bool:
-        """Takes the lease and begins a new attempt, if the run waits for a worker and nobody else has taken it."""
+        """Takes the lease, if the run waits for a worker and nobody else has taken it. The trainer's start counts the attempt (``begin``)."""
         ready = Run.objects.waiting().filter(pk=self.pk).values("pk")
         return self._become(
             Status.STARTING,
@@ -130,8 +130,6 @@ class Run(models.Model):
             owner=owner,
             lease_until=timezone.now() + timedelta(seconds=settings.LEASE_SECONDS),
             progress_at=timezone.now(),
-            attempt=F("attempt") + 1,
-            log_ingested=0,
             exit_code=None,
             reason="",
             phase="starting",
@@ -145,6 +143,11 @@ class Run(models.Model):
         """Extends the lease; False means it was taken away and the caller must stop touching the run."""
         until = timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
         return Run.objects.filter(pk=self.pk, owner=owner, status__in=ACTIVE).update(lease_until=until) == 1
+
+    def begin(self, owner: str, attempt: int) -> bool:
+        """A trainer is about to start as ``attempt``, whose log is empty unless a trainer of that number ended before it reported anything."""
+        log = models.Case(models.When(attempt=attempt, then="log_ingested"), default=0)
+        return self._become(Status.STARTING, Q(owner=owner, status=Status.STARTING), attempt=attempt, log_ingested=log)
 
     def running(self, owner: str) -> bool:
         return self._become(Status.RUNNING, Q(owner=owner, status=Status.STARTING))
@@ -213,9 +216,9 @@ class Run(models.Model):
 
 
 class MetricChunk(models.Model):
-    """Up to CHUNK_POINTS points of one metric of one attempt: float64 ``values`` at int32 ``steps``, little-endian, with their range.
+    """Points of one metric of one attempt: float64 ``values`` at int32 ``steps``, little-endian, with their range (see ``metrics``).
 
-    The names ``@time`` (seconds since 1970), ``@tokens`` and ``@offset`` (end of the event in the spool) are other x-axes of the same steps.
+    ``offsets`` (int64) says with which piece of the spool each point came.
     """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="chunks")
@@ -229,6 +232,8 @@ class MetricChunk(models.Model):
     hi = models.FloatField(null=True)
     steps = models.BinaryField()
     values = models.BinaryField()
+    offsets = models.BinaryField()
+    last_offset = models.BigIntegerField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "name", "attempt", "chunk"], name="metric_chunk")]
@@ -247,6 +252,7 @@ class Attempt(models.Model):
     started_at = models.DateTimeField()
     outcome = models.CharField(max_length=20, blank=True)
     error = models.TextField(blank=True)
+    spool_end = models.BigIntegerField(default=0)  # the spool offset after the event that began it
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="attempt_number")]
@@ -270,13 +276,17 @@ class Checkpoint(models.Model):
 
 
 class LogChunk(models.Model):
-    """A piece of an attempt's standard output and error, in order of ``offset`` (bytes into the attempt's log)."""
+    """A piece of an attempt's standard output and error, in order of ``offset`` (bytes into the attempt's log).
+
+    A ``notice`` is a warning the trainer reported as an event; it stands where the log was when it came.
+    """
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="log_chunks")
     attempt = models.PositiveIntegerField()
     offset = models.BigIntegerField()
     text = models.TextField()
+    notice = models.BooleanField(default=False)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "attempt", "offset"], name="log_once")]
-        ordering = ["attempt", "offset"]
+        constraints = [models.UniqueConstraint(fields=["run", "attempt", "offset", "notice"], name="log_once")]
+        ordering = ["attempt", "offset", "id"]

@@ -1,0 +1,193 @@
+"""Metric points in chunks: about a thousand points a row, so that a chart of a million points reads a thousand rows.
+
+The newest chunk of a metric grows in place until it is full. A point carries the spool offset of the batch it came with, which is what
+"everything after my cursor" means to a page. Names that begin with ``@`` are other x-axes of the same steps: ``@time`` (seconds since 1970)
+and ``@tokens``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.runs.models import Attempt, MetricChunk
+
+CHUNK_POINTS = 1000
+NAME_LENGTH = 200
+AXES = ("@time", "@tokens")
+
+Points = dict[str, list[tuple[int, float]]]
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric: ``steps`` (N,) ascending without repeats, ``values`` (N,), not always finite."""
+
+    name: str
+    steps: Integers
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+NEWEST = """
+SELECT wanted.name, newest.id, newest.chunk, newest.count, newest.last_step
+FROM unnest(%s::text[]) AS wanted(name), LATERAL (
+    SELECT id, chunk, count, last_step FROM runs_metricchunk
+    WHERE run_id = %s AND attempt = %s AND name = wanted.name ORDER BY chunk DESC LIMIT 1
+) AS newest
+"""
+GROW = """
+UPDATE runs_metricchunk AS chunk SET
+    count = chunk.count + new.count, first_step = LEAST(chunk.first_step, new.first_step), last_step = GREATEST(chunk.last_step, new.last_step),
+    lo = LEAST(chunk.lo, new.lo), hi = GREATEST(chunk.hi, new.hi), last_offset = GREATEST(chunk.last_offset, %s),
+    steps = chunk.steps || new.steps, values = chunk.values || new.values, offsets = chunk.offsets || new.offsets
+FROM unnest(%s::bigint[], %s::int[], %s::int[], %s::int[], %s::float8[], %s::float8[], %s::bytea[], %s::bytea[], %s::bytea[])
+    AS new(id, count, first_step, last_step, lo, hi, steps, values, offsets)
+WHERE chunk.id = new.id
+"""
+ADD = """
+INSERT INTO runs_metricchunk (run_id, attempt, last_offset, name, chunk, count, first_step, last_step, lo, hi, steps, values, offsets)
+SELECT %s, %s, %s, * FROM unnest(
+    %s::text[], %s::int[], %s::int[], %s::int[], %s::int[], %s::float8[], %s::float8[], %s::bytea[], %s::bytea[], %s::bytea[])
+"""
+
+
+def append(cursor: Any, run_id: UUID, attempt: int, points: Points, offset: int = 0) -> Points:
+    """Stores ``points`` inside the caller's transaction and returns those stored: of an axis, only steps it does not have yet.
+
+    ``offset`` is where the spool stood after them.
+    """
+    cursor.execute(NEWEST, [list(points), run_id, attempt])
+    newest = {name: (key, chunk, count, last) for name, key, chunk, count, last in cursor.fetchall()}
+    stored: Points = {}
+    grown, added = [], []
+    for name, given in points.items():
+        key, chunk, count, last = newest.get(name, (0, -1, CHUNK_POINTS, -1))
+        fresh = _unseen(given, last) if name in AXES else given
+        if not fresh:
+            continue
+        stored[name] = fresh
+        room = CHUNK_POINTS - count
+        if room > 0:
+            grown.append((key, *_pack(fresh[:room], offset)))
+        for start in range(max(0, room), len(fresh), CHUNK_POINTS):
+            chunk += 1
+            added.append((name, chunk, *_pack(fresh[start : start + CHUNK_POINTS], offset)))
+    if grown:
+        cursor.execute(GROW, [offset, *(list(column) for column in zip(*grown, strict=True))])
+    if added:
+        cursor.execute(ADD, [run_id, attempt, offset, *(list(column) for column in zip(*added, strict=True))])
+    return stored
+
+
+def _unseen(points: Iterable[tuple[int, float]], last: int) -> list[tuple[int, float]]:
+    fresh = []
+    for step, value in points:
+        if step > last:
+            fresh.append((step, value))
+            last = step
+    return fresh
+
+
+def _pack(points: Sequence[tuple[int, float]], offset: int) -> tuple[int, int, int, float | None, float | None, bytes, bytes, bytes]:
+    steps = np.array([step for step, _ in points], dtype="<i4")
+    values = np.array([value for _, value in points], dtype="<f8")
+    finite = values[np.isfinite(values)]
+    lo, hi = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
+    offsets = np.full(len(points), offset, dtype="<i8")
+    return len(points), int(steps.min()), int(steps.max()), lo, hi, steps.tobytes(), values.tobytes(), offsets.tobytes()
+
+
+def read(run_id: UUID, names: Sequence[str] | None = None, buckets: int = 0, after: int = -1) -> dict[str, Series]:
+    """The metrics ``names`` (all, axes included, when None) without steps that a later attempt replayed.
+
+    ``buckets`` > 0 thins each to the smallest and largest value of that many equal step ranges, so that no spike is lost.
+    ``after``: only points that came with the spool beyond that offset.
+    """
+    chunks = MetricChunk.objects.filter(run_id=run_id, last_offset__gt=after)
+    if names is not None:
+        chunks = chunks.filter(name__in=list(names))
+    found = _assemble(chunks, {run_id: cutoffs(run_id)}, after)
+    return {name: envelope(series, buckets) for (_, name), series in found.items()}
+
+
+def sparklines(run_ids: Sequence[UUID], name: str, buckets: int) -> dict[UUID, Series]:
+    """One metric of many runs, thinned, in two queries. Runs without it are left out."""
+    limits: dict[UUID, dict[int, int]] = {}
+    for run_id, number, from_step in Attempt.objects.filter(run_id__in=run_ids).order_by("number").values_list("run_id", "number", "from_step"):
+        _add_attempt(limits.setdefault(run_id, {}), number, from_step)
+    found = _assemble(MetricChunk.objects.filter(run_id__in=run_ids, name=name), limits)
+    return {run_id: envelope(series, buckets) for (run_id, _), series in found.items()}
+
+
+def names(run_id: UUID) -> list[str]:
+    """The names of the run's metrics, sorted; axes left out."""
+    found = MetricChunk.objects.filter(run_id=run_id, chunk=0).exclude(name__startswith="@")
+    return sorted(found.values_list("name", flat=True).distinct())
+
+
+def cutoffs(run_id: UUID) -> dict[int, int]:
+    """For each attempt that was resumed: the last of its steps that counts."""
+    limits: dict[int, int] = {}
+    for number, from_step in Attempt.objects.filter(run_id=run_id).order_by("number").values_list("number", "from_step"):
+        _add_attempt(limits, number, from_step)
+    return {number: last for number, last in limits.items() if last != NEVER}
+
+
+NEVER = 2**31
+
+
+def _add_attempt(limits: dict[int, int], number: int, from_step: int) -> None:
+    for earlier, last in limits.items():
+        limits[earlier] = min(last, from_step)
+    limits[number] = NEVER
+
+
+def _assemble(chunks: Any, limits: dict[UUID, dict[int, int]], after: int = -1) -> dict[tuple[UUID, str], Series]:
+    parts: dict[tuple[UUID, str], list[tuple[Integers, Floats]]] = {}
+    rows = chunks.order_by("run_id", "name", "attempt", "chunk").values_list("run_id", "name", "attempt", "steps", "values", "offsets")
+    for run_id, name, attempt, raw_steps, raw_values, raw_offsets in rows.iterator():
+        steps = np.frombuffer(raw_steps, dtype="<i4").astype(np.int64)
+        values = np.frombuffer(raw_values, dtype="<f8")
+        keep = steps <= limits.get(run_id, {}).get(attempt, NEVER)
+        if after >= 0:
+            keep &= np.frombuffer(raw_offsets, dtype="<i8") > after
+        parts.setdefault((run_id, name), []).append((steps[keep], values[keep]))
+    found = {}
+    for key, pieces in parts.items():
+        steps, values = _newest_of_each_step(np.concatenate([s for s, _ in pieces]), np.concatenate([v for _, v in pieces]))
+        if steps.size:
+            found[key] = Series(key[1], steps, values)
+    return found
+
+
+def _newest_of_each_step(steps: Integers, values: Floats) -> tuple[Integers, Floats]:
+    """Sorted by step; of several values of a step the one written last."""
+    order = np.argsort(steps, kind="stable")
+    steps, values = steps[order], values[order]
+    last = np.append(steps[1:] != steps[:-1], True) if steps.size else np.empty(0, dtype=bool)
+    return steps[last], values[last]
+
+
+def envelope(series: Series, buckets: int) -> Series:
+    """At most two points a bucket (its extremes), besides the first and the last point of all. NaN shows only where nothing else is."""
+    steps, values = series.steps, series.values
+    if buckets <= 0 or steps.size <= 2 * buckets:
+        return series
+    span = int(steps[-1] - steps[0]) + 1
+    bucket = (steps - steps[0]) * buckets // span
+    starts = np.flatnonzero(np.append(True, bucket[1:] != bucket[:-1]))
+    ends = np.append(starts[1:], steps.size) - 1
+    low = np.lexsort((np.where(np.isnan(values), np.inf, values), bucket))[starts]
+    high = np.lexsort((np.where(np.isnan(values), -np.inf, values), bucket))[ends]
+    chosen = np.unique(np.concatenate((low, high, [0, steps.size - 1])))
+    return Series(series.name, steps[chosen], values[chosen])
