@@ -18,7 +18,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -150,10 +150,8 @@ class EmbeddedRedis:
             (self.users / str(pid)).unlink(missing_ok=True)
             if any(self._lives(user) for user in self.users.iterdir()):
                 return
-            try:
+            with suppress(redis.RedisError):  # already gone, which is what was wanted
                 self.client.shutdown(nosave=True)
-            except redis.RedisError:
-                pass  # already gone, which is what was wanted
 
     def _lives(self, user: Path) -> bool:
         """Whether the process that left this file still runs; the file of a killed one is removed. Pids are reused, so its start counts too."""

@@ -60,3 +60,14 @@ class Membership(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "user"], name="one_membership_per_team")]
+
+
+class SetupLink(models.Model):
+    """The first-start link (see ``setup_link``): only the hash of its token is stored."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"set-up link until {self.expires_at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,120 @@
+"""Launching: the one way from a recipe or a spec to queued runs, whether a browser, the command line or the demo asks."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from pathlib import Path
+
+from django.db import transaction
+from django.db.models import Max
+from kombu.exceptions import OperationalError
+
+from lab.accounts.models import Team, User
+from lab.catalog.catalog import CatalogError, catalog
+from lab.celery import app
+from lab.runs.models import Run, Status
+from lab.runs.references import Spec, resolved
+from lab.runs.stages import stage_specs
+from trainers.spec import FINAL, FolderPolicy, HubPolicy, Problem, RunPolicy, RunSpec, SpecError, parse_spec
+
+log = logging.getLogger(__name__)
+
+NAME_LENGTH = 100
+
+
+def launch_recipe(team: Team, user: User | None, recipe: str, overrides: Spec | None = None, name: str = "", *, paths: bool = False) -> list[Run]:
+    """Launches every stage of a recipe: all of them or, when one is refused, none. Raises SpecError.
+
+    ``overrides`` is described at ``stages.stage_specs``; each later stage waits for the one before and goes on from its final policy.
+    """
+    try:
+        specs = stage_specs(catalog(), recipe, overrides or {})
+    except CatalogError as error:
+        raise SpecError([Problem("recipe", recipe, str(error))]) from None
+    runs: list[Run] = []
+    with transaction.atomic():
+        for number, spec in enumerate(specs):
+            title = spec.pop("title")
+            stage_name = name or recipe
+            if len(specs) > 1:
+                stage_name = f"{stage_name}: {title}"
+            parent = runs[-1] if runs else None
+            if parent:
+                spec["policy"] = {"kind": "run", "run": str(parent.pk), "checkpoint": FINAL}
+            try:
+                runs.append(launch(team, user, spec, stage_name, parent=parent, paths=paths))
+            except SpecError as error:
+                raise error if len(specs) == 1 else SpecError(in_stage(number, error)) from None
+    return runs
+
+
+def in_stage(number: int, error: SpecError) -> list[Problem]:
+    return [Problem(f"stages.{number}.{problem.field}", problem.value, problem.message, problem.fix, problem.given) for problem in error.problems]
+
+
+def launch(
+    team: Team, user: User | None, spec: Spec, name: str = "", parent: Run | None = None, cloned_from: Run | None = None, *, paths: bool = False
+) -> Run:
+    """Queues one run. ``spec`` has no output; policies and datasets may be named as ``references`` says. Raises SpecError.
+
+    The run starts once ``parent`` has finished; the number is the team's next, without gaps or races, because launching locks the team's row.
+    """
+    run = Run(team=team, created_by=user, parent=parent, cloned_from=cloned_from)
+    checked = check(team, {**spec, "output": str(run.folder)}, paths=paths, parent=parent)
+    run.spec = checked.model_dump(mode="json")
+    run.recipe, run.trainer, run.task = checked.recipe, checked.training.trainer, checked.task.name
+    run.policy = policy_label(checked)
+    run.name = name.strip()[:NAME_LENGTH] or checked.recipe
+    run.total_steps = checked.training.max_steps
+    with transaction.atomic():
+        Team.objects.select_for_update().get(pk=team.pk)
+        run.number = (Run.objects.of(team).aggregate(newest=Max("number"))["newest"] or 0) + 1
+        run.save(force_insert=True)
+        if parent is None or parent.status == Status.FINISHED:
+            enqueue(run)
+    return run
+
+
+def check(team: Team, spec: Spec, *, paths: bool = False, parent: Run | None = None) -> RunSpec:
+    """The complete, valid spec. Raises SpecError."""
+    checked = parse_spec(resolved(team, spec, paths=paths, parent=parent))
+    if parent is not None and parent.team_id != team.pk:
+        raise SpecError([Problem("parent", str(parent.pk), "your team has no such run")])
+    return checked
+
+
+def enqueue(run: Run) -> None:
+    """Tells the workers once the transaction is committed. A message that cannot be sent now is sent by the next worker's sweep."""
+    transaction.on_commit(lambda: send(str(run.pk), run.queue))
+
+
+def send(run_id: str, queue: str) -> None:
+    try:
+        app.send_task("supervise", args=[run_id], queue=queue)
+    except OperationalError as error:
+        log.warning("run %s waits in the database, Redis cannot be told: %s", run_id, error)
+
+
+def policy_label(spec: RunSpec) -> str:
+    """What lists call the policy a run starts from."""
+    policy = spec.policy
+    if isinstance(policy, HubPolicy):
+        label = policy.name
+    elif isinstance(policy, FolderPolicy):
+        label = Path(policy.path).name
+    elif isinstance(policy, RunPolicy):
+        label = run_label(policy)
+    else:
+        label = "tiny" if policy.cold_start else "tiny, untrained"
+    return f"{label} + LoRA"[:200] if spec.lora else label[:200]
+
+
+def run_label(policy: RunPolicy) -> str:
+    at = "" if policy.checkpoint == FINAL else f" at step {policy.checkpoint}"
+    try:
+        run_id = uuid.UUID(Path(policy.folder).name)
+    except ValueError:  # a folder from the command line
+        return f"{Path(policy.folder).name}{at}"
+    number = Run.objects.filter(pk=run_id).values_list("number", flat=True).first()
+    return f"#{number}{at}" if number else f"{run_id}{at}"
