@@ -20,13 +20,13 @@ class Folder:
     """What was found. ``context``: tokens the policy can attend to, None where its configuration does not say."""
 
     path: Path
-    field: str  # of the spec, for the problems
+    setting: str  # of the spec, for the problems
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     context: int | None = None
 
     def refuse(self, message: str, fix: str) -> None:
-        self.problems.append(Problem(self.field, str(self.path), message, fix))
+        self.problems.append(Problem(self.setting, str(self.path), message, fix))
 
     def json(self, name: str) -> dict[str, Any] | None:
         """The object in a file of the folder; None, and a problem, when it is not one."""
@@ -41,9 +41,9 @@ class Folder:
         return found
 
 
-def inspect(path: Path, field: str, weights: bool = True) -> Folder:
+def inspect(path: Path, setting: str, weights: bool = True) -> Folder:
     """Everything that would keep ``path`` from loading; ``weights`` False leaves those out, for a policy that is only partly downloaded."""
-    folder = Folder(path, field)
+    folder = Folder(path, setting)
     if not path.exists():
         folder.refuse("does not exist", "check the path")
     elif not path.is_dir():
@@ -75,7 +75,7 @@ def check_config(folder: Folder) -> None:
         and not any(str(kind).endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")) for kind in kinds)
     ):
         message = f"holds a {', '.join(map(str, kinds))}, which may not generate text"
-        folder.warnings.append(Problem(folder.field, str(folder.path), message, "use a causal language model"))
+        folder.warnings.append(Problem(folder.setting, str(folder.path), message, "use a causal language model"))
 
 
 def refuse_code(folder: Folder, config: dict[str, Any], name: str) -> None:

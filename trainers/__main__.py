@@ -1,0 +1,121 @@
+"""The command line of the training library: ``python -m trainers run | preflight | catalog``. Exit codes are in docs/run-files.md."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from trainers.problems import Problem, SpecError
+from trainers.spec import RUN_FILE, RunSpec, parse_spec, read_spec
+
+FINE, REFUSED = 0, 2
+
+RUN_HELP = """Trains what RUN_JSON says and writes everything into the run folder: the spec's output, read from the folder of RUN_JSON.
+Goes on from the newest checkpoint when the folder has one. A file named stop in the folder, SIGTERM or Ctrl-C ends it after the current step."""
+
+EXIT_CODES = "exit codes: 0 finished, 1 failed, 2 spec refused, 3 stopped and saved, 4 the folder is in use by another trainer"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        if options.command == "run":
+            return run(Path(options.run_json))
+        if options.command == "preflight":
+            return check(options.run_json, options.policy_pending)
+        return catalog(options.out, options.built_in)
+    except SpecError as error:
+        return refuse(error.problems)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m trainers", description="Reinforcement-learning post-training of language models with TRL.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    one = commands.add_parser("run", help="train a run", description=RUN_HELP, epilog=EXIT_CODES)
+    one.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run")
+    two = commands.add_parser(
+        "preflight",
+        help="check a run before any model loads",
+        description="Prints what would stop the run, what to know, its batch arithmetic, sampled prompts and the rewards of known answers, as JSON.",
+        epilog="exit codes: 0 fine, 2 the run would be refused",
+    )
+    two.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
+    two.add_argument("--policy-pending", action="store_true", help="do not look for the policy: the run it comes from has not finished yet")
+    three = commands.add_parser("catalog", help="print every task, recipe and parameter", description="Prints catalog.json.")
+    three.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
+    three.add_argument("--built-in", action="store_true", help="leave out the tasks of other installed packages, as the committed file does")
+    return top
+
+
+def run(path: Path) -> int:
+    from trainers.preflight import preflight
+
+    spec = read_spec(path)
+    folder = (path.parent / spec.output).resolve()
+    place(spec, path, folder)
+    # A run that has begun carries its weights on in its own checkpoints: where they came from may be gone by now.
+    begun = any((folder / "checkpoints").glob("checkpoint-*"))
+    report = preflight(spec, policy_pending=begun)
+    for warning in report.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if report.problems:
+        return refuse(report.problems)
+    from trainers import train
+
+    return train.run(spec, folder)
+
+
+def place(spec: RunSpec, path: Path, folder: Path) -> None:
+    """Makes the run folder hold its run.json, when the spec was read from elsewhere. Raises SpecError when it holds another run's."""
+    there = folder / RUN_FILE
+    if there.exists() and there.samefile(path):
+        return
+    if there.exists():
+        if read_spec(there) != spec:
+            fix = "give the run a folder of its own, or remove the other run"
+            raise SpecError([Problem("output", spec.output, f"{folder} holds another run", fix)])
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder != path.parent.resolve():
+            there.write_bytes(path.read_bytes())
+    except OSError as error:
+        raise SpecError([Problem("output", spec.output, f"{folder} cannot be written: {error.strerror}", "choose another folder")]) from None
+
+
+def check(source: str, policy_pending: bool) -> int:
+    from trainers import refusals
+    from trainers.preflight import preflight, refusal
+
+    try:
+        if source == "-":
+            spec = parse_spec(refusals.decode(sys.stdin.buffer.read(), "standard input"))
+        else:
+            spec = read_spec(Path(source))
+        report = preflight(spec, policy_pending)
+    except SpecError as error:
+        report = refusal(error)
+    print(json.dumps(report.as_json(), allow_nan=False))
+    refuse(report.problems)
+    return FINE if report.ok else REFUSED
+
+
+def refuse(problems: list[Problem]) -> int:
+    for problem in problems:
+        print(" ".join(str(problem).split()), file=sys.stderr)
+    return REFUSED
+
+
+def catalog(out: Path | None, built_in: bool) -> int:
+    from trainers.catalog import build, text
+
+    written = text(build(built_in))
+    if out is None:
+        sys.stdout.write(written)
+    else:
+        out.write_text(written)
+    return FINE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

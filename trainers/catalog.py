@@ -1,0 +1,83 @@
+"""The catalogue: every trainer, task, policy kind, recipe and parameter as plain JSON, so that a web process needs neither torch nor this package."""
+
+import json
+import logging
+from dataclasses import asdict
+from inspect import getdoc
+from pathlib import Path
+from typing import Any
+
+from trainers.hyperparameters import DPO, GRPO, SFT, Common, Strict
+from trainers.recipes import RECIPES
+from trainers.spec import FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
+from trainers.tasks.base import Task
+from trainers.tasks.registry import BUILT_IN, all_tasks
+
+log = logging.getLogger(__name__)
+
+VERSION = 1  # of the catalogue's shape
+FILE = Path(__file__).with_name("catalog.json")  # the built-in part, generated and committed
+
+TRAINERS: dict[str, tuple[str, type[Common]]] = {
+    "sft": ("Supervised fine-tuning", SFT),
+    "grpo": ("GRPO", GRPO),
+    "dpo": ("DPO", DPO),
+}
+POLICIES: dict[str, tuple[str, str, type[Strict]]] = {
+    "tiny": ("Built-in tiny policy", "Half a million parameters; learns the built-in tasks in a minute on two CPU cores.", TinyPolicy),
+    "run": ("A run's policy", "The final policy of a finished run, or one of its checkpoints.", RunPolicy),
+    "hub": ("Model hub", "An instruction-tuned model by its repository id; safetensors only, its own code is never run.", HubPolicy),
+    "folder": ("Folder", "A local folder with config.json, *.safetensors, a tokenizer and a chat template.", FolderPolicy),
+}
+
+
+def build(built_in_only: bool = False) -> dict[str, Any]:
+    """The catalogue, with the tasks of installed packages unless ``built_in_only``."""
+    catalogue = {
+        "version": VERSION,
+        "schema": RunSpec.model_json_schema(),
+        "trainers": {
+            name: {"title": title, "summary": " ".join((getdoc(model) or "").split()), "schema": model.model_json_schema()}
+            for name, (title, model) in TRAINERS.items()
+        },
+        "tasks": [describe(kind()) for kind in BUILT_IN] + ([] if built_in_only else plugins()),
+        "policies": [
+            {"kind": kind, "title": title, "summary": summary, "schema": model.model_json_schema()}
+            for kind, (title, summary, model) in POLICIES.items()
+        ],
+        "recipes": [asdict(recipe) for recipe in RECIPES],
+        "methods": [],
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(catalogue, allow_nan=False))
+    return plain
+
+
+def plugins() -> list[dict[str, Any]]:
+    """The tasks of installed packages; one that cannot make an example is left out and logged."""
+    found = []
+    for name, task in all_tasks().items():
+        if type(task) in BUILT_IN:
+            continue
+        try:
+            found.append(json.loads(json.dumps(describe(task), allow_nan=False)))
+        except Exception as error:  # third-party code: anything can happen in it
+            log.warning("task %s is left out of the catalogue: %s: %s", name, type(error).__name__, error)
+    return found
+
+
+def describe(task: Task) -> dict[str, Any]:
+    example = task.examples("train", 1, 0, next(iter(task.difficulties)))[0]
+    return {
+        "name": task.name,
+        "title": task.title,
+        "summary": task.summary,
+        "difficulties": task.difficulties,
+        "rewards": [{"name": name, "summary": reward.summary, "weight": reward.weight} for name, reward in task.rewards.items()],
+        "demonstrations": task.demonstrations,
+        "turns": task.max_turns,
+        "example": {"prompt": "\n".join(message.content for message in example.prompt), "gold": task.gold(example)},
+    }
+
+
+def text(catalogue: dict[str, Any]) -> str:
+    return json.dumps(catalogue, indent=1, ensure_ascii=False) + "\n"
