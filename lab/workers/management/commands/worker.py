@@ -1,0 +1,66 @@
+"""``manage.py worker``: trains the runs of its queues, one at a time, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+QUEUE = re.compile(r"[\w.-]{1,50}")
+
+
+class Command(BaseCommand):
+    help = (
+        "Trains runs, one at a time. Start one worker for each GPU (or group of GPUs). "
+        "Ctrl-C or SIGTERM stops and saves the run in progress, gives it back to the queue and leaves; a second Ctrl-C leaves at once, "
+        "and the run goes on from its last checkpoint on the next worker."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--queues", default="gpu", help="comma-separated names of the queues to serve (default: gpu)")
+        parser.add_argument("--gpu", default=None, help="number of the GPU to use, or several separated by commas; default: all the machine has")
+        parser.add_argument("--name", default="", help="name shown in the lab; unique among the workers alive (default: host:pid-random)")
+
+    def handle(self, *args: Any, queues: str, gpu: str | None, name: str, **options: Any) -> None:
+        from lab.workers.gpus import described, gpus
+        from lab.workers.heartbeat import NameTaken, default_name, register
+        from lab.workers.serving import serve
+
+        wanted, found = gpu_numbers(gpu), gpus()
+        missing = [number for number in wanted or [] if number not in {known.index for known in found}]
+        if missing:
+            there = ", ".join(f"{known.index} ({known})" for known in found) or "none"
+            raise CommandError(f"--gpu {gpu}: GPU {missing[0]} is not here; this machine has: {there}", returncode=2)
+        if wanted is not None:
+            os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, wanted))
+        if len(name) > 150 or "/" in name or "\0" in name:
+            raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
+        try:
+            worker = register(name or default_name(), queue_names(queues), described(wanted, found))
+        except NameTaken as error:
+            raise CommandError(str(error), returncode=2) from None
+        self.stdout.write(f"Worker {worker.name} serves {', '.join(worker.queues)} on {worker.gpu or f'{worker.cpus} CPU cores'}. Ctrl-C stops it.")
+        self.stdout.flush()
+        if code := serve(worker):
+            raise SystemExit(code)
+
+
+def gpu_numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
+        raise CommandError(f"--gpu {text!r}: give the number of a GPU, or several separated by commas, for example 0 or 0,1", returncode=2)
+    return [int(part) for part in parts]
+
+
+def queue_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not QUEUE.fullmatch(name):
+            raise CommandError(f"--queues {text!r}: {name!r} is not the name of a queue; use letters, digits, dots and dashes", returncode=2)
+    return names
