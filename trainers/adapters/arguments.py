@@ -1,0 +1,36 @@
+"""The arguments that every TRL trainer of ours gets."""
+
+from typing import Any
+
+from trainers.attempt import Attempt
+
+
+def common(attempt: Attempt) -> dict[str, Any]:
+    """From the spec's hyperparameters; TRL's defaults that hurt here (bf16 on CPU, gradient checkpointing, own saving) are set explicitly."""
+    training, policy = attempt.spec.training, attempt.policy
+    on_cpu = policy.device.type == "cpu"
+    return {
+        "output_dir": str(attempt.checkpoints),
+        "max_steps": training.max_steps,
+        "learning_rate": training.learning_rate,
+        "warmup_steps": training.warmup_steps,
+        "lr_scheduler_type": training.lr_scheduler_type,
+        "per_device_train_batch_size": training.per_device_train_batch_size,
+        "gradient_accumulation_steps": training.gradient_accumulation_steps,
+        "max_grad_norm": training.max_grad_norm,
+        "weight_decay": training.weight_decay,
+        "adam_beta2": training.adam_beta2,
+        "gradient_checkpointing": training.gradient_checkpointing,
+        "bf16": policy.bf16,
+        "fp16": False,
+        "use_cpu": on_cpu,
+        "seed": attempt.spec.seed,
+        "data_seed": attempt.spec.seed,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": not on_cpu,
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,  # a loss that is not a number is news, not noise
+        "save_strategy": "no",  # callbacks.BetweenSteps decides, Resumable saves
+        "report_to": "none",
+        "disable_tqdm": True,
+    }

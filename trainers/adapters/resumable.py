@@ -1,0 +1,123 @@
+"""The half of an adapter that all trainers share: checkpoints that are whole or absent, exact resumption, held-out evaluation."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from peft import PeftModel
+from transformers import PrinterCallback, Trainer
+from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+
+from trainers.attempt import Attempt
+from trainers.callbacks import BetweenSteps
+from trainers.evaluate import HeldOut
+from trainers.events import Checkpoint
+from trainers.policies import size
+
+NAME = "checkpoint-"
+COUNTERS = "counters.json"  # what TRL counts outside the trainer's state
+PARTIAL = ".partial-"
+
+
+class Resumable(Trainer):  # type: ignore[misc]
+    """Mixed in before a TRL trainer. ``attach`` belongs right after construction."""
+
+    attempt: Attempt
+    heldout: HeldOut | None
+    between: BetweenSteps
+
+    def attach(self, attempt: Attempt, heldout: HeldOut | None, between: BetweenSteps) -> None:
+        self.attempt, self.heldout, self.between = attempt, heldout, between
+        between.trainer = self
+        self.remove_callback(PrinterCallback)  # the spool has the metrics
+
+    def at_boundary(self) -> bool:
+        """Whether a checkpoint now would hold all there is to go on from."""
+        return True
+
+    def counters(self) -> dict[str, int]:
+        return {"tokens": self._total_train_tokens}
+
+    def restore_counters(self, counters: dict[str, int]) -> None:
+        self._total_train_tokens = counters["tokens"]
+
+    def tokens_seen(self) -> int:
+        return int(self._total_train_tokens)
+
+    def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
+        """Called by the training loop between logging and saving, when the callback asked for it."""
+        if self.heldout is not None:
+            self.heldout.measure(self.accelerator.unwrap_model(self.model), self.state.global_step)
+            self.attempt.reporter.phase("training", self.state.global_step, self.state.max_steps)
+        self.control.should_evaluate = False  # the loop asks once more when an epoch ends
+        return {}
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Writes everything under another name first: a checkpoint that can be seen is whole, and every event up to it is on the disk."""
+        step, root = self.state.global_step, self.attempt.checkpoints
+        self.attempt.reporter.phase("saving")
+        partial, path = root / f"{PARTIAL}{NAME}{step}", root / f"{NAME}{step}"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        self.save_model(str(partial), _internal_call=True)
+        (partial / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle that nothing here reads
+        if isinstance(self.model, PeftModel):
+            self.model.config.save_pretrained(partial)
+        self._save_optimizer_and_scheduler(str(partial))
+        self._save_scaler(str(partial))
+        self._save_rng_state(str(partial))
+        self.store_flos()
+        self.state.save_to_json(str(partial / TRAINER_STATE_NAME))
+        (partial / COUNTERS).write_text(json.dumps(self.counters()))
+        written = size(partial)
+        sync_folder(partial)
+        self.attempt.reporter.writer.sync()
+        shutil.rmtree(path, ignore_errors=True)
+        partial.rename(path)
+        sync(root)
+        self.attempt.reporter.event(Checkpoint, step=step, path=str(path.relative_to(self.attempt.folder)), bytes=written)
+        for old in checkpoints(root)[: -self.attempt.spec.limits.keep_checkpoints]:
+            shutil.rmtree(old)
+        self.attempt.reporter.phase("training", step, self.state.max_steps)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self.restore_counters(json.loads((Path(checkpoint) / COUNTERS).read_text()))
+
+    def restore_weights(self, checkpoint: Path) -> None:
+        """The policy as it was saved, without training on."""
+        self._load_from_checkpoint(str(checkpoint))
+        self.state.global_step = step_of(checkpoint)
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix(NAME))
+
+
+def checkpoints(root: Path) -> list[Path]:
+    """The whole checkpoints, oldest first."""
+    found = [path for path in root.glob(f"{NAME}*") if path.name.removeprefix(NAME).isdigit() and (path / COUNTERS).is_file()]
+    return sorted(found, key=step_of)
+
+
+def clear_partial(root: Path) -> None:
+    """Removes what a killed attempt left half written."""
+    for path in root.glob(f"{PARTIAL}*"):
+        shutil.rmtree(path)
+
+
+def sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)

@@ -1,0 +1,63 @@
+"""What happens between the steps of every trainer: metrics to the spool, and when to evaluate, to save and to stop."""
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+if TYPE_CHECKING:
+    from trainers.adapters.resumable import Resumable
+
+log = logging.getLogger(__name__)
+
+LINE_SECONDS = 5.0  # between two lines about the progress in the attempt's log
+SHOWN = ("reward", "loss", "rewards/accuracies", "entropy", "grad_norm")
+
+
+class BetweenSteps(TrainerCallback):  # type: ignore[misc]
+    """``trainer`` is set once the trainer exists: TRL's constructors take the callbacks."""
+
+    trainer: "Resumable"
+
+    def __init__(self) -> None:
+        self.step_began = 0.0
+        self.step_seconds = 0.0
+        self.tokens = 0
+        self.line_time = 0.0
+        self.save_due = False
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        self.tokens = self.trainer.tokens_seen()
+        self.trainer.attempt.reporter.phase("training", state.global_step, state.max_steps)
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        self.step_began = time.perf_counter()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> TrainerControl:
+        self.step_seconds = time.perf_counter() - self.step_began
+        trainer, step, total = self.trainer, state.global_step, state.max_steps
+        last = step >= total
+        stop = trainer.attempt.stop.requested() and not last
+        control.should_evaluate = trainer.heldout is not None and trainer.heldout.due(step, total)
+        self.save_due |= step % trainer.attempt.spec.limits.save_every == 0
+        # Between generation batches only: what a checkpoint inside one would need to go on exactly (the sampled batch) is not in it.
+        if last or (trainer.at_boundary() and (stop or self.save_due)):
+            control.should_save, self.save_due = True, False
+            control.should_training_stop = stop or last
+        return control
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **rest: Any) -> None:
+        if "train_runtime" in logs:  # the trainer's summary of this process, not a step
+            return
+        tokens = self.trainer.tokens_seen()
+        values = {name: value for name, value in logs.items() if value is None or isinstance(value, int | float)}
+        values["speed/step_seconds"] = self.step_seconds
+        values["speed/tokens_per_second"] = (tokens - self.tokens) / max(self.step_seconds, 1e-9)
+        self.tokens = tokens
+        self.trainer.attempt.reporter.metrics(state.global_step, values, tokens)
+        state.log_history.clear()  # it is in the spool; checkpoints must not grow with the run
+        if time.monotonic() - self.line_time >= LINE_SECONDS or state.global_step >= state.max_steps:
+            self.line_time = time.monotonic()
+            shown = "  ".join(f"{name} {values[name]:.4g}" for name in SHOWN if values.get(name) is not None)
+            log.info("step %d of %d  %s  %.3f s/step", state.global_step, state.max_steps, shown, self.step_seconds)

@@ -1,0 +1,245 @@
+"""One attempt at a run, from the spec to the exported policy; reads top to bottom.
+
+Left out on purpose: several processes (one trainer, one device), methods (the adapters have the seams for their hooks), and anything about
+databases or web pages: whoever wants to know reads the spool.
+"""
+
+import fcntl
+import logging
+import os
+import platform
+import shutil
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+# Before anything of Hugging Face is imported: nothing about a run is told to anybody, and tokenizers do not fork.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+import datasets as hf_datasets
+import torch
+import transformers
+
+from trainers import cold_start, datasets, pairs, policies, tiny
+from trainers.adapters.dpo import DPOAdapter
+from trainers.adapters.grpo import GRPOAdapter
+from trainers.adapters.resumable import Resumable, checkpoints, clear_partial, step_of
+from trainers.adapters.sft import SFTAdapter, demonstrations
+from trainers.attempt import CHECKPOINTS, Attempt
+from trainers.evaluate import HeldOut, measured_before_training
+from trainers.events import AttemptFinished, AttemptStarted, Saved
+from trainers.hyperparameters import DPO, SFT
+from trainers.problems import SpecError
+from trainers.report import Reporter
+from trainers.spec import FINAL, RunSpec, TinyPolicy
+from trainers.spool import SPOOL, SpoolWriter, last_attempt
+from trainers.stop import Stopped, StopRequest
+from trainers.tasks import registry
+
+log = logging.getLogger(__name__)
+
+FINISHED, FAILED, REFUSED, STOPPED, LOCKED = range(5)  # exit codes
+LOCK = "lock"
+MOST_THREADS = 16
+REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+
+
+def run(spec: RunSpec, folder: Path) -> int:
+    """Trains until finished or asked to stop; goes on from the newest checkpoint in ``folder``. Returns the exit code of the command line."""
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / LOCK) as free:
+        if not free:
+            print(f"{folder} is in use by another trainer", file=sys.stderr)
+            return LOCKED
+        set_up()
+        number = last_attempt(folder / SPOOL) + 1
+        with SpoolWriter(folder / SPOOL) as writer:
+            return report_outcome(spec, folder, Reporter(writer, number))
+
+
+def report_outcome(spec: RunSpec, folder: Path, reporter: Reporter) -> int:
+    """Runs the attempt; whatever ends it becomes its last event and the exit code."""
+    stop = StopRequest(folder, spec.limits.minutes)
+    stop.listen()
+    done = steps_done(folder)
+    try:
+        code, done = attempt_run(spec, folder, reporter, stop)
+        reporter.event(AttemptFinished, outcome="finished" if code == FINISHED else "stopped", step=done)
+        return code
+    except Stopped as request:
+        log.info("stopped before the first step by %s", request)
+        reporter.event(AttemptFinished, outcome="stopped", step=done)
+        return STOPPED
+    except SpecError as error:
+        print(error, file=sys.stderr)
+        reporter.event(AttemptFinished, outcome="failed", step=done, error=policies.one_line(error))
+        return REFUSED
+    except (Exception, KeyboardInterrupt) as error:
+        traceback.print_exc()
+        reporter.event(AttemptFinished, outcome="failed", step=steps_done(folder), error=explain(error))
+        return FAILED
+
+
+def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopRequest) -> tuple[int, int]:
+    """The attempt itself. Returns the exit code and how many steps are done. Raises Stopped, SpecError or what went wrong."""
+    task = find_task(spec)
+    clear_partial(folder / CHECKPOINTS)
+    policy_folder = resolve(spec, task, reporter, stop)
+    with reporter.busy("loading"):
+        policy = policies.load(policy_folder, spec)
+    attempt = Attempt(spec, folder, task, policy, reporter, stop)
+    resume = next(iter(checkpoints(attempt.checkpoints)[::-1]), None)
+    announce(attempt, step_of(resume) if resume else 0)
+
+    heldout = HeldOut(attempt) if spec.evaluation.prompts else None
+    rows = read_data(attempt)
+    stop.check()
+    with reporter.busy("preparing"):
+        trainer = adapter(attempt, rows, heldout)
+    if heldout and not resume and not (reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
+        heldout.measure(trainer.model, 0)
+        stop.check()
+    train(trainer, resume)
+
+    done = int(trainer.state.global_step)
+    if done < spec.training.max_steps:
+        log.info("stopped after step %d by %s", done, stop.why)
+        return STOPPED, done
+    save_final(attempt, trainer, done)
+    return FINISHED, done
+
+
+def train(trainer: Resumable, resume: Path | None) -> None:
+    """Up to the last step, or to a stop. A run whose last step is already saved only gets its weights back: the loop would take one step more."""
+    if resume and step_of(resume) >= trainer.args.max_steps:
+        trainer.restore_weights(resume)
+    else:
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Whether this process is the only trainer of the folder, for as long as it is inside."""
+    with path.open("a+") as file:
+        if not try_lock(file):
+            yield False
+            return
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield True
+
+
+def try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def set_up() -> None:
+    """Logging to standard error, no progress bars, one thread a core (``OMP_NUM_THREADS`` says otherwise)."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    for chatty in ("httpx", "accelerate", "filelock", "fsspec", "urllib3"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)  # TRL 1.16 uses the older name
+    transformers.logging.set_verbosity_warning()
+    transformers.logging.disable_progress_bar()
+    hf_datasets.disable_progress_bars()
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(len(os.sched_getaffinity(0)), MOST_THREADS))
+
+
+def find_task(spec: RunSpec) -> Any:
+    try:
+        task = registry.get(spec.task.name)
+    except registry.UnknownTask as error:
+        raise policies.refuse(spec.task.name, str(error), "", "task.name") from None
+    if spec.task.difficulty not in task.difficulties:
+        raise policies.refuse(spec.task.difficulty, f"{task.name} has no such difficulty", f"use {', '.join(task.difficulties)}", "task.difficulty")
+    if unknown := [name for name in spec.task.rewards if name not in task.rewards]:
+        raise policies.refuse(unknown[0], f"{task.name} has no such reward function", f"use {', '.join(task.rewards)}", "task.rewards")
+    return task
+
+
+def resolve(spec: RunSpec, task: Any, reporter: Reporter, stop: StopRequest) -> Path:
+    """Folder of the policy to start from; built or fetched first where it is not there yet."""
+    if not isinstance(spec.policy, TinyPolicy):
+        with reporter.busy("loading"):
+            return policies.find(spec.policy)
+    if not spec.policy.cold_start:
+        with reporter.busy("loading"):
+            return tiny.untrained()
+    return cold_start.policy(task, spec.task.difficulty, reporter, stop)
+
+
+def announce(attempt: Attempt, from_step: int) -> None:
+    policy = attempt.policy
+    name = torch.cuda.get_device_name(policy.device) if policy.device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    attempt.reporter.event(
+        AttemptStarted,
+        from_step=from_step,
+        total_steps=attempt.spec.training.max_steps,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        device=f"{policy.device.type} ({name}), {'bf16' if policy.bf16 else 'fp32'}",
+        command=sys.argv,
+        versions={"python": platform.python_version(), **{package: version(package) for package in REPORTED_PACKAGES}},
+        special_tokens=policy.special_tokens(),
+        parameters=policy.parameters,
+    )
+
+
+def read_data(attempt: Attempt) -> list[Any]:
+    """What the trainer trains on: examples for GRPO, else rows; from the dataset if the spec has one, else from the task. Raises SpecError."""
+    spec, task = attempt.spec, attempt.task
+    training, difficulty = spec.training, spec.task.difficulty
+    if spec.dataset:
+        with attempt.reporter.busy("loading"):
+            rows = datasets.read_rows(Path(spec.dataset.path), training.trainer)
+        return datasets.examples(rows) if training.trainer == "grpo" else rows
+    if isinstance(training, SFT):
+        return demonstrations(task, training.demonstrations, spec.seed, difficulty)
+    if isinstance(training, DPO):
+        return pairs.sample(attempt)
+    return task.examples("train", training.prompts, spec.seed, difficulty)
+
+
+def adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None) -> Resumable:
+    kinds: dict[str, Any] = {"sft": SFTAdapter, "grpo": GRPOAdapter, "dpo": DPOAdapter}
+    made: Resumable = kinds[attempt.spec.training.trainer](attempt, rows, heldout)
+    return made
+
+
+def save_final(attempt: Attempt, trainer: Resumable, step: int) -> None:
+    """Exports the policy; whoever sees the folder sees all of it."""
+    attempt.reporter.phase("saving")
+    partial, final = attempt.folder / f".{FINAL}.partial", attempt.folder / FINAL
+    shutil.rmtree(partial, ignore_errors=True)
+    policies.export(trainer.accelerator.unwrap_model(trainer.model), attempt.policy.tokenizer, partial)
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)
+    attempt.reporter.event(Saved, step=step, path=FINAL, bytes=policies.size(final))
+
+
+def steps_done(folder: Path) -> int:
+    found = checkpoints(folder / CHECKPOINTS)
+    return step_of(found[-1]) if found else 0
+
+
+def explain(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"out of memory on the GPU: {policies.one_line(error)}; use a smaller batch per device or gradient checkpointing"
+    return f"{type(error).__name__}: {policies.one_line(error)}"
