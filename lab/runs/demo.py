@@ -1,0 +1,152 @@
+"""The demo: a chain of a supervised cold start, GRPO and DPO trained for real by a worker of its own, measured before and after.
+
+Everything goes the way a person's run goes: launched by ``launch_recipe``, trained by the Celery worker, read back from the database and from the
+web process over HTTP. The installation is ``<LAB_HOME>/demo``, so that it never mixes with the lab in use.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from django.urls import reverse
+from rich.console import Console
+from rich.table import Table
+
+from lab.accounts.models import Membership, Role, Team, User
+from lab.runs import metrics
+from lab.runs.launch import launch_recipe
+from lab.runs.local_lab import LabError, LocalLab, free_port, prepare
+from lab.runs.models import Run, Status
+from lab.runs.progress import follow
+
+RECIPE = "demo"
+THRESHOLD = 0.15  # by how much GRPO must raise the held-out reward, absolute
+MEASURED = {"accuracy": "heldout/accuracy", "reward": "heldout/reward", "entropy": "heldout/entropy"}
+
+
+class DemoError(RuntimeError):
+    """The demo did not show what it promises; the message says what was missing."""
+
+
+def run_demo(console: Console) -> int:
+    """Runs the demo and returns the exit code: 0 when every stage finished and GRPO raised the held-out reward by THRESHOLD."""
+    began = time.monotonic()
+    try:
+        prepare()
+        user = demo_user()
+        stop_leftovers()
+        with LocalLab(free_port()) as lab:
+            runs = train(user, lab, console)
+            fetch_pages(user, lab, runs)
+        console.print(table_of(runs))
+        judge(runs)
+    except (DemoError, LabError) as error:
+        console.print(f"The demo failed: {error}", markup=False, highlight=False, soft_wrap=True)
+        return 1
+    rise = rise_of(grpo_of(runs))
+    console.print(
+        f"GRPO raised the held-out reward by {rise:+.3f} (at least {THRESHOLD:+.2f} was asked for). {time.monotonic() - began:.0f} seconds in all.",
+        highlight=False,
+    )
+    return 0
+
+
+def demo_user() -> User:
+    """The account the demo launches as; it has no password, so nobody can sign in with it."""
+    team, _ = Team.objects.get_or_create(slug="demo", defaults={"name": "Demo"})
+    user = User.objects.filter(email="demo@example.org").first() or User.objects.create_user("demo@example.org", None, first_name="Demo")
+    Membership.objects.get_or_create(team=team, user=user, defaults={"role": Role.OWNER})
+    return user
+
+
+def stop_leftovers() -> None:
+    """An earlier demo that was interrupted must not be trained before this one."""
+    for run in Run.objects.all():
+        if run.is_open and run.request_stop() and run.is_active and run.folder.is_dir():
+            (run.folder / "stop").touch()  # its supervisor is gone; the trainer may not be
+
+
+def train(user: User, lab: LocalLab, console: Console) -> list[Run]:
+    """The stages' runs, once they have ended. Raises LabError when a process of the lab ends."""
+    membership = user.memberships.select_related("team").get()
+    runs = launch_recipe(membership.team, user, RECIPE, name="Demo")
+
+    def watch() -> None:
+        for service in lab.check():
+            console.print(f"{service} had ended and was started again.")
+
+    try:
+        return follow([run.pk for run in runs], console, watch)
+    except BaseException:
+        for run in runs:
+            run.refresh_from_db()
+            run.request_stop()
+        raise
+
+
+def fetch_pages(user: User, lab: LocalLab, runs: Sequence[Run]) -> None:
+    """Reads every run's page from the web process, signed in as the demo's user. Raises DemoError."""
+    cookie = f"{settings.SESSION_COOKIE_NAME}={signed_in(user)}"
+    for run in runs:
+        path = reverse("run", args=[run.pk])
+        try:
+            status, page = lab.get(path, cookie)
+        except OSError as error:
+            raise DemoError(f"the page of {run} cannot be read: {error}; see {lab.logs / 'web.log'}") from None
+        if status != 200 or f"#{run.number}" not in page:
+            raise DemoError(f"{lab.url}{path} answers {status}, not the page of {run}; see {lab.logs / 'web.log'}")
+
+
+def signed_in(user: User) -> str:
+    session = SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.save()
+    return str(session.session_key)
+
+
+def before_and_after(run: Run, metric: str) -> tuple[float, float]:
+    """The first and the last measurement of a metric, NaN where there is none."""
+    series = metrics.read(run.pk, [metric]).get(metric)
+    if series is None or not len(series):
+        return math.nan, math.nan
+    return float(series.values[0]), float(series.values[-1])
+
+
+def rise_of(run: Run) -> float:
+    before, after = before_and_after(run, MEASURED["reward"])
+    return after - before
+
+
+def grpo_of(runs: Sequence[Run]) -> Run:
+    return next(run for run in runs if run.trainer == "grpo")
+
+
+def table_of(runs: Sequence[Run]) -> Table:
+    table = Table(title="Measured on held-out problems before → after each stage")
+    table.add_column("stage")
+    for heading in ("accuracy", "mean reward", "entropy (nats)", "rollouts stored", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for run in runs:
+        numbers = ["{:.3f} → {:.3f}".format(*before_and_after(run, metric)) for metric in MEASURED.values()]
+        seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else math.nan
+        table.add_row(f"{run.name}", *numbers, f"{run.samples.count():,}", f"{seconds:.0f}")
+    return table
+
+
+def judge(runs: Sequence[Run]) -> None:
+    """Raises DemoError unless every stage finished, stored all its rollouts, and GRPO learnt."""
+    for run in runs:
+        if run.status != Status.FINISHED:
+            raise DemoError(f"{run} is {run.status}: {run.reason or 'the stage before it did not finish'}; its files are in {run.folder}")
+        if not run.rollouts or run.samples.count() != run.rollouts:
+            raise DemoError(f"{run} counted {run.rollouts} rollouts, {run.samples.count()} are stored")
+    rise = rise_of(grpo_of(runs))
+    if not rise >= THRESHOLD:
+        raise DemoError(f"GRPO changed the held-out reward by {rise:+.3f}; a rise of at least {THRESHOLD:+.2f} was expected")

@@ -1,0 +1,137 @@
+"""The processes of a lab on this machine, for ``up`` and ``demo``: services, database schema, one web process, one worker."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+
+from lab import embedded
+from lab.lib.processes import Child, kill_tree, start, stop
+
+HOST = "127.0.0.1"
+READY_SECONDS = 60
+WEB_GRACE_SECONDS = 5  # open pages are cut off after this
+SERVICE_CHECK_SECONDS = 2.0
+
+
+class LabError(RuntimeError):
+    """A process of the lab did not start or has ended; the message holds its last words and where its log is."""
+
+
+def port_is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def prepare() -> None:
+    """Brings the database up to date and, with tasks of other packages installed, the catalogue of this installation."""
+    call_command("migrate", verbosity=0)
+    own = Path(settings.HOME) / "catalog.json"
+    if entry_points(group="policy_lab.tasks"):
+        done = subprocess.run([sys.executable, "-m", "trainers", "catalog", "--out", str(own)], cwd=settings.BASE, capture_output=True, check=False)
+        if done.returncode:
+            raise LabError(f"the catalogue with the installed tasks could not be made:\n{done.stderr.decode(errors='replace').strip()}")
+    else:
+        own.unlink(missing_ok=True)
+
+
+class LocalLab:
+    """Web process and worker; ``with`` stops whatever was started, in order, and kills what does not stop."""
+
+    def __init__(self, port: int, worker: bool = True) -> None:
+        self.port, self.with_worker = port, worker
+        self.url = f"http://{HOST}:{port}"
+        self.logs = Path(settings.HOME) / "logs"
+        self.children: list[Child] = []
+        self.services_checked = time.monotonic()
+
+    def __enter__(self) -> LocalLab:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        manage = str(Path(settings.BASE) / "manage.py")
+        web = [sys.executable, "-m", "uvicorn", "lab.asgi:application", "--app-dir", str(settings.BASE), "--host", HOST, "--port", str(self.port)]
+        web += ["--timeout-graceful-shutdown", str(WEB_GRACE_SECONDS), "--no-use-colors"]
+        self.children.append(start("web", web, self.logs, environment))
+        if self.with_worker:
+            self.children.append(start("worker", [sys.executable, manage, "worker"], self.logs, environment))
+        deadline = time.monotonic() + READY_SECONDS
+        while not self.answers():
+            self.check()
+            if time.monotonic() > deadline:
+                raise LabError(f"the web process did not answer within {READY_SECONDS} s; see {self.children[0].log}")
+            time.sleep(0.2)
+
+    def answers(self) -> bool:
+        try:
+            return self.get("/health/")[0] == 200
+        except OSError:
+            return False
+
+    def get(self, path: str, cookie: str = "") -> tuple[int, str]:
+        """Status and body of a page; redirects are not followed. Raises OSError."""
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=20)
+        try:
+            connection.request("GET", path, headers={"Cookie": cookie} if cookie else {})
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode(errors="replace")
+        except http.client.HTTPException as error:
+            raise OSError(f"not an answer: {error!r}") from None
+        finally:
+            connection.close()
+
+    def check(self) -> list[str]:
+        """Raises LabError when a process has ended. Embedded services that have died are started again; returns their names."""
+        for child in self.children:
+            if child.exit_code is not None:
+                raise LabError(f"the {child.name} process ended with exit code {child.exit_code}; {child.log} ends with\n{child.last_lines()}")
+        if time.monotonic() - self.services_checked < SERVICE_CHECK_SECONDS:
+            return []
+        self.services_checked = time.monotonic()
+        return embedded.revive()
+
+    def stop(self) -> None:
+        """Stops all; the worker stops and saves its run first. A second Ctrl-C or SIGTERM kills instead of waiting."""
+        previous = {number: signal.signal(number, self._kill) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            stop(self.children, settings.STOP_GRACE_SECONDS + 15)
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _kill(self, number: int, frame: FrameType | None) -> Any:
+        for child in self.children:
+            if child.exit_code is None:
+                kill_tree(child.process.pid)
