@@ -27,7 +27,13 @@ def param(default: Any, help: str, *, title: str = "", advanced: bool = False, u
 class Common(Strict):
     max_steps: int = param(150, "How many optimiser steps to train.", title="Steps", ge=1, le=10_000_000)
     learning_rate: float = param(3e-4, "Peak learning rate of AdamW.", title="Learning rate", gt=0, le=1)
-    warmup_steps: int = param(5, "Steps over which the learning rate rises from 0.", title="Warm-up steps", advanced=True, ge=0)
+    warmup_steps: int = param(
+        5,
+        "Steps over which the learning rate rises from 0; unless set, at most a tenth of a run given its own number of steps.",
+        title="Warm-up steps",
+        advanced=True,
+        ge=0,
+    )
     lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = param(
         "constant_with_warmup", "How the learning rate goes on after the warm-up.", title="Schedule", advanced=True
     )
@@ -37,6 +43,19 @@ class Common(Strict):
     weight_decay: float = param(0.0, "Decoupled weight decay of AdamW.", title="Weight decay", advanced=True, ge=0, le=1)
     adam_beta2: float = param(0.98, "Decay of AdamW's second moment.", title="Adam beta 2", advanced=True, gt=0, lt=1)
     gradient_checkpointing: bool = param(False, "Recompute activations to save memory; slower.", title="Gradient checkpointing", advanced=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def shorten_default_warmup(cls, data: Any) -> Any:
+        """A short run that says nothing about its warm-up spends a tenth of its steps on it, never more than the default."""
+        if not isinstance(data, dict) or "warmup_steps" in data:
+            return data
+        try:
+            tenth = int(data["max_steps"]) // 10
+        except (KeyError, TypeError, ValueError, OverflowError):  # missing or wrong: the field itself says so
+            return data
+        default = cls.model_fields["warmup_steps"].default
+        return {**data, "warmup_steps": tenth} if 0 <= tenth < default else data
 
     @model_validator(mode="after")
     def warmup_fits(self) -> "Common":
@@ -52,7 +71,13 @@ class SFT(Common):
     trainer: Literal["sft"] = "sft"
     max_steps: int = param(600, "How many optimiser steps to train.", title="Steps", ge=1, le=10_000_000)
     learning_rate: float = param(3e-3, "Peak learning rate of AdamW.", title="Learning rate", gt=0, le=1)
-    warmup_steps: int = param(20, "Steps over which the learning rate rises from 0.", title="Warm-up steps", advanced=True, ge=0)
+    warmup_steps: int = param(
+        20,
+        "Steps over which the learning rate rises from 0; unless set, at most a tenth of a run given its own number of steps.",
+        title="Warm-up steps",
+        advanced=True,
+        ge=0,
+    )
     weight_decay: float = param(0.01, "Decoupled weight decay of AdamW.", title="Weight decay", advanced=True, ge=0, le=1)
     demonstrations: int = param(20_000, "Demonstrations drawn from the task; ignored when a dataset is given.", ge=1, le=10_000_000)
     max_length: int = param(128, "Longest prompt and completion together; longer rows are cut.", title="Longest sequence", unit="tokens", ge=8)

@@ -1,0 +1,94 @@
+"""The catalogue and its recipes: current, complete, and every recipe a run that would be accepted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainers import catalog
+from trainers.hyperparameters import TRAINERS
+from trainers.preflight import preflight
+from trainers.recipes import RECIPES
+from trainers.spec import RunSpec, parse_spec
+
+ROOT = Path(__file__).resolve().parents[2]
+CATALOGUE = catalog.build(built_in_only=True)
+STAGES = [pytest.param(recipe, number, id=f"{recipe.name}-{number}") for recipe in RECIPES for number in range(len(recipe.stages))]
+
+
+def make_stage(recipe: Any, number: int, folder: Path) -> RunSpec:
+    """A stage as a launcher completes it: an output folder, and the policy of the stage before it."""
+    spec = {**recipe.stages[number].spec, "recipe": recipe.name, "output": str(folder / str(number))}
+    if number:
+        assert "policy" not in spec
+        spec["policy"] = {"kind": "run", "folder": str(folder / str(number - 1))}
+    return parse_spec(spec)
+
+
+def test_the_committed_catalogue_is_current():
+    assert catalog.FILE.read_text() == catalog.text(CATALOGUE), "run: python -m trainers catalog --built-in --out trainers/catalog.json"
+
+
+@pytest.mark.parametrize(("recipe", "number"), STAGES)
+def test_every_stage_of_every_recipe_passes_preflight(recipe, number, tmp_path):
+    report = preflight(make_stage(recipe, number, tmp_path), policy_pending=number > 0)
+    assert report.problems == []
+    if recipe.needs == "cpu":
+        assert report.warnings == []
+
+
+def test_the_demo_is_a_cold_start_then_grpo_then_dpo(tmp_path):
+    demo = next(recipe for recipe in RECIPES if recipe.name == "demo")
+    stages = [make_stage(demo, number, tmp_path) for number in range(3)]
+    assert [stage.training.trainer for stage in stages] == ["sft", "grpo", "dpo"]
+    assert {stage.task.name for stage in stages} == {"mini_gsm"}
+    assert stages[0].policy.cold_start is False
+
+
+def test_recipes_have_names_of_their_own_and_fit_on_a_card():
+    assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
+    for recipe in RECIPES:
+        assert recipe.summary.endswith(".")
+        assert recipe.summary.count(". ") <= 1
+        assert len(recipe.summary) <= 160
+        assert recipe.needs in ("cpu", "gpu")
+
+
+def test_it_describes_every_trainer_with_its_schema():
+    assert set(CATALOGUE["trainers"]) == set(TRAINERS)
+    for name, trainer in CATALOGUE["trainers"].items():
+        assert trainer["title"]
+        assert trainer["summary"]
+        assert trainer["schema"]["properties"]["trainer"]["const"] == name
+        assert set(trainer["schema"]["properties"]) == set(TRAINERS[name].model_fields)
+
+
+def test_it_describes_every_policy_kind_the_spec_knows():
+    kinds = set(RunSpec.model_json_schema()["properties"]["policy"]["discriminator"]["mapping"])
+    assert {policy["kind"] for policy in CATALOGUE["policies"]} == kinds
+
+
+def test_it_describes_every_task_as_a_form_needs_it():
+    assert [task["name"] for task in CATALOGUE["tasks"]] == ["mini_gsm", "kb", "calendar"]
+    for task in CATALOGUE["tasks"]:
+        assert list(task["difficulties"]) == ["easy", "medium", "hard"]
+        assert task["rewards"][0] == {**task["rewards"][0], "name": "correct", "weight": 1.0}
+        assert len(task["rewards"]) == 4
+        assert "mixed quality" in task["demonstrations"]
+        assert task["example"]["prompt"]
+        assert "<answer>" in task["example"]["gold"]
+    assert {task["name"]: task["turns"] for task in CATALOGUE["tasks"]} == {"mini_gsm": 1, "kb": 4, "calendar": 1}
+
+
+def test_it_is_plain_json_of_the_agreed_shape():
+    assert set(CATALOGUE) == {"version", "schema", "trainers", "tasks", "policies", "recipes", "methods"}
+    assert json.loads(json.dumps(CATALOGUE, allow_nan=False)) == CATALOGUE
+    assert all({"title", "spec"} == set(stage) for recipe in CATALOGUE["recipes"] for stage in recipe["stages"])
+
+
+def test_building_it_needs_no_torch():
+    code = "import sys; from trainers.catalog import build; build(); print('torch' in sys.modules, 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout == "False False\n"
