@@ -8,8 +8,8 @@ from trainers.problems import Problem
 from trainers.rewards import RewardFailed, score, weighted_sum
 from trainers.tasks.base import Example, Task
 
-# About one token each in a byte-level tokenizer that splits digits: a tag, up to four letters, a digit, any other character.
-PIECE = re.compile(r"</?[a-z]+>|[A-Za-z]{1,4}|[^\sA-Za-z]")
+# About one token each in a byte-level tokenizer that splits digits: a tag, up to four letters, a digit and the space before it, any other character.
+PIECE = re.compile(r"</?[a-z]+>|[A-Za-z]{1,4}|\s(?=[0-9])|[^\sA-Za-z]")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from trainers.tasks.registry import UnknownTask, get
 SHOWN = 4  # sampled prompts in the report
 PROBED = 64  # examples looked at for lengths
 DATASET_BYTES = 48 << 20  # of a dataset checked here; the trainer checks all of it
-TEMPLATE_TOKENS = 8  # a chat template adds about this many to a prompt
+TEMPLATE_TOKENS = 9  # a chat template adds about this many to a prompt
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 

@@ -130,3 +130,11 @@ def test_a_run_that_has_begun_does_not_need_the_policy_it_began_with(tmp_path, t
 def test_the_catalogue_goes_to_a_file(tmp_path):
     assert main(["catalog", "--built-in", "--out", str(tmp_path / "catalog.json")]) == 0
     assert (tmp_path / "catalog.json").read_text() == (ROOT / "trainers" / "catalog.json").read_text()
+
+
+def test_a_pipe_that_is_closed_early_is_no_error():
+    process = subprocess.Popen([sys.executable, "-m", "trainers", "catalog"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 0

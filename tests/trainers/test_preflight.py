@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from trainers.dryrun import about_tokens
 from trainers.events import Message
-from trainers.preflight import Report, preflight
+from trainers.policy_checks import TINY_CONTEXT
+from trainers.preflight import TEMPLATE_TOKENS, Report, preflight
 from trainers.spec import Problem, parse_spec
 from trainers.tasks import registry
 from trainers.tasks.base import Example, Reward, Task
@@ -265,6 +267,28 @@ def test_gold_answers_that_would_be_cut_off_are_warned_about():
     needed = int(warning.fix.rpartition(" ")[2])
     enough = make_report(task={"name": "mini_gsm", "difficulty": "hard"}, training={"trainer": "grpo", "max_completion_length": needed})
     assert enough.warnings == []
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    from trainers import tiny
+
+    return tiny
+
+
+def test_lengths_are_estimated_close_to_what_the_tiny_policy_reads(tiny):
+    """Never under what its tokenizer makes of an answer, at most a third over; never over the least a prompt can take."""
+    assert TINY_CONTEXT == tiny.CONTEXT
+    tokenizer = tiny.build_tokenizer(tiny.corpus())
+    for task in (kind() for kind in registry.BUILT_IN):
+        for difficulty in task.difficulties:
+            for example in task.examples("heldout", 100, 0, difficulty):
+                gold = task.gold(example)
+                tokens = len(tokenizer.encode(gold))
+                assert tokens <= about_tokens(gold) <= tokens * 4 / 3
+                messages = [{"role": message.role, "content": message.content} for message in example.prompt]
+                prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+                assert len(messages[0]["content"].split()) + TEMPLATE_TOKENS <= len(prompt)
 
 
 @pytest.fixture

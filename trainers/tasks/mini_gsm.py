@@ -78,7 +78,7 @@ class MiniGsm(Task):
     difficulties = {
         "easy": "2 or 3 changes of 1 to 5, starting from 3 to 15.",
         "medium": "3 or 4 changes of 1 to 9, starting from 5 to 30.",
-        "hard": "4 to 6 changes of 1 to 19, starting from 10 to 60; allow completions of about 80 tokens.",
+        "hard": "4 to 6 changes of 1 to 19, starting from 10 to 60; allow completions of 70 tokens.",
     }
     rewards = {
         "correct": Reward(answers.correct, "1 when the form is right and the answer is exactly the total.", 1.0),
