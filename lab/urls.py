@@ -13,5 +13,4 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("setup/<str:token>/", setup, name="setup"),
     path("", include("lab.runs.urls")),
     path("", include("lab.trajectories.urls")),
-    path("", include("lab.workers.urls")),
 ]

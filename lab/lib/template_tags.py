@@ -1,5 +1,6 @@
 """Template tags and filters of every page: ``{% load lab %}``."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -57,3 +58,23 @@ def duration(value: Any) -> str:
 @register.filter
 def initial(value: Any) -> str:
     return str(value).strip()[:1].upper() or "?"
+
+
+@register.filter
+def at(mapping: Mapping[str, Any], key: str) -> Any:
+    """The entry of a mapping whose key a template cannot write with a dot."""
+    return mapping.get(key, "")
+
+
+@register.filter
+def words(name: str) -> str:
+    """A name in code as words: prompts_per_step is "prompts per step"."""
+    return name.replace("_", " ")
+
+
+@register.filter
+def grouped(value: Any) -> str:
+    """A whole count with thousands apart (12 800 with narrow spaces), anything else with few digits."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+        return f"{int(value):,}".replace(",", "\u202f")
+    return numbers.number(value)

@@ -2,15 +2,16 @@
 
 from django.urls import path
 
-from lab.runs.views import actions, launching, listing, page
+from lab.runs.views import actions, launching, listing, page, workers
 
 urlpatterns = [
     path("", listing.home, name="home"),
     path("runs/", listing.index, name="runs"),
+    path("workers/", workers.index, name="workers"),
     # launch
     path("launch/", launching.recipes, name="launch"),
-    path("launch/demo/", launching.demo, name="launch-demo"),
-    path("launch/preflight/", launching.preflight, name="launch-preflight"),
+    path("demo/", launching.demo, name="launch-demo"),
+    path("preflight/", launching.preflight, name="launch-preflight"),
     path("launch/<slug:recipe>/", launching.form, name="launch-recipe"),
     # one run
     path("runs/<uuid:run_id>/", page.overview, name="run"),

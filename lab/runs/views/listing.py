@@ -1,11 +1,74 @@
-"""Replaced by its slice."""
+"""The runs list: one URL, the whole page or only its table."""
 
-from typing import Any
+import secrets
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django_htmx.http import push_url
+
+from lab.runs import listing
+from lab.runs.models import Run, Status
+from lab.runs.views.request import LabRequest, wants_fragment
+
+COLUMNS = (
+    ("status", "Status", ""),
+    ("name", "Run", ""),
+    ("recipe", "Recipe", ""),
+    ("policy", "Policy", "wide-only"),
+    ("task", "Task", "wide-only"),
+    ("progress", "Progress", ""),
+    ("", "Reward curve", "mid-only"),
+    ("reward", "Reward", "num"),
+    ("entropy", "Entropy", "num mid-only"),
+    ("speed", "Tokens/s", "num mid-only"),
+    ("age", "Age", "num"),
+    ("who", "Who", "wide-only"),
+)
+STATUSES = (("open", "Open (will go on)"), ("ended", "Ended"), *((status.value, status.label) for status in Status))
 
 
-def home(request: Any) -> Any:
-    raise NotImplementedError
+def home(request: HttpRequest) -> HttpResponse:
+    return redirect("runs")
 
 
-def index(request: Any) -> Any:
-    raise NotImplementedError
+def index(request: LabRequest) -> HttpResponse:
+    query = listing.read_query(request.GET)
+    page = listing.page_of(request.team, query)
+    fragment = wants_fragment(request)
+    people = listing.choices(request.team)
+    context = {
+        "room": "runs",
+        "query": query,
+        "page": page,
+        "rows": listing.rows(list(page.object_list)),
+        "columns": [(key, title, classes, query.toggled(key) if key else "", _direction(query, key)) for key, title, classes in COLUMNS],
+        "chips": _chips(query, people),
+        "choices": people,
+        "statuses": STATUSES,
+        "any_runs": bool(page.paginator.count) or Run.objects.of(request.team).exists(),
+        "newer": query.url(page=str(page.number - 1)),
+        "older": query.url(page=str(page.number + 1)),
+        "token": secrets.token_urlsafe(16),
+        "newest": Run.objects.of(request.team).order_by("-number").values_list("number", flat=True).first() or 0,
+    }
+    response = TemplateResponse(request, "runs/list.html" + ("#table" if fragment else ""), context)
+    if not fragment:
+        return response
+    page_number = str(page.number) if page.number > 1 else ""
+    return push_url(response, reverse("runs") + query.url(page=page_number).removesuffix("?"))
+
+
+def _direction(query: listing.Query, key: str) -> str:
+    if not key or key != query.key:
+        return ""
+    return "descending" if query.descending else "ascending"
+
+
+def _chips(query: listing.Query, choices: listing.Choices) -> list[tuple[str, str]]:
+    """Each filter that is set: what it says, and the query string without it."""
+    names = {str(person.pk): str(person) for person in choices.people}
+    words = {"status": dict(STATUSES), "who": names}
+    titles = {"status": "Status", "recipe": "Recipe", "task": "Task", "who": "Who", "q": "Text"}
+    return [(f"{titles[name]}: {words.get(name, {}).get(value, value)}", query.url(**{name: ""})) for name, value in query.chosen.items()]

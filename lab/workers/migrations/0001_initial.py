@@ -5,27 +5,25 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Worker',
+            name="Worker",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=200, unique=True)),
-                ('host', models.CharField(max_length=200)),
-                ('pid', models.PositiveIntegerField()),
-                ('queues', models.JSONField(default=list)),
-                ('gpu', models.CharField(blank=True, max_length=100)),
-                ('cpus', models.PositiveIntegerField(default=0)),
-                ('memory', models.BigIntegerField(default=0)),
-                ('draining', models.BooleanField(default=False)),
-                ('started_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('seen_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=200, unique=True)),
+                ("host", models.CharField(max_length=200)),
+                ("pid", models.PositiveIntegerField()),
+                ("queues", models.JSONField(default=list)),
+                ("gpu", models.CharField(blank=True, max_length=100)),
+                ("cpus", models.PositiveIntegerField(default=0)),
+                ("memory", models.BigIntegerField(default=0)),
+                ("draining", models.BooleanField(default=False)),
+                ("started_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("seen_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
         ),
     ]

@@ -1,0 +1,31 @@
+"""The form behind the set-up link."""
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from lab.accounts.setup_link import validate
+
+
+class SetupForm(forms.Form):
+    name = forms.CharField(label="Your name", max_length=150, widget=forms.TextInput(attrs={"autocomplete": "name", "autofocus": True}))
+    email = forms.EmailField(label="E-mail address", widget=forms.EmailInput(attrs={"autocomplete": "email"}))
+    password = forms.CharField(
+        label="Password",
+        strip=False,
+        help_text="At least 8 characters, not a common password, not only digits.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "minlength": "8"}, render_value=False),
+    )
+    team_name = forms.CharField(label="Name of your team", max_length=80, widget=forms.TextInput(attrs={"autocomplete": "organization"}))
+
+    def clean(self) -> dict[str, Any]:
+        """The set-up link's own checks, so that every problem shows at its field at once."""
+        given = {name: self.cleaned_data.get(name, "") for name in ("email", "password", "team_name", "name")}
+        try:
+            validate(**given)
+        except ValidationError as error:
+            for field, messages in error.message_dict.items():
+                if field not in self.errors:
+                    self.add_error(field, messages)
+        return self.cleaned_data

@@ -1,0 +1,97 @@
+"""What a person changed in a launch form, and the command line that launches the same."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lab.catalog.catalog import Catalog, CatalogError
+from lab.runs import drafts
+from lab.runs.drafts import Draft, Spec
+from lab.runs.forms import LaunchForm
+
+NEVER_SAID = ("version", "recipe", "methods")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting of the specs, by its dotted path, before and after, as JSON writes them."""
+
+    path: str
+    before: str
+    after: str
+    value: Any = None
+
+
+def leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Dotted path → value of everything in a spec that is not an object with entries."""
+    if isinstance(value, Mapping) and value:
+        return {key: leaf for name, inner in value.items() for key, leaf in leaves(inner, f"{path}.{name}" if path else name).items()}
+    return {path: value}
+
+
+def changes(before: list[Spec], after: list[Spec]) -> list[Change]:
+    """What differs, stage by stage; what differs the same way in every stage is said once, without the stage."""
+    pairs = [(_settings(old), _settings(new)) for old, new in zip(before, after, strict=True)]
+    found: list[Change] = []
+    for number, (old, new) in enumerate(pairs):
+        for path, value in new.items():
+            if path in old and old[path] == value:
+                continue
+            change = Change(path, _shown(old.get(path)), _shown(value), value)
+            everywhere = all(path in other and other[path] == value and mine.get(path) != value for mine, other in pairs)
+            if everywhere and number == 0:
+                found.append(change)
+            elif not everywhere:
+                prefix = f"stages.{number}." if len(pairs) > 1 and not path.startswith("policy") else ""
+                found.append(Change(prefix + path, change.before, change.after, value))
+    return found
+
+
+def _settings(spec: Spec) -> dict[str, Any]:
+    return {path: value for path, value in leaves(spec).items() if path.split(".")[0] not in NEVER_SAID}
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) and value else "–" if value in (None, "", {}, []) else json.dumps(value)
+
+
+def of_form(form: LaunchForm) -> list[Change]:
+    """What the person changed from what the form started with."""
+    return changes(LaunchForm(form.team, form.catalog, form.draft).specs(), form.specs())
+
+
+def command(form: LaunchForm) -> str:
+    """``manage.py launch`` with everything that differs from the recipe; empty when no recipe of the catalogue is that near."""
+    try:
+        recipe = drafts.of_recipe(form.catalog, form.draft.recipe)
+    except CatalogError:
+        return ""
+    if not _comparable(recipe, form.draft):
+        return ""
+    changed = changes(LaunchForm(form.team, form.catalog, recipe).specs(), form.specs())
+    words = [f"--name {shlex.quote(form.name.strip())}"] if form.name.strip() else []
+    words += [f"--set {shlex.quote(f'{change.path}={_argument(change.value)}')}" for change in changed]
+    return " \\\n  ".join([f".venv/bin/python manage.py launch {form.draft.recipe}", *words])
+
+
+def _comparable(recipe: Draft, draft: Draft) -> bool:
+    return [spec["training"]["trainer"] for _, spec in recipe.stages] == [spec["training"]["trainer"] for _, spec in draft.stages]
+
+
+def _argument(value: Any) -> str:
+    """A value as ``--set`` reads it: text stays bare unless it would be taken for JSON."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        json.loads(value)
+    except ValueError:
+        return value
+    return json.dumps(value)
+
+
+def specs_as_json(catalog: Catalog, specs: list[Spec]) -> str:
+    return json.dumps(specs[0] if len(specs) == 1 else specs, indent=2, ensure_ascii=False)

@@ -1,0 +1,96 @@
+"""What a launch form starts from: a recipe, a run to clone, or a run to go on from."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from lab.accounts.models import Team
+from lab.catalog.catalog import Catalog, CatalogError
+from lab.runs import references
+from lab.runs.models import Run
+from trainers.spec import FINAL, SpecError, parse_spec
+
+Spec = dict[str, Any]
+CUSTOM = "custom"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """``stages``: title and spec of each, without output; ``clone`` is the run they were taken from, ``after`` the one to go on from."""
+
+    recipe: str
+    title: str
+    summary: str
+    stages: list[tuple[str, Spec]]
+    minutes: int | None = None
+    needs: str = "cpu"
+    clone: Run | None = None
+    after: Run | None = None
+
+    @property
+    def is_chain(self) -> bool:
+        return len(self.stages) > 1
+
+
+def of_recipe(catalog: Catalog, name: str) -> Draft:
+    """Raises CatalogError."""
+    recipe = catalog.recipe(name)
+    stages = [(stage["title"], complete(catalog, stage["spec"])) for stage in recipe["stages"]]
+    return Draft(name, recipe["title"], recipe["summary"], stages, recipe["minutes"], recipe["needs"])
+
+
+def of_clone(catalog: Catalog, run: Run) -> Draft:
+    """The run's spec as launched, with run ids and names where it holds paths."""
+    spec = references.named(run.team, run.spec)
+    title = catalog.trainer(run.trainer)["title"] if run.trainer in catalog.trainers else run.trainer
+    return Draft(run.recipe, f"Clone of #{run.number}", "", [(title, complete(catalog, spec))], clone=run)
+
+
+def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Draft:
+    """A recipe's only stage on ``run``'s policy and task. Raises CatalogError."""
+    draft = of_recipe(catalog, name)
+    if draft.is_chain:
+        raise CatalogError(f"{name} is a chain of stages and starts from its own policy")
+    title, spec = draft.stages[0]
+    step = int(checkpoint) if checkpoint.isascii() and checkpoint.isdigit() and len(checkpoint) < 10 else FINAL
+    spec = {**spec, "policy": {"kind": "run", "run": str(run.pk), "checkpoint": step}}
+    if run.task in {task["name"] for task in catalog.tasks} and isinstance(run.spec.get("task"), dict):
+        spec["task"] = copy.deepcopy(run.spec["task"])
+    return Draft(name, draft.title, draft.summary, [(title, spec)], draft.minutes, draft.needs, after=run)
+
+
+def complete(catalog: Catalog, spec: Spec) -> Spec:
+    """A spec with every default written out, policy and dataset as they are. A spec of an older version comes back as it is."""
+    given = {key: value for key, value in spec.items() if key not in ("policy", "dataset")}
+    try:
+        full = parse_spec({**given, "output": "-"}).model_dump(mode="json")
+    except SpecError:
+        return copy.deepcopy(spec)
+    parts = {key: copy.deepcopy(spec[key]) for key in ("policy", "dataset") if spec.get(key) is not None}
+    return references.without(full, "output", "policy", "dataset") | parts
+
+
+def runs_with_policies(team: Team, also: Run | None = None) -> list[tuple[str, str]]:
+    """Choices of the form: ``<run id>:<checkpoint>`` and what it is called, newest runs first. ``also`` is listed even if it is old."""
+    newest = Run.objects.of(team).filter(status__in=WITH_POLICY).order_by("-number").defer("spec").prefetch_related("checkpoints")[:SHOWN_RUNS]
+    runs = list(newest)
+    if also is not None and also not in runs:
+        runs.insert(0, also)
+    return [choice for run in runs for choice in _checkpoints(run)]
+
+
+WITH_POLICY = ("queued", "starting", "running", "stopping", "lost", "stopped", "finished", "failed")
+SHOWN_RUNS = 60
+
+
+def _checkpoints(run: Run) -> list[tuple[str, str]]:
+    steps = sorted({checkpoint.step for checkpoint in run.checkpoints.all() if not checkpoint.final}, reverse=True)
+    kept = [step for step in steps if (run.folder / f"checkpoints/checkpoint-{step}").is_dir()]
+    choices = [(f"{run.pk}:{step}", f"#{run.number} {run.name}: checkpoint at step {step}") for step in kept]
+    if run.status == "finished":
+        return [(f"{run.pk}:{FINAL}", f"#{run.number} {run.name}: final policy"), *choices]
+    if run.is_open:
+        return [(f"{run.pk}:{FINAL}", f"#{run.number} {run.name}: final policy, once it has finished ({run.status})"), *choices]
+    return choices

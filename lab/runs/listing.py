@@ -1,0 +1,164 @@
+"""The runs list: which runs a URL asks for, in what order, and what a row shows. Filters and sort keys are allow-listed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import F, Q, QuerySet
+from django.http import QueryDict
+
+from lab.accounts.models import Team, User
+from lab.lib.sparkline import Sparkline, sparkline
+from lab.runs import live, metrics, waiting
+from lab.runs.models import OPEN, Run, Status
+from lab.runs.waiting import Waiting
+
+PAGE = 50
+SPARK_BUCKETS = 24
+LONGEST_SEARCH = 100  # characters; longer text is cut
+
+SORTS = {
+    "number": "number",
+    "status": "status",
+    "name": "name",
+    "recipe": "recipe",
+    "policy": "policy",
+    "task": "task",
+    "progress": "step",
+    "reward": "latest__reward",
+    "entropy": "latest__entropy",
+    "speed": "latest__tokens_per_second",
+    "age": "created_at",
+    "who": "created_by__email",
+}
+DEFAULT_SORT = "-age"
+GROUPS = {"open": OPEN, "ended": (Status.FINISHED, Status.STOPPED, Status.FAILED)}
+FILTERS = ("status", "recipe", "task", "who", "q")
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a URL asks for, cleaned: ``chosen`` holds only filters that are set; ``notes`` says what was left out and why."""
+
+    chosen: Mapping[str, str]
+    sort: str = DEFAULT_SORT
+    page: int = 1
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return self.sort.lstrip("-")
+
+    @property
+    def descending(self) -> bool:
+        return self.sort.startswith("-")
+
+    def url(self, **changes: str) -> str:
+        """The query string with some filters or the sort changed; an empty value removes one. The page starts over."""
+        wanted = {**self.chosen, "sort": self.sort, **changes}
+        pairs = QueryDict(mutable=True)
+        for name in (*FILTERS, "sort", "page"):
+            if wanted.get(name) and (name, wanted[name]) != ("sort", DEFAULT_SORT):
+                pairs[name] = wanted[name]
+        return "?" + pairs.urlencode()
+
+    def toggled(self, key: str) -> str:
+        """The query string that sorts by ``key``; the other way round if it does so already. Numbers and dates start with the largest."""
+        if key == self.key:
+            return self.url(sort=key if self.descending else f"-{key}")
+        return self.url(sort=key if key in ("name", "recipe", "policy", "task", "who", "status") else f"-{key}")
+
+
+def read_query(params: QueryDict) -> Query:
+    """The query a URL's parameters stand for; whatever is not allow-listed is left out with a note."""
+    notes = []
+    chosen = {name: params[name].replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
+    if "status" in chosen and chosen["status"] not in (*GROUPS, *Status.values):
+        notes.append(f"There is no status “{chosen.pop('status')}”; runs of every status are shown.")
+    if "who" in chosen and not (chosen["who"].isascii() and chosen["who"].isdigit() and len(chosen["who"]) < 10):
+        notes.append(f"There is no person “{chosen.pop('who')}”; everybody's runs are shown.")
+    sort = params.get("sort", DEFAULT_SORT)
+    if sort.removeprefix("-") not in SORTS:
+        notes.append(f"Runs cannot be sorted by “{sort[:40]}”; the newest come first.")
+        sort = DEFAULT_SORT
+    page = params.get("page", "1")
+    return Query(chosen, sort, int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1, notes)
+
+
+def matching(team: Team, query: Query) -> QuerySet[Run]:
+    """The team's runs that ``query`` asks for, in its order, with what a row needs."""
+    runs = Run.objects.of(team).filter(_condition(query.chosen))
+    by = F(SORTS[query.key])
+    order = by.desc(nulls_last=True) if query.descending else by.asc(nulls_last=True)
+    return runs.select_related("parent", "created_by").defer("spec", "parent__spec", "special_tokens").order_by(order, "-number")
+
+
+def _condition(chosen: Mapping[str, str]) -> Q:
+    condition = Q()
+    if status := chosen.get("status"):
+        condition &= Q(status__in=GROUPS.get(status, (status,)))
+    if who := chosen.get("who"):
+        condition &= Q(created_by=int(who))
+    condition &= Q(**{name: chosen[name] for name in ("recipe", "task") if name in chosen})
+    if text := chosen.get("q"):
+        words = Q(name__icontains=text) | Q(policy__icontains=text) | Q(recipe__icontains=text) | Q(task__icontains=text)
+        number = text.removeprefix("#")
+        condition &= words | Q(number=int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else words
+    return condition
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run as a row shows it: ``state`` is what a live update carries, so that both draw the same cells."""
+
+    run: Run
+    state: dict[str, Any]
+    spark: Sparkline | None
+    waiting: Waiting | None
+
+    @property
+    def reward(self) -> Any:
+        latest = self.state["latest"]
+        return latest["heldout"] if latest["reward"] is None else latest["reward"]
+
+    @property
+    def is_heldout(self) -> bool:
+        """Supervised and preference runs have no training reward; their held-out reward stands in for it."""
+        return self.state["latest"]["reward"] is None and self.state["latest"]["heldout"] is not None
+
+
+def page_of(team: Team, query: Query) -> Page[Run]:
+    return Paginator(matching(team, query), PAGE).get_page(query.page)
+
+
+def rows(runs: list[Run]) -> list[Row]:
+    """Rows for ``runs``: a fixed number of queries however many there are."""
+    ids = [run.pk for run in runs]
+    measured = metrics.sparklines(ids, "heldout/reward", SPARK_BUCKETS) | metrics.sparklines(ids, "reward", SPARK_BUCKETS)
+    reasons = waiting.reasons(runs)
+    return [Row(run, live.state(run), _spark(measured.get(run.pk)), reasons.get(run.pk)) for run in runs]
+
+
+def _spark(series: metrics.Series | None) -> Sparkline | None:
+    return sparkline(series.steps.tolist(), series.values.tolist()) if series is not None else None
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the filters of a team offer."""
+
+    recipes: list[str]
+    tasks: list[str]
+    people: list[User]
+
+
+def choices(team: Team) -> Choices:
+    runs = Run.objects.of(team).order_by()
+    return Choices(
+        recipes=sorted(runs.values_list("recipe", flat=True).distinct()),
+        tasks=sorted(runs.values_list("task", flat=True).distinct()),
+        people=list(User.objects.filter(memberships__team=team).order_by("email")),
+    )

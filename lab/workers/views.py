@@ -1,7 +1,0 @@
-"""Replaced by its slice."""
-
-from typing import Any
-
-
-def index(request: Any) -> Any:
-    raise NotImplementedError

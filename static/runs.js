@@ -1,0 +1,178 @@
+/* The runs list stays current: cells of rows change in place, rows never move, new runs are announced and shown on request.
+
+   The socket says which runs changed. After a connection the rows are fetched once and compared, so nothing that happened before is missed;
+   curves and reasons, which a state does not carry, are fetched again a while after a change. */
+"use strict";
+(function () {
+  const badge = document.querySelector("[data-live-badge]");
+  const table = () => document.getElementById("run-table");
+  if (!badge || !table()) return;
+
+  const REFRESH_MS = 10000;
+  let newest = Number(table().dataset.newest);
+  const fresh = new Set();
+  let tries = 0;
+  let socket = null;
+  let refreshing = 0;
+  let heard = 0;
+
+  function show(state, words) {
+    badge.hidden = false;
+    if (badge.dataset.state === state && badge.textContent === words) return;
+    badge.dataset.state = state;
+    badge.textContent = words;
+  }
+
+  function write(cell, text) {
+    if (cell && cell.textContent !== text) cell.textContent = text;
+  }
+
+  /* As lab/lib/numbers.py writes numbers. */
+  function compact(value) {
+    for (const [size, suffix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+      if (Math.abs(value) >= size * 0.9995) return (Math.abs(value / size) < 9.95 ? (value / size).toFixed(1) : (value / size).toFixed(0)) + suffix;
+    }
+    return value.toFixed(0);
+  }
+
+  function number(value) {
+    if (value === "nan") return "NaN";
+    if (value === "inf") return "∞";
+    if (value === "-inf") return "−∞";
+    if (typeof value !== "number") return "–";
+    if (Number.isInteger(value) && Math.abs(value) < 1000) return String(value);
+    if (Math.abs(value) >= 1000) return compact(value);
+    if (Math.abs(value) < 0.001) return value.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2");
+    return value.toFixed(Math.min(3, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))))));
+  }
+
+  function duration(seconds) {
+    if (seconds < 60) return `${Math.round(seconds)} s`;
+    if (seconds < 3600) {
+      const rest = Math.round(seconds) % 60;
+      return seconds < 300 && rest ? `${Math.floor(seconds / 60)} min ${rest} s` : `${Math.floor(seconds / 60)} min`;
+    }
+    const minutes = Math.floor((seconds % 3600) / 60);
+    return seconds < 86400 ? `${Math.floor(seconds / 3600)} h${minutes ? ` ${minutes} min` : ""}` : `${Math.floor(seconds / 86400)} d`;
+  }
+
+  function apply(run) {
+    const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
+    if (!row) {
+      if (run.number > newest) announceNew(run);
+      return;
+    }
+    const chip = row.querySelector(".chip");
+    if (chip.dataset.status !== run.status) {
+      chip.dataset.status = run.status;
+      write(chip, run.status);
+      window.lab.announce(`Run ${run.number} is ${run.status}`);
+      write(row.querySelector('[data-cell="why"]'), ["failed", "stopped"].includes(run.status) ? run.reason : "");
+      if (["queued", "lost", "finished"].includes(run.status)) later(800);
+    }
+    const bar = row.querySelector("progress");
+    bar.value = run.progress ?? 0;
+    bar.dataset.status = run.status;
+    write(row.querySelector('[data-cell="steps"]'), run.total_steps ? `${run.step}/${run.total_steps}` : String(run.step));
+    const active = ["starting", "running", "stopping"].includes(run.status);
+    write(row.querySelector('[data-cell="eta"]'), run.eta_seconds !== null ? `${duration(run.eta_seconds)} left` : active ? run.phase : "");
+    const latest = run.latest;
+    write(row.querySelector('[data-cell="reward"]'), number(latest.reward ?? latest.heldout));
+    write(row.querySelector('[data-cell="entropy"]'), number(latest.entropy));
+    write(row.querySelector('[data-cell="speed"]'), number(latest.tokens_per_second));
+    later(REFRESH_MS);
+  }
+
+  function announceNew(run) {
+    fresh.add(run.id);
+    const pill = table().querySelector("[data-new-runs]");
+    pill.hidden = false;
+    pill.textContent = `${fresh.size} new run${fresh.size > 1 ? "s" : ""}`;
+  }
+
+  /* Fetches the same rows again and copies into those on the page what a state does not carry. */
+  function later(wait) {
+    if (refreshing) return;
+    refreshing = setTimeout(refresh, wait);
+  }
+
+  async function refresh() {
+    if (document.hidden) { refreshing = 0; return; }
+    try {
+      const answer = await fetch(table().dataset.rowsUrl, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
+      if (!answer.ok || answer.redirected) return;
+      const other = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const theirs of other.querySelectorAll("tr[data-run]")) {
+        const ours = document.querySelector(`tr[data-run="${CSS.escape(theirs.dataset.run)}"]`);
+        if (ours) copyCells(theirs, ours);
+      }
+      const number = Number(other.getElementById("run-table").dataset.newest);
+      if (number > newest && fresh.size === 0) announceNew({ id: `number-${number}` });
+    } catch (error) { /* the next change or connection tries again */ } finally {
+      refreshing = 0;
+    }
+  }
+
+  function copyCells(theirs, ours) {
+    [...theirs.children].forEach((cell, index) => {
+      const old = ours.children[index];
+      if (old && old.innerHTML !== cell.innerHTML && !old.matches(":focus-within")) old.replaceWith(document.importNode(cell, true));
+    });
+  }
+
+  function connect() {
+    if (socket) return;
+    socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/runs/`);
+    socket.onopen = () => { tries = 0; heard = Date.now(); show("live", "live"); later(0); };
+    socket.onmessage = (event) => {
+      heard = Date.now();
+      show("live", "live");
+      const message = JSON.parse(event.data);
+      if (message.type === "state") apply(message.run);
+    };
+    socket.onclose = (event) => {
+      socket = null;
+      if (event.code === 4401) { show("stale", "signed out"); return; }
+      show("reconnecting", "reconnecting");
+      const wait = Math.min(15000, 500 * 2 ** tries++) * (0.7 + 0.6 * Math.random());
+      setTimeout(connect, wait);
+    };
+  }
+
+  setInterval(() => {
+    const silent = Math.round((Date.now() - heard) / 1000);
+    if (socket && heard && silent > 12) show("stale", `stale ${silent} s`);
+    if (socket && heard && silent > 20) socket.close();
+  }, 1000);
+  for (const name of ["visibilitychange", "online"]) {
+    (name === "online" ? window : document).addEventListener(name, () => { if (!document.hidden) { connect(); later(0); } });
+  }
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-new-runs]")) location.reload();
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    newest = Number(table().dataset.newest);
+    fresh.clear();
+    syncForm();
+  });
+
+  /* The filter form shows what the URL says after a chip was removed, a column sorted, or the person went back. */
+  function syncForm() {
+    const form = document.querySelector("form.filters");
+    const wanted = new URLSearchParams(location.search);
+    for (const field of form.elements) if (field.name && field !== document.activeElement) field.value = wanted.get(field.name) || (field.name === "sort" ? "-age" : "");
+  }
+  document.addEventListener("htmx:pushedIntoHistory", syncForm);
+
+  window.lab.key("j", "Next run", () => move(1));
+  window.lab.key("k", "Run before", () => move(-1));
+  function move(by) {
+    const links = [...document.querySelectorAll("tr[data-run] .c-name > a")];
+    const at = links.indexOf(document.activeElement);
+    const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + by))];
+    if (next) next.focus();
+  }
+
+  connect();
+})();
