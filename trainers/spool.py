@@ -4,9 +4,11 @@ A line is an event and is whole once its newline is there; readers never look at
 killed one left unfinished. The writer thread keeps the training step from waiting on the disk.
 """
 
+import json
 import logging
 import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,12 +25,14 @@ log = logging.getLogger(__name__)
 SPOOL = "events.jsonl"
 PENDING = 512  # events or batches waiting for the disk before a step has to wait
 RETRY_SECONDS = 2.0
+READ_BYTES = 1 << 18
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 encoder = msgspec.json.Encoder()
 decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Line:
     """One whole line of the spool: its event, or why it has none, and the offset (bytes) at which the next line starts."""
 
@@ -40,27 +44,51 @@ class Line:
 def read(path: Path, offset: int, limit: int = 8 << 20) -> Iterator[Line]:
     """Yields the whole lines after ``offset``, at least one if there is one and then until ``limit`` bytes are read."""
     try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            data = file.read(limit)
-            while data and b"\n" not in data:  # a single line longer than the limit
-                more = file.read(limit)
-                if not more:
+        with path.open("rb", buffering=0) as file:
+            stop, size = offset + limit, READ_BYTES
+            while data := os.pread(file.fileno(), size, offset):
+                start, end, view = 0, data.find(b"\n"), memoryview(data)
+                if end < 0 and len(data) < size:  # the torn tail
                     return
-                data += more
+                size = READ_BYTES if end >= 0 else 2 * size  # a line longer than what was read: once more with twice as much
+                unclean = b"\\u0000" in data
+                while end >= 0:
+                    yield parse(view[start:end], offset + end + 1, unclean)
+                    start = end + 1
+                    if offset + start >= stop:
+                        return
+                    end = data.find(b"\n", start)
+                offset += start
     except FileNotFoundError:
         return
-    start = 0
-    while (end := data.find(b"\n", start)) >= 0:
-        yield parse(data[start:end], offset + end + 1)
-        start = end + 1
 
 
-def parse(line: bytes, end: int) -> Line:
+def parse(line: bytes | memoryview, end: int, unclean: bool = False) -> Line:
+    """``unclean``: an escaped NUL may be in it."""
     try:
-        return Line(decoder.decode(line), end)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Line(None, end, f"{error}: {line[:80]!r}")
+        event = decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return parse_unclean(bytes(line), end, str(error))
+    return parse_unclean(bytes(line), end, "") if unclean else Line(event, end)
+
+
+def parse_unclean(line: bytes, end: int, error: str) -> Line:
+    """A line of a trainer that does not clean its text: NUL and lone surrogates become what the contract says, a bare NaN is a number."""
+    try:
+        data = json.loads(line.decode("utf-8", "surrogatepass"), strict=False)
+        return Line(msgspec.convert(clean(data), AnyEvent, str_keys=True), end)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        return Line(None, end, f"{error or problem}: {line[:80]!r}")
+
+
+def clean(data: Any) -> Any:
+    if isinstance(data, str):
+        return UNSTORABLE.sub(lambda found: "\u2400" if found[0] == "\0" else "\ufffd", data)
+    if isinstance(data, list):
+        return [clean(item) for item in data]
+    if isinstance(data, dict):
+        return {clean(key): clean(value) for key, value in data.items()}
+    return data
 
 
 def last_attempt(path: Path) -> int:

@@ -81,7 +81,7 @@ def _stalled(run: Run) -> int | None:
 
 def _eta(run: Run) -> int | None:
     """Seconds to go at the recent pace of steps (evaluations included); None before two steps were seen."""
-    pace = run.latest.get("step_seconds")
+    pace: float | None = run.latest.get("step_seconds")
     if run.status not in ACTIVE or not pace or not run.total_steps:
         return None
     return round(max(0, run.total_steps - run.step) * pace)

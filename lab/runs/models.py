@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from lab.accounts.models import Team
@@ -135,7 +136,7 @@ class Run(models.Model):
             phase="starting",
             phase_done=0,
             phase_total=0,
-            started_at=models.functions.Coalesce("started_at", timezone.now()),
+            started_at=Coalesce("started_at", timezone.now()),
             finished_at=None,
         )
 

@@ -1,0 +1,204 @@
+"""How fast rollouts get from the spool into PostgreSQL by the product's own path, beside a raw COPY of the same bytes.
+
+A rollout here has a completion of 1,000 characters and 256 tokens with ids, code-point lengths, log-probabilities and entropies, packed as
+the trainers pack them; groups of 8 share a prompt; a step is 64 rollouts and 20 metrics.
+
+- The product's time runs from the first read of the spool to the last commit of ``lab.supervisor.ingest.ingest``: JSON decoding, prompts,
+  ids, metrics, indexes, foreign keys, the run's counters and the message to open pages are all in it.
+- The raw COPY sends the very COPY streams the product sent, encoded before the clock starts, in the same batches with a commit each, into
+  copies of the two tables without index, key or constraint, over the same connection. Nothing is decoded and nothing else is written.
+
+Rounds alternate, after a checkpoint each, and the medians are compared. Services are started in a temporary folder and stopped at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+CHARACTERS, TOKENS, GROUP, STEP, METRICS = 1000, 256, 8, 64, 20
+VOCABULARY = 32_000
+
+
+def main() -> int:
+    options = parse_arguments()
+    with tempfile.TemporaryDirectory(prefix="policy-lab-bench-", ignore_cleanup_errors=True) as home:
+        os.chmod(home, 0o755)  # PostgreSQL runs as another user when this runs as root
+        start_services(home)
+        result = measure(options.rollouts, options.rounds, quiet=options.json)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        print(f"{result['rollouts_per_s']:,} rollouts/s = {result['of_raw_copy']} of a raw COPY; {result['bytes_per_rollout']:,} bytes a rollout")
+    return 0
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rollouts", type=int, default=16_384, help="rollouts a round (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each kind (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    return parser.parse_args()
+
+
+def start_services(home: str) -> None:
+    for name in ("DATABASE_URL", "REDIS_URL", "LAB_RUNS"):
+        os.environ.pop(name, None)
+    os.environ |= {"LAB_HOME": home, "DJANGO_SETTINGS_MODULE": "lab.settings"}
+    from lab import embedded
+
+    embedded.provide()
+    import django
+    from django.core.management import call_command
+
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+
+def measure(rollouts: int, rounds: int, quiet: bool) -> dict[str, Any]:
+    from django.db import connection
+
+    from lab.accounts.models import Team
+
+    team = Team.objects.create(name="Bench", slug="bench")
+    events = make_events(rollouts)
+    product, raw, sizes = [], [], []
+    for number in range(rounds + 1):  # the first round warms up and is not counted
+        run = make_run(team, number, events)
+        before = table_bytes(connection)
+        seconds = ingest_all(run, rollouts, connection)
+        size = (table_bytes(connection) - before) / rollouts
+        raw_seconds = raw_copy(run, connection)
+        if not quiet:
+            print(f"round {number}: product {rollouts / seconds:,.0f}/s, raw COPY {rollouts / raw_seconds:,.0f}/s, {size:,.0f} bytes", flush=True)
+        if number:
+            product.append(rollouts / seconds)
+            raw.append(rollouts / raw_seconds)
+            sizes.append(size)
+    rate = statistics.median(product)
+    return {
+        "rollouts_per_s": round(rate),
+        "of_raw_copy": round(rate / statistics.median(raw), 3),
+        "bytes_per_rollout": round(statistics.median(sizes)),
+        "raw_copy_per_s": round(statistics.median(raw)),
+        "rollouts": rollouts,
+        "rounds": rounds,
+    }
+
+
+def make_events(rollouts: int) -> list[bytes]:
+    """The spool's lines: random words and random arrays, the same at every call."""
+    import numpy as np
+
+    from trainers import arrays, spool
+    from trainers.events import Message, Metrics, Rollout
+
+    rng, numbers = random.Random(7), np.random.default_rng(7)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]
+
+    def text(length: int) -> str:
+        return " ".join(rng.choices(words, k=length // 4))[:length]
+
+    lines = []
+    for index in range(rollouts):
+        step, member = divmod(index, STEP)
+        if member % GROUP == 0:
+            prompt = [Message("system", "Think, then answer."), Message("user", text(300))]
+        lengths = numbers.multinomial(CHARACTERS, np.full(TOKENS, 1 / TOKENS))
+        event = Rollout(
+            attempt=1, time=1.7e9 + step, step=step + 1, phase="train", group=member // GROUP, sample=member % GROUP, prompt=prompt,
+            completion=text(CHARACTERS).ljust(CHARACTERS, "."), rewards={"correct": rng.random(), "format": 1.0, "brevity": 0.5}, reward=rng.random(),
+            finish_reason="stop", reference="42", advantage=rng.gauss(0, 1), length=TOKENS, mean_entropy=rng.random(), max_entropy=2.5,
+            ids=arrays.pack_ids(numbers.integers(0, VOCABULARY, TOKENS)), lengths=arrays.pack(lengths, "H"),
+            logprobs=arrays.pack(-numbers.exponential(0.5, TOKENS), "e"), entropies=arrays.pack(numbers.exponential(0.5, TOKENS), "e"),
+        )  # fmt: skip
+        lines.append(spool.encoder.encode(event) + b"\n")
+        if member == STEP - 1:
+            values = {f"metric/{name}": rng.random() for name in range(METRICS)}
+            lines.append(spool.encoder.encode(Metrics(attempt=1, time=1.7e9 + step, step=step + 1, values=values, tokens=step)) + b"\n")
+    return lines
+
+
+def make_run(team: Any, number: int, lines: list[bytes]) -> Any:
+    from lab.runs.models import Run
+    from trainers.spool import SPOOL
+
+    run = Run.objects.create(team=team, number=number, name="bench", spec={}, recipe="grpo", trainer="grpo", task="t", policy="p")
+    run.folder.mkdir(parents=True)
+    (run.folder / SPOOL).write_bytes(b"".join(lines))
+    return run
+
+
+def ingest_all(run: Any, rollouts: int, connection: Any) -> float:
+    from lab.supervisor.ingest import ingest
+    from lab.trajectories.models import Rollout
+
+    connection.cursor().execute("CHECKPOINT")
+    start = time.perf_counter()
+    while ingest(run):
+        pass
+    seconds = time.perf_counter() - start
+    stored = Rollout.objects.filter(run=run, tokens__isnull=False).count()
+    if stored != rollouts:
+        raise SystemExit(f"{stored} of {rollouts} rollouts were stored")
+    return seconds
+
+
+def streams(run: Any) -> Iterator[tuple[bytes, bytes]]:
+    """The COPY streams of the product's batches."""
+    from lab.supervisor.batch import collect
+    from lab.supervisor.ingest import LIMIT
+    from lab.supervisor.rows import rollout_rows, token_rows
+    from trainers import spool
+
+    offset = 0
+    while lines := list(spool.read(run.folder / spool.SPOOL, offset, LIMIT)):
+        offset = lines[-1].end
+        batch = collect(run, lines)
+        count = len(batch.rollouts)
+        ids = range(offset, offset + count)
+        yield b"".join(rollout_rows(run.pk, batch.rollouts, ids, [1] * count)), b"".join(token_rows(batch.rollouts, ids))
+
+
+def raw_copy(run: Any, connection: Any) -> float:
+    from django.db import transaction
+
+    from lab.supervisor.rows import ROLLOUT_COLUMNS, TOKEN_COLUMNS
+
+    ready = list(streams(run))
+    with connection.cursor() as cursor:
+        for table in ("rollout", "rollouttokens"):
+            cursor.execute(f"DROP TABLE IF EXISTS raw_{table}")
+            cursor.execute(f"CREATE TABLE raw_{table} (LIKE trajectories_{table} INCLUDING STORAGE)")
+        cursor.execute("ALTER TABLE raw_rollouttokens SET (toast_tuple_target = 8160)")
+        cursor.execute("CHECKPOINT")
+        start = time.perf_counter()
+        for rows, tokens in ready:
+            with transaction.atomic():
+                with cursor.copy(f"COPY raw_rollout ({ROLLOUT_COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+                    copy.write(rows)
+                with cursor.copy(f"COPY raw_rollouttokens ({TOKEN_COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+                    copy.write(tokens)
+        return time.perf_counter() - start
+
+
+def table_bytes(connection: Any) -> int:
+    tables = ("trajectories_rollout", "trajectories_rollouttokens", "trajectories_prompt")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name", [list(tables)])
+        return int(cursor.fetchone()[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,339 @@
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from django.db import connection
+
+from lab.accounts.models import Team
+from lab.runs import metrics
+from lab.runs.models import Attempt, LogChunk, Run
+from lab.supervisor import prompts
+from lab.supervisor.ingest import ingest
+from lab.trajectories.models import Prompt, Rollout
+from tests.lab.supervisor.spools import assert_database_equals_spool, finished, make_run, measured, rollout, started, steps, write
+from trainers import arrays, spool
+from trainers.events import Checkpoint, Message, Phase, Saved, Turn, Warned
+
+
+@pytest.fixture
+def run(team: Team) -> Run:
+    return make_run(team)
+
+
+@pytest.fixture(autouse=True)
+def no_remembered_prompts() -> None:
+    prompts.forget()
+
+
+def ingest_all(run: Run, limit: int = 1 << 20) -> int:
+    count = 0
+    while ingest(run, limit):
+        count += 1
+    return count
+
+
+def test_a_spool_becomes_rows_counters_and_points(run: Run) -> None:
+    write(run.folder, [started(special_tokens={5: "<eos>"}), *steps(1, 10), finished()])
+    assert ingest_all(run) == 1
+    assert_database_equals_spool(run)
+    assert (run.step, run.total_steps, run.attempt, run.tokens, run.rollouts) == (10, 10, 1, 1000, 80)
+    assert run.special_tokens == {"5": "<eos>"}
+    assert run.latest["reward"] == pytest.approx(1.0)
+    assert run.latest["step_seconds"] == pytest.approx(1.0)
+    attempt = Attempt.objects.get(run=run)
+    assert (attempt.number, attempt.outcome, attempt.versions) == (1, "finished", {"trl": "1"})
+    assert Prompt.objects.count() == 20
+    again = Run.objects.get(pk=run.pk)
+    assert (again.step, again.phase, again.latest) == (run.step, run.phase, run.latest)
+
+
+def test_every_field_of_a_rollout_arrives_unchanged(run: Run) -> None:
+    event = rollout(
+        3,
+        1,
+        2,
+        phase="heldout",
+        prompt=[Message("system", "Sei kurz."), Message("user", "Frage? 🙂")],
+        completion="Antwort\n\t🙂 \\u0041 \"x\" '",
+        rewards={"correct": 0.1, "format": None, "ümlaut": -2.5},
+        reward=-1.25,
+        advantage=0.5,
+        mean_entropy=0.75,
+        max_entropy=None,
+        turns=[Turn("assistant", 0, 2), Turn("tool", 2, 4)],
+        filtered="zero variance",
+        finish_reason="turns",
+        mask=arrays.pack([1, 1, 0, 0], "B"),
+    )
+    write(run.folder, [started(), event])
+    ingest_all(run)
+    row = Rollout.objects.select_related("prompt", "tokens").get()
+    assert (row.run_id, row.attempt, row.step, row.group, row.sample, row.phase) == (run.pk, 1, 3, 1, 2, "heldout")
+    assert (row.completion, row.rewards, row.reward, row.advantage) == (event.completion, event.rewards, -1.25, 0.5)
+    assert (row.mean_entropy, row.max_entropy, row.length, row.finish_reason, row.filtered) == (0.75, None, 4, "turns", "zero variance")
+    assert row.turns == [["assistant", 0, 2], ["tool", 2, 4]]
+    assert row.created_at.timestamp() == event.time
+    assert row.spool_end == run.ingested
+    assert (row.prompt.messages, row.prompt.text) == ([["system", "Sei kurz."], ["user", "Frage? 🙂"]], "Frage? 🙂")
+    assert row.prompt.reference == event.reference
+    assert bytes(row.prompt.digest) == prompts.digest(event)
+    for name in ("ids", "lengths", "logprobs", "entropies", "mask"):
+        assert bytes(getattr(row.tokens, name)) == getattr(event, name)
+    assert arrays.unpack(bytes(row.tokens.ids)).tolist() == [1, 2, 3, 4]
+
+
+def test_prompts_are_stored_once_per_team_and_apart_between_teams(run: Run, team: Team) -> None:
+    other = make_run(team)
+    elsewhere = make_run(Team.objects.create(name="E", slug="e"))
+    for one in (run, other, elsewhere):
+        write(one.folder, [rollout(1, 0, sample) for sample in range(4)])
+        ingest_all(one)
+        prompts.forget()
+    assert Prompt.objects.filter(team=team).count() == 1
+    assert Prompt.objects.count() == 2
+    assert Rollout.objects.of(team).count() == 8
+
+
+def test_small_limits_give_the_same_rows_as_one_batch(run: Run) -> None:
+    write(run.folder, [started(), *steps(1, 30), finished()])
+    assert ingest_all(run, limit=3000) > 20
+    assert_database_equals_spool(run)
+
+
+def test_an_unfinished_line_waits_for_its_newline(run: Run) -> None:
+    line = spool.encoder.encode(measured(1))
+    write(run.folder, [started()], tail=line[:20])
+    ingest_all(run)
+    assert run.ingested == (run.folder / spool.SPOOL).stat().st_size - 20
+    assert ingest(run) is None
+    with (run.folder / spool.SPOOL).open("ab") as file:
+        file.write(line[20:] + b"\n")
+    ingest_all(run)
+    assert_database_equals_spool(run)
+    assert run.step == 1
+
+
+def test_of_two_ingestors_with_the_same_view_one_stores_and_the_other_writes_nothing(run: Run) -> None:
+    write(run.folder, [started(), *steps(1, 5)])
+    other = Run.objects.get(pk=run.pk)
+    assert ingest(run) is not None
+    assert ingest(other) is None
+    assert other.ingested == run.ingested
+    assert_database_equals_spool(run)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ingestors_racing_over_a_growing_spool_store_every_line_once(run: Run) -> None:
+    write(run.folder, [started()])
+    done = threading.Event()
+
+    def work() -> None:
+        mine = Run.objects.get(pk=run.pk)
+        try:
+            while ingest(mine, 2000) or not done.is_set() or mine.ingested < (run.folder / spool.SPOOL).stat().st_size:
+                pass
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for step in range(1, 40):
+        write(run.folder, steps(step, step))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert_database_equals_spool(run)
+
+
+INGESTOR = """
+import sys, django
+django.setup()
+from lab.runs.models import Run
+from lab.supervisor.ingest import ingest
+run = Run.objects.get(pk=sys.argv[1])
+while ingest(run, 4000):
+    print(run.ingested, flush=True)
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_ingestor_killed_between_batches_again_and_again_stores_every_line_once(team: Team, process_env: dict[str, str]) -> None:
+    run = make_run(team)
+    write(run.folder, [started(), *steps(1, 400), finished()])
+    kills = 0
+    for lines in (1, 3, 9, 4, 1):
+        child = subprocess.Popen([sys.executable, "-c", INGESTOR, str(run.pk)], env=process_env, stdout=subprocess.PIPE)
+        assert child.stdout
+        for _ in range(lines):
+            child.stdout.readline()
+        time.sleep(0.004 * lines)  # anywhere in a transaction
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        kills += child.returncode == -signal.SIGKILL
+        run.refresh_from_db()
+    assert kills == 5
+    assert 0 < run.ingested < (run.folder / spool.SPOOL).stat().st_size
+    ingest_all(run)
+    assert_database_equals_spool(run)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_copy_that_fails_leaves_neither_rows_nor_offset_and_works_later(run: Run) -> None:
+    write(run.folder, [started(), *steps(1, 3)])
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE trajectories_rollouttokens RENAME TO away")
+        with pytest.raises(Exception, match="does not exist"):
+            ingest(run)
+        cursor.execute("ALTER TABLE away RENAME TO trajectories_rollouttokens")
+    assert (Rollout.objects.count(), Run.objects.get(pk=run.pk).ingested, run.ingested) == (0, 0, 0)
+    ingest_all(run)
+    assert_database_equals_spool(run)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_remembered_prompt_that_is_gone_is_stored_again(run: Run, team: Team) -> None:
+    write(run.folder, [rollout(1)])
+    ingest_all(run)
+    other = make_run(team)
+    Rollout.objects.all().delete()
+    Prompt.objects.all().delete()
+    write(other.folder, [rollout(1), rollout(2)])
+    ingest_all(other)
+    assert Rollout.objects.filter(run=other).count() == 2
+    assert Prompt.objects.count() == 2
+
+
+BROKEN = [
+    b"not json",
+    b"",
+    b'{"event":"from-the-future","attempt":1,"time":1.0}',
+    b'{"event":"metrics","attempt":1,"time":1.0,"step":-3,"values":{}}',
+    b'{"event":"metrics","attempt":1,"time":1e300,"step":1,"values":{}}',
+    b'{"event":"phase","attempt":99999,"time":1.0,"name":"training"}',
+    b'{"event":"checkpoint","attempt":1,"time":1.0,"step":1,"path":"../../etc/passwd","bytes":1}',
+    b'{"event":"checkpoint","attempt":1,"time":1.0,"step":1,"path":"x","bytes":99999999999999999999}',
+    b"[" * 5000,
+    bytes(range(1, 10)),
+]
+
+
+def test_broken_lines_are_skipped_and_said_while_all_others_are_stored(run: Run) -> None:
+    write(run.folder, [started()])
+    for step, line in enumerate(BROKEN, 1):
+        write(run.folder, steps(step, step), tail=line + b"\n")
+    batch = ingest(run)
+    assert batch is not None
+    assert len(batch.broken) == len(BROKEN)
+    assert_database_equals_spool(run)
+    notice = LogChunk.objects.get(run=run, notice=True)
+    assert notice.text.count("was skipped") == len(BROKEN)
+
+
+def test_a_line_that_only_the_database_refuses_is_skipped_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(run.folder, [started(), *steps(1, 20)])
+    poison = msgspec.structs.replace(rollout(21), filtered="x", reward=1.0)
+    write(run.folder, [poison, *steps(22, 25)])
+    with connection.cursor() as cursor:  # a rule of the database that this side knows nothing of
+        cursor.execute("ALTER TABLE trajectories_rollout ADD CONSTRAINT no_x CHECK (filtered <> 'x')")
+        ingest_all(run)
+    assert Rollout.objects.filter(run=run).count() == 24 * 8
+    assert run.ingested == (run.folder / spool.SPOOL).stat().st_size
+    assert "no_x" in LogChunk.objects.get(run=run, notice=True).text
+
+
+def test_text_that_postgresql_cannot_hold_is_stored_as_the_contract_says(run: Run) -> None:
+    raw = spool.encoder.encode(rollout(1, completion="aXb", rewards={"cX": 1.0})).replace(b"cX", b"c\\u0000")
+    write(run.folder, [], tail=raw.replace(b"aXb", b"a\\u0000\\ud800b\\ud83d\\ude00") + b"\n")
+    write(run.folder, [rollout(2, completion="x" * 200_000 + "<script>alert(1)</script>"), Warned(attempt=1, time=1.0, message="w\0")])
+    ingest_all(run)
+    first, second = Rollout.objects.order_by("step")
+    assert first.completion == "a\u2400\ufffdb😀"
+    assert first.rewards == {"c\u2400": 1.0}
+    assert len(second.completion) == 200_025
+    assert "w\u2400" in LogChunk.objects.get(run=run).text
+
+
+def test_values_without_a_number_are_kept_as_what_they_are(run: Run) -> None:
+    event = measured(1, values={"reward": 0.5}, nonfinite={"loss": "nan", "kl": "-inf"})
+    write(run.folder, [started(), event], tail=spool.encoder.encode(measured(2)).replace(b'"reward":0.2', b'"reward":NaN') + b"\n")
+    ingest_all(run)
+    series = metrics.read(run.pk)
+    assert math.isnan(series["loss"].values[0])
+    assert series["kl"].values[0] == -math.inf
+    assert math.isnan(series["reward"].values[1])
+    assert run.latest["reward"] is None
+
+
+def test_a_new_attempt_supersedes_the_steps_it_replays(run: Run) -> None:
+    write(run.folder, [started(), *steps(1, 6), started(2, from_step=4), *steps(5, 8, attempt=2), started(3, 2), *steps(3, 3, attempt=3)])
+    ingest_all(run)
+    assert_database_equals_spool(run)
+    assert run.rollouts == 3 * 8
+    assert (run.attempt, run.step) == (3, 3)
+    assert metrics.read(run.pk)["loss"].steps.tolist() == [1, 2, 3]
+
+
+def test_superseding_works_the_same_when_every_line_is_a_batch(run: Run) -> None:
+    write(run.folder, [started(), *steps(1, 6), started(2, from_step=4), *steps(5, 8, attempt=2)])
+    ingest_all(run, limit=1)
+    assert_database_equals_spool(run)
+
+
+def test_an_evaluation_repeated_after_a_resume_replaces_the_first(run: Run) -> None:
+    heldout: dict[str, Any] = {"phase": "heldout"}
+    write(run.folder, [started(), rollout(0, 0, **heldout), rollout(0, 1, **heldout), rollout(0, 0, phase="sampled")])
+    ingest_all(run)
+    write(run.folder, [started(2), rollout(0, 0, attempt=2, **heldout), rollout(0, 1, attempt=2, **heldout)])
+    ingest_all(run)
+    shown = Rollout.objects.filter(run=run).current().order_by("id").values_list("attempt", "phase")
+    assert list(shown) == [(1, "sampled"), (2, "heldout"), (2, "heldout")]
+    assert run.rollouts == 3
+
+
+def test_phases_checkpoints_and_warnings_are_recorded_once(run: Run) -> None:
+    events = [
+        started(),
+        Phase(attempt=1, time=1.0, name="cold start", done=120, total=600),
+        Checkpoint(attempt=1, time=1.0, step=5, path="checkpoints/checkpoint-5", bytes=100),
+        Checkpoint(attempt=1, time=1.0, step=5, path="checkpoints/checkpoint-5", bytes=100),
+        Saved(attempt=1, time=1.0, step=5, path="final", bytes=10),
+        Warned(attempt=1, time=1.0, message="the reward is constant", step=5),
+        Warned(attempt=1, time=1.0, message="still constant", step=6),
+    ]
+    write(run.folder, events)
+    ingest_all(run)
+    assert (run.phase, run.phase_done, run.phase_total) == ("cold start", 120, 600)
+    assert sorted(run.checkpoints.values_list("path", "final")) == [("checkpoints/checkpoint-5", False), ("final", True)]
+    assert LogChunk.objects.get(run=run).text == "warning (step 5): the reward is constant\nwarning (step 6): still constant\n"
+
+
+def test_measurements_of_the_machine_share_the_step_of_the_batch(run: Run) -> None:
+    write(run.folder, [started(), *steps(1, 3)])
+    ingest(run, samples={"system/cpu_percent": 50.0})
+    assert metrics.read(run.pk)["system/cpu_percent"].steps.tolist() == [3]
+
+
+def test_nothing_is_done_without_a_spool_or_with_nothing_new(run: Run, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        assert ingest(run) is None
+    write(run.folder, [started()])
+    ingest(run)
+    with django_assert_num_queries(0):
+        assert ingest(run) is None
+
+
+def test_a_deleted_run_is_left_alone(run: Run) -> None:
+    write(run.folder, [started()])
+    Run.objects.filter(pk=run.pk).delete()
+    with pytest.raises(Run.DoesNotExist):
+        ingest(run)
+    assert os.path.exists(run.folder / spool.SPOOL)
