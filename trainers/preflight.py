@@ -68,11 +68,20 @@ def preflight(spec: RunSpec, policy_pending: bool = False) -> Report:
     report.batch = figures(spec, None if rows is None else len(rows))
     check_machine(spec, report)
     if task is not None:
-        examples = draw(spec, task, rows, report)
-        report.samples = samples_of(spec, task, rows, examples[:SHOWN])
-        check_lengths(spec, task, examples, context, report)
-        check_rewards(spec, task, examples, report)
+        try:
+            try_task(spec, task, rows, context, report)
+        except Exception as error:  # third-party code: anything can happen in it
+            report.refuse("task.name", task.name, f"the task fails: {type(error).__name__}: {error}", "correct the task")
     return report
+
+
+def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context: int | None, report: Report) -> None:
+    """Everything that needs the task's own code."""
+    examples = draw(spec, task, rows)
+    report.samples = samples_of(spec, task, rows, examples[:SHOWN])
+    check_lengths(spec, task, examples, context, report)
+    check_rows_fit(spec, task, examples, rows, report)
+    check_rewards(spec, task, examples, report)
 
 
 def check_task(spec: RunSpec, report: Report) -> Task | None:
@@ -114,15 +123,11 @@ def check_dataset(spec: RunSpec, report: Report) -> list[datasets.Row] | None:
     return checked.rows
 
 
-def draw(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, report: Report) -> list[Example]:
-    """Examples of the run: its dataset's, else the task's. Empty, and a problem, when the task fails to make any."""
+def draw(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) -> list[Example]:
+    """Examples of the run: its dataset's, else the task's."""
     if rows is not None and isinstance(spec.training, GRPO):
         return datasets.examples(rows[:PROBED])
-    try:
-        return task.examples("train", PROBED, spec.seed, spec.task.difficulty)
-    except Exception as error:  # third-party code: anything can happen in it
-        report.refuse("task.name", task.name, f"cannot make examples: {type(error).__name__}: {error}", "correct the task")
-        return []
+    return task.examples("train", PROBED, spec.seed, spec.task.difficulty)
 
 
 def check_machine(spec: RunSpec, report: Report) -> None:
@@ -164,6 +169,23 @@ def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: i
     if needed > longest:
         message = f"gold answers of this task need up to about {needed} tokens and would be cut off"
         report.warn("training.max_completion_length", longest, message, f"use at least {needed}")
+
+
+def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: list[datasets.Row] | None, report: Report) -> None:
+    """Warns when sequences to learn from are longer than max_length: their ends, with the answers, would be cut off."""
+    training = spec.training
+    if not isinstance(training, SFT | DPO):
+        return
+    if rows is not None:
+        columns = datasets.COLUMNS[training.trainer]
+        texts = [" ".join(message["content"] for column in columns[:2] for message in row[column]) for row in rows[:PROBED]]
+    else:
+        texts = [" ".join([*(message.content for message in example.prompt), gold_of(task, example) or ""]) for example in examples]
+    lengths = [about_tokens(text) + TEMPLATE_TOKENS for text in texts]
+    longer = sum(length > training.max_length for length in lengths)
+    if longer:
+        message = f"{longer} of the first {len(lengths)} sequences are longer (up to about {max(lengths)} tokens) and would be cut off"
+        report.warn("training.max_length", training.max_length, message, f"use at least {max(lengths)}")
 
 
 def check_rewards(spec: RunSpec, task: Task, examples: list[Example], report: Report) -> None:

@@ -156,6 +156,13 @@ class Broken(Task):
         return example.reference
 
 
+class Silent(Broken):
+    name = "silent"
+
+    def gold(self, example):
+        raise ZeroDivisionError
+
+
 class Lost(Broken):
     name = "lost"
 
@@ -166,7 +173,7 @@ class Lost(Broken):
 @pytest.fixture
 def broken_tasks(monkeypatch):
     found = registry.registry()
-    known = registry.Registry({**found.tasks, "broken": Broken(), "lost": Lost()}, found.broken)
+    known = registry.Registry({**found.tasks, "broken": Broken(), "lost": Lost(), "silent": Silent()}, found.broken)
     monkeypatch.setattr(registry, "registry", lambda: known)
 
 
@@ -177,8 +184,9 @@ def test_a_reward_function_that_fails_is_a_problem_and_one_that_prefers_wrong_an
     assert "an empty answer gets 1.0, the gold answer 0.0" in one(report.warnings, "task.rewards.backwards").message
 
 
-def test_a_task_that_cannot_make_examples_is_a_problem(broken_tasks):
-    assert "FileNotFoundError: prompts.txt" in one(make_report(task={"name": "lost"}).problems, "task.name").message
+@pytest.mark.parametrize(("name", "error"), [("lost", "FileNotFoundError: prompts.txt"), ("silent", "ZeroDivisionError")])
+def test_a_task_that_fails_is_a_problem(broken_tasks, name, error):
+    assert error in one(make_report(task={"name": name}).problems, "task.name").message
 
 
 def test_a_whole_policy_folder_is_accepted(folder):
@@ -365,6 +373,14 @@ def test_a_dpo_dataset_shows_both_answers(tmp_path):
     report = make_report(training={"trainer": "dpo"}, dataset=write_rows(tmp_path, 3, chosen="yes", rejected="no"))
     assert (report.samples[0].completion, report.samples[0].rejected) == ("yes", "no")
     assert report.batch["pairs"] == 3
+
+
+@pytest.mark.parametrize(("trainer", "row"), [("sft", {"completion": "word " * 200}), ("dpo", {"chosen": "word " * 200, "rejected": "no"})])
+def test_rows_longer_than_the_sequence_are_warned_about(tmp_path, trainer, row):
+    dataset = write_rows(tmp_path, 5, **row)
+    warning = one(make_report(training={"trainer": trainer}, dataset=dataset).warnings, "training.max_length")
+    assert warning.message.startswith("5 of the first 5 sequences are longer")
+    assert make_report(training={"trainer": trainer, "max_length": 256}, dataset=dataset).warnings == []
 
 
 def test_a_dataset_too_small_for_one_generation_batch_is_refused(tmp_path):
