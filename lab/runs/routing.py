@@ -2,4 +2,11 @@
 
 from typing import Any
 
-websocket_urlpatterns: list[Any] = []
+from django.urls import path
+
+from lab.runs.consumers import RunConsumer, TeamConsumer
+
+websocket_urlpatterns: list[Any] = [
+    path("ws/runs/", TeamConsumer.as_asgi()),
+    path("ws/runs/<uuid:run_id>/", RunConsumer.as_asgi()),
+]

@@ -1,15 +1,56 @@
-"""Replaced by its slice."""
+"""Stop, kill and resume. The verbs are on Run; asking twice, or too late, changes nothing and says so."""
 
+from __future__ import annotations
+
+import json
 from typing import Any
 
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
 
-def stop(request: Any, run_id: Any) -> Any:
-    raise NotImplementedError
+from lab.runs import live
+from lab.runs.header import header
+from lab.runs.launch import enqueue
+from lab.runs.models import Run, Status
+from lab.runs.views.page import TABS, run_of
 
 
-def kill(request: Any, run_id: Any) -> Any:
-    raise NotImplementedError
+@require_POST
+def stop(request: HttpRequest, run_id: Any) -> HttpResponse:
+    run = run_of(request, run_id)
+    changed = run.request_stop()
+    said = "Stopped before it trained." if run.status == Status.STOPPED else "Stopping: it finishes its step and saves."
+    return answer(request, run, changed, said)
 
 
-def resume(request: Any, run_id: Any) -> Any:
-    raise NotImplementedError
+@require_POST
+def kill(request: HttpRequest, run_id: Any) -> HttpResponse:
+    run = run_of(request, run_id)
+    changed = run.is_active and run.request_stop(kill=True)
+    return answer(request, run, changed, "Killing: the trainer is ended without saving.")
+
+
+@require_POST
+def resume(request: HttpRequest, run_id: Any) -> HttpResponse:
+    run = run_of(request, run_id)
+    changed = run.resume()
+    if changed:
+        enqueue(run)
+    return answer(request, run, changed, "Queued again; it goes on from its last checkpoint.")
+
+
+def answer(request: HttpRequest, run: Run, changed: bool, said: str) -> HttpResponse:
+    """The new header for htmx, the run page for a plain form. What changed is told to every open page."""
+    if changed:
+        live.publish_state(run)
+    else:
+        said = f"Nothing was changed: run #{run.number} is {run.status}."
+    if not request.htmx:  # type: ignore[attr-defined]
+        messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
+        return redirect("run", run_id=run.pk)
+    tab = request.POST.get("tab", "")
+    response = render(request, "runs/run_header.html", header(run, tab if tab in TABS else "overview"))
+    response["HX-Trigger"] = json.dumps({"lab:said": {"text": said, "tone": "success" if changed else "info"}})
+    return response

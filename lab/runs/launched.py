@@ -1,0 +1,124 @@
+"""The launched spec for reading: its values by group, what differs from the defaults and from the run it was cloned from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lab.catalog.catalog import CatalogError, catalog
+from lab.runs.models import Run
+
+GROUPS = {
+    "policy": "Policy",
+    "lora": "LoRA",
+    "task": "Task",
+    "dataset": "Dataset",
+    "training": "Training",
+    "evaluation": "Evaluation",
+    "limits": "Limits",
+}
+LOCAL = ("output", "version")  # says where, not what
+MISSING = object()
+
+
+@dataclass(frozen=True)
+class Value:
+    """One entry of the spec. ``usual`` is the recipe's value, else the catalogue's default; None is also how "no usual value" reads."""
+
+    path: str
+    name: str
+    value: Any
+    usual: Any
+    differs: bool
+
+    @property
+    def text(self) -> str:
+        return text(self.value)
+
+    @property
+    def usual_text(self) -> str:
+        return text(self.usual)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One path whose value is another now; an absent value reads "none"."""
+
+    path: str
+    before: str
+    after: str
+
+
+def text(value: Any) -> str:
+    """A value as it reads in the spec's JSON, text without its quotes."""
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def flat(spec: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted path → value; lists and empty objects are values."""
+    found: dict[str, Any] = {}
+    for key, value in spec.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and value:
+            found |= flat(value, path + ".")
+        else:
+            found[path] = value
+    return found
+
+
+def groups(spec: dict[str, Any], usual: dict[str, Any]) -> list[tuple[str, list[Value]]]:
+    """(title, values) of each part of the spec; parts with something that differs come first, and so do the values that differ."""
+    found: dict[str, list[Value]] = {}
+    for path, value in flat(spec).items():
+        if path in LOCAL:
+            continue
+        part, _, name = path.partition(".")
+        expected = usual.get(path, MISSING)
+        differs = expected is not MISSING and expected != value
+        title = GROUPS.get(part, "Run") if name else "Run"
+        found.setdefault(title, []).append(Value(path, name or part, value, None if expected is MISSING else expected, differs))
+    titles = sorted([*GROUPS.values(), "Run"], key=lambda title: not any(value.differs for value in found.get(title, [])))
+    return [(title, sorted(found[title], key=lambda value: not value.differs)) for title in titles if title in found]
+
+
+def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+    """What one spec has otherwise than another."""
+    old, new = flat(before), flat(after)
+    return [
+        Change(path, text(old.get(path)), text(new.get(path))) for path in sorted(old | new) if path not in LOCAL and old.get(path) != new.get(path)
+    ]
+
+
+def defaults(schema: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """Dotted path → default of a JSON schema of one object."""
+    return {f"{path}{name}": part["default"] for name, part in schema.get("properties", {}).items() if "default" in part}
+
+
+PARTS = {"evaluation": "Evaluation", "limits": "Limits", "task": "TaskChoice", "lora": "Lora"}  # part of the spec → its model in the schema
+
+
+def usual(run: Run) -> tuple[dict[str, Any], str]:
+    """Dotted path → what the value is unless somebody changes it, and why that is not known (else nothing).
+
+    The recipe's value where the recipe says one, else the catalogue's default.
+    """
+    try:
+        known = catalog()
+        found = defaults(known.schema) | defaults(known.trainer(run.trainer)["schema"], "training.")
+        for part, name in PARTS.items():
+            if isinstance(run.spec.get(part), dict):
+                found |= defaults(known.schema["$defs"].get(name, {}), f"{part}.")
+        found |= defaults(known.policy(run.spec["policy"]["kind"])["schema"], "policy.")
+        found.pop("recipe", None)
+        if run.recipe in {recipe["name"] for recipe in known.recipes}:
+            found |= flat(recipe_stage(known.recipe(run.recipe), run.trainer))
+    except (CatalogError, KeyError) as error:
+        return {}, f"What differs from the defaults is not marked: {error}"
+    return found, ""
+
+
+def recipe_stage(recipe: dict[str, Any], trainer: str) -> dict[str, Any]:
+    """The partial spec of the recipe's stage for this trainer."""
+    stages = [stage["spec"] for stage in recipe["stages"] if stage["spec"].get("training", {}).get("trainer") == trainer]
+    return dict(stages[0]) if stages else {}

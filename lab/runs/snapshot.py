@@ -1,0 +1,92 @@
+"""What a run page starts from: metrics, panels, marks and state, all of one moment, with the cursor that live deltas go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from django.db import connection, transaction
+
+from lab.runs import live, metrics
+from lab.runs.charts import panels
+from lab.runs.models import Run
+
+BUCKETS = 2000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
+CSV_AXES = ("step", "time", "tokens")
+
+
+@contextmanager
+def one_moment() -> Iterator[None]:
+    """All queries inside see the database as of the first. A transaction that is already open decides for itself."""
+    if connection.in_atomic_block:
+        yield
+        return
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
+def snapshot(run: Run) -> dict[str, Any]:
+    with one_moment():
+        run.refresh_from_db()
+        series = metrics.read(run.pk)
+        shown = {name: metrics.envelope(one, BUCKETS) for name, one in series.items() if not name.startswith("@")}
+        return {
+            "cursor": run.ingested,
+            "attempt": run.attempt,
+            "axes": axes(series, shown),
+            "series": {
+                name: {"steps": one.steps.tolist(), "values": [live.number(value) for value in one.values.tolist()]} for name, one in shown.items()
+            },
+            "thinned": any(len(shown[name]) < len(series[name]) for name in shown),
+            "nonfinite": {name: count for name, one in series.items() if (count := int((~np.isfinite(one.values)).sum()))},
+            "panels": panels(shown, run.trainer),
+            "marks": marks(run),
+            "state": live.state(run),
+        }
+
+
+def axes(series: dict[str, metrics.Series], shown: dict[str, metrics.Series]) -> dict[str, list[Any]]:
+    """Time and tokens of every step that a shown point lies on; null where a step has none."""
+    steps = np.unique(np.concatenate([one.steps for one in shown.values()])) if shown else np.empty(0, dtype=np.int64)
+    found: dict[str, list[Any]] = {"step": steps.tolist()}
+    for axis in ("time", "tokens"):
+        known = series.get(f"@{axis}")
+        values = dict(zip(known.steps.tolist(), known.values.tolist(), strict=True)) if known else {}
+        found[axis] = [values.get(step) for step in found["step"]]
+    return found
+
+
+def marks(run: Run) -> list[dict[str, Any]]:
+    """Where checkpoints were written, the policy was saved and attempts took over."""
+    found = []
+    for attempt in run.attempts.all():
+        if attempt.number > 1:
+            found.append({"step": attempt.from_step, "kind": "resume", "label": f"attempt {attempt.number} goes on from step {attempt.from_step}"})
+    for checkpoint in run.checkpoints.order_by("step", "attempt"):
+        kind, what = ("saved", "policy saved") if checkpoint.final else ("checkpoint", "checkpoint")
+        found.append({"step": checkpoint.step, "kind": kind, "label": f"{what} at step {checkpoint.step}"})
+    return found
+
+
+def csv_rows(run: Run, asked: Iterable[str]) -> tuple[list[str], Iterator[list[Any]]]:
+    """The metrics in the file and its rows, one a step; a metric that was not logged at a step leaves its cell empty."""
+    with one_moment():
+        known = metrics.names(run.pk)
+        wanted = set(asked)
+        names = [name for name in known if not wanted or name in wanted]
+        series = metrics.read(run.pk, [*names, "@time", "@tokens"])
+    values = {name: dict(zip(one.steps.tolist(), one.values.tolist(), strict=True)) for name, one in series.items()}
+    steps = sorted({step for name in names for step in values.get(name, {})})
+
+    def rows() -> Iterator[list[Any]]:
+        for step in steps:
+            moment, tokens = values.get("@time", {}).get(step), values.get("@tokens", {}).get(step)
+            when = datetime.fromtimestamp(moment, UTC).isoformat() if moment is not None else ""
+            yield [step, when, int(tokens) if tokens is not None else "", *(values.get(name, {}).get(step, "") for name in names)]
+
+    return names, rows()

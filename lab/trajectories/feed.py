@@ -1,0 +1,244 @@
+"""The rollouts feed: one step of one phase, group by group, at most a page at a time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Avg, Count, F, Max, Min, QuerySet, StdDev
+from django.db.models.functions import Left, Length
+from django.http import QueryDict
+
+from lab.runs.models import Run
+from lab.trajectories.models import Prompt, Rollout, RolloutTokens
+from lab.trajectories.pieces import CUT_AT, Block, Piece, blocks, visible
+from lab.trajectories.steps import PHASE_LABELS, Steps, locate, phases, rollouts_of
+from trainers.arrays import PackError, unpack
+
+PAGE = 64  # rollouts on a page
+MAX_STEP = 2**31 - 1
+TOKEN_VIEWS = {"": "Off", "entropy": "Entropy", "logprob": "Log-probability"}
+
+# What a sort shows first, as (label, aggregate that orders the groups, order of the rollouts inside a group).
+ORDERS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
+    "order": ("Order", None, ("sample", "pk")),
+    "best": ("Best", Max("reward"), ("-reward", "sample", "pk")),
+    "worst": ("Worst", Min("reward"), ("reward", "sample", "pk")),
+    "longest": ("Longest", Max("length"), ("-length", "sample", "pk")),
+    "uncertain": ("Most uncertain", Max("mean_entropy"), ("-mean_entropy", "sample", "pk")),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the address asks for. ``step`` None follows the newest; ``group`` and ``row`` are where the page starts in the sorted step."""
+
+    phase: str = ""
+    step: int | None = None
+    order: str = "order"
+    tokens: str = ""
+    tries: bool = False
+    group: int = 0
+    row: int = 0
+
+    @classmethod
+    def read(cls, query: QueryDict) -> Selection:
+        """Anything that is not on offer counts as absent: an old or mangled address still shows rollouts."""
+        group, _, row = query.get("after", "").partition(".")
+        return cls(
+            phase=query.get("phase", "") if query.get("phase") in PHASE_LABELS else "",
+            step=number(query.get("step", "")),
+            order=query.get("sort", "") if query.get("sort") in ORDERS else "order",
+            tokens=query.get("tokens", "") if query.get("tokens") in TOKEN_VIEWS else "",
+            tries=query.get("tries") == "1",
+            group=number(group) or 0,
+            row=number(row) or 0,
+        )
+
+    def query(self, **changes: Any) -> str:
+        """The query string of this selection with changes; defaults are left out."""
+        chosen = replace(self, **{"group": 0, "row": 0, **changes})
+        after = f"{chosen.group}.{chosen.row}" if chosen.group or chosen.row else ""
+        order = "" if chosen.order == "order" else chosen.order
+        step = "" if chosen.step is None else chosen.step
+        asked = {"phase": chosen.phase, "step": step, "sort": order, "tokens": chosen.tokens, "tries": "1" if chosen.tries else "", "after": after}
+        return "?" + urlencode({key: value for key, value in asked.items() if value != ""})
+
+    @property
+    def query_following(self) -> str:
+        return self.query(step=None)
+
+
+def number(text: str) -> int | None:
+    """A step or an index, or None for what is not a number PostgreSQL could hold."""
+    return int(text) if text.isascii() and text.isdigit() and int(text[:11]) <= MAX_STEP and len(text) < 11 else None
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One reward function's value, in words as well as by colour."""
+
+    name: str
+    value: float | None
+
+    @property
+    def sign(self) -> str:
+        if self.value is None:
+            return "none"
+        return "good" if self.value > 0 else "bad" if self.value < 0 else "zero"
+
+    @property
+    def text(self) -> str:
+        return "n/a" if self.value is None else signed(self.value)
+
+
+def signed(value: float) -> str:
+    """+1, −0.25, 0: at most three significant digits after a sign."""
+    return "0" if value == 0 else f"{value:+.3g}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Card:
+    rollout: Rollout
+    blocks: list[Block]
+    chips: list[Chip]
+    characters: int
+
+    @property
+    def is_cut(self) -> bool:
+        return self.characters > CUT_AT
+
+    @property
+    def empty(self) -> bool:
+        return self.characters == 0
+
+
+@dataclass
+class Group:
+    """Rollouts of one prompt; the numbers are over the whole group, also when the page shows only part of it."""
+
+    number: int
+    count: int
+    mean: float | None
+    std: float | None
+    zero_variance: bool
+    prompt: Prompt
+    cards: list[Card] = field(default_factory=list)
+    continued: bool = False
+
+    @property
+    def messages(self) -> list[tuple[str, list[Piece]]]:
+        return [(str(role), list(visible(str(content)))) for role, content in self.prompt.messages]
+
+    @property
+    def reference(self) -> list[Piece]:
+        return list(visible(self.prompt.reference))
+
+
+@dataclass(frozen=True)
+class Feed:
+    selection: Selection
+    steps: Steps
+    phases: list[str]
+    groups: list[Group]
+    total: int
+    more: str  # query string of the next page, or nothing
+    superseded: int  # rollouts of this step that a resumed attempt has replayed
+
+
+def read_feed(run: Run, selection: Selection) -> Feed:
+    offered = phases(run, selection.phase)
+    if selection.phase:
+        steps = locate(run, selection.phase, selection.step, selection.tries)
+    else:  # the first phase that has rollouts; of none, the first
+        for phase in offered:
+            steps = locate(run, phase, selection.step, selection.tries)
+            if steps.step is not None:
+                break
+        selection = replace(selection, phase=phase if steps.step is not None else offered[0])
+    if steps.step is None:
+        return Feed(selection, steps, offered, [], 0, "", 0)
+    rows = rollouts_of(run, selection.phase, selection.tries).filter(step=steps.step)
+    groups, more = read_groups(rows, replace(selection, step=steps.step))
+    superseded = Rollout.objects.filter(run=run, phase=selection.phase, step=steps.step, superseded=True).count()
+    return Feed(selection, steps, offered, groups, rows.count(), more, superseded)
+
+
+def read_groups(rows: QuerySet[Rollout], selection: Selection) -> tuple[list[Group], str]:
+    """A page of whole groups, at most PAGE rollouts; a group larger than a page has pages of its own."""
+    _, _, inside = ORDERS[selection.order]
+    summaries = list(summarised(rows, selection.order)[selection.group : selection.group + PAGE + 1])
+    chosen: list[dict[str, Any]] = []
+    left = PAGE
+    for summary in summaries:
+        if chosen and summary["count"] > left:
+            break
+        chosen.append(summary)
+        left -= summary["count"]
+    if not chosen:
+        return [], ""
+    start = selection.row if len(chosen) == 1 else 0
+    members = rows.filter(group__in=[summary["group"] for summary in chosen]).order_by(*inside)[start : start + PAGE]
+    groups = assembled(chosen, with_cards(members), continued=start > 0)
+    if len(chosen) == 1 and start + PAGE < chosen[0]["count"]:
+        return groups, selection.query(group=selection.group, row=start + PAGE)
+    reached = selection.group + len(chosen)
+    return groups, selection.query(group=reached) if len(chosen) < len(summaries) else ""
+
+
+def summarised(rows: QuerySet[Rollout], order: str) -> QuerySet[Any, dict[str, Any]]:
+    """One row a group with its numbers over all its rollouts, in the order the page shows them."""
+    _, aggregate, inside = ORDERS[order]
+    sums: QuerySet[Any, Any] = rows.values("group").annotate(
+        count=Count("pk"), mean=Avg("reward"), std=StdDev("reward", sample=True), low=Min("reward"), high=Max("reward"), prompt=Min("prompt_id")
+    )
+    if aggregate is None:
+        return sums.order_by("group")
+    key = F("key").desc(nulls_last=True) if inside[0].startswith("-") else F("key").asc(nulls_last=True)
+    return sums.annotate(key=aggregate).order_by(key, "group")
+
+
+def assembled(chosen: list[dict[str, Any]], cards: list[Card], continued: bool) -> list[Group]:
+    prompts = Prompt.objects.in_bulk([summary["prompt"] for summary in chosen])
+    groups = {
+        summary["group"]: Group(
+            number=summary["group"],
+            count=summary["count"],
+            mean=summary["mean"],
+            std=summary["std"],
+            zero_variance=summary["count"] > 1 and summary["low"] is not None and summary["low"] == summary["high"],
+            prompt=prompts[summary["prompt"]],
+            continued=continued,
+        )
+        for summary in chosen
+    }
+    for card in cards:
+        groups[card.rollout.group].cards.append(card)
+    return [group for group in groups.values() if group.cards]
+
+
+def with_cards(rows: QuerySet[Rollout]) -> list[Card]:
+    """Cards without the part of a long completion that nobody sees yet: a page of 200k-character completions stays small."""
+    found = list(rows.defer("completion").annotate(head=Left("completion", CUT_AT), characters=Length("completion")))
+    lengths = lengths_of([rollout for rollout in found if len(rollout.turns) > 1])
+    return [card_of(rollout, rollout.head, rollout.characters, lengths.get(rollout.pk)) for rollout in found]  # type: ignore[attr-defined]
+
+
+def whole_card(rollout: Rollout) -> Card:
+    return card_of(rollout, rollout.completion, len(rollout.completion), lengths_of([rollout]).get(rollout.pk))
+
+
+def card_of(rollout: Rollout, text: str, characters: int, lengths: Any) -> Card:
+    chips = [Chip(name, value) for name, value in rollout.rewards.items()]
+    return Card(rollout, blocks(text, rollout.turns, lengths), chips, characters)
+
+
+def lengths_of(rollouts: list[Rollout]) -> dict[int, Any]:
+    """Code points of each token, for the rollouts whose turns have to be found in their text; a damaged array counts as absent."""
+    found = {}
+    for pk, packed in RolloutTokens.objects.filter(rollout__in=rollouts).values_list("pk", "lengths") if rollouts else []:
+        with suppress(PackError):
+            found[pk] = unpack(bytes(packed)).astype("int64")
+    return found

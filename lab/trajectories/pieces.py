@@ -1,0 +1,104 @@
+"""Model text cut into pieces that a template or a script puts on the page as text nodes: what is plain, what is thought, what is invisible.
+
+Everything here is about code points; a piece is (kind, text), and the texts of the pieces joined are the text that went in, save that an
+"invisible" piece carries the characters it stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+# Controls besides tab and newline, zero-width and bidirectional marks, tags, the byte order mark, and what replaced NUL and surrogates.
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\ufff9-\ufffc\U000e0000-\U000e0fff]+"
+)
+THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+FOLD_FROM = 600  # characters of thinking that are shown without unfolding
+CUT_AT = 6000  # characters of a completion that are shown before "show all"
+NAMED = 8  # code points of one invisible run that are named
+
+
+@dataclass(frozen=True)
+class Piece:
+    kind: str  # plain, invisible
+    text: str
+
+    @property
+    def label(self) -> str:
+        """What stands on the page for invisible characters: their code points, shortened when there are many."""
+        names = " ".join(f"U+{ord(character):04X}" for character in self.text[:NAMED])
+        return names if len(self.text) <= NAMED else f"{names} … ({len(self.text):,} characters)"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A stretch of a completion by one author: policy text, thinking of the policy, or environment text."""
+
+    kind: str  # policy, think, environment
+    role: str
+    text: str
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return list(visible(self.text))
+
+    @property
+    def folded(self) -> bool:
+        return self.kind == "think" and len(self.text) > FOLD_FROM
+
+    @property
+    def length(self) -> int:
+        return len(self.text)
+
+
+def visible(text: str) -> Iterator[Piece]:
+    """The text with runs of invisible characters told apart from the rest."""
+    at = 0
+    for match in INVISIBLE.finditer(text):
+        if match.start() > at:
+            yield Piece("plain", text[at : match.start()])
+        yield Piece("invisible", match.group())
+        at = match.end()
+    if at < len(text):
+        yield Piece("plain", text[at:])
+
+
+def blocks(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDArray[np.int64] | None = None) -> list[Block]:
+    """The completion by author. ``turns`` are [role, start, end] in tokens; ``lengths`` (T,) says how many code points each token adds."""
+    found: list[Block] = []
+    for role, text in by_turn(completion, turns, lengths):
+        if role != "assistant":
+            found.append(Block("environment", role, text))
+            continue
+        at = 0
+        for match in THINK.finditer(text):
+            if match.start() > at:
+                found.append(Block("policy", role, text[at : match.start()]))
+            found.append(Block("think", role, match.group()))
+            at = match.end()
+        if at < len(text):
+            found.append(Block("policy", role, text[at:]))
+    return found
+
+
+def by_turn(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDArray[np.int64] | None) -> Iterator[tuple[str, str]]:
+    """(role, text) of each turn; text that no turn covers belongs to the policy, and so does everything when the lengths are missing."""
+    if lengths is None or not len(lengths) or all(turn[0] == "assistant" for turn in turns):
+        yield "assistant", completion
+        return
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+    at = 0
+    for role, start, end in turns:
+        begin, stop = (int(edges[min(max(int(str(token)), 0), len(edges) - 1)]) for token in (start, end))
+        if begin > at:
+            yield "assistant", completion[at:begin]
+        if stop > max(at, begin):
+            yield str(role), completion[max(at, begin) : stop]
+        at = max(at, stop)
+    if at < len(completion):
+        yield "assistant", completion[at:]

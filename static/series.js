@@ -1,0 +1,138 @@
+/* The run's points in the page: loading, appending, smoothing, x-axes, and the words numbers are shown in. No DOM here. */
+"use strict";
+(function () {
+  const NAMED = { nan: NaN, inf: Infinity, "-inf": -Infinity };
+
+  class Store {
+    constructor() { this.load({ axes: { step: [], time: [], tokens: [] }, series: {}, panels: [], marks: [], nonfinite: {}, thinned: false }); }
+
+    load(snapshot) {
+      this.axes = new Map();
+      this.start = Infinity; // seconds since 1970 of the first point
+      this.addAxes(snapshot.axes);
+      this.series = {};
+      for (const [name, { steps, values }] of Object.entries(snapshot.series)) this.series[name] = { steps: [...steps], values: values.map(plain) };
+      this.panels = snapshot.panels;
+      this.marks = snapshot.marks;
+      this.nonfinite = { ...snapshot.nonfinite };
+      this.thinned = snapshot.thinned;
+    }
+
+    addAxes(axes) {
+      axes.step.forEach((step, index) => {
+        this.axes.set(step, [axes.time[index], axes.tokens[index]]);
+        if (axes.time[index] !== null && axes.time[index] < this.start) this.start = axes.time[index];
+      });
+    }
+
+    /* Adds a delta's points; a point of a step that is there replaces it. Returns the names of the metrics that changed. */
+    apply(delta) {
+      this.addAxes(delta.axes);
+      const changed = new Set();
+      for (const [name, points] of Object.entries(delta.points)) {
+        const one = this.series[name] || (this.series[name] = { steps: [], values: [] });
+        for (const [step, value] of points) {
+          insert(one, step, plain(value));
+          if (!Number.isFinite(plain(value))) this.nonfinite[name] = (this.nonfinite[name] || 0) + 1;
+        }
+        changed.add(name);
+      }
+      return changed;
+    }
+
+    get longest() { return Math.max(0, ...Object.values(this.series).map((one) => one.steps.length)); }
+
+    /* x of a step on an axis; undefined where the step has none. */
+    x(step, axis) {
+      if (axis === "step") return step;
+      const known = this.axes.get(step);
+      if (!known) return undefined;
+      if (axis === "tokens") return known[1] ?? undefined;
+      return known[0] === null ? undefined : (known[0] - this.start) / 60;
+    }
+
+    /* {x, y, smooth} of a metric for drawing: null where a line breaks, because steps are missing or a value is not finite. */
+    line(name, axis, weight) {
+      const one = this.series[name];
+      const found = { x: [], y: [], smooth: [] };
+      if (!one) return found;
+      const gap = spacing(one.steps) * (this.thinned ? 12 : 3.5);
+      const smoothed = weight > 0 ? ema(one.steps, one.values, weight) : null;
+      one.steps.forEach((step, index) => {
+        const x = this.x(step, axis);
+        if (x === undefined) return;
+        if (index && step - one.steps[index - 1] > gap) push(found, x, null, null);
+        const finite = Number.isFinite(one.values[index]);
+        push(found, x, finite ? one.values[index] : null, smoothed && finite ? smoothed[index] : null);
+      });
+      return found;
+    }
+  }
+
+  function push(found, x, y, smooth) { found.x.push(x); found.y.push(y); found.smooth.push(smooth); }
+
+  function plain(value) { return typeof value === "string" ? NAMED[value] : value; }
+
+  function insert(one, step, value) {
+    let at = one.steps.length;
+    while (at && one.steps[at - 1] > step) at -= 1;
+    if (at && one.steps[at - 1] === step) one.values[at - 1] = value;
+    else { one.steps.splice(at, 0, step); one.values.splice(at, 0, value); }
+  }
+
+  /* The usual distance between two points. */
+  function spacing(steps) {
+    if (steps.length < 2) return 1;
+    const gaps = steps.slice(1).map((step, index) => step - steps[index]).sort((a, b) => a - b);
+    return gaps[gaps.length >> 1] || 1;
+  }
+
+  /* Exponential moving average without the pull towards zero at its start; over a gap the past fades as if the points had been there. */
+  function ema(steps, values, weight) {
+    const usual = spacing(steps);
+    let [sum, total, last] = [0, 0, null];
+    return values.map((value, index) => {
+      if (!Number.isFinite(value)) return null;
+      const decay = last === null ? 0 : weight ** ((steps[index] - last) / usual);
+      sum = sum * decay + value;
+      total = total * decay + 1;
+      last = steps[index];
+      return sum / total;
+    });
+  }
+
+  /* The words of lab/lib/numbers.py and lab/lib/timeago.py. */
+  function number(value) {
+    if (typeof value !== "number") return "–";
+    if (Number.isNaN(value)) return "NaN";
+    if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+    const size = Math.abs(value);
+    if (Number.isInteger(value) && size < 1000) return String(value);
+    if (size >= 1000) return compact(value);
+    if (size < 0.001) return value.toExponential(1);
+    return value.toFixed(Math.min(3, Math.max(0, 2 - Math.floor(Math.log10(size)))));
+  }
+
+  function compact(value) {
+    for (const [size, suffix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+      if (Math.abs(value) >= size * 0.9995) {
+        const scaled = value / size;
+        return (Math.abs(scaled) < 9.95 ? scaled.toFixed(1) : scaled.toFixed(0)) + suffix;
+      }
+    }
+    return value.toFixed(0);
+  }
+
+  function duration(seconds) {
+    const whole = Math.max(0, Math.round(seconds));
+    if (whole < 60) return `${whole} s`;
+    const minutes = Math.floor(whole / 60);
+    if (minutes < 60) return minutes < 5 && whole % 60 ? `${minutes} min ${whole % 60} s` : `${minutes} min`;
+    const hours = Math.floor(minutes / 60);
+    if (hours < 24) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+    const days = Math.floor(hours / 24);
+    return days < 7 && hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
+  }
+
+  Object.assign(window.lab = window.lab || {}, { Store, ema, number, compact, duration });
+})();
