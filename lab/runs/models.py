@@ -148,7 +148,8 @@ class Run(models.Model):
     def begin(self, owner: str, attempt: int) -> bool:
         """A trainer is about to start as ``attempt``, whose log is empty unless a trainer of that number ended before it reported anything."""
         log = models.Case(models.When(attempt=attempt, then="log_ingested"), default=0)
-        return self._become(Status.STARTING, Q(owner=owner, status=Status.STARTING), attempt=attempt, log_ingested=log)
+        mine = Q(owner=owner, status__in=(Status.STARTING, Status.RUNNING))
+        return self._become(Status.STARTING, mine, attempt=attempt, log_ingested=log)
 
     def running(self, owner: str) -> bool:
         return self._become(Status.RUNNING, Q(owner=owner, status=Status.STARTING))

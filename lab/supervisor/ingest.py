@@ -166,8 +166,8 @@ def record_notices(cursor: Any, batch: Batch) -> None:
     broken = ((batch.value("attempt"), f"warning: {reason}\n") for reason in batch.broken[:20])
     for attempt, text in chain(warnings, broken):
         cursor.execute(
-            "INSERT INTO runs_logchunk (run_id, attempt, \"offset\", notice, text) VALUES (%s, %s, %s, true, %s)"
-            " ON CONFLICT (run_id, attempt, \"offset\", notice) DO UPDATE SET text = runs_logchunk.text || EXCLUDED.text",
+            'INSERT INTO runs_logchunk (run_id, attempt, "offset", notice, text) VALUES (%s, %s, %s, true, %s)'
+            ' ON CONFLICT (run_id, attempt, "offset", notice) DO UPDATE SET text = runs_logchunk.text || EXCLUDED.text',
             [run.pk, attempt, run.log_ingested if attempt == run.attempt else 0, text],
         )
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from lab.runs.models import Status
 from lab.supervisor.logs import last_words
+from trainers.events import AnyEvent, AttemptFinished
+from trainers.spool import parse
 
 FINISHED, FAILED, REFUSED, STOPPED, LOCKED = 0, 1, 2, 3, 4  # exit codes of a trainer
+TAIL = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -17,38 +20,50 @@ class Ending:
     """What is known when a trainer has ended. ``code`` is None when it was not our child, negative when a signal ended it."""
 
     code: int | None
-    outcome: str  # of the attempt's last event; empty when it had none
-    error: str
+    said: AttemptFinished | None  # the attempt's last event
     log: Path
     killed: str = ""  # why we killed it, if we did
+    asked: bool = False  # whether somebody asked it to stop
     peak_memory: float = 0.0  # bytes
 
 
 def judge(ending: Ending) -> tuple[Status, str]:
     """The run's status and its reason."""
-    code, outcome = ending.code, ending.outcome
-    if outcome == "finished" and code in (None, FINISHED):
+    code, said = ending.code, ending.said.outcome if ending.said else ""
+    if said == "finished" and code in (None, FINISHED):
         return Status.FINISHED, ""
-    if code == FINISHED and not outcome:
+    if code == FINISHED and not said:
         return Status.FINISHED, ""
     if ending.killed:
         return Status.STOPPED, ending.killed
-    if outcome == "stopped" or code == STOPPED:
-        return Status.STOPPED, ""
+    if said == "stopped" or code == STOPPED:
+        return Status.STOPPED, "" if ending.asked else "the trainer stopped by itself: its time limit, or a signal from outside"
     return Status.FAILED, failure(ending)
 
 
 def failure(ending: Ending) -> str:
-    if ending.error:
-        return ending.error
+    if ending.said and ending.said.error:
+        return ending.said.error
     said = last_words(ending.log, 8 if ending.code == REFUSED else 1)
     if ending.code == REFUSED:
         return f"the specification was refused: {said}"
+    last_line = f"; its last line was: {said}" if said else ""
     if ending.code is None:
-        return "the trainer ended without saying why" + (f"; its last line was: {said}" if said else "")
+        return f"the trainer ended without saying why{last_line}"
     if ending.code < 0:
-        return by_signal(-ending.code, ending.peak_memory) + (f"; its last line was: {said}" if said else "")
+        return by_signal(-ending.code, ending.peak_memory) + last_line
     return said or f"the trainer ended with exit code {ending.code} and said nothing"
+
+
+def last_event(path: Path) -> AnyEvent | None:
+    """The event on the last whole line of a spool, if that line is short, as an attempt's last one is."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            lines = file.read().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return None
+    return parse(lines[-1], 0).event if lines else None
 
 
 def by_signal(number: int, peak_memory: float) -> str:

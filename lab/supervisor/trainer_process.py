@@ -12,13 +12,16 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import psutil
 from django.conf import settings
 
 from trainers.spec import RUN_FILE
 
 LOCK, STOP = "lock", "stop"
+KILL_SECONDS = 5.0  # for a killed process to be gone
 # What a trainer has no business to know: it runs code and data that people bring.
 SECRETS = ("SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "PGPASSFILE", "PGUSER", "PGHOST")
 SECRET_PREFIXES = ("DJANGO_", "CELERY_", "EMAIL_")
@@ -43,7 +46,7 @@ class Trainer:
 
     adopted = False
 
-    def __init__(self, folder: Path, argv: Sequence[str], log: Path) -> None:
+    def __init__(self, argv: Sequence[str], log: Path) -> None:
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 argv,
@@ -55,7 +58,7 @@ class Trainer:
                 start_new_session=True,
             )
         self.pid: int | None = self.process.pid
-        self.folder = folder
+        self.gone = False
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -64,9 +67,14 @@ class Trainer:
         return self.process.poll()
 
     def kill(self) -> None:
-        """SIGKILL to the trainer and everything it started, also what outlived it."""
+        """SIGKILL to the trainer and everything it started, also what outlived it; once, because later the number may be somebody else's."""
+        if self.gone:
+            return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(KILL_SECONDS)
+            self.gone = True
 
 
 class AdoptedTrainer:
@@ -117,6 +125,17 @@ def lock_holder(folder: Path) -> int | None:
     except (OSError, ValueError, psutil.Error):
         return None
     return pid if any(str(folder) in word for word in words) else None
+
+
+def write_spec(folder: Path, spec: dict[str, Any]) -> None:
+    """``run.json``, once: whole or not at all, and never changed."""
+    target = folder / RUN_FILE
+    if target.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{RUN_FILE}.{os.getpid()}")
+    part.write_bytes(msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n")
+    os.replace(part, target)
 
 
 def request_stop(folder: Path) -> None:

@@ -61,7 +61,7 @@ def test_every_field_of_a_rollout_arrives_unchanged(run: Run) -> None:
         2,
         phase="heldout",
         prompt=[Message("system", "Sei kurz."), Message("user", "Frage? 🙂")],
-        completion="Antwort\n\t🙂 \\u0041 \"x\" '",
+        completion='Antwort\n\t🙂 \\u0041 "x" \'',
         rewards={"correct": 0.1, "format": None, "ümlaut": -2.5},
         reward=-1.25,
         advantage=0.5,
