@@ -129,7 +129,7 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = HOME / "static"
+STATIC_ROOT = None  # whitenoise serves from the apps and packages themselves; nothing is collected
 STATICFILES_DIRS = [BASE / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",

@@ -1,14 +1,18 @@
 """The cast: an owner and a teammate of one team, and a stranger from another."""
 
 import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+import redis
 from django.db import connection
 from django.test import Client
 
 from lab.accounts.models import Membership, Role, Team, User
+from lab.lib.processes import Child, kill_tree, start
 
 
 def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:
@@ -58,7 +62,27 @@ def run_folders(tmp_path: Path, settings: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def process_env(transactional_db: None, run_folders: Path) -> dict[str, str]:
-    """Environment for real worker and web processes: the test database, the tests' Redis, this test's run folders."""
+    """Environment for real worker and web processes: the test database, the tests' Redis (emptied), this test's run folders."""
+    if os.environ.get("LAB_EMBEDDED") == "1":  # messages of an earlier test name runs that are gone
+        redis.from_url(os.environ["REDIS_URL"]).flushdb()
     url = urlsplit(os.environ["DATABASE_URL"])
     test_url = urlunsplit(url._replace(path="/" + connection.settings_dict["NAME"]))
-    return {**os.environ, "DATABASE_URL": test_url, "LAB_RUNS": str(run_folders), "DJANGO_SETTINGS_MODULE": "lab.settings"}
+    return {**os.environ, "DATABASE_URL": test_url, "LAB_RUNS": str(run_folders), "DJANGO_SETTINGS_MODULE": "lab.settings", "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.fixture
+def start_process(process_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Child]]:
+    """Starts real processes of the lab: ``start_process("worker", "manage.py", "worker", LAB_SWEEP_SECONDS="1")``; at the end of the test they
+    and all they started are killed. Their output is in ``child.log``.
+    """
+    children: list[Child] = []
+
+    def begin(name: str, *arguments: str, **environment: str) -> Child:
+        children.append(start(name, [sys.executable, *arguments], tmp_path / "logs", {**process_env, **environment}))
+        return children[-1]
+
+    yield begin
+    for child in children:
+        if child.exit_code is None:
+            kill_tree(child.process.pid)
+        child.process.wait()

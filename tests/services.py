@@ -11,6 +11,7 @@ if "LAB_HOME" not in os.environ:
     os.chmod(home.name, 0o755)  # PostgreSQL runs as another user when the tests run as root
     os.environ["LAB_HOME"] = home.name
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("SECRET_KEY", "of the tests: nothing signed with it is ever used elsewhere")
 
 from lab import embedded  # noqa: E402
 

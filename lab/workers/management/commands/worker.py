@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from argparse import ArgumentParser
 from typing import Any
 
@@ -23,12 +24,18 @@ class Command(BaseCommand):
         parser.add_argument("--queues", default="gpu", help="comma-separated names of the queues to serve (default: gpu)")
         parser.add_argument("--gpu", default=None, help="number of the GPU to use, or several separated by commas; default: all the machine has")
         parser.add_argument("--name", default="", help="name shown in the lab; unique among the workers alive (default: host:pid-random)")
+        parser.add_argument(
+            "--check", action="store_true", help="start nothing; exit 0 if a worker of this host is alive, else 1 (for health checks)"
+        )
 
-    def handle(self, *args: Any, queues: str, gpu: str | None, name: str, **options: Any) -> None:
+    def handle(self, *args: Any, queues: str, gpu: str | None, name: str, check: bool, **options: Any) -> None:
         from lab.workers.gpus import described, gpus
         from lab.workers.heartbeat import NameTaken, default_name, register
+        from lab.workers.models import Worker
         from lab.workers.serving import serve
 
+        if check:
+            raise SystemExit(0 if Worker.objects.alive().filter(host=socket.gethostname()).exists() else 1)
         wanted, found = gpu_numbers(gpu), gpus()
         missing = [number for number in wanted or [] if number not in {known.index for known in found}]
         if missing:
