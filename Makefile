@@ -63,7 +63,7 @@ lock:
 	.venv-lock/bin/python -m pip install -q -r requirements.in
 	.venv-lock/bin/python -m pip freeze --exclude torch > .venv-lock/pins
 	{ echo "# Made by make lock from requirements.in; what torch brings for a GPU (CUDA, triton) is left to torch."; grep '^torch==' requirements.in; \
-	  grep -v -e '^nvidia-c' -e '^nvidia-n[^v]' -e '^triton' .venv-lock/pins | sort -f; } > requirements.lock
+	  grep -v -E '^(triton|cuda-|nvidia-([^m]|m[^l]))' .venv-lock/pins | sort -f; } > requirements.lock
 	rm -rf .venv-lock
 
 clean:
