@@ -1,0 +1,111 @@
+"""The first-start link: one use, one day, one owner."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import connection
+from django.utils import timezone
+
+from lab.accounts import setup_link
+from lab.accounts.models import Membership, Role, SetupLink, Team, User
+
+WHO = {"email": "ada@example.org", "password": "correct horse battery", "team_name": "Analytical Engines", "name": "Ada Lovelace"}
+
+pytestmark = pytest.mark.django_db
+
+
+def fresh_token() -> str:
+    path = setup_link.create()
+    assert path is not None
+    assert path.startswith("/setup/")
+    return path.split("/")[2]
+
+
+def test_it_makes_the_owner_and_the_team() -> None:
+    user = setup_link.consume(fresh_token(), **WHO)
+    assert (user.get_full_name(), user.is_staff, user.is_superuser) == ("Ada Lovelace", True, True)
+    assert user.check_password(WHO["password"])
+    membership = Membership.objects.get()
+    assert (membership.user, membership.role, membership.team.name, membership.team.slug) == (
+        user,
+        Role.OWNER,
+        "Analytical Engines",
+        "analytical-engines",
+    )
+
+
+def test_it_stores_no_token() -> None:
+    token = fresh_token()
+    stored = SetupLink.objects.values_list("digest", flat=True)
+    assert len(stored) == 1
+    assert token not in stored[0]
+
+
+def test_it_works_once() -> None:
+    token = fresh_token()
+    setup_link.consume(token, **WHO)
+    with pytest.raises(setup_link.SetupError, match="set up already"):
+        setup_link.consume(token, **{**WHO, "email": "eve@example.org"})
+    assert User.objects.count() == 1
+    assert setup_link.create() is None
+
+
+def test_a_newer_link_replaces_an_older_one() -> None:
+    old, new = fresh_token(), fresh_token()
+    with pytest.raises(setup_link.SetupError, match="not valid"):
+        setup_link.check(old)
+    setup_link.check(new)
+
+
+def test_it_expires() -> None:
+    token = fresh_token()
+    SetupLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    with pytest.raises(setup_link.SetupError, match="expired"):
+        setup_link.consume(token, **WHO)
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize("token", ["", "guess", "\0", "\ud800", "x" * 10_000])
+def test_it_refuses_a_guess(token: str) -> None:
+    fresh_token()
+    with pytest.raises(setup_link.SetupError, match="not valid"):
+        setup_link.consume(token, **WHO)
+
+
+def test_it_names_every_field_that_is_wrong_and_keeps_the_link() -> None:
+    token = fresh_token()
+    with pytest.raises(ValidationError) as caught:
+        setup_link.consume(token, email="nobody", password="123", team_name=" ", name="x" * 200)
+    assert set(caught.value.message_dict) == {"email", "password", "team_name", "name"}
+    assert not Team.objects.exists()
+    setup_link.consume(token, **WHO)
+
+
+def test_a_team_name_without_letters_gets_a_slug() -> None:
+    setup_link.consume(fresh_token(), **{**WHO, "team_name": "強化学習"})
+    assert Team.objects.get().slug == "team"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_at_the_same_time_one_becomes_the_owner() -> None:
+    token, outcomes = fresh_token(), []
+    together = threading.Barrier(2)
+
+    def use(email: str) -> None:
+        together.wait()
+        try:
+            outcomes.append(setup_link.consume(token, **{**WHO, "email": email}).email)
+        except setup_link.SetupError:
+            outcomes.append("refused")
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=use, args=[email]) for email in ("ada@example.org", "eve@example.org")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count("refused") == 1
+    assert User.objects.count() == Team.objects.count() == 1
