@@ -69,7 +69,7 @@ def at(mapping: Mapping[str, Any], key: str) -> Any:
 @register.filter
 def words(name: str) -> str:
     """A name in code as words: prompts_per_step is "prompts per step"."""
-    return name.replace("_", " ")
+    return name.replace("_", " ").replace("heldout", "held-out")
 
 
 @register.filter

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.catalog.catalog import Catalog, CatalogError
+from lab.catalog.catalog import CatalogError
 from lab.runs import drafts
 from lab.runs.drafts import Draft, Spec
 from lab.runs.forms import LaunchForm
@@ -59,9 +59,13 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) and value else "–" if value in (None, "", {}, []) else json.dumps(value)
 
 
+def complete_specs(form: LaunchForm) -> list[Spec]:
+    return [drafts.complete(form.catalog, spec) for spec in form.specs()]
+
+
 def of_form(form: LaunchForm) -> list[Change]:
     """What the person changed from what the form started with."""
-    return changes(LaunchForm(form.team, form.catalog, form.draft).specs(), form.specs())
+    return changes(complete_specs(LaunchForm(form.team, form.catalog, form.draft)), complete_specs(form))
 
 
 def command(form: LaunchForm) -> str:
@@ -72,7 +76,7 @@ def command(form: LaunchForm) -> str:
         return ""
     if not _comparable(recipe, form.draft):
         return ""
-    changed = changes(LaunchForm(form.team, form.catalog, recipe).specs(), form.specs())
+    changed = changes(complete_specs(LaunchForm(form.team, form.catalog, recipe)), complete_specs(form))
     words = [f"--name {shlex.quote(form.name.strip())}"] if form.name.strip() else []
     words += [f"--set {shlex.quote(f'{change.path}={_argument(change.value)}')}" for change in changed]
     return " \\\n  ".join([f".venv/bin/python manage.py launch {form.draft.recipe}", *words])
@@ -93,5 +97,5 @@ def _argument(value: Any) -> str:
     return json.dumps(value)
 
 
-def specs_as_json(catalog: Catalog, specs: list[Spec]) -> str:
+def specs_as_json(specs: list[Spec]) -> str:
     return json.dumps(specs[0] if len(specs) == 1 else specs, indent=2, ensure_ascii=False)

@@ -81,9 +81,8 @@ def empty_numbers(form: LaunchForm, number: int) -> list[Problem]:
     named = [("training", stage.training), ("evaluation", stage.evaluation), ("limits", form.limits), ("", form.machine)]
     if form.values.get("lora"):
         named.append(("lora", form.lora))
-    missing = [
-        (part, made) for part, fields in named for made in fields if made.kind in ("integer", "number") and not made.optional and not made.value.strip()
-    ]
+    needed = [(part, made) for part, fields in named for made in fields if made.kind in ("integer", "number") and not made.optional]
+    missing = [(part, made) for part, made in needed if not made.value.strip()]
     return [Problem(f"{part}.{made.key}".lstrip("."), "", "is empty", f"the default is {made.default_text or 0}") for part, made in missing]
 
 

@@ -139,7 +139,7 @@ class LaunchForm:
         stage = self._plain_stages[number]
         spec |= {made.key: from_text(made, self._text(made)) for made in machine_fields(self.catalog)}
         spec["recipe"] = self.draft.recipe
-        spec["training"] = {"trainer": stage.trainer} | self._read(stage.training)
+        spec["training"] = {"trainer": stage.trainer} | self._read([made for made in stage.training if not self._is_untouched(made)])
         spec["evaluation"] = self._read(stage.evaluation)
         spec["limits"] = self._read(part_fields(self.catalog, "Limits", "limits."))
         spec["lora"] = self._read(part_fields(self.catalog, "Lora", "lora.")) if self.values.get("lora") else None
@@ -150,6 +150,10 @@ class LaunchForm:
         else:
             spec.pop("policy", None)
         return spec
+
+    def _is_untouched(self, made: Field) -> bool:
+        """Left out of the spec, so that a default that follows from other settings (the warm-up of a short run) does follow."""
+        return self._text(made) == self.initial.get(made.name) == made.default_text
 
     def _text(self, made: Field) -> str:
         return self.values.get(made.name, "")
@@ -213,6 +217,8 @@ class LaunchForm:
 
 def sentence(problem: Problem) -> str:
     text = problem.message[:1].upper() + problem.message[1:]
+    if problem.field.startswith("dataset.") and isinstance(problem.value, str):
+        text = f"{problem.value.rpartition('/')[2]}: {problem.message}"  # which line of which file
     return f"{text}: {problem.fix}." if problem.fix else f"{text}."
 
 
@@ -236,13 +242,13 @@ def task_fields(task: Mapping[str, Any]) -> tuple[Field, list[Field]]:
     prefix = f"task.{task['name']}."
     names = tuple(task["difficulties"])
     difficulty = Field(f"{prefix}difficulty", "difficulty", "Difficulty", "", "choice", default=names[0], choices=names)
-    rewards = [
-        Field(
-            f"{prefix}rewards.{reward['name']}", reward["name"], reward["name"], reward["summary"], "number", reward["weight"], attributes={"step": "any"}
-        )
-        for reward in task["rewards"]
-    ]
+    rewards = [_weight(f"{prefix}rewards.", reward) for reward in task["rewards"]]
     return difficulty, rewards
+
+
+def _weight(prefix: str, reward: Mapping[str, Any]) -> Field:
+    name, step = reward["name"], {"step": "any"}
+    return Field(f"{prefix}{name}", name, name, reward["summary"], "number", reward["weight"], attributes=step)
 
 
 def names_in(folder: Path, folders: bool) -> list[str]:

@@ -75,7 +75,7 @@ class Query:
 def read_query(params: QueryDict) -> Query:
     """The query a URL's parameters stand for; whatever is not allow-listed is left out with a note."""
     notes = []
-    chosen = {name: params[name].replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
+    chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
     if "status" in chosen and chosen["status"] not in (*GROUPS, *Status.values):
         notes.append(f"There is no status “{chosen.pop('status')}”; runs of every status are shown.")
     if "who" in chosen and not (chosen["who"].isascii() and chosen["who"].isdigit() and len(chosen["who"]) < 10):

@@ -8,6 +8,7 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
+UNBOUNDED = 1e6  # a larger bound is a guard, not something to tell
 KINDS = {"integer": "integer", "number": "number", "boolean": "boolean", "string": "text", "array": "list"}
 
 
@@ -30,13 +31,17 @@ class Field:
     error: str = ""
 
     @property
-    def bounds(self) -> str:
-        """The bounds in words, for the help line."""
+    def facts(self) -> str:
+        """Default and bounds in words, for the end of the help."""
+        if self.kind not in ("integer", "number"):
+            return ""
         low, high = self.attributes.get("min"), self.attributes.get("max")
         above, below = self.attributes.get("data-above"), self.attributes.get("data-below")
-        words = [f"more than {above}"] if above else [f"from {low}"] if low else []
-        words += [f"below {below}"] if below else [f"to {high}" if low and not above else f"at most {high}"] if high else []
-        return " ".join(words) if len(words) < 2 or not above else ", ".join(words)
+        words = [f"Default {self.default_text}"] if self.default_text else []
+        words += [f"more than {above}"] if above else [f"at least {low}"] if low else []
+        words += [f"below {below}"] if below else [f"at most {high}"] if high and float(high) < UNBOUNDED else []
+        text = ", ".join(words)
+        return f"{text[:1].upper()}{text[1:]}." if text else ""
 
     @property
     def default_text(self) -> str:

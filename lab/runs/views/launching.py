@@ -93,12 +93,11 @@ def preflight(request: LabRequest) -> HttpResponse:
 
 
 def panel(filled: LaunchForm, found: Examination | None) -> dict[str, Any]:
-    specs = filled.specs()
     return {
         "found": found,
         "changes": differences.of_form(filled),
         "command": differences.command(filled),
-        "spec_json": differences.specs_as_json(filled.catalog, specs),
+        "spec_json": differences.specs_as_json(differences.complete_specs(filled)),
         "no_worker": not Worker.objects.alive().filter(draining=False).exists(),
     }
 

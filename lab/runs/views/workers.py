@@ -1,5 +1,7 @@
 """Who can train: the workers, what they have, and what they train now. It stands in runs because workers know nothing of runs."""
 
+from typing import Any
+
 from django.http import HttpResponse
 from django.template.response import TemplateResponse
 
@@ -10,11 +12,12 @@ from lab.workers import listing
 
 def index(request: LabRequest) -> HttpResponse:
     busy = {run.owner.split("/")[0]: run for run in Run.objects.filter(status__in=ACTIVE).only("owner", "number", "name", "status", "team_id")}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for worker in listing.recent():
         run = busy.get(worker.name)
         own = run if run is not None and run.team_id == request.team.pk else None
         rows.append({"worker": worker, "alive": listing.is_alive(worker), "run": own, "busy_elsewhere": run is not None and own is None})
+    alive = sum(listing.is_alive(row["worker"]) for row in rows)
     waiting = Run.objects.of(request.team).waiting().count()
-    context = {"room": "workers", "rows": rows, "alive": sum(row["alive"] for row in rows), "waiting": waiting}
+    context = {"room": "workers", "rows": rows, "alive": alive, "waiting": waiting}
     return TemplateResponse(request, "workers/list.html" + ("#workers" if wants_fragment(request) else ""), context)
