@@ -74,11 +74,20 @@ def postgres(folder: Path) -> str:
         raise ServiceError(f"LAB_HOME {str(folder)!r}: embedded PostgreSQL needs a path without spaces; set LAB_HOME to another folder")
     for left in reversed(range(START_TRIES)):
         try:
-            return str(get_server(folder / "postgres").get_uri())
+            server = get_server(folder / "postgres")
+            forget_killed_users(server)
+            return str(server.get_uri())
         except Exception as error:
             if not (left and isinstance(error, subprocess.TimeoutExpired)):
                 raise ServiceError(f"PostgreSQL did not start: {error}; see {folder / 'postgres' / 'log'}") from error
     raise AssertionError("unreachable")
+
+
+def forget_killed_users(server: Any) -> None:
+    """The package counts users by pid and would wait for ever for one that was killed."""
+    with server._lock:
+        pids = server.global_process_id_list
+        pids.put([pid for pid in pids._get() if psutil.pid_exists(pid)])
 
 
 def revive() -> list[str]:
