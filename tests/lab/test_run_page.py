@@ -1,0 +1,406 @@
+"""One run's pages and actions: whose it is, what it says in each state, its numbers, its log, its spec."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from lab.accounts.models import Team, User
+from lab.runs import launched, log_text
+from lab.runs.launch import launch
+from lab.runs.log_text import Style, collapse, spans
+from lab.runs.models import Attempt, Checkpoint, LogChunk, Run, Status
+from lab.supervisor.ingest import ingest
+from lab.workers.models import Worker
+from tests.lab.supervisor.spools import finished, measured, started, steps, write
+from trainers.events import Checkpoint as CheckpointEvent
+
+GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
+PAGES = ["", "rollouts/", "logs/", "config/", "metrics.json", "metrics.csv", "tokens.json"]
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+
+MakeRun = Callable[..., Run]
+
+
+@pytest.fixture
+def make_run(team: Team, owner: User) -> MakeRun:
+    def make(name: str = "a run", spec: dict[str, Any] | None = None, parent: Run | None = None, **fields: Any) -> Run:
+        run = launch(team, owner, spec or GRPO, name, parent=parent)
+        Run.objects.filter(pk=run.pk).update(**fields)
+        run.refresh_from_db()
+        return run
+
+    return make
+
+
+def training(run: Run) -> Run:
+    """A run that a worker holds."""
+    Run.objects.filter(pk=run.pk).update(
+        status=Status.RUNNING, owner="w/1", lease_until=timezone.now() + timedelta(minutes=5), started_at=timezone.now()
+    )
+    run.refresh_from_db()
+    return run
+
+
+def logged(run: Run, *texts: str, attempt: int = 1) -> None:
+    offset = 0
+    for text in texts:
+        LogChunk.objects.create(run=run, attempt=attempt, offset=offset, text=text)
+        offset += len(text.encode())
+
+
+def shown(client: Client, run: Run, page: str = "", **query: Any) -> str:
+    response = client.get(f"/runs/{run.pk}/{page}", query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+@pytest.mark.parametrize("part", PAGES)
+def test_every_part_needs_a_login_and_hides_another_teams_run(part: str, client: Client, as_stranger: Client, make_run: MakeRun) -> None:
+    run = make_run()
+    assert client.get(f"/runs/{run.pk}/{part}").headers["Location"].startswith("/accounts/login/")
+    assert as_stranger.get(f"/runs/{run.pk}/{part}").status_code == 404
+
+
+@pytest.mark.parametrize("verb", ["stop", "kill", "resume"])
+def test_a_stranger_cannot_act_and_nobody_acts_by_following_a_link(verb: str, as_owner: Client, as_stranger: Client, make_run: MakeRun) -> None:
+    run = make_run()
+    assert as_stranger.post(f"/runs/{run.pk}/{verb}/").status_code == 404
+    assert as_owner.get(f"/runs/{run.pk}/{verb}/").status_code == 405
+    run.refresh_from_db()
+    assert run.status == Status.QUEUED
+
+
+def test_an_action_without_the_protection_token_is_refused(owner: User, make_run: MakeRun) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(owner)
+    assert client.post(f"/runs/{make_run().pk}/stop/").status_code == 403
+
+
+def test_stopping_twice_stops_once_and_says_so(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    first = as_owner.post(f"/runs/{run.pk}/stop/", headers={"HX-Request": "true"})
+    again = as_owner.post(f"/runs/{run.pk}/stop/", headers={"HX-Request": "true"})
+    assert "Stopping" in json.loads(first.headers["HX-Trigger"])["lab:said"]["text"]
+    assert "Nothing was changed" in json.loads(again.headers["HX-Trigger"])["lab:said"]["text"]
+    assert 'data-status="stopping"' in first.content.decode()
+    run.refresh_from_db()
+    assert (run.status, run.kill_requested) == (Status.STOPPING, False)
+
+
+def test_a_run_that_is_stopping_can_still_be_killed(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    as_owner.post(f"/runs/{run.pk}/stop/")
+    as_owner.post(f"/runs/{run.pk}/kill/")
+    run.refresh_from_db()
+    assert run.kill_requested
+
+
+def test_killing_what_nobody_trains_changes_nothing(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run()
+    response = as_owner.post(f"/runs/{run.pk}/kill/", follow=True)
+    assert "Nothing was changed" in response.content.decode()
+    run.refresh_from_db()
+    assert run.status == Status.QUEUED
+
+
+def test_without_javascript_an_action_leads_back_to_the_page_with_a_message(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run(status=Status.FAILED)
+    response = as_owner.post(f"/runs/{run.pk}/resume/", follow=True)
+    assert response.redirect_chain == [(f"/runs/{run.pk}/", 302)]
+    assert "Queued again" in response.content.decode()
+    run.refresh_from_db()
+    assert run.status == Status.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("status", "able"),
+    [
+        (Status.QUEUED, {"stop"}),
+        (Status.RUNNING, {"stop", "kill"}),
+        (Status.STOPPING, {"kill"}),
+        (Status.STOPPED, {"resume"}),
+        (Status.FINISHED, set()),
+        (Status.FAILED, {"resume"}),
+        (Status.LOST, {"stop", "resume"}),
+    ],
+)
+def test_each_state_offers_what_is_possible_and_says_why_not(status: Status, able: set[str], as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run(status=status)
+    page = shown(as_owner, run)
+    for verb in ("stop", "kill", "resume"):
+        assert (f'action="/runs/{run.pk}/{verb}/"' in page) == (verb in able)
+        assert (f'id="why-{verb}"' in page) == (verb not in able)
+
+
+def test_a_failed_run_says_why_what_to_do_and_where_the_log_is(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run(status=Status.FAILED, reason="CUDA out of memory")
+    page = shown(as_owner, run)
+    assert "This run failed." in page
+    assert "CUDA out of memory" in page
+    assert f"/runs/{run.pk}/logs/" in page
+
+
+def test_a_queued_run_says_what_it_waits_for(as_owner: Client, make_run: MakeRun) -> None:
+    parent = make_run("first stage")
+    assert "No live worker takes the queue" in shown(as_owner, parent)
+    Worker.objects.create(name="w", host="h", pid=1, queues=["gpu"])
+    assert "It is next in the queue." in shown(as_owner, parent)
+    spec = {**GRPO, "policy": {"kind": "run", "run": str(parent.pk), "checkpoint": "final"}}
+    child = make_run("second stage", spec, parent=parent)
+    assert "It starts from the policy of #1 first stage, which is queued." in shown(as_owner, child)
+    Run.objects.filter(pk=parent.pk).update(status=Status.FAILED)
+    assert "Resume that run" in shown(as_owner, child)
+
+
+def test_a_chain_is_shown_on_each_of_its_stages(as_owner: Client, make_run: MakeRun) -> None:
+    first = make_run("cold start stage", status=Status.FINISHED)
+    second = make_run("reinforcement stage", parent=first)
+    for run in (first, second):
+        page = shown(as_owner, run)
+        assert "cold start stage" in page
+        assert "reinforcement stage" in page
+
+
+def test_hostile_names_and_reasons_are_text(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run(HOSTILE, status=Status.FAILED, reason=HOSTILE, policy=HOSTILE, task=HOSTILE, recipe=HOSTILE)
+    logged(run, HOSTILE + "\n")
+    Attempt.objects.create(
+        run=run,
+        number=1,
+        from_step=0,
+        host=HOSTILE,
+        device=HOSTILE,
+        started_at=timezone.now(),
+        command=[HOSTILE],
+        versions={HOSTILE: HOSTILE},
+        error=HOSTILE,
+    )
+    for part in ("", "logs/", "config/", "rollouts/"):
+        page = shown(as_owner, run, part)
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert "&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.parametrize("part", ["", "rollouts/", "logs/", "config/"])
+def test_no_page_has_inline_scripts_styles_or_handlers(part: str, as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run(status=Status.FAILED)
+    write(run.folder, [started(), *steps(1, 2)])
+    ingest(run)
+    page = shown(as_owner, run, part)
+    assert "<script>" not in page
+    assert " style=" not in page
+    assert " onclick=" not in page
+
+
+# Metrics
+
+
+def test_the_snapshot_has_the_points_the_panels_and_the_cursor_of_one_moment(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    write(run.folder, [started(), *steps(1, 5), CheckpointEvent(attempt=1, time=1.7e9, step=4, path="checkpoints/checkpoint-4", bytes=10)])
+    ingest(run)
+    data = json.loads(shown(as_owner, run, "metrics.json"))
+    assert data["cursor"] == (run.folder / "events.jsonl").stat().st_size
+    assert data["series"]["reward"]["steps"] == [1, 2, 3, 4, 5]
+    assert data["axes"]["tokens"] == [100, 200, 300, 400, 500]
+    assert [trace["metric"] for panel in data["panels"] for trace in panel["traces"]] == ["reward", "loss"]
+    assert data["marks"] == [{"step": 4, "kind": "checkpoint", "label": "checkpoint at step 4"}]
+    assert data["state"]["step"] == 5
+    assert json.loads(shown(as_owner, run, "metrics.json", part="marks")) == {"marks": data["marks"]}
+
+
+def test_values_that_are_not_finite_travel_by_name_and_are_counted(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    write(
+        run.folder,
+        [started(), measured(1), measured(2, values={"reward": 1.0}, nonfinite={"loss": "nan"}), measured(3, values={}, nonfinite={"loss": "-inf"})],
+    )
+    ingest(run)
+    data = json.loads(shown(as_owner, run, "metrics.json"))
+    assert data["series"]["loss"]["values"] == [0.5, "nan", "-inf"]
+    assert data["nonfinite"] == {"loss": 2}
+
+
+def test_replayed_steps_are_not_in_the_snapshot(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    write(run.folder, [started(), *steps(1, 6), started(attempt=2, from_step=3), *steps(4, 5, attempt=2)])
+    while ingest(run):
+        pass
+    data = json.loads(shown(as_owner, run, "metrics.json"))
+    assert data["series"]["loss"]["steps"] == [1, 2, 3, 4, 5]
+    assert {"step": 3, "kind": "resume", "label": "attempt 2 goes on from step 3"} in data["marks"]
+
+
+def test_the_csv_has_every_step_and_no_formula(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    write(run.folder, [started(), measured(1, values={"=cmd|' /C calc'!A0": -1.5, "loss": 0.25}), measured(2, values={"loss": 0.125}, tokens=7)])
+    ingest(run)
+    response = as_owner.get(f"/runs/{run.pk}/metrics.csv")
+    assert response.headers["Content-Disposition"] == 'attachment; filename="run-1-metrics.csv"'
+    rows = list(csv.reader(io.StringIO(b"".join(response.streaming_content).decode())))  # type: ignore[attr-defined]
+    assert rows[0] == ["step", "time", "tokens", "'=cmd|' /C calc'!A0", "loss"]
+    assert [row[0] for row in rows[1:]] == ["1", "2"]
+    assert rows[1][3:] == ["-1.5", "0.25"]
+    assert rows[2][3:] == ["", "0.125"]
+
+
+def test_the_csv_can_be_of_some_metrics_only(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    write(run.folder, [started(), measured(1)])
+    ingest(run)
+    response = as_owner.get(f"/runs/{run.pk}/metrics.csv?name=loss&name=no-such-metric")
+    assert b"".join(response.streaming_content).splitlines()[0] == b"step,time,tokens,loss"  # type: ignore[attr-defined]
+
+
+# Logs
+
+
+def test_colours_become_classes_and_other_sequences_vanish() -> None:
+    line = "\x1b[31;1mred\x1b[0m plain \x1b]0;owned\x07\x1b[2J\x1b]8;;http://x\x1b\\link\x1b[38;5;200m!\x1b[m"
+    assert spans(line, Style()) == [("ansi-bold ansi-red", "red"), ("", " plain "), ("", "link"), ("", "!")]
+
+
+def test_a_progress_bar_shows_where_it_ended() -> None:
+    assert collapse("10%\r50%\r100%") == "100%"
+    assert collapse("windows line\r") == "windows line"
+
+
+def test_controls_and_bidirectional_marks_in_a_log_are_named() -> None:
+    assert spans("a\x07b\u202ec\x9b", Style()) == [("", "a␇b⟨U+202E⟩c⟨U+009B⟩")]
+
+
+def test_a_line_of_a_million_characters_is_cut_with_a_note() -> None:
+    [(_, text)] = spans("x" * 1_000_000, Style())
+    assert len(text) < log_text.MAX_LINE + 100
+    assert "980,000 more characters" in text
+
+
+def test_escapes_that_never_end_take_no_time() -> None:
+    assert spans("\x1b]" * 20_000, Style()) == []
+    assert spans("\x1b[" + "1;" * 50_000, Style())
+
+
+def test_reading_on_gives_every_line_once_however_the_log_was_cut(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    text = "".join(f"line {index}: \x1b[32mé🦊\x1b[0m\n" for index in range(50))
+    pieces = [text[at : at + 37] for at in range(0, len(text), 37)]
+    seen: list[Any] = []
+    cursor = ""
+    for count in range(1, len(pieces) + 1):
+        LogChunk.objects.filter(run=run).delete() if count == 1 else None
+        LogChunk.objects.create(run=run, attempt=1, offset=len("".join(pieces[: count - 1]).encode()), text=pieces[count - 1])
+        more = json.loads(shown(as_owner, run, "logs/", attempt=1, after=cursor))
+        if seen and open_line:  # noqa: F821 - set by the turn before
+            seen.pop()
+        seen += more["lines"]
+        cursor, open_line = more["cursor"], more["open_line"]
+    assert ["".join(text for _, text in line) for line in seen] == [f"line {index}: é🦊" for index in range(50)]
+
+
+def test_a_notice_stands_where_it_came_and_comes_once(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    LogChunk.objects.create(run=run, attempt=1, offset=0, text="before, no newline")
+    LogChunk.objects.create(run=run, attempt=1, offset=18, text="12 rows were skipped", notice=True)
+    first = json.loads(shown(as_owner, run, "logs/", attempt=1, after=""))
+    assert first["lines"] == [[["", "before, no newline"]], [["notice", "12 rows were skipped"]]]
+    LogChunk.objects.create(run=run, attempt=1, offset=18, text="after\n")
+    assert json.loads(shown(as_owner, run, "logs/", attempt=1, after=first["cursor"]))["lines"] == [[["", "after"]]]
+
+
+@pytest.mark.parametrize("cursor", ["x", "1.2", "-1.0.0", "9" * 40, "1.1.1.1", "٣.٣.٣"])
+def test_a_mangled_log_cursor_starts_again_from_the_tail(cursor: str, as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    logged(run, "one\ntwo\n")
+    assert len(json.loads(shown(as_owner, run, "logs/", attempt=1, after=cursor))["lines"]) == 2
+
+
+def test_each_attempt_has_its_own_log_and_the_newest_is_shown_first(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    logged(run, "of the first\n", attempt=1)
+    logged(run, "of the second\n", attempt=2)
+    assert "of the second" in shown(as_owner, run, "logs/")
+    assert "of the first" in shown(as_owner, run, "logs/", attempt="1")
+    assert "of the second" in shown(as_owner, run, "logs/", attempt="77")
+
+
+def test_searching_finds_lines_by_number_whatever_the_case(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    logged(run, "".join(f"step {index}\n" for index in range(100)), "Error: \x1b[31mboom\x1b[0m\n")
+    found, more = log_text.search(run, 1, "ERROR: B")
+    assert [(number, "".join(text for _, text in line)) for number, line in found] == [(101, "Error: boom")]
+    assert not more
+    page = shown(as_owner, run, "logs/", q="<b>")
+    assert "No line contains “&lt;b&gt;”" in page
+
+
+def test_a_log_is_downloaded_as_it_was_written(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    logged(run, "\x1b[31mred\x1b[0m ", "<script>\n")
+    response = as_owner.get(f"/runs/{run.pk}/logs/?attempt=1&download")
+    assert b"".join(response.streaming_content) == b"\x1b[31mred\x1b[0m <script>\n"  # type: ignore[attr-defined]
+    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Content-Disposition"].startswith("attachment")
+
+
+# Config
+
+
+def test_what_differs_from_the_recipe_is_marked_and_comes_first(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run(spec={**GRPO, "training": {"trainer": "grpo", "learning_rate": 0.001}})
+    usual, problem = launched.usual(run)
+    assert problem == ""
+    training_values = dict(launched.groups(run.spec, usual))["Training"]
+    assert (training_values[0].name, training_values[0].text, training_values[0].differs) == ("learning_rate", "0.001", True)
+    assert [value.name for _, values in launched.groups(run.spec, usual) for value in values if value.differs] == ["learning_rate"]
+    assert "usually 0.0003" in shown(as_owner, run, "config/")
+
+
+def test_a_clone_shows_what_was_changed(as_owner: Client, make_run: MakeRun, team: Team, owner: User) -> None:
+    first = make_run("first")
+    clone = launch(team, owner, {**GRPO, "seed": 7}, "second", cloned_from=first)
+    assert [(change.path, change.before, change.after) for change in launched.changes(first.spec, clone.spec)] == [("seed", "0", "7")]
+    assert "Changed from" in shown(as_owner, clone, "config/")
+
+
+def test_the_spec_can_be_taken_away_as_json_and_yaml(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run()
+    assert json.loads(shown(as_owner, run, "config/", format="json")) == run.spec
+    assert "trainer: grpo" in shown(as_owner, run, "config/", format="yaml")
+
+
+def test_a_checkpoint_offers_to_start_a_run_from_it(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run()
+    Checkpoint.objects.create(run=run, attempt=1, step=20, path="checkpoints/checkpoint-20", bytes=6_300_000, created_at=timezone.now())
+    page = shown(as_owner, run, "config/")
+    assert f"after={run.pk}&amp;checkpoint=20" in page
+    assert "6.0 MiB" in page
+
+
+def test_a_page_costs_the_same_however_long_the_run(as_owner: Client, make_run: MakeRun) -> None:
+    def queries(run: Run, part: str) -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            shown(as_owner, run, part)
+        return len(captured)
+
+    short, long = training(make_run("short")), training(make_run("long"))
+    write(short.folder, [started(), *steps(1, 3), finished()])
+    write(long.folder, [started(total_steps=60), *steps(1, 60), finished(step=60)])
+    for run in (short, long):
+        while ingest(run):
+            pass
+        logged(run, "x\n" * run.step)
+    for part in ("", "metrics.json", "rollouts/", "logs/", "config/"):
+        assert queries(short, part) == queries(long, part) <= 25
