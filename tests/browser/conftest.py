@@ -1,0 +1,131 @@
+"""Headless Chromium against a real web process on the test database."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from lab.accounts.models import User
+
+# Playwright's synchronous interface keeps an event loop in this thread, which Django would take for asynchronous code.
+os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--disable-sync"]
+START_SECONDS = 30
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+class WebProcess:
+    """uvicorn with the lab on a port of its own; can be stopped and started again on the same port."""
+
+    def __init__(self, env: dict[str, str], log: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.env, self.log = env, log
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "uvicorn", "lab.asgi:application", "--host", "127.0.0.1", "--port", str(self.port), "--log-level", "warning"]
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(command, env=self.env, cwd=settings.BASE, stdout=out, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + START_SECONDS
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the web process did not start:\n{self.log.read_text()[-4000:]}")
+            time.sleep(0.1)
+
+    def answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/health/", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+@pytest.fixture
+def web(process_env: dict[str, str], tmp_path: Path) -> Iterator[WebProcess]:
+    process = WebProcess(process_env, tmp_path / "web.log")
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def context(browser: Browser, web: WebProcess) -> Iterator[BrowserContext]:
+    made = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
+    made.set_default_timeout(15_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page that fails the test when a script of it failed or a dialog of the browser opened."""
+    trouble: list[str] = []
+    made = context.new_page()
+    made.on("pageerror", lambda error: trouble.append(f"script error: {error}"))
+    made.on("dialog", lambda dialog: (trouble.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    yield made
+    assert trouble == []
+
+
+@pytest.fixture
+def sign_in(context: BrowserContext, web: WebProcess) -> Callable[[User], None]:
+    """Signs a person in by a session cookie, without the form."""
+
+    def signed_in(user: User) -> None:
+        client = Client()
+        client.force_login(user)
+        value = client.cookies[settings.SESSION_COOKIE_NAME].value
+        context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": value, "url": web.url}])
+
+    return signed_in
+
+
+@pytest.fixture
+def without_scripts(browser: Browser, web: WebProcess, owner: User) -> Iterator[Page]:
+    """A page of the owner's in a browser that runs no script."""
+    client = Client()
+    client.force_login(owner)
+    made = browser.new_context(base_url=web.url, java_script_enabled=False, viewport={"width": 1440, "height": 900})
+    value = client.cookies[settings.SESSION_COOKIE_NAME].value
+    made.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": value, "url": web.url}])
+    yield made.new_page()
+    made.close()

@@ -1,0 +1,136 @@
+"""The runs list in a browser: rows that change in place while the database does, filters in the URL, new runs announced."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from lab.accounts.models import Team, User
+from lab.runs import live, publisher
+from lab.runs.launch import launch
+from lab.runs.models import Run, Status
+
+GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
+
+
+@pytest.fixture
+def runs(team: Team, owner: User) -> list[Run]:
+    return [launch(team, owner, GRPO, name) for name in ("one", "two", "three")]
+
+
+def names(page: Page) -> list[str]:
+    return [text.split(" ", 1)[1] for text in page.locator("tr[data-run] .c-name > a").all_inner_texts()]
+
+
+def changed(run: Run, **fields: Any) -> None:
+    """What a supervisor does: writes the row, then tells the pages."""
+    Run.objects.filter(pk=run.pk).update(**fields)
+    run.refresh_from_db()
+    live.publish_state(run)
+    publisher.flush()
+
+
+def test_cells_change_in_place_and_rows_do_not_move(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    page.goto("/runs/?sort=-progress")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    before = names(page)
+    page.evaluate("window.loadedOnce = true")
+    row = page.locator(f'tr[data-run="{runs[0].pk}"]')
+    assert runs[0].claim("host/abc")
+    assert runs[0].running("host/abc")
+    changed(runs[0], step=60, latest={"reward": 0.654, "entropy": 0.5, "tokens_per_second": 4321, "step_seconds": 2.0}, progress_at=timezone.now())
+    expect(row.locator(".chip")).to_have_text("running")
+    expect(row.locator('[data-cell="steps"]')).to_have_text("60/150")
+    expect(row.locator('[data-cell="eta"]')).to_have_text("3 min left")
+    expect(row.locator('[data-cell="reward"]')).to_have_text("0.654")
+    expect(row.locator('[data-cell="speed"]')).to_have_text("4.3k")
+    assert names(page) == before
+    assert runs[0].end("host/abc", Status.FAILED, "out of memory")
+    changed(runs[0])
+    expect(row.locator(".chip")).to_have_attribute("data-status", "failed")
+    expect(row.locator('[data-cell="why"]')).to_have_text("out of memory")
+    assert page.evaluate("window.loadedOnce") is True
+
+
+def test_a_change_nobody_published_arrives_too(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    page.goto("/runs/")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    Run.objects.filter(pk=runs[1].pk).update(status=Status.RUNNING, step=30)
+    expect(page.locator(f'tr[data-run="{runs[1].pk}"] .chip')).to_have_text("running", timeout=12_000)
+
+
+def test_a_new_run_is_announced_and_shown_on_request(page: Page, runs: list[Run], team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    page.goto("/runs/")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    fourth = launch(team, owner, GRPO, "four")
+    changed(fourth)
+    pill = page.get_by_role("button", name="1 new run")
+    expect(pill).to_be_visible()
+    assert names(page) == ["three", "two", "one"]
+    pill.click()
+    expect(page.locator("tr[data-run]")).to_have_count(4)
+    assert names(page)[0] == "four"
+
+
+def test_filters_and_sorting_live_in_the_url_and_in_the_history(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    page.goto("/runs/")
+    page.get_by_label("Text in the name").fill("tw")
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+    page.wait_for_url("**/runs/?q=tw")
+    page.get_by_role("link", name="Run", exact=True).click()
+    page.wait_for_url("**/runs/?q=tw&sort=name")
+    page.get_by_role("link", name="Text: tw").click()
+    expect(page.locator("tr[data-run]")).to_have_count(3)
+    assert names(page) == ["one", "three", "two"]
+    expect(page.get_by_label("Text in the name")).to_have_value("")
+    page.go_back()
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+    expect(page.get_by_label("Text in the name")).to_have_value("tw")
+    page.reload()
+    assert names(page) == ["two"]
+    page.get_by_label("Text in the name").fill("nothing")
+    expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
+    page.get_by_role("link", name="Clear the filters").click()
+    expect(page.locator("tr[data-run]")).to_have_count(3)
+
+
+def test_a_hostile_name_never_runs_as_script(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
+    run = launch(team, owner, GRPO, "<img src=x onerror=alert(1)><script>alert(2)</script>")
+    sign_in(owner)
+    page.goto("/runs/")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    changed(run, status=Status.FAILED, reason="<img src=x onerror=alert(3)>")
+    cell = page.locator(f'tr[data-run="{run.pk}"] [data-cell="why"]')
+    expect(cell).to_have_text("<img src=x onerror=alert(3)>")
+    page.wait_for_timeout(1500)  # the rows are fetched again after a change of status
+    expect(cell).to_have_text("<img src=x onerror=alert(3)>")
+    assert page.locator("main img").count() == 0
+
+
+def test_the_list_filters_and_sorts_without_scripts(without_scripts: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
+    page = without_scripts
+    page.goto("/runs/")
+    page.get_by_label("Text in the name").fill("tw")
+    page.get_by_role("button", name="Filter").click()
+    assert names(page) == ["two"]
+    page.get_by_role("link", name="Text: tw").click()
+    page.get_by_role("link", name="Run", exact=True).click()
+    assert names(page) == ["one", "three", "two"]
+
+
+def test_the_demo_button_of_an_empty_lab_queues_the_chain(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    page.goto("/runs/")
+    page.get_by_role("button", name="Launch the demo").click()
+    page.wait_for_url("**/runs/*-*/")
+    assert [run.trainer for run in Run.objects.of(team).order_by("number")] == ["sft", "grpo", "dpo"]
+    page.goto("/runs/")
+    expect(page.locator("tr[data-run]")).to_have_count(3)
+    expect(page.get_by_text("no worker for gpu: start one")).to_be_visible()
+    expect(page.get_by_text("after #1")).to_be_visible()
