@@ -167,4 +167,3 @@ def _rollouts_after(run: Run, cursor: int) -> dict[str, int]:
 
 def rollout_span(count: int, first: int | None, last: int | None) -> dict[str, int]:
     return {"count": count, "first_step": first or 0, "last_step": last or 0}
-

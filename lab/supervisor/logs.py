@@ -20,12 +20,14 @@ def log_file(folder: Path, attempt: int) -> Path:
     return folder / f"attempt-{attempt}.log"
 
 
-def ship(run: Run, final: bool = False) -> bool:
-    """Stores the next piece of the current attempt's log: up to the last line end or, when ``final`` or the line is long, all there is.
+def ship(run: Run, attempt: int, final: bool = False) -> bool:
+    """Stores the next piece of an attempt's log, which is the one ``run.log_ingested`` counts.
 
-    Returns whether anything was stored. Bytes that are no UTF-8 show as U+FFFD, NUL as U+2400.
+    A piece ends with a line, unless it is ``final`` or the line is long. Returns whether anything was stored.
+    Bytes that are no UTF-8 show as U+FFFD, NUL as U+2400.
     """
-    data = read_piece(log_file(run.folder, run.attempt), run.log_ingested)
+    path = log_file(run.folder, attempt)
+    data = read_piece(path, run.log_ingested)
     if not final or len(data) == PIECE:
         data = data[: data.rfind(b"\n") + 1] or (data if len(data) == PIECE else b"")
     if not data or run.log_ingested >= MAX_BYTES:
@@ -33,12 +35,12 @@ def ship(run: Run, final: bool = False) -> bool:
     since, until = run.log_ingested, run.log_ingested + len(data)
     text = data.decode(errors="replace").replace("\0", NUL)
     if until >= MAX_BYTES:
-        text += f"\n… the log is longer than {MAX_BYTES >> 20} MiB; the rest is in {log_file(run.folder, run.attempt).name} of the run's folder\n"
+        text += f"\n… the log is longer than {MAX_BYTES >> 20} MiB; the rest is in {path.name} of the run's folder\n"
     with transaction.atomic():
-        if not Run.objects.filter(pk=run.pk, attempt=run.attempt, log_ingested=since).update(log_ingested=until):
+        if not Run.objects.filter(pk=run.pk, log_ingested=since).update(log_ingested=until):
             stored = False
         else:
-            LogChunk.objects.create(run=run, attempt=run.attempt, offset=since, text=text)
+            LogChunk.objects.create(run=run, attempt=attempt, offset=since, text=text)
             stored = True
     if stored:
         run.log_ingested = until
@@ -54,13 +56,6 @@ def read_piece(path: Path, offset: int) -> bytes:
             return file.read(PIECE)
     except FileNotFoundError:
         return b""
-
-
-def size(run: Run) -> int:
-    try:
-        return log_file(run.folder, run.attempt).stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def last_words(path: Path, count: int = 1) -> str:

@@ -69,6 +69,7 @@ class Supervisor:
         self.trainer: Trainer | AdoptedTrainer | None = None
         self.sampler = Sampler(None)
         self.draining = self.asked = False
+        self.attempt = run.attempt  # whose log is shipped
         self.killed = ""
         self.kill_at: float | None = None
         self.control_at = self.renew_at = self.log_at = 0.0
@@ -99,6 +100,8 @@ class Supervisor:
             self.patiently(self.catch_up)
             if known := self.known_outcome():
                 return known
+            if self.draining:
+                return Status.STOPPED, "", None
             try:
                 self.trainer = self.find_trainer()
             except OSError as error:
@@ -162,6 +165,7 @@ class Supervisor:
         if not self.patiently(lambda: run.begin(self.owner, attempt)):
             self.control()
             return None
+        self.attempt = attempt
         argv = [*self.argv, str(run.folder / RUN_FILE)] if self.argv else trainer_process.command(run.folder, len(gpu_handles()))
         trainer = Trainer(argv, logs.log_file(run.folder, attempt))
         log.info("run %s: attempt %d is process %s", run.pk, attempt, trainer.pid)
@@ -190,7 +194,7 @@ class Supervisor:
             moved = self.store_spool()
             if ended or time.monotonic() >= self.log_at:
                 self.log_at = time.monotonic() + LOG_SECONDS
-                moved |= logs.ship(self.run, final=ended)
+                moved |= logs.ship(self.run, self.attempt, final=ended)
             self.control()
         except (OperationalError, InterfaceError) as error:
             self.reconnect(error)
@@ -223,14 +227,12 @@ class Supervisor:
             self.renew_at = now + settings.LEASE_SECONDS / 6
         for name, value in wanted.items():
             setattr(self.run, name, value)
+        self.asked = wanted["stop_requested_at"] is not None
+        self.draining = self.draining or is_draining(self.worker)
+        if self.asked or self.draining:
+            self.stop()
         if wanted["kill_requested"]:
             self.kill("killed; resume goes on from the last checkpoint")
-        elif wanted["stop_requested_at"]:
-            self.asked = True
-            self.stop()
-        elif not self.draining and is_draining(self.worker):
-            self.draining = True
-            self.stop()
 
     def stop(self) -> None:
         """Asks the trainer to save and end, once; the grace period runs from then."""
@@ -252,7 +254,7 @@ class Supervisor:
     def outcome(self, code: int | None) -> tuple[Status, str]:
         last = self.last_outcome()
         said = last if last and last.attempt == self.run.attempt else None
-        log_file = logs.log_file(self.run.folder, self.run.attempt)
+        log_file = logs.log_file(self.run.folder, self.attempt)
         return judge(Ending(code, said, log_file, self.killed, self.asked, self.sampler.peak_memory))
 
     def settle(self, status: Status, reason: str, code: int | None) -> None:

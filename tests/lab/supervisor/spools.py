@@ -96,7 +96,7 @@ def assert_database_equals_spool(run: Run) -> None:
     loss = {event.step: event.values["loss"] for event in current(events) if isinstance(event, Metrics) and "loss" in event.values}
     series = metrics.read(run.pk).get("loss")
     assert (dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) if series else {}) == loss
-    points = Counter((event.attempt, name) for event in events if isinstance(event, Metrics) for name in event.values)
+    points = Counter((event.attempt, name) for event in events if isinstance(event, Metrics) for name in (*event.values, *event.nonfinite))
     chunks = run.chunks.exclude(name__startswith="@").exclude(name__startswith="system/")
     counted: Counter[tuple[int, str]] = Counter()
     for attempt, name, count in chunks.values_list("attempt", "name", "count"):

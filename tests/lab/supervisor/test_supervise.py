@@ -23,7 +23,7 @@ from lab.supervisor import trainer_process
 from lab.supervisor.supervise import supervise
 from lab.workers.models import Worker
 from tests.lab.supervisor.driver import PROGRAM
-from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
+from tests.lab.supervisor.spools import assert_database_equals_spool, make_run, started, steps, write
 from trainers import spool
 from trainers.events import AttemptStarted
 
@@ -206,6 +206,34 @@ def test_a_trainer_killed_from_outside_fails_the_run_in_words_and_is_resumed(
     assert_database_equals_spool(run)
     assert (run.status, run.step, run.attempt, run.rollouts) == ("finished", 40, 2, 320)
     assert run.samples.count() > 320
+
+
+def test_a_trainer_that_counts_attempts_in_its_own_way_breaks_nothing(
+    launch: Callable[..., Run], in_background: Callable[[Run], threading.Thread]
+) -> None:
+    run = launch(steps=30, pace=0.03, skip_attempts=4)
+    thread = in_background(run)
+    wait_for(run, lambda run: run.step >= 3)
+    run.request_stop()
+    thread.join(20)
+    assert run.resume()
+    assert supervise(str(run.pk), "here:1", PROGRAM)
+    assert_database_equals_spool(run)
+    assert (run.status, run.attempt, run.rollouts) == ("finished", 10, 240)
+    assert "step 30\n" in log_text(run)
+
+
+def test_a_worker_that_drains_before_its_trainer_starts_hands_the_run_back(
+    launch: Callable[..., Run], sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker.objects.create(name="here:8", host="here", pid=1)
+    run = launch(steps=3)
+    write(run.folder, [started(), *steps(1, 2)])
+    monkeypatch.setattr(supervise_module.live, "publish_state", lambda run: Worker.objects.update(draining=True))
+    supervise(str(run.pk), worker.name, PROGRAM)
+    run.refresh_from_db()
+    assert (run.status, run.owner, attempts(run)) == ("queued", "", [1])
+    assert sent == [run.name]
 
 
 def test_a_run_stopped_before_its_trainer_starts_never_trains(launch: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """A trainer without a model: it keeps the contract of docs/run-files.md (lock, attempt, stop file, checkpoints, events, exit codes).
 
 Run as ``trainer_program.py <run folder>/run.json``. The spec's keys: ``steps``, ``pace`` (seconds a step), ``save_every``, ``deaf`` (no
-stop is heard), ``fail_at``, ``children`` (processes it starts and leaves), ``ignore_finish`` (ends without its last event).
+stop is heard), ``fail_at``, ``children`` (processes it starts and leaves), ``ignore_finish`` (ends without its last event),
+``skip_attempts`` (counts attempts in its own way).
 """
 
 import fcntl
@@ -30,7 +31,7 @@ def main(run_file: Path) -> int:
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
-    attempt = spool.last_attempt(folder / spool.SPOOL) + 1
+    attempt = spool.last_attempt(folder / spool.SPOOL) + 1 + spec.get("skip_attempts", 0)
     with spool.SpoolWriter(folder / spool.SPOOL) as writer:
         return train(folder, spec, attempt, writer)
 

@@ -1,0 +1,83 @@
+"""The supervisor with the real trainer: TRL, torch and the built-in policy."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from lab.accounts.models import Team
+from lab.runs import metrics
+from lab.runs.models import Run
+from lab.supervisor import trainer_process
+from lab.supervisor.supervise import supervise
+from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
+from trainers import arrays
+from trainers.spec import parse_spec
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.training]
+
+GRPO: dict[str, Any] = {
+    "recipe": "grpo",
+    "policy": {"kind": "tiny", "cold_start": False},
+    "task": {"name": "mini_gsm"},
+    "training": {"trainer": "grpo", "max_steps": 12, "per_device_train_batch_size": 16, "num_generations": 8, "max_completion_length": 16},
+    "evaluation": {"prompts": 8, "every": 5},
+    "limits": {"save_every": 4},
+}
+
+
+def launch(team: Team) -> Run:
+    run = make_run(team)
+    run.spec = parse_spec({**GRPO, "output": str(run.folder)}).model_dump(mode="json")
+    run.save(update_fields=["spec"])
+    return run
+
+
+def in_background(run: Run) -> threading.Thread:
+    def work() -> None:
+        try:
+            supervise(str(run.pk), "here:1")
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def wait_for(run: Run, condition: Callable[[Run], bool]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition(run):
+        assert time.monotonic() < deadline, f"{run.status} {run.reason}"
+        time.sleep(0.05)
+        run.refresh_from_db()
+
+
+def test_a_real_run_is_killed_resumed_and_stored_exactly(team: Team, run_folders: Path) -> None:
+    run = launch(team)
+    thread = in_background(run)
+    wait_for(run, lambda run: run.step >= 6)
+    pid = trainer_process.lock_holder(run.folder)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    thread.join(30)
+    assert_database_equals_spool(run)
+    assert (run.status, run.exit_code) == ("failed", -9)
+    assert run.resume()
+    assert supervise(str(run.pk), "here:1")
+    assert_database_equals_spool(run)
+    assert (run.status, run.step, run.attempt) == ("finished", 12, 2)
+    assert run.attempts.get(number=2).from_step == 4
+    assert run.samples.current().filter(phase="train").count() == 12 * 16
+    assert run.checkpoints.filter(final=True, step=12).exists()
+    tokens = run.samples.select_related("tokens").exclude(length=0)[0].tokens
+    assert len(arrays.unpack(bytes(tokens.ids))) == len(arrays.unpack(bytes(tokens.logprobs))) > 0
+    names = metrics.names(run.pk)
+    assert {"reward", "entropy", "loss", "grad_norm", "heldout/reward", "speed/step_seconds"} <= set(names)
+    assert metrics.read(run.pk, ["reward"])["reward"].steps.tolist() == list(range(1, 13))
