@@ -1,5 +1,4 @@
-/* The overview's charts: panels come from the server, points from lab.Store, deltas from lab.live. Metric names are only ever text nodes:
-   Plotly gets no name to interpret. */
+/* The overview's charts: panels come from the server, points from lab.Store, deltas from lab.live; lab.Chart draws one. */
 "use strict";
 (function () {
   const root = document.getElementById("overview");
@@ -13,7 +12,8 @@
   const charts = new Map(); // panel id → Chart
   const dirty = new Set();
   const settings = readSettings();
-  let hoverX = null;
+  const page = { store, settings, csv: root.dataset.csv, hoverX: null, hover, zoomTo, redraw, showFull, extent };
+  const { element } = lab;
   let marksAt = 0;
 
   function readSettings() {
@@ -41,220 +41,6 @@
     document.getElementById("reset-zoom").hidden = !settings.zoom;
   }
 
-  function element(tag, className = "", text = "") {
-    const made = document.createElement(tag);
-    if (className) made.className = className;
-    if (text) made.textContent = text;
-    return made;
-  }
-
-  function tool(label, symbol, act) {
-    const button = element("button", "icon-button chart-tool", symbol);
-    button.type = "button";
-    button.title = label;
-    button.setAttribute("aria-label", label);
-    button.addEventListener("click", act);
-    return button;
-  }
-
-  class Chart {
-    constructor(panel) {
-      this.panel = panel;
-      this.hidden = new Set();
-      this.visible = false;
-      this.figure = element("figure", "card chart");
-      this.figure.dataset.panel = panel.id;
-      this.title = element("figcaption", "chart-title");
-      const name = element("h3", "", panel.title);
-      if (panel.help) name.title = panel.help;
-      this.note = element("span", "badge warn chart-note");
-      this.note.hidden = true;
-      this.tools = element("span", "chart-tools");
-      this.tableButton = tool(`Table of ${panel.title}`, "▤", () => this.toggleTable());
-      this.tableButton.setAttribute("aria-pressed", "false");
-      this.fullButton = tool(`Full screen: ${panel.title}`, "⤢", () => showFull(settings.full === panel.id ? "" : panel.id));
-      this.tools.append(this.tableButton, tool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), this.fullButton);
-      this.title.append(name, element("span", "muted small", panel.unit), this.note, this.tools);
-      this.legend = element("div", "chart-legend");
-      this.plot = element("div", "chart-plot");
-      this.plot.setAttribute("aria-hidden", "true");
-      this.cross = element("div", "chart-cross");
-      this.cross.hidden = true;
-      this.area = element("div", "chart-area");
-      this.area.append(this.plot, this.cross);
-      this.table = element("div", "scroll chart-table");
-      this.table.hidden = true;
-      this.figure.append(this.title, this.legend, this.area, this.table);
-      this.fillLegend();
-      watcher.observe(this.figure);
-    }
-
-    csvLink() {
-      const link = element("a", "icon-button chart-tool", "CSV");
-      const query = new URLSearchParams(this.panel.traces.map((trace) => ["name", trace.metric]));
-      link.href = `${root.dataset.csv}?${query}`;
-      link.setAttribute("download", "");
-      link.setAttribute("aria-label", `${this.panel.title} as CSV`);
-      return link;
-    }
-
-    fillLegend() {
-      this.entries = this.panel.traces.map((trace) => {
-        const entry = element("button", `legend-entry series-${trace.color}`);
-        entry.type = "button";
-        entry.title = trace.metric;
-        entry.setAttribute("aria-pressed", "true");
-        const value = element("span", "legend-value", "n/a");
-        entry.append(element("span", "swatch"), element("span", "legend-label", trace.label), value);
-        entry.addEventListener("click", () => {
-          if (!this.hidden.delete(trace.metric)) this.hidden.add(trace.metric);
-          entry.setAttribute("aria-pressed", String(!this.hidden.has(trace.metric)));
-          redraw(this);
-        });
-        this.legend.append(entry);
-        return value;
-      });
-    }
-
-    get metrics() { return this.panel.traces.map((trace) => trace.metric); }
-
-    /* Values at the hovered x, else the newest. */
-    showValues() {
-      this.panel.traces.forEach((trace, index) => {
-        const one = store.series[trace.metric];
-        const at = one ? (hoverX === null ? one.steps.length - 1 : this.nearest(one, hoverX)) : -1;
-        const words = at < 0 ? "n/a" : lab.number(one.values[at]);
-        if (this.entries[index].textContent !== words) this.entries[index].textContent = words;
-      });
-      const bad = this.metrics.reduce((sum, metric) => sum + (store.nonfinite[metric] || 0), 0);
-      this.note.hidden = !bad;
-      this.note.textContent = bad ? `${bad} NaN or infinite` : "";
-    }
-
-    nearest(one, x) {
-      let [low, high] = [0, one.steps.length - 1];
-      const at = (index) => store.x(one.steps[index], settings.x) ?? -Infinity;
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (at(middle) < x) low = middle + 1;
-        else high = middle;
-      }
-      return low > 0 && x - at(low - 1) <= at(low) - x ? low - 1 : low;
-    }
-
-    showCross() {
-      const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
-      const inside = axis && hoverX !== null && hoverX >= axis.range[0] && hoverX <= axis.range[1];
-      this.cross.hidden = !inside;
-      if (inside) this.cross.style.transform = `translateX(${axis._offset + axis.c2p(hoverX)}px)`;
-    }
-
-    draw() {
-      const { data, ends } = this.traces();
-      Plotly.react(this.plot, data, layout(this.panel, ends), { displayModeBar: false, responsive: false, doubleClick: false, scrollZoom: false, showTips: false });
-      if (!this.listening) {
-        this.listening = true;
-        this.plot.on("plotly_hover", (event) => hover(event.points[0].x));
-        this.plot.on("plotly_unhover", () => hover(null));
-        this.plot.on("plotly_relayout", (change) => {
-          if ("xaxis.range[0]" in change) zoomTo([change["xaxis.range[0]"], change["xaxis.range[1]"]]);
-        });
-        this.plot.on("plotly_doubleclick", () => zoomTo(null));
-      }
-      this.showValues();
-      this.showCross();
-      if (!this.table.hidden) this.fillTable();
-    }
-
-    traces() {
-      const data = [];
-      const ends = [Infinity, -Infinity];
-      for (const trace of this.panel.traces) {
-        const color = css(`--series-${trace.color}`);
-        const line = store.line(trace.metric, settings.x, this.panel.points ? 0 : settings.smooth);
-        const smoothed = settings.smooth > 0 && !this.panel.points;
-        const shared = { type: "scatter", x: line.x, hoverinfo: "none", connectgaps: false, visible: !this.hidden.has(trace.metric), showlegend: false };
-        const lone = line.x.length < 3;
-        data.push({ ...shared, y: line.y, mode: this.panel.points || lone ? "lines+markers" : "lines", opacity: smoothed ? 0.28 : 1,
-          line: { color, width: smoothed ? 1 : 1.6, dash: this.panel.points ? "dot" : "solid" }, marker: { color, size: 6 } });
-        if (smoothed) data.push({ ...shared, y: line.smooth, mode: "lines", line: { color, width: 2 } });
-        if (!this.hidden.has(trace.metric)) line.x.forEach((x, index) => {
-          const y = line.y[index];
-          if (y === null || (settings.zoom && (x < settings.zoom[0] || x > settings.zoom[1])) || (settings.log && y <= 0)) return;
-          ends[0] = Math.min(ends[0], y);
-          ends[1] = Math.max(ends[1], y);
-        });
-      }
-      return { data, ends };
-    }
-
-    toggleTable() {
-      this.table.hidden = !this.table.hidden;
-      this.tableButton.setAttribute("aria-pressed", String(!this.table.hidden));
-      if (!this.table.hidden) this.fillTable();
-    }
-
-    /* At most 100 of the steps, evenly, always with the newest. */
-    fillTable() {
-      const steps = [...new Set(this.metrics.flatMap((metric) => (store.series[metric] ? store.series[metric].steps : [])))].sort((a, b) => a - b);
-      const every = Math.ceil(steps.length / 100) || 1;
-      const shown = steps.filter((step, index) => (steps.length - 1 - index) % every === 0);
-      const table = element("table", "table plain");
-      table.append(element("caption", "visually-hidden", this.panel.title));
-      const head = element("tr");
-      for (const word of ["step", ...this.panel.traces.map((trace) => trace.label)]) head.append(Object.assign(element("th", "", word), { scope: "col" }));
-      const body = element("tbody");
-      for (const step of shown.reverse()) {
-        const row = element("tr");
-        row.append(Object.assign(element("th", "", String(step)), { scope: "row" }));
-        for (const metric of this.metrics) {
-          const one = store.series[metric];
-          const index = one ? one.steps.indexOf(step) : -1;
-          row.append(element("td", "", index < 0 ? "n/a" : lab.number(one.values[index])));
-        }
-        body.append(row);
-      }
-      table.append(element("thead"), body);
-      table.tHead.append(head);
-      this.table.replaceChildren(table);
-    }
-
-    async savePng() {
-      const { data, ends } = this.traces();
-      const named = data.filter((trace) => trace.opacity !== 0.28).map((trace, index) => ({ ...trace, name: inert(this.panel.traces[index].label), showlegend: true }));
-      const drawn = { ...layout(this.panel, ends), title: { text: inert(this.panel.title) }, margin: { l: 60, r: 20, t: 50, b: 50 }, paper_bgcolor: css("--surface"), width: 1200, height: 600 };
-      const link = element("a");
-      link.href = await Plotly.toImage({ data: [...data.filter((trace) => trace.opacity === 0.28), ...named], layout: drawn }, { format: "png", width: 1200, height: 600, scale: 2 });
-      link.download = `${this.panel.id}.png`;
-      link.click();
-    }
-  }
-
-  /* Plotly reads tags and entities in its texts; a name shows as it is written. */
-  function inert(text) {
-    return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-  }
-
-  function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
-
-  function layout(panel, ends) {
-    const axis = { color: css("--muted"), gridcolor: css("--border"), zeroline: false, linecolor: css("--border"), automargin: false, tickfont: { size: 11 } };
-    const words = { step: "step", time: "minutes", tokens: "tokens" };
-    const y = { ...axis, type: settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
-    if (ends[0] <= ends[1]) {
-      const [low, high] = settings.log ? ends.map(Math.log10) : ends;
-      const room = (high - low || Math.abs(high) || 1) * 0.06;
-      y.range = [low - room, high + room];
-    }
-    const x = { ...axis, title: { text: words[settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6 };
-    x.range = settings.zoom || extent();
-    return {
-      height: settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: css("--font"), color: css("--text"), size: 12 }, showlegend: false,
-      xaxis: x, yaxis: y, shapes: marks(), uirevision: "kept",
-    };
-  }
-
   function showMarksKey() {
     const words = { checkpoint: "checkpoint", resume: "resumed", saved: "policy saved" };
     const there = Object.keys(words).filter((kind) => store.marks.some((mark) => mark.kind === kind));
@@ -278,18 +64,8 @@
     return wide;
   }
 
-  function marks() {
-    const colors = { checkpoint: css("--border-strong"), saved: css("--good"), resume: css("--warn") };
-    return store.marks.flatMap((mark) => {
-      const x = store.x(mark.step, settings.x);
-      if (x === undefined) return [];
-      return [{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, layer: "below", opacity: mark.kind === "checkpoint" ? 0.5 : 0.8,
-        line: { color: colors[mark.kind] || colors.checkpoint, width: 1, dash: { resume: "dash", saved: "solid" }[mark.kind] || "dot" } }];
-    });
-  }
-
   function hover(x) {
-    hoverX = x;
+    page.hoverX = x;
     requestAnimationFrame(() => { for (const chart of charts.values()) if (chart.visible) { chart.showValues(); chart.showCross(); } });
   }
 
@@ -347,7 +123,7 @@
     for (const panel of store.panels) {
       const name = panel.folded ? `${panel.section}+` : panel.section;
       if (!sections.has(name)) sections.set(name, makeSection(name, panel));
-      if (!charts.has(panel.id)) charts.set(panel.id, new Chart(panel));
+      if (!charts.has(panel.id)) add(panel);
       const [section, figure] = [sections.get(name), charts.get(panel.id).figure];
       const grid = section.querySelector(".chart-grid");
       if (figure.parentElement !== grid) grid.append(figure);
@@ -356,6 +132,12 @@
     order.forEach((name, index) => { if (box.children[index] !== sections.get(name)) box.insertBefore(sections.get(name), box.children[index] || null); });
     for (const section of sections.values()) if (!section.querySelector("figure")) section.remove();
     filter();
+  }
+
+  function add(panel) {
+    const chart = new lab.Chart(panel, page);
+    charts.set(panel.id, chart);
+    watcher.observe(chart.figure);
   }
 
   function makeSection(name, panel) {

@@ -1,0 +1,232 @@
+/* One chart of the overview: its frame, legend, table, drawing and download. "page" is what all charts share (charts.js): the store, the
+   settings, the hovered x, the shared x range and the acts that concern all charts. Metric names are only ever text nodes: Plotly gets no
+   name to interpret, save the escaped ones of a download. */
+"use strict";
+(function () {
+  function element(tag, className = "", text = "") {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    if (text) made.textContent = text;
+    return made;
+  }
+
+  function tool(label, symbol, act) {
+    const button = element("button", "icon-button chart-tool", symbol);
+    button.type = "button";
+    button.title = label;
+    button.setAttribute("aria-label", label);
+    button.addEventListener("click", act);
+    return button;
+  }
+
+  class Chart {
+    constructor(panel, page) {
+      this.panel = panel;
+      this.page = page;
+      this.hidden = new Set();
+      this.visible = false;
+      this.figure = element("figure", "card chart");
+      this.figure.dataset.panel = panel.id;
+      this.title = element("figcaption", "chart-title");
+      const name = element("h3", "", panel.title);
+      if (panel.help) name.title = panel.help;
+      this.note = element("span", "badge warn chart-note");
+      this.note.hidden = true;
+      this.tools = element("span", "chart-tools");
+      this.tableButton = tool(`Table of ${panel.title}`, "▤", () => this.toggleTable());
+      this.tableButton.setAttribute("aria-pressed", "false");
+      this.fullButton = tool(`Full screen: ${panel.title}`, "⤢", () => page.showFull(page.settings.full === panel.id ? "" : panel.id));
+      this.tools.append(this.tableButton, tool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), this.fullButton);
+      this.title.append(name, element("span", "muted small", panel.unit), this.note, this.tools);
+      this.legend = element("div", "chart-legend");
+      this.plot = element("div", "chart-plot");
+      this.plot.setAttribute("aria-hidden", "true");
+      this.cross = element("div", "chart-cross");
+      this.cross.hidden = true;
+      this.area = element("div", "chart-area");
+      this.area.append(this.plot, this.cross);
+      this.table = element("div", "scroll chart-table");
+      this.table.hidden = true;
+      this.figure.append(this.title, this.legend, this.area, this.table);
+      this.fillLegend();
+    }
+
+    csvLink() {
+      const link = element("a", "icon-button chart-tool", "CSV");
+      const query = new URLSearchParams(this.panel.traces.map((trace) => ["name", trace.metric]));
+      link.href = `${this.page.csv}?${query}`;
+      link.setAttribute("download", "");
+      link.setAttribute("aria-label", `${this.panel.title} as CSV`);
+      return link;
+    }
+
+    fillLegend() {
+      this.entries = this.panel.traces.map((trace) => {
+        const entry = element("button", `legend-entry series-${trace.color}`);
+        entry.type = "button";
+        entry.title = trace.metric;
+        entry.setAttribute("aria-pressed", "true");
+        const value = element("span", "legend-value", "n/a");
+        entry.append(element("span", "swatch"), element("span", "legend-label", trace.label), value);
+        entry.addEventListener("click", () => {
+          if (!this.hidden.delete(trace.metric)) this.hidden.add(trace.metric);
+          entry.setAttribute("aria-pressed", String(!this.hidden.has(trace.metric)));
+          this.page.redraw(this);
+        });
+        this.legend.append(entry);
+        return value;
+      });
+    }
+
+    get metrics() { return this.panel.traces.map((trace) => trace.metric); }
+
+    /* Values at the hovered x, else the newest. */
+    showValues() {
+      this.panel.traces.forEach((trace, index) => {
+        const one = this.page.store.series[trace.metric];
+        const at = one ? (this.page.hoverX === null ? one.steps.length - 1 : this.nearest(one, this.page.hoverX)) : -1;
+        const words = at < 0 ? "n/a" : lab.number(one.values[at]);
+        if (this.entries[index].textContent !== words) this.entries[index].textContent = words;
+      });
+      const bad = this.metrics.reduce((sum, metric) => sum + (this.page.store.nonfinite[metric] || 0), 0);
+      this.note.hidden = !bad;
+      this.note.textContent = bad ? `${bad} NaN or infinite` : "";
+    }
+
+    nearest(one, x) {
+      let [low, high] = [0, one.steps.length - 1];
+      const at = (index) => this.page.store.x(one.steps[index], this.page.settings.x) ?? -Infinity;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (at(middle) < x) low = middle + 1;
+        else high = middle;
+      }
+      return low > 0 && x - at(low - 1) <= at(low) - x ? low - 1 : low;
+    }
+
+    showCross() {
+      const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
+      const inside = axis && this.page.hoverX !== null && this.page.hoverX >= axis.range[0] && this.page.hoverX <= axis.range[1];
+      this.cross.hidden = !inside;
+      if (inside) this.cross.style.transform = `translateX(${axis._offset + axis.c2p(this.page.hoverX)}px)`;
+    }
+
+    draw() {
+      const { data, ends } = this.traces();
+      Plotly.react(this.plot, data, layout(this.panel, this.page, ends), { displayModeBar: false, responsive: false, doubleClick: false, scrollZoom: false, showTips: false });
+      if (!this.listening) {
+        this.listening = true;
+        this.plot.on("plotly_hover", (event) => this.page.hover(event.points[0].x));
+        this.plot.on("plotly_unhover", () => this.page.hover(null));
+        this.plot.on("plotly_relayout", (change) => {
+          if ("xaxis.range[0]" in change) this.page.zoomTo([change["xaxis.range[0]"], change["xaxis.range[1]"]]);
+        });
+        this.plot.on("plotly_doubleclick", () => this.page.zoomTo(null));
+      }
+      this.showValues();
+      this.showCross();
+      if (!this.table.hidden) this.fillTable();
+    }
+
+    traces() {
+      const data = [];
+      const ends = [Infinity, -Infinity];
+      for (const trace of this.panel.traces) {
+        const color = css(`--series-${trace.color}`);
+        const line = this.page.store.line(trace.metric, this.page.settings.x, this.panel.points ? 0 : this.page.settings.smooth);
+        const smoothed = this.page.settings.smooth > 0 && !this.panel.points;
+        const shared = { type: "scatter", x: line.x, hoverinfo: "none", connectgaps: false, visible: !this.hidden.has(trace.metric), showlegend: false };
+        const lone = line.x.length < 3;
+        data.push({ ...shared, y: line.y, mode: this.panel.points || lone ? "lines+markers" : "lines", opacity: smoothed ? 0.28 : 1,
+          line: { color, width: smoothed ? 1 : 1.6, dash: this.panel.points ? "dot" : "solid" }, marker: { color, size: 6 } });
+        if (smoothed) data.push({ ...shared, y: line.smooth, mode: "lines", line: { color, width: 2 } });
+        if (!this.hidden.has(trace.metric)) line.x.forEach((x, index) => {
+          const y = line.y[index];
+          if (y === null || (this.page.settings.zoom && (x < this.page.settings.zoom[0] || x > this.page.settings.zoom[1])) || (this.page.settings.log && y <= 0)) return;
+          ends[0] = Math.min(ends[0], y);
+          ends[1] = Math.max(ends[1], y);
+        });
+      }
+      return { data, ends };
+    }
+
+    toggleTable() {
+      this.table.hidden = !this.table.hidden;
+      this.tableButton.setAttribute("aria-pressed", String(!this.table.hidden));
+      if (!this.table.hidden) this.fillTable();
+    }
+
+    /* At most 100 of the steps, evenly, always with the newest. */
+    fillTable() {
+      const steps = [...new Set(this.metrics.flatMap((metric) => (this.page.store.series[metric] ? this.page.store.series[metric].steps : [])))].sort((a, b) => a - b);
+      const every = Math.ceil(steps.length / 100) || 1;
+      const shown = steps.filter((step, index) => (steps.length - 1 - index) % every === 0);
+      const table = element("table", "table plain");
+      table.append(element("caption", "visually-hidden", this.panel.title));
+      const head = element("tr");
+      for (const word of ["step", ...this.panel.traces.map((trace) => trace.label)]) head.append(Object.assign(element("th", "", word), { scope: "col" }));
+      const body = element("tbody");
+      for (const step of shown.reverse()) {
+        const row = element("tr");
+        row.append(Object.assign(element("th", "", String(step)), { scope: "row" }));
+        for (const metric of this.metrics) {
+          const one = this.page.store.series[metric];
+          const index = one ? one.steps.indexOf(step) : -1;
+          row.append(element("td", "", index < 0 ? "n/a" : lab.number(one.values[index])));
+        }
+        body.append(row);
+      }
+      table.append(element("thead"), body);
+      table.tHead.append(head);
+      this.table.replaceChildren(table);
+    }
+
+    async savePng() {
+      const { data, ends } = this.traces();
+      const named = data.filter((trace) => trace.opacity !== 0.28).map((trace, index) => ({ ...trace, name: inert(this.panel.traces[index].label), showlegend: true }));
+      const drawn = { ...layout(this.panel, this.page, ends), title: { text: inert(this.panel.title) }, margin: { l: 60, r: 20, t: 50, b: 50 }, paper_bgcolor: css("--surface"), width: 1200, height: 600 };
+      const link = element("a");
+      link.href = await Plotly.toImage({ data: [...data.filter((trace) => trace.opacity === 0.28), ...named], layout: drawn }, { format: "png", width: 1200, height: 600, scale: 2 });
+      link.download = `${this.panel.id}.png`;
+      link.click();
+    }
+  }
+
+  /* Plotly reads tags and entities in its texts; a name shows as it is written. */
+  function inert(text) {
+    return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  }
+
+  function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+  function layout(panel, page, ends) {
+    const axis = { color: css("--muted"), gridcolor: css("--border"), zeroline: false, linecolor: css("--border"), automargin: false, tickfont: { size: 11 } };
+    const words = { step: "step", time: "minutes", tokens: "tokens" };
+    const y = { ...axis, type: page.settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
+    if (ends[0] <= ends[1]) {
+      const [low, high] = page.settings.log ? ends.map(Math.log10) : ends;
+      const room = (high - low || Math.abs(high) || 1) * 0.06;
+      y.range = [low - room, high + room];
+    }
+    const x = { ...axis, title: { text: words[page.settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6 };
+    x.range = page.settings.zoom || page.extent();
+    return {
+      height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: css("--font"), color: css("--text"), size: 12 }, showlegend: false,
+      xaxis: x, yaxis: y, shapes: marks(page), uirevision: "kept",
+    };
+  }
+
+  function marks(page) {
+    const colors = { checkpoint: css("--border-strong"), saved: css("--good"), resume: css("--warn") };
+    return page.store.marks.flatMap((mark) => {
+      const x = page.store.x(mark.step, page.settings.x);
+      if (x === undefined) return [];
+      return [{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, layer: "below", opacity: mark.kind === "checkpoint" ? 0.5 : 0.8,
+        line: { color: colors[mark.kind] || colors.checkpoint, width: 1, dash: { resume: "dash", saved: "solid" }[mark.kind] || "dot" } }];
+    });
+  }
+
+  lab.Chart = Chart;
+  lab.element = element;
+})();
