@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-SECRETS = ("SECRET_KEY", "DATABASE_URL", "REDIS_URL")
+SECRETS = ("SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "PGPASSFILE")
 PR_SET_PDEATHSIG = 1
 LOG_LIMIT = 20 << 20  # bytes; a larger log of an earlier start is set aside
 

@@ -23,6 +23,7 @@ from lab.runs.launch import launch_recipe
 from lab.runs.local_lab import LabError, LocalLab, free_port, prepare
 from lab.runs.models import Run, Status
 from lab.runs.progress import follow
+from lab.runs.stages import Spec
 
 RECIPE = "demo"
 THRESHOLD = 0.15  # by how much GRPO must raise the held-out reward, absolute
@@ -33,15 +34,17 @@ class DemoError(RuntimeError):
     """The demo did not show what it promises; the message says what was missing."""
 
 
-def run_demo(console: Console) -> int:
-    """Runs the demo and returns the exit code: 0 when every stage finished and GRPO raised the held-out reward by THRESHOLD."""
+def run_demo(console: Console, overrides: Spec | None = None) -> int:
+    """Runs the demo, with changes to its recipe if any, and returns the exit code: 0 when every stage finished and GRPO raised the held-out
+    reward by THRESHOLD, else 1.
+    """
     began = time.monotonic()
     try:
         prepare()
         user = demo_user()
         stop_leftovers()
         with LocalLab(free_port()) as lab:
-            runs = train(user, lab, console)
+            runs = train(user, lab, console, overrides)
             fetch_pages(user, lab, runs)
         console.print(table_of(runs))
         judge(runs)
@@ -71,10 +74,10 @@ def stop_leftovers() -> None:
             (run.folder / "stop").touch()  # its supervisor is gone; the trainer may not be
 
 
-def train(user: User, lab: LocalLab, console: Console) -> list[Run]:
+def train(user: User, lab: LocalLab, console: Console, overrides: Spec | None) -> list[Run]:
     """The stages' runs, once they have ended. Raises LabError when a process of the lab ends."""
     membership = user.memberships.select_related("team").get()
-    runs = launch_recipe(membership.team, user, RECIPE, name="Demo")
+    runs = launch_recipe(membership.team, user, RECIPE, overrides, name="Demo")
 
     def watch() -> None:
         for service in lab.check():
@@ -128,6 +131,10 @@ def grpo_of(runs: Sequence[Run]) -> Run:
     return next(run for run in runs if run.trainer == "grpo")
 
 
+def stored_rollouts(run: Run) -> int:
+    return int(run.samples.count())
+
+
 def table_of(runs: Sequence[Run]) -> Table:
     table = Table(title="Measured on held-out problems before → after each stage")
     table.add_column("stage")
@@ -136,7 +143,7 @@ def table_of(runs: Sequence[Run]) -> Table:
     for run in runs:
         numbers = ["{:.3f} → {:.3f}".format(*before_and_after(run, metric)) for metric in MEASURED.values()]
         seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else math.nan
-        table.add_row(f"{run.name}", *numbers, f"{run.samples.count():,}", f"{seconds:.0f}")
+        table.add_row(f"{run.name}", *numbers, f"{stored_rollouts(run):,}", f"{seconds:.0f}")
     return table
 
 
@@ -145,8 +152,8 @@ def judge(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.status != Status.FINISHED:
             raise DemoError(f"{run} is {run.status}: {run.reason or 'the stage before it did not finish'}; its files are in {run.folder}")
-        if not run.rollouts or run.samples.count() != run.rollouts:
-            raise DemoError(f"{run} counted {run.rollouts} rollouts, {run.samples.count()} are stored")
+        if not run.rollouts or stored_rollouts(run) != run.rollouts:
+            raise DemoError(f"{run} counted {run.rollouts} rollouts, {stored_rollouts(run)} are stored")
     rise = rise_of(grpo_of(runs))
     if not rise >= THRESHOLD:
         raise DemoError(f"GRPO changed the held-out reward by {rise:+.3f}; a rise of at least {THRESHOLD:+.2f} was expected")

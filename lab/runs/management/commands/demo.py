@@ -22,4 +22,9 @@ class Command(BaseCommand):
         console = Console(soft_wrap=False)
         if not console.is_terminal:
             console = Console(width=PLAIN_WIDTH, no_color=True, force_terminal=False)
-        raise SystemExit(run_demo(console))
+        try:
+            code = run_demo(console)
+        except KeyboardInterrupt:
+            console.print("Interrupted; everything the demo started is stopped.")
+            code = 130
+        raise SystemExit(code)
