@@ -44,7 +44,9 @@ def training() -> SFT:
     steps = os.environ.get("LAB_COLD_START_STEPS")
     if not steps:
         return SFT()
-    return SFT(max_steps=int(steps), warmup_steps=min(SFT().warmup_steps, int(steps)))
+    default, count = SFT(), int(steps)
+    rows = min(default.demonstrations, count * default.per_device_train_batch_size)
+    return SFT(max_steps=count, warmup_steps=min(default.warmup_steps, count), demonstrations=rows)
 
 
 def policy(task: Task, difficulty: str, reporter: Reporter, stop: StopRequest) -> Path:

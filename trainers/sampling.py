@@ -10,6 +10,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from trainers.events import Turn
 from trainers.tasks.base import Example, Task
+from trainers.telemetry import storable
 
 
 @dataclass
@@ -181,7 +182,7 @@ class Sampler:
         if answer is None:
             completion.finish_reason = "stop"
             return False
-        ids = self.tokenizer.encode(answer, add_special_tokens=False)
+        ids = self.tokenizer.encode(storable(answer), add_special_tokens=False)
         if len(completion.ids) + len(ids) >= self.how.max_tokens:
             completion.finish_reason = "length"
             return False

@@ -3,6 +3,8 @@
 import logging
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -21,10 +23,15 @@ class StopRequest:
         self.deadline = time.monotonic() + 60 * minutes if minutes else None
         self.why = ""
 
-    def listen(self) -> None:
-        """Takes SIGTERM and SIGINT as requests. A second SIGINT interrupts at once."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.heard)
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Takes SIGTERM and SIGINT as requests meanwhile. A second SIGINT interrupts at once."""
+        before = {number: signal.signal(number, self.heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def heard(self, number: int, frame: FrameType | None) -> None:
         self.why = signal.Signals(number).name

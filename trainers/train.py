@@ -36,7 +36,7 @@ from trainers.adapters.sft import SFTAdapter, demonstrations
 from trainers.attempt import CHECKPOINTS, Attempt
 from trainers.evaluate import HeldOut, measured_before_training
 from trainers.events import AttemptFinished, AttemptStarted, Saved
-from trainers.hyperparameters import DPO, SFT
+from trainers.hyperparameters import DPO, GRPO, SFT
 from trainers.problems import SpecError
 from trainers.report import Reporter
 from trainers.spec import FINAL, RunSpec, TinyPolicy
@@ -69,10 +69,10 @@ def run(spec: RunSpec, folder: Path) -> int:
 def report_outcome(spec: RunSpec, folder: Path, reporter: Reporter) -> int:
     """Runs the attempt; whatever ends it becomes its last event and the exit code."""
     stop = StopRequest(folder, spec.limits.minutes)
-    stop.listen()
     done = steps_done(folder)
     try:
-        code, done = attempt_run(spec, folder, reporter, stop)
+        with stop.listening():
+            code, done = attempt_run(spec, folder, reporter, stop)
         reporter.event(AttemptFinished, outcome="finished" if code == FINISHED else "stopped", step=done)
         return code
     except Stopped as request:
@@ -93,11 +93,11 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     """The attempt itself. Returns the exit code and how many steps are done. Raises Stopped, SpecError or what went wrong."""
     task = find_task(spec)
     clear_partial(folder / CHECKPOINTS)
-    policy_folder = resolve(spec, task, reporter, stop)
+    resume = next(iter(checkpoints(folder / CHECKPOINTS)[::-1]), None)
+    policy_folder = resolve(spec, task, reporter, stop, resume)
     with reporter.busy("loading"):
         policy = policies.load(policy_folder, spec)
     attempt = Attempt(spec, folder, task, policy, reporter, stop)
-    resume = next(iter(checkpoints(attempt.checkpoints)[::-1]), None)
     announce(attempt, step_of(resume) if resume else 0)
 
     heldout = HeldOut(attempt) if spec.evaluation.prompts else None
@@ -172,15 +172,25 @@ def find_task(spec: RunSpec) -> Any:
     return task
 
 
-def resolve(spec: RunSpec, task: Any, reporter: Reporter, stop: StopRequest) -> Path:
-    """Folder of the policy to start from; built or fetched first where it is not there yet."""
+def resolve(spec: RunSpec, task: Any, reporter: Reporter, stop: StopRequest, resume: Path | None) -> Path:
+    """Folder of the policy to start from; built or fetched first where it is not there yet. Raises SpecError and Stopped."""
     if not isinstance(spec.policy, TinyPolicy):
-        with reporter.busy("loading"):
-            return policies.find(spec.policy)
+        try:
+            with reporter.busy("loading"):
+                return policies.find(spec.policy)
+        except SpecError:
+            if resume is None or needs_start(spec):
+                raise
+            return resume  # it holds all the weights, and nobody asks for those the run began with
     if not spec.policy.cold_start:
         with reporter.busy("loading"):
             return tiny.untrained()
     return cold_start.policy(task, spec.task.difficulty, reporter, stop)
+
+
+def needs_start(spec: RunSpec) -> bool:
+    """Whether training compares with the policy that the run began with: as a reference, or as what its adapters are added to."""
+    return isinstance(spec.training, DPO) or spec.lora is not None or (isinstance(spec.training, GRPO) and spec.training.beta > 0)
 
 
 def announce(attempt: Attempt, from_step: int) -> None:

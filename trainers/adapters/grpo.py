@@ -40,6 +40,7 @@ class GenerationBatch:
         self.texts = texts
         self.ids = ids
         self.scores = scores
+        self.first_group = 0  # another one where several batches are sampled for one step
         self.advantages: list[float] = []
         self.episodes: Sequence[Completion] | None = None  # of a task with several turns
 
@@ -49,7 +50,7 @@ class GenerationBatch:
         return Scored(
             step=step,
             phase="train",
-            group=row // group_size,
+            group=self.first_group + row // group_size,
             sample=row % group_size,
             prompt=self.examples[row].prompt,
             reference=self.examples[row].reference,
@@ -137,6 +138,8 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         assert self.batch is not None
         self.batch.advantages = output["advantages"].tolist()  # (B,)
         self.batch.episodes = self.episodes
+        earlier = self._step % self.args.gradient_accumulation_steps // self.generate_every  # batches sampled for this step before
+        self.batch.first_group = earlier * (len(inputs) // self.num_generations)
         output[ROW] = torch.arange(len(inputs))  # (B,)
         return output
 

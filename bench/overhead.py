@@ -1,0 +1,228 @@
+"""What full telemetry costs: a GRPO step of bare TRL against the same step of ours, and whether both compute the same.
+
+Two processes train the same policy with the same seed and configuration. They take turns, a block of steps each, so that whatever else the
+machine does falls on both. A step is timed from its beginning to the beginning of the next one, logging included; the ratio is that of the medians.
+
+    .venv/bin/python bench/overhead.py [--steps 120] [--json]
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+BLOCK = 10  # steps a turn
+WARM_UP = 10  # first steps, not counted
+COMPARED = ("loss", "reward", "entropy", "grad_norm")
+TARGET = 1.03
+
+
+def main() -> int:
+    options = arguments()
+    if options.worker:
+        work(options)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="overhead-") as scratch:
+        prepare(options.steps)
+        results = take_turns(options.steps, Path(scratch))
+    bare, ours = results["bare"], results["ours"]
+    medians = {side: statistics.median(result["seconds"][WARM_UP:]) for side, result in results.items()}
+    equal = [bare["values"][name] == ours["values"][name] for name in COMPARED]
+    report = {
+        "ratio": round(medians["ours"] / medians["bare"], 4),
+        "equal": all(equal),
+        "bare_ms": round(1000 * medians["bare"], 1),
+        "ours_ms": round(1000 * medians["ours"], 1),
+        "steps": options.steps,
+        "rollouts": ours["rollouts"],
+        "spool_bytes": ours["spool_bytes"],
+    }
+    for name, same in zip(COMPARED, equal, strict=True):
+        print(f"{name:10} {'equal in every step' if same else 'DIFFERS'}")
+    print(f"median step: bare TRL {report['bare_ms']} ms, ours {report['ours_ms']} ms, ratio {report['ratio']} (target {TARGET})")
+    if options.json:
+        print(json.dumps(report))
+    return 0 if report["equal"] else 1
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=120, help="steps of each side (default 120)")
+    parser.add_argument("--json", action="store_true", help="print a JSON object as the last line")
+    parser.add_argument("--worker", choices=["bare", "ours"], help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def prepare(steps: int) -> None:
+    """Cold-starts the policy once, before two processes want it."""
+    with tempfile.TemporaryDirectory() as folder:
+        attempt_in(Path(folder), steps)
+
+
+def take_turns(steps: int, scratch: Path) -> dict[str, dict[str, Any]]:
+    workers = {side: start(side, steps, scratch / side) for side in ("bare", "ours")}
+    for worker in workers.values():
+        expect(worker, "ready")
+    for turn in range(steps // BLOCK):
+        order = list(workers) if turn % 2 == 0 else list(workers)[::-1]
+        for side in order:
+            tell(workers[side], "go")
+            expect(workers[side], "done")
+    results = {}
+    for side, worker in workers.items():
+        assert worker.stdout is not None
+        results[side] = json.loads(worker.stdout.readline())
+        worker.wait()
+    return results
+
+
+def start(side: str, steps: int, folder: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, __file__, "--worker", side, "--steps", str(steps), "--folder", str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def tell(worker: "subprocess.Popen[str]", word: str) -> None:
+    assert worker.stdin is not None
+    worker.stdin.write(word + "\n")
+    worker.stdin.flush()
+
+
+def expect(worker: "subprocess.Popen[str]", word: str) -> None:
+    assert worker.stdout is not None
+    line = worker.stdout.readline().strip()
+    if line != word:
+        raise SystemExit(f"a worker said {line!r} where {word!r} was due; its error is above")
+
+
+def attempt_in(folder: Path, steps: int) -> Any:
+    """An attempt of ours at the recipe's GRPO, ready to train."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    from trainers import cold_start, policies, train
+    from trainers.attempt import Attempt
+    from trainers.hyperparameters import GRPO
+    from trainers.report import Reporter
+    from trainers.spec import Evaluation, Limits, RunSpec, TaskChoice
+    from trainers.spool import SPOOL, SpoolWriter
+    from trainers.stop import StopRequest
+
+    spec = RunSpec(
+        task=TaskChoice(name="mini_gsm"),
+        training=GRPO(max_steps=steps),
+        evaluation=Evaluation(prompts=0),
+        limits=Limits(save_every=10 * steps),
+        device="cpu",
+        output=str(folder),
+    )
+    train.set_up()
+    task, stop = train.find_task(spec), StopRequest(folder, None)
+    reporter = Reporter(SpoolWriter(folder / SPOOL), 1)
+    weights = cold_start.policy(task, spec.task.difficulty, reporter, stop)
+    return Attempt(spec, folder, task, policies.load(weights, spec), reporter, stop)
+
+
+def work(options: argparse.Namespace) -> None:
+    """One side: trains block by block when told to, then prints step times and what it computed."""
+    talk = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not get between
+    attempt = attempt_in(options.folder, options.steps)
+    examples = attempt.task.examples("train", attempt.spec.training.prompts, 0, attempt.spec.task.difficulty)
+    trainer, pace = (bare_trainer if options.worker == "bare" else our_trainer)(attempt, examples), turns(talk)
+    trainer.add_callback(pace)
+    say(talk, "ready")
+    trainer.train()
+    attempt.reporter.writer.close()
+    say(talk, json.dumps({"seconds": pace.seconds, **computed(options, trainer)}))
+
+
+def say(talk: Any, line: str) -> None:
+    talk.write(line + "\n")
+    talk.flush()
+
+
+def our_trainer(attempt: Any, examples: Any) -> Any:
+    from trainers.adapters.grpo import GRPOAdapter
+
+    return GRPOAdapter(attempt, examples, None)
+
+
+def bare_trainer(attempt: Any, examples: Any) -> Any:
+    """TRL's own trainer with the same configuration, prompts and reward functions, and nothing else."""
+    from transformers import PrinterCallback
+    from trl import GRPOTrainer
+
+    from trainers.adapters.grpo import as_dataset, grpo_config
+
+    def reward(name: str) -> Any:
+        def function(completions: Any, example: Any, **rest: Any) -> Any:
+            score = attempt.task.rewards[name].function
+            return [score(completion[-1]["content"], examples[i]) for completion, i in zip(completions, example, strict=True)]
+
+        function.__name__ = name
+        return function
+
+    trainer = GRPOTrainer(
+        model=attempt.policy.model,
+        processing_class=attempt.policy.tokenizer,
+        args=grpo_config(attempt),
+        reward_funcs=[reward(name) for name in attempt.task.rewards],
+        train_dataset=as_dataset(examples),
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def turns(talk: Any) -> Any:
+    from transformers import TrainerCallback
+
+    class Turns(TrainerCallback):
+        """Waits for its turn at the beginning of every block; times from one step's beginning to the next one's."""
+
+        def __init__(self) -> None:
+            self.seconds: list[float] = []
+            self.began: float | None = None
+
+        def between(self, step: int) -> None:
+            if self.began is not None:
+                self.seconds.append(time.perf_counter() - self.began)
+                if step % BLOCK == 0:
+                    say(talk, "done")
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            self.between(state.global_step)
+            if state.global_step % BLOCK == 0:
+                sys.stdin.readline()
+            self.began = time.perf_counter()
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            self.between(state.global_step)
+
+    return Turns()
+
+
+def computed(options: argparse.Namespace, trainer: Any) -> dict[str, Any]:
+    """Losses, rewards, entropies and gradient norms step for step: TRL's log for itself, the spool for us."""
+    if options.worker == "bare":
+        steps = [entry for entry in trainer.state.log_history if "loss" in entry]
+        return {"values": {name: [entry[name] for entry in steps] for name in COMPARED}}
+    from trainers import spool
+    from trainers.events import Metrics, Rollout
+
+    path = options.folder / spool.SPOOL
+    events = [line.event for line in spool.read(path, 0, limit=1 << 30)]
+    steps = [event.values for event in events if isinstance(event, Metrics)]
+    rollouts = sum(isinstance(event, Rollout) for event in events)
+    return {"values": {name: [entry[name] for entry in steps] for name in COMPARED}, "rollouts": rollouts, "spool_bytes": path.stat().st_size}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Real tiny trainings share one policy cache, cold-started with fewer steps than a person would use."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainers import spool
+from trainers.events import AnyEvent
+from trainers.spec import RunSpec, parse_spec
+
+COLD_START_STEPS = "150"
+
+MakeSpec = Callable[..., RunSpec]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def policy_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cache of built-in policies for this test session; a cold start happens at most once for each task."""
+    folder = tmp_path_factory.mktemp("policies")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_CACHE", os.environ.get("LAB_TEST_CACHE", str(folder)))
+        patch.setenv("LAB_COLD_START_STEPS", COLD_START_STEPS)
+        yield Path(os.environ["LAB_CACHE"])
+
+
+def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:
+    """A small run: 2 prompts x 4 answers a step for GRPO, no evaluation, nothing saved before the end. Dotted names reach inside."""
+    small: dict[str, dict[str, Any]] = {
+        "grpo": {"per_device_train_batch_size": 8, "num_generations": 4, "prompts": 64, "max_steps": 4},
+        "sft": {"per_device_train_batch_size": 8, "demonstrations": 64, "max_steps": 4},
+        "dpo": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
+    }
+    data: dict[str, Any] = {
+        "task": {"name": "mini_gsm", "difficulty": "easy"},
+        "training": {"trainer": trainer, "warmup_steps": 1, **small[trainer]},
+        "evaluation": {"prompts": 0},
+        "limits": {"save_every": 1000},
+        "output": str(folder),
+        "device": "cpu",
+    }
+    for name, value in overrides.items():
+        part, _, key = name.partition("__")
+        if key:
+            data.setdefault(part, {})[key] = value
+        else:
+            data[part] = value
+    return parse_spec(data)
+
+
+def events_in(folder: Path) -> list[AnyEvent]:
+    """Every event of the run folder's spool; a line that is none fails the test."""
+    lines = list(spool.read(folder / spool.SPOOL, 0, limit=1 << 30))
+    assert all(line.event is not None for line in lines), [line.error for line in lines if line.error]
+    return [line.event for line in lines if line.event is not None]
+
+
+def current(events: list[AnyEvent], kind: Any) -> list[Any]:
+    """Events of a kind without the steps that a later attempt has replayed, as readers of the spool leave them out."""
+    from trainers.events import AttemptStarted
+
+    begins = {event.attempt: event.from_step for event in events if isinstance(event, AttemptStarted)}
+    found = []
+    for event in events:
+        later = [step for attempt, step in begins.items() if attempt > event.attempt]
+        if isinstance(event, kind) and all(event.step <= step for step in later):
+            found.append(event)
+    return found
