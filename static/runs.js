@@ -59,7 +59,7 @@
   function apply(run) {
     const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
     if (!row) {
-      if (run.number > newest) announceNew(run);
+      if (run.number > newest) announceNew([run.number]);
       return;
     }
     const chip = row.querySelector(".chip");
@@ -83,8 +83,8 @@
     later(REFRESH_MS);
   }
 
-  function announceNew(run) {
-    fresh.add(run.id);
+  function announceNew(numbers) {
+    for (const number of numbers) fresh.add(number);
     const pill = table().querySelector("[data-new-runs]");
     pill.hidden = false;
     pill.textContent = `${fresh.size} new run${fresh.size > 1 ? "s" : ""}`;
@@ -107,7 +107,7 @@
         if (ours) copyCells(theirs, ours);
       }
       const number = Number(other.getElementById("run-table").dataset.newest);
-      if (number > newest && fresh.size === 0) announceNew({ id: `number-${number}` });
+      if (number > newest) announceNew(Array.from({ length: number - newest }, (_, index) => newest + 1 + index));
     } catch (error) { /* the next change or connection tries again */ } finally {
       refreshing = 0;
     }

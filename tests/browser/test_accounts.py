@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from lab.accounts import setup_link
 from lab.accounts.models import User
@@ -69,15 +69,30 @@ def test_keys_work_and_are_listed_but_not_while_typing(page: Page, owner: User, 
 
 
 CONTRAST = """() => {
-  const parse = (text) => { const c = text.match(/[\\d.]+/g).map(Number); return text.startsWith("color(") ? c.slice(0, 3).map((v) => v * 255) : c.slice(0, 3); };
-  const light = (rgb) => rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const ratio = (a, b) => { const [x, y] = [light(parse(a)), light(parse(b))].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
-  const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
+  const parse = (text) => {
+    const parts = text.match(/[\\d.]+/g).map(Number).slice(0, 3);
+    return text.startsWith("color(") ? parts : parts.map((value) => value / 255);
+  };
+  const linear = (value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const light = (color) => parse(color).map(linear).reduce((sum, value, index) => sum + value * [0.2126, 0.7152, 0.0722][index], 0);
+  const ratio = (one, other) => {
+    const [high, low] = [light(one), light(other)].sort((p, q) => q - p);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const style = getComputedStyle(document.documentElement);
   const found = {};
-  for (const text of ["--text", "--muted", "--accent", "--good", "--bad", "--warn", "--info"]) for (const ground of ["--bg", "--surface", "--surface-2"]) found[`${text} on ${ground}`] = ratio(token(text), token(ground)) / 4.5;
-  found["--accent-ink on --accent"] = ratio(token("--accent-ink"), token("--accent")) / 4.5;
-  for (const line of ["--border-strong", "--focus", ...Array.from({ length: 8 }, (_, i) => `--series-${i + 1}`)]) found[`${line} on --surface`] = ratio(token(line), token("--surface")) / 3;
-  for (const chip of document.querySelectorAll(".chip")) found[`chip ${chip.dataset.status}`] = ratio(getComputedStyle(chip).color, getComputedStyle(chip).backgroundColor) / 4.5;
+  const compare = (front, back, least) => {
+    found[`${front} on ${back}`] = ratio(style.getPropertyValue(front), style.getPropertyValue(back)) / least;
+  };
+  for (const text of ["--text", "--muted", "--accent", "--good", "--bad", "--warn", "--info"]) {
+    for (const ground of ["--bg", "--surface", "--surface-2"]) compare(text, ground, 4.5);
+  }
+  compare("--accent-ink", "--accent", 4.5);
+  for (const line of ["--border-strong", "--focus", ...[1, 2, 3, 4, 5, 6, 7, 8].map((n) => `--series-${n}`)]) compare(line, "--surface", 3);
+  for (const chip of document.querySelectorAll(".chip")) {
+    const colors = getComputedStyle(chip);
+    found[`chip ${chip.dataset.status}`] = ratio(colors.color, colors.backgroundColor) / 4.5;
+  }
   return found;
 }"""
 
@@ -103,3 +118,25 @@ def test_no_page_is_wider_than_a_phone_or_a_page_at_twice_the_size(page: Page, o
         for path in ("/runs/", "/launch/", "/launch/grpo/", "/launch/demo/", "/workers/", "/accounts/password/change/", "/nothing/"):
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} at {width}"
+
+
+CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'"
+
+
+def test_every_page_works_under_a_strict_content_security_policy(page: Page, owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    refused: list[str] = []
+    page.on("console", lambda message: refused.append(message.text) if "Content Security Policy" in message.text else None)
+
+    def with_policy(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, headers={**answer.headers, "content-security-policy": CSP})
+
+    page.route(lambda url: "/static/" not in url, with_policy)
+    for path in ("/runs/", "/launch/", "/workers/", "/accounts/password/change/", "/nothing/", "/launch/grpo/"):
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+    expect(page.get_by_text("Ready to launch")).to_be_visible()
+    page.get_by_label("Steps", exact=True).fill("20")
+    expect(page.get_by_text("Changed from the recipe")).to_be_visible()
+    assert refused == []

@@ -85,6 +85,7 @@ def test_filters_and_sorting_live_in_the_url_and_in_the_history(page: Page, runs
     page.wait_for_url("**/runs/?q=tw")
     page.get_by_role("link", name="Run", exact=True).click()
     page.wait_for_url("**/runs/?q=tw&sort=name")
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text("Run ↑")
     page.get_by_role("link", name="Text: tw").click()
     expect(page.locator("tr[data-run]")).to_have_count(3)
     assert names(page) == ["one", "three", "two"]
