@@ -13,7 +13,7 @@ from django.http import QueryDict
 
 from lab.runs.models import Run
 from lab.trajectories.models import Prompt, Rollout, RolloutTokens
-from lab.trajectories.pieces import CUT_AT, Block, Piece, blocks, visible
+from lab.trajectories.pieces import CUT_AT, Block, Piece, blocks, named, visible
 from lab.trajectories.steps import PHASE_LABELS, Steps, locate, phases, rollouts_of
 from trainers.arrays import PackError, unpack
 
@@ -111,6 +111,10 @@ class Card:
         return self.characters > CUT_AT
 
     @property
+    def filtered(self) -> str:
+        return named(self.rollout.filtered)
+
+    @property
     def empty(self) -> bool:
         return self.characters == 0
 
@@ -130,7 +134,7 @@ class Group:
 
     @property
     def messages(self) -> list[tuple[str, list[Piece]]]:
-        return [(str(role), list(visible(str(content)))) for role, content in self.prompt.messages]
+        return [(named(str(role)), list(visible(str(content)))) for role, content in self.prompt.messages]
 
     @property
     def reference(self) -> list[Piece]:
@@ -231,7 +235,7 @@ def whole_card(rollout: Rollout) -> Card:
 
 
 def card_of(rollout: Rollout, text: str, characters: int, lengths: Any) -> Card:
-    chips = [Chip(name, value) for name, value in rollout.rewards.items()]
+    chips = [Chip(named(name), value) for name, value in rollout.rewards.items()]
     return Card(rollout, blocks(text, rollout.turns, lengths), chips, characters)
 
 

@@ -68,6 +68,11 @@ def visible(text: str) -> Iterator[Piece]:
         yield Piece("plain", text[at:])
 
 
+def named(text: str) -> str:
+    """The text with its invisible characters written out, for names that stand outside a completion."""
+    return "".join(piece.text if piece.kind == "plain" else f"⟨{piece.label}⟩" for piece in visible(text))
+
+
 def blocks(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDArray[np.int64] | None = None) -> list[Block]:
     """The completion by author. ``turns`` are [role, start, end] in tokens; ``lengths`` (T,) says how many code points each token adds."""
     found: list[Block] = []

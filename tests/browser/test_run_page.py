@@ -1,0 +1,226 @@
+"""A run's page in a browser: the charts' settings, the actions, the logs, and hostile text through every door."""
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from lab.accounts.models import Team, User
+from lab.runs.models import Attempt, LogChunk, Run, Status
+from tests.browser.training import add, drawn_steps, open_overview, running
+from tests.lab.supervisor.spools import make_run, measured, started, steps
+from trainers.events import Warned
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b>\u202eevil\u202c\u200b&lt;"
+
+
+@pytest.fixture
+def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
+    sign_in(owner)
+    run = running(team)
+    add(run, steps(4, 40))
+    return run
+
+
+def test_smoothing_keeps_the_raw_line_faint_and_starts_at_the_first_value(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    page.get_by_label("Smoothing, 0 to 0.999").fill("0.9")
+    page.wait_for_function("document.querySelector('[data-panel=loss] .chart-plot').data.length === 2")
+    raw, smooth = page.evaluate("document.querySelector('[data-panel=loss] .chart-plot').data.map((one) => ({ y: one.y, opacity: one.opacity }))")
+    assert raw["opacity"] < 0.5
+    assert smooth["y"][0] == raw["y"][0]
+    expected, weight = 0.0, 0.0
+    for value in raw["y"]:
+        expected, weight = expected * 0.9 + value, weight * 0.9 + 1
+    assert smooth["y"][-1] == pytest.approx(expected / weight)
+
+
+def test_the_average_fades_over_a_gap_as_if_its_points_had_been_there(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    found = page.evaluate("lab.ema([1, 2, 3, 13], [1, 1, 1, 5], 0.5)")
+    past = (1 + 0.5 + 0.25) * 0.5**10
+    assert found[3] == pytest.approx((past * 1 + 5) / (past + 1))
+    assert page.evaluate("lab.ema([1, 2, 3], [NaN, 2, NaN], 0.9)") == [None, 2, None]
+
+
+def test_missing_steps_break_the_line(page: Page, run: Run) -> None:
+    add(run, steps(60, 62))
+    open_overview(page, run)
+    drawn = page.evaluate("document.querySelector('[data-panel=reward] .chart-plot').data[0].y")
+    assert drawn.index(None) == 40
+    assert len(drawn) == 44
+
+
+def test_zooming_one_chart_zooms_all_and_the_address_keeps_every_setting(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    plot = page.locator("[data-panel=reward] .nsewdrag")
+    box = plot.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.25, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, y, steps=5)
+    page.mouse.up()
+    ranges = "[...document.querySelectorAll('.chart-plot.js-plotly-plot')].map((one) => one.layout.xaxis.range.map(Math.round))"
+    page.wait_for_function(f"JSON.stringify({ranges}) === '[[10,30],[10,30]]' || JSON.stringify({ranges}) === '[[11,30],[11,30]]'")
+    page.get_by_label("Log y").check()
+    page.get_by_label("Smoothing, 0 to 0.999").fill("0.5")
+    address = page.evaluate("location.href")
+    assert "zoom=" in address
+    assert "log=1" in address
+    assert "smooth=0.5" in address
+    page.goto(address)
+    page.wait_for_function(f"JSON.stringify({ranges}).startsWith('[[1')")
+    assert page.get_by_label("Log y").is_checked()
+    page.get_by_role("button", name="Reset zoom").click()
+    page.wait_for_function(f"JSON.stringify({ranges}) !== '' && {ranges}.every((one) => one[0] <= 1 && one[1] >= 40)")
+    assert "zoom" not in page.evaluate("location.href")
+
+
+def test_hovering_one_chart_shows_the_values_of_that_step_in_all(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    box = page.locator("[data-panel=reward] .nsewdrag").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+    page.wait_for_function("document.querySelectorAll('.chart-cross:not([hidden])').length === 2")
+    shown = {name: page.locator(f"[data-panel={name}] .legend-value").inner_text() for name in ("reward", "loss")}
+    step = round(float(shown["reward"]) * 10)
+    assert 15 <= step <= 26
+    assert float(shown["loss"]) == pytest.approx(1 / (step + 1), abs=6e-4)
+
+
+@pytest.mark.parametrize(("axis", "last"), [("time", 39 / 60), ("tokens", 4000)])
+def test_other_axes_place_the_same_points(axis: str, last: float, page: Page, run: Run) -> None:
+    open_overview(page, run)
+    page.get_by_role("button", name=axis.capitalize(), exact=True).click()
+    page.wait_for_function(
+        "axis => document.querySelector('[data-panel=reward] .chart-plot').layout.xaxis.title.text === axis", arg={"time": "minutes"}.get(axis, axis)
+    )
+    drawn = drawn_steps(page, "reward")
+    assert len(drawn) == 40
+    assert drawn[-1] == pytest.approx(last)
+
+
+def test_a_chart_has_a_table_a_picture_and_a_file(page: Page, run: Run, tmp_path: Path) -> None:
+    open_overview(page, run)
+    page.get_by_role("button", name="Table of Loss").click()
+    rows = page.locator("[data-panel=loss] tbody tr")
+    expect(rows).to_have_count(40)
+    assert rows.first.inner_text().split() == ["40", "0.024"]
+    with page.expect_download() as picture:
+        page.get_by_role("button", name="Save Loss as PNG").click()
+    assert picture.value.suggested_filename == "loss.png"
+    assert Path(picture.value.path()).read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as file:
+        page.get_by_role("link", name="Loss as CSV").click()
+    rows_of = list(csv.reader(io.StringIO(Path(file.value.path()).read_text())))
+    assert rows_of[0] == ["step", "time", "tokens", "loss"]
+    assert len(rows_of) == 41
+
+
+def test_a_chart_fills_the_screen_and_arrows_go_to_the_next(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    page.get_by_role("button", name="Full screen: Reward").click()
+    expect(page.locator(".chart-full")).to_have_attribute("data-panel", "reward")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".chart-full")).to_have_attribute("data-panel", "loss")
+    page.keyboard.press("Escape")
+    expect(page.locator(".chart-full")).to_have_count(0)
+
+
+def test_a_line_is_redrawn_in_the_other_theme(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    colour = "document.querySelector('[data-panel=reward] .chart-plot').data[0].line.color"
+    page.emulate_media(color_scheme="light")
+    before = page.evaluate(colour)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{colour} !== {before!r}")
+
+
+def test_stopping_asks_first_and_shows_at_once(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    page.get_by_role("button", name="Stop and save").click()
+    page.locator("#confirm-dialog").get_by_role("button", name="Cancel").click()
+    run.refresh_from_db()
+    assert run.status == Status.RUNNING
+    page.get_by_role("button", name="Stop and save").click()
+    page.locator("#confirm-dialog").get_by_role("button", name="Stop and save").click()
+    expect(page.locator("#run-head .chip")).to_have_text("stopping")
+    expect(page.get_by_text("Stopping: it finishes its step and saves.")).to_be_visible()
+    run.refresh_from_db()
+    assert run.status == Status.STOPPING
+    expect(page.get_by_role("button", name="Stop and save")).to_have_attribute("aria-disabled", "true")
+    assert page.evaluate("window.loadedOnce") is True
+
+
+def test_actions_work_without_scripts(without_scripts: Page, team: Team) -> None:
+    run = make_run(team, status=Status.FAILED)
+    without_scripts.goto(f"/runs/{run.pk}/")
+    without_scripts.get_by_role("button", name="Resume").click()
+    expect(without_scripts.get_by_text("Queued again")).to_be_visible()
+    run.refresh_from_db()
+    assert run.status == Status.QUEUED
+
+
+def test_the_log_follows_its_end_until_one_scrolls_up(page: Page, run: Run) -> None:
+    def printed(text: str) -> None:
+        offset = sum(len(one.encode()) for one in LogChunk.objects.filter(run=run, notice=False).values_list("text", flat=True))
+        LogChunk.objects.create(run=run, attempt=1, offset=offset, text=text)
+        Run.objects.filter(pk=run.pk).update(log_ingested=offset + len(text.encode()))
+        add(run, steps(run.step + 1, run.step + 1))
+
+    printed("".join(f"line {index}\n" for index in range(100)) + "loading 10%")
+    page.goto(f"/runs/{run.pk}/logs/")
+    expect(page.locator("#live-badge")).to_have_text("live")
+    lines = page.locator(".log-line")
+    expect(lines).to_have_count(101)
+    printed("\rloading 100%\nline of the end\n")
+    expect(lines).to_have_count(102, timeout=10_000)
+    assert lines.nth(100).inner_text() == "loading 100%"
+    assert page.evaluate("(() => { const log = document.getElementById('log'); return log.scrollHeight - log.scrollTop - log.clientHeight < 5; })()")
+    page.evaluate("document.getElementById('log').scrollTop = 0")
+    expect(page.get_by_label("Follow")).not_to_be_checked()
+    printed("one more\n")
+    expect(page.get_by_role("button", name="New lines")).to_be_visible(timeout=10_000)
+    assert page.evaluate("document.getElementById('log').scrollTop") == 0
+    page.get_by_role("button", name="New lines").click()
+    expect(page.get_by_label("Follow")).to_be_checked()
+
+
+def test_hostile_text_runs_nowhere(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
+    """The page fixture fails on any dialog or script error; here every door gets the corpus, and no element comes out of it."""
+    sign_in(owner)
+    run = make_run(
+        team,
+        name=HOSTILE[:100],
+        status=Status.FAILED,
+        reason=HOSTILE,
+        policy=HOSTILE,
+        task=HOSTILE[:100],
+        recipe=HOSTILE[:100],
+        started_at=timezone.now(),
+    )
+    add(
+        run,
+        [
+            started(special_tokens={3: HOSTILE}),
+            measured(1, values={HOSTILE: 1.0, f"rewards/{HOSTILE}/mean": 0.5, "reward": 0.5}),
+            Warned(attempt=1, time=1.7e9, message=HOSTILE),
+        ],
+    )
+    LogChunk.objects.create(run=run, attempt=1, offset=0, text=f"\x1b[31m{HOSTILE}\x1b[0m\n\x1b]8;;javascript:alert(1)\x07link\x1b]8;;\x07\n")
+    Attempt.objects.filter(run=run).update(host=HOSTILE, error=HOSTILE, command=[HOSTILE])
+    for part in ("", "rollouts/", "logs/", "config/", "logs/?q=script"):
+        page.goto(f"/runs/{run.pk}/{part}")
+        expect(page.locator("#live-badge")).not_to_have_text("connecting")
+        page.wait_for_timeout(300)
+        assert page.locator("main img, main b, main a[href^='javascript'], .main script").count() == 0
+    page.goto(f"/runs/{run.pk}/")
+    page.locator("summary", has_text="Other").click()
+    expect(page.locator("figure.chart").last.locator(".main-svg").first).to_be_visible()
+    with page.expect_download():
+        page.locator("figure.chart").last.get_by_role("button", name="PNG").click()
