@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 
-class Event(msgspec.Struct, tag_field="event", frozen=True, kw_only=True):
+class Event(msgspec.Struct, tag_field="event", frozen=True, kw_only=True, gc=False):
     attempt: int
     time: float
 
@@ -45,7 +45,7 @@ class Metrics(Event, tag="metrics", frozen=True):
     tokens: int = 0
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     role: str
     content: str
 

@@ -51,7 +51,7 @@ def read(path: Path, offset: int, limit: int = 8 << 20) -> Iterator[Line]:
                 if end < 0 and len(data) < size:  # the torn tail
                     return
                 size = READ_BYTES if end >= 0 else 2 * size  # a line longer than what was read: once more with twice as much
-                unclean = b"\\u0000" in data
+                unclean = b"\\" in data and b"\\u0000" in data  # one byte is found many times faster than six
                 while end >= 0:
                     yield parse(view[start:end], offset + end + 1, unclean)
                     start = end + 1

@@ -51,7 +51,6 @@ def ingest(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = N
             run.refresh_from_db()
             return None
         except (DataError, IntegrityError) as error:
-            prompts.forget()
             if len(lines) > 1:
                 lines = lines[: len(lines) // 2]
             else:

@@ -22,16 +22,30 @@ def digest(event: Rollout) -> bytes:
     return blake2b(encode((event.prompt, event.reference)), digest_size=16).digest()
 
 
+def digests_of(events: Sequence[Rollout]) -> list[bytes]:
+    """The digest of each event's prompt; the members of a group come one after the other and share it."""
+    digests: list[bytes] = []
+    last: Rollout | None = None
+    for event in events:
+        same = last is not None and event.prompt == last.prompt and event.reference == last.reference
+        digests.append(digests[-1] if same else digest(event))
+        last = event
+    return digests
+
+
 def resolve(cursor: Any, team_id: int, events: Sequence[Rollout]) -> tuple[list[int], dict[bytes, int]]:
-    """The prompt id of each event, stored in the caller's transaction where new, and what to ``remember`` once that is committed."""
-    digests = [digest(event) for event in events]
-    found: dict[bytes, int] = {}
-    new: dict[bytes, Rollout] = {}
-    for key, event in zip(digests, events, strict=True):
-        if (prompt := _known.get((team_id, key))) is not None:
-            found[key] = prompt
-        else:
-            new[key] = event
+    """The prompt id of each event, stored in the caller's transaction where new, and what to ``remember`` once that is committed.
+
+    Every prompt is locked against deletion until the caller commits, which is what a foreign key would do row by row.
+    """
+    digests = digests_of(events)
+    wanted = dict(zip(digests, events, strict=True))
+    found = {key: _known[team_id, key] for key in wanted if (team_id, key) in _known}
+    if found:
+        cursor.execute("SELECT id FROM trajectories_prompt WHERE id = ANY(%s) FOR KEY SHARE", [list(found.values())])
+        alive = {row[0] for row in cursor.fetchall()}
+        found = {key: prompt for key, prompt in found.items() if prompt in alive}
+    new = {key: event for key, event in wanted.items() if key not in found}
     if new:
         found |= _store(cursor, team_id, new)
     return [found[key] for key in digests], {key: found[key] for key in new}
@@ -46,7 +60,7 @@ def _store(cursor: Any, team_id: int, new: dict[bytes, Rollout]) -> dict[bytes, 
         " SELECT %s, * FROM unnest(%s::bytea[], %s::jsonb[], %s::text[], %s::text[]) ON CONFLICT (team_id, digest) DO NOTHING",
         [team_id, keys, messages, texts, [new[key].reference for key in keys]],
     )
-    cursor.execute("SELECT digest, id FROM trajectories_prompt WHERE team_id = %s AND digest = ANY(%s)", [team_id, keys])
+    cursor.execute("SELECT digest, id FROM trajectories_prompt WHERE team_id = %s AND digest = ANY(%s) FOR KEY SHARE", [team_id, keys])
     return {bytes(key): prompt for key, prompt in cursor.fetchall()}
 
 
@@ -58,5 +72,5 @@ def remember(team_id: int, committed: dict[bytes, int]) -> None:
 
 
 def forget() -> None:
-    """After a failed batch: a remembered prompt may have been deleted with its team."""
+    """For tests, whose database is emptied behind our back."""
     _known.clear()
