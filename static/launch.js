@@ -150,6 +150,7 @@
       showProblem(name, found.get(name) || (input && error.textContent ? problemOf(input) : ""));
     }
     if (!found.size) document.getElementById("form-errors").hidden = true;
+    window.lab.announce(found.size ? `${found.size} setting${found.size > 1 ? "s" : ""} cannot be used` : "The settings can be launched");
   });
 
   document.addEventListener("click", (event) => {

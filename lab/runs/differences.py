@@ -39,8 +39,8 @@ def changes(before: list[Spec], after: list[Spec]) -> list[Change]:
     found: list[Change] = []
     for number, (old, new) in enumerate(pairs):
         for path, value in new.items():
-            if path in old and old[path] == value:
-                continue
+            if old.get(path) == value and not any(other.startswith(f"{path}.") for other in old):
+                continue  # the same, or nothing where there was nothing
             change = Change(path, _shown(old.get(path)), _shown(value), value)
             everywhere = all(path in other and other[path] == value and mine.get(path) != value for mine, other in pairs)
             if everywhere and number == 0:

@@ -14,6 +14,7 @@ from trainers.spec import FINAL, SpecError, parse_spec
 
 Spec = dict[str, Any]
 CUSTOM = "custom"
+SHOWN_RUNS = 60  # newest runs offered as policies
 
 
 @dataclass(frozen=True)
@@ -73,16 +74,12 @@ def complete(catalog: Catalog, spec: Spec) -> Spec:
 
 
 def runs_with_policies(team: Team, also: Run | None = None) -> list[tuple[str, str]]:
-    """Choices of the form: ``<run id>:<checkpoint>`` and what it is called, newest runs first. ``also`` is listed even if it is old."""
-    newest = Run.objects.of(team).filter(status__in=WITH_POLICY).order_by("-number").defer("spec").prefetch_related("checkpoints")[:SHOWN_RUNS]
-    runs = list(newest)
+    """Choices of the form: ``<run id>:<checkpoint>`` and what it is called, newest first, unfinished runs last; ``also`` even if it is old."""
+    runs = list(Run.objects.of(team).order_by("-number").defer("spec").prefetch_related("checkpoints")[:SHOWN_RUNS])
     if also is not None and also not in runs:
         runs.insert(0, also)
+    runs.sort(key=lambda run: run.is_open)  # what is there before what will be
     return [choice for run in runs for choice in _checkpoints(run)]
-
-
-WITH_POLICY = ("queued", "starting", "running", "stopping", "lost", "stopped", "finished", "failed")
-SHOWN_RUNS = 60
 
 
 def _checkpoints(run: Run) -> list[tuple[str, str]]:
