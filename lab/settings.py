@@ -24,7 +24,8 @@ DEBUG = env.bool("LAB_DEBUG", default=False)
 SECRET_KEY = os.environ.get("SECRET_KEY", "")
 if not SECRET_KEY:
     if os.environ.get("LAB_EMBEDDED") != "1":
-        raise ImproperlyConfigured("DATABASE_URL names a server, so SECRET_KEY must be set too, the same for all processes: 50 or more random characters")
+        message = "DATABASE_URL names a server, so SECRET_KEY must be set too, the same for all processes: 50 or more random characters"
+        raise ImproperlyConfigured(message)
     SECRET_KEY = read_or_create(HOME / "secret-key")
 ALLOWED_HOSTS = env.list("LAB_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("LAB_ORIGINS", default=[])
