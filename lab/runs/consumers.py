@@ -28,7 +28,7 @@ LISTED_RUNS = 200  # newest runs of a team that the list's safety poll looks at
 BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_BIG = 4400, 4401, 4404, 1009
 
 
-class PollingConsumer(AsyncWebsocketConsumer):
+class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """A socket of somebody who is logged in, with a group to listen to and a poll that does not depend on it."""
 
     poller: asyncio.Task[None] | None = None
@@ -58,7 +58,7 @@ class PollingConsumer(AsyncWebsocketConsumer):
         await self.join()
         self.poller = asyncio.create_task(self._keep_polling())
 
-    @database_sync_to_async
+    @database_sync_to_async  # type: ignore[untyped-decorator]
     def signed_in(self) -> bool:
         """Whether the session this socket was opened with still exists; signing out deletes it."""
         session = self.scope.get("session")
@@ -134,7 +134,7 @@ class RunConsumer(PollingConsumer):
         self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
         return live.run_group(self.run_id) if await self.may_watch() else None
 
-    @database_sync_to_async
+    @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_watch(self) -> bool:
         return Run.objects.filter(pk=self.run_id, team__memberships__user=self.user_id, team__memberships__user__is_active=True).exists()
 
@@ -164,7 +164,7 @@ class RunConsumer(PollingConsumer):
             await self.send_object({"type": "state", "run": state})
         self.state_sent = state
 
-    @database_sync_to_async
+    @database_sync_to_async  # type: ignore[untyped-decorator]
     def look(self) -> tuple[dict[str, Any], int]:
         run = Run.objects.get(pk=self.run_id)
         return live.state(run), run.ingested
@@ -224,18 +224,18 @@ class TeamConsumer(PollingConsumer):
         self.team_id = team_id
         return live.team_group(team_id)
 
-    @database_sync_to_async
+    @database_sync_to_async  # type: ignore[untyped-decorator]
     def team(self) -> Any:
         mine = Membership.objects.filter(user=self.user_id, user__is_active=True).order_by("pk")
         return mine.values_list("team_id", flat=True).first()
 
-    @database_sync_to_async
+    @database_sync_to_async  # type: ignore[untyped-decorator]
     def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:
         newest = Run.objects.filter(team=team_id).order_by("-created_at")
         rows = newest.values_list("id", "status", "reason", "step", "phase", "phase_done", "ingested")[:LISTED_RUNS]
         return [(str(row[0]), row[1:]) for row in rows if known.get(str(row[0])) != row[1:]]
 
-    @database_sync_to_async
+    @database_sync_to_async  # type: ignore[untyped-decorator]
     def states(self, run_ids: list[str]) -> list[dict[str, Any]]:
         return [live.state(run) for run in Run.objects.filter(team=self.team_id, pk__in=run_ids)]
 

@@ -201,7 +201,8 @@ def summarised(rows: QuerySet[Rollout], order: str) -> QuerySet[Any, dict[str, A
     if aggregate is None:
         return sums.order_by("group")
     key = F("key").desc(nulls_last=True) if inside[0].startswith("-") else F("key").asc(nulls_last=True)
-    return sums.annotate(key=aggregate).order_by(key, "group")
+    ordered: QuerySet[Any, Any] = sums.annotate(key=aggregate).order_by(key, "group")
+    return ordered
 
 
 def assembled(chosen: list[dict[str, Any]], cards: list[Card], continued: bool) -> list[Group]:

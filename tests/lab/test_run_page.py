@@ -14,9 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from lab.accounts.models import Team, User
-from lab.runs import launched, log_text
+from lab.runs import launched
 from lab.runs.launch import launch
-from lab.runs.log_text import Style, collapse, spans
 from lab.runs.models import Attempt, Checkpoint, LogChunk, Run, Status
 from lab.supervisor.ingest import ingest
 from lab.workers.models import Worker
@@ -260,97 +259,6 @@ def test_the_csv_can_be_of_some_metrics_only(as_owner: Client, make_run: MakeRun
     ingest(run)
     response = as_owner.get(f"/runs/{run.pk}/metrics.csv?name=loss&name=no-such-metric")
     assert b"".join(response.streaming_content).splitlines()[0] == b"step,time,tokens,loss"  # type: ignore[attr-defined]
-
-
-# Logs
-
-
-def test_colours_become_classes_and_other_sequences_vanish() -> None:
-    line = "\x1b[31;1mred\x1b[0m plain \x1b]0;owned\x07\x1b[2J\x1b]8;;http://x\x1b\\link\x1b[38;5;200m!\x1b[m"
-    assert spans(line, Style()) == [("ansi-bold ansi-red", "red"), ("", " plain "), ("", "link"), ("", "!")]
-
-
-def test_a_progress_bar_shows_where_it_ended() -> None:
-    assert collapse("10%\r50%\r100%") == "100%"
-    assert collapse("windows line\r") == "windows line"
-
-
-def test_controls_and_bidirectional_marks_in_a_log_are_named() -> None:
-    assert spans("a\x07b\u202ec\x9b", Style()) == [("", "a␇b⟨U+202E⟩c⟨U+009B⟩")]
-
-
-def test_a_line_of_a_million_characters_is_cut_with_a_note() -> None:
-    [(_, text)] = spans("x" * 1_000_000, Style())
-    assert len(text) < log_text.MAX_LINE + 100
-    assert "980,000 more characters" in text
-
-
-def test_escapes_that_never_end_take_no_time() -> None:
-    assert spans("\x1b]" * 20_000, Style()) == []
-    assert spans("\x1b[" + "1;" * 50_000, Style())
-
-
-def test_reading_on_gives_every_line_once_however_the_log_was_cut(as_owner: Client, make_run: MakeRun) -> None:
-    run = training(make_run())
-    text = "".join(f"line {index}: \x1b[32mé🦊\x1b[0m\n" for index in range(50))
-    pieces = [text[at : at + 37] for at in range(0, len(text), 37)]
-    seen: list[Any] = []
-    cursor = ""
-    for count in range(1, len(pieces) + 1):
-        LogChunk.objects.filter(run=run).delete() if count == 1 else None
-        LogChunk.objects.create(run=run, attempt=1, offset=len("".join(pieces[: count - 1]).encode()), text=pieces[count - 1])
-        more = json.loads(shown(as_owner, run, "logs/", attempt=1, after=cursor))
-        if seen and open_line:  # noqa: F821 - set by the turn before
-            seen.pop()
-        seen += more["lines"]
-        cursor, open_line = more["cursor"], more["open_line"]
-    assert ["".join(text for _, text in line) for line in seen] == [f"line {index}: é🦊" for index in range(50)]
-
-
-def test_a_notice_stands_where_it_came_and_comes_once(as_owner: Client, make_run: MakeRun) -> None:
-    run = training(make_run())
-    LogChunk.objects.create(run=run, attempt=1, offset=0, text="before, no newline")
-    LogChunk.objects.create(run=run, attempt=1, offset=18, text="12 rows were skipped", notice=True)
-    first = json.loads(shown(as_owner, run, "logs/", attempt=1, after=""))
-    assert first["lines"] == [[["", "before, no newline"]], [["notice", "12 rows were skipped"]]]
-    LogChunk.objects.create(run=run, attempt=1, offset=18, text="after\n")
-    assert json.loads(shown(as_owner, run, "logs/", attempt=1, after=first["cursor"]))["lines"] == [[["", "after"]]]
-
-
-@pytest.mark.parametrize("cursor", ["x", "1.2", "-1.0.0", "9" * 40, "1.1.1.1", "٣.٣.٣"])
-def test_a_mangled_log_cursor_starts_again_from_the_tail(cursor: str, as_owner: Client, make_run: MakeRun) -> None:
-    run = training(make_run())
-    logged(run, "one\ntwo\n")
-    assert len(json.loads(shown(as_owner, run, "logs/", attempt=1, after=cursor))["lines"]) == 2
-
-
-def test_each_attempt_has_its_own_log_and_the_newest_is_shown_first(as_owner: Client, make_run: MakeRun) -> None:
-    run = training(make_run())
-    logged(run, "of the first\n", attempt=1)
-    logged(run, "of the second\n", attempt=2)
-    assert "of the second" in shown(as_owner, run, "logs/")
-    assert "of the first" in shown(as_owner, run, "logs/", attempt="1")
-    assert "of the second" in shown(as_owner, run, "logs/", attempt="77")
-
-
-def test_searching_finds_lines_by_number_whatever_the_case(as_owner: Client, make_run: MakeRun) -> None:
-    run = training(make_run())
-    logged(run, "".join(f"step {index}\n" for index in range(100)), "Error: \x1b[31mboom\x1b[0m\n")
-    found, more = log_text.search(run, 1, "ERROR: B")
-    assert [(number, "".join(text for _, text in line)) for number, line in found] == [(101, "Error: boom")]
-    assert not more
-    page = shown(as_owner, run, "logs/", q="<b>")
-    assert "No line contains “&lt;b&gt;”" in page
-
-
-def test_a_log_is_downloaded_as_it_was_written(as_owner: Client, make_run: MakeRun) -> None:
-    run = training(make_run())
-    logged(run, "\x1b[31mred\x1b[0m ", "<script>\n")
-    response = as_owner.get(f"/runs/{run.pk}/logs/?attempt=1&download")
-    assert b"".join(response.streaming_content) == b"\x1b[31mred\x1b[0m <script>\n"  # type: ignore[attr-defined]
-    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
-    assert response.headers["X-Content-Type-Options"] == "nosniff"
-    assert response.headers["Content-Disposition"].startswith("attachment")
 
 
 # Config
