@@ -15,6 +15,7 @@ from tests.trainers.conftest import current, events_in, make_spec
 from trainers import spool, train
 from trainers.adapters import resumable
 from trainers.events import AttemptFinished, AttemptStarted, Metrics, Rollout
+from trainers.report import Reporter
 
 pytestmark = pytest.mark.training
 
@@ -46,9 +47,18 @@ def begins(folder: Path) -> list[tuple[int, int]]:
     return [(event.attempt, event.from_step) for event in events_in(folder) if isinstance(event, AttemptStarted)]
 
 
-def stop_after_one_step(spec, folder: Path) -> int:
-    (folder / "stop").touch()
-    code = train.run(spec, folder)
+def run_until(spec, folder: Path, step: int) -> int:
+    """Runs with a stop file that appears while ``step`` is computed: as soon as the step before it is reported."""
+    report = Reporter.metrics
+
+    def metrics(self, at, values, tokens=0):
+        report(self, at, values, tokens)
+        if at == step - 1:
+            (folder / "stop").touch()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reporter, "metrics", metrics)
+        code = train.run(spec, folder)
     (folder / "stop").unlink()
     return code
 
@@ -62,9 +72,9 @@ def uninterrupted(tmp_path_factory):
 
 def test_a_stopped_run_goes_on_exactly(tmp_path, uninterrupted):
     spec = make_spec(tmp_path, **GRPO)
-    assert [stop_after_one_step(spec, tmp_path) for _ in range(3)] == [train.STOPPED] * 3
-    assert begins(tmp_path) == [(1, 0), (2, 1), (3, 2)]
+    assert [run_until(spec, tmp_path, step) for step in (2, 5, 7)] == [train.STOPPED] * 3
     assert train.run(spec, tmp_path) == train.FINISHED
+    assert begins(tmp_path) == [(1, 0), (2, 2), (3, 5), (4, 7)]
     assert outcomes(tmp_path) == ["stopped", "stopped", "stopped", "finished"]
     assert learned(tmp_path) == learned(uninterrupted)
     assert answers(tmp_path) == answers(uninterrupted)
@@ -108,7 +118,7 @@ def test_a_stop_waits_for_the_end_of_the_generation_batch(tmp_path):
     parts = tmp_path / "parts"
     parts.mkdir()
     spec = make_spec(parts, **reuse)
-    assert stop_after_one_step(spec, parts) == train.STOPPED
+    assert run_until(spec, parts, 2) == train.STOPPED
     assert train.run(spec, parts) == train.FINISHED
     assert begins(parts) == [(1, 0), (2, 4)]
     assert learned(parts) == learned(whole)
@@ -130,38 +140,24 @@ def test_every_trainer_goes_on_exactly(tmp_path, trainer, changes):
     parts.mkdir()
     assert train.run(make_spec(whole, trainer, **changes), whole) == train.FINISHED
     spec = make_spec(parts, trainer, **changes)
-    assert stop_after_one_step(spec, parts) == train.STOPPED if trainer != "dpo" else stop_dpo(spec, parts)
+    assert run_until(spec, parts, 2) == train.STOPPED
     assert train.run(spec, parts) == train.FINISHED
-    assert begins(parts)[-1][1] > 0
+    assert begins(parts) == [(1, 0), (2, 2)]
     assert learned(parts) == learned(whole)
     assert answers(parts) == answers(whole)
 
 
-def stop_dpo(spec, folder: Path) -> bool:
-    """A stop before the first step of DPO ends the sampling of pairs, so this one comes from a time limit that the sampling fits into."""
-    shutil.copy(folder.parent / "whole" / "pairs.jsonl", folder)
-    return stop_after_one_step(spec, folder) == train.STOPPED and train_with_limit(spec, folder)
-
-
-def train_with_limit(spec, folder: Path) -> bool:
-    return not resumable.checkpoints(folder / "checkpoints") and train.run(limited(spec), folder) == train.STOPPED
-
-
-def limited(spec):
-    return spec.model_copy(update={"limits": spec.limits.model_copy(update={"minutes": 0.02})})
-
-
 def test_a_half_written_checkpoint_is_never_gone_on_from(tmp_path):
     spec = make_spec(tmp_path, training__max_steps=3)
-    assert stop_after_one_step(spec, tmp_path) == train.STOPPED
-    whole = tmp_path / "checkpoints" / "checkpoint-1"
-    for name in (".partial-checkpoint-2", "checkpoint-7"):
+    assert run_until(spec, tmp_path, 2) == train.STOPPED
+    whole = tmp_path / "checkpoints" / "checkpoint-2"
+    for name in (".partial-checkpoint-3", "checkpoint-7"):
         shutil.copytree(whole, tmp_path / "checkpoints" / name)
         (tmp_path / "checkpoints" / name / resumable.COUNTERS).unlink()
         (tmp_path / "checkpoints" / name / "model.safetensors").write_bytes(b"torn")
     assert train.run(spec, tmp_path) == train.FINISHED
-    assert begins(tmp_path) == [(1, 0), (2, 1)]
-    assert not (tmp_path / "checkpoints" / ".partial-checkpoint-2").exists()
+    assert begins(tmp_path) == [(1, 0), (2, 2)]
+    assert not (tmp_path / "checkpoints" / ".partial-checkpoint-3").exists()
 
 
 def test_a_finished_run_started_again_takes_no_step(tmp_path):
