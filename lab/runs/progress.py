@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from django.db import DatabaseError, connection
+from django.utils import timezone
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from lab.runs.models import Run, Status
 from lab.workers.models import Worker
@@ -80,6 +81,14 @@ def described(run: Run) -> str:
     return "  ".join([phase, *numbers])
 
 
+def elapsed(run: Run) -> str:
+    """Minutes and seconds since the run first started, until it ended."""
+    if run.started_at is None:
+        return "-:--"
+    seconds = int(((run.finished_at or timezone.now()) - run.started_at).total_seconds())
+    return f"{seconds // 60}:{seconds % 60:02d}"
+
+
 class Bars:
     def __init__(self, console: Console) -> None:
         self.bars: dict[UUID, TaskID] = {}
@@ -87,7 +96,7 @@ class Bars:
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            TextColumn("{task.fields[elapsed]}", markup=False),
             TextColumn("{task.fields[doing]}", markup=False),
             console=console,
         )
@@ -102,13 +111,8 @@ class Bars:
     def update(self, runs: Sequence[Run]) -> None:
         for run in runs:
             if run.pk not in self.bars:
-                self.bars[run.pk] = self.progress.add_task(str(run), total=run.total_steps, start=False, doing="")
-            bar = self.bars[run.pk]
-            if run.is_active:
-                self.progress.start_task(bar)
-            if run.status in ENDED:
-                self.progress.stop_task(bar)
-            self.progress.update(bar, completed=run.step, total=run.total_steps, doing=described(run))
+                self.bars[run.pk] = self.progress.add_task(str(run), total=run.total_steps, doing="", elapsed="")
+            self.progress.update(self.bars[run.pk], completed=run.step, total=run.total_steps, doing=described(run), elapsed=elapsed(run))
 
     def say(self, text: str) -> None:
         self.progress.console.print(text, markup=False, highlight=False)

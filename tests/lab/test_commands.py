@@ -260,6 +260,16 @@ def test_following_gives_up_on_stages_behind_one_that_failed(team: Team, owner: 
     assert "step 0/600  failed" in shown.getvalue()
 
 
+def test_on_a_terminal_every_run_has_a_bar_with_its_step_phase_and_reward(team: Team, owner: User) -> None:
+    (run,) = launch_recipe(team, owner, "grpo", name="[bold]mine")
+    now = timezone.now()
+    Run.objects.update(status=Status.FINISHED, step=150, latest={"reward": 0.75}, started_at=now - timedelta(seconds=65), finished_at=now)
+    shown = StringIO()
+    follow([run.pk], Console(file=shown, force_terminal=True, width=120))
+    plain = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.getvalue())
+    assert re.search(r"#1 \[bold\]mine .*150/150 1:05 finished  reward 0\.750", plain)
+
+
 # up
 
 
