@@ -5,7 +5,7 @@
   if (!root) return;
 
   const FRAME_MS = 250; // at most four drawings a second
-  const MOST_POINTS = 8000; // of one metric; then the page asks for a thinned one
+  const MOST_POINTS = 5000; // of one metric; then the page asks for a thinned one
   const MARKS_MS = 60000;
   const box = document.getElementById("charts");
   const store = new lab.Store();
@@ -45,6 +45,7 @@
     const words = { checkpoint: "checkpoint", resume: "resumed", saved: "policy saved" };
     const there = Object.keys(words).filter((kind) => store.marks.some((mark) => mark.kind === kind));
     document.getElementById("marks-key").replaceChildren(...there.map((kind) => element("span", kind, words[kind])));
+    if (store.thinned) document.getElementById("marks-key").append(element("small", "", "long run: lines show the extremes of each stretch, the CSV has every point"));
   }
 
   let wide = null;

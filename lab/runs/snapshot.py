@@ -14,7 +14,7 @@ from lab.runs import live, metrics
 from lab.runs.charts import panels
 from lab.runs.models import Run
 
-BUCKETS = 2000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
+BUCKETS = 1000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
 CSV_AXES = ("step", "time", "tokens")
 
 
