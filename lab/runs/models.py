@@ -240,6 +240,9 @@ class MetricChunk(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "name", "attempt", "chunk"], name="metric_chunk")]
 
+    def __str__(self) -> str:
+        return f"{self.name}, steps {self.first_step} to {self.last_step}"
+
 
 class Attempt(models.Model):
     """What an attempt reported when it started. Steps after ``from_step`` of earlier attempts are superseded by this one."""
@@ -260,6 +263,9 @@ class Attempt(models.Model):
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="attempt_number")]
         ordering = ["number"]
 
+    def __str__(self) -> str:
+        return f"attempt {self.number}"
+
 
 class Checkpoint(models.Model):
     """A place on the disk to resume from (``final`` False) or an exported policy (``final`` True)."""
@@ -275,6 +281,9 @@ class Checkpoint(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "attempt", "path", "step"], name="checkpoint_once")]
         ordering = ["-step"]
+
+    def __str__(self) -> str:
+        return self.path
 
 
 class LogChunk(models.Model):
@@ -292,3 +301,6 @@ class LogChunk(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "attempt", "offset", "notice"], name="log_once")]
         ordering = ["attempt", "offset", "id"]
+
+    def __str__(self) -> str:
+        return f"log of attempt {self.attempt} from byte {self.offset}"

@@ -20,6 +20,9 @@ class Prompt(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "digest"], name="prompt_once")]
 
+    def __str__(self) -> str:
+        return self.text[:80]
+
 
 class RolloutQuerySet(models.QuerySet["Rollout"]):
     def of(self, team: Team) -> RolloutQuerySet:
@@ -62,6 +65,9 @@ class Rollout(models.Model):
     class Meta:
         indexes = [models.Index(fields=["run", "step", "group", "sample"], name="rollout_step")]
 
+    def __str__(self) -> str:
+        return f"step {self.step}, group {self.group}, sample {self.sample}"
+
 
 class RolloutTokens(models.Model):
     """Packed arrays of one rollout (``trainers.arrays``), apart from the row because lists never read them.
@@ -75,3 +81,6 @@ class RolloutTokens(models.Model):
     logprobs = models.BinaryField()
     entropies = models.BinaryField()
     mask = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"tokens of rollout {self.rollout_id}"

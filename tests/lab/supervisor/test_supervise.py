@@ -142,8 +142,7 @@ def test_the_children_of_a_failed_run_stay_where_they_are(launch: Callable[..., 
 def test_a_stop_saves_and_resume_goes_on(launch: Callable[..., Run], in_background: Callable[[Run], threading.Thread]) -> None:
     run = launch(steps=40, pace=0.05)
     thread = in_background(run)
-    wait_for(run, lambda run: run.step >= 3)
-    assert run.status == "running"
+    wait_for(run, lambda run: run.status == "running" and run.step >= 3)
     assert run.request_stop()
     thread.join(20)
     run.refresh_from_db()
@@ -192,7 +191,7 @@ def test_a_kill_takes_effect_at_once_and_on_everything_the_trainer_started(
 def test_a_trainer_killed_from_outside_fails_the_run_in_words_and_is_resumed(
     launch: Callable[..., Run], in_background: Callable[[Run], threading.Thread]
 ) -> None:
-    run = launch(steps=40, pace=0.03)
+    run = launch(steps=40, pace=0.03, save_every=1000)
     thread = in_background(run)
     wait_for(run, lambda run: run.step >= 12)
     os.kill(holder(run), signal.SIGKILL)
@@ -205,7 +204,7 @@ def test_a_trainer_killed_from_outside_fails_the_run_in_words_and_is_resumed(
     assert supervise(str(run.pk), "here:2", PROGRAM)
     assert_database_equals_spool(run)
     assert (run.status, run.step, run.attempt, run.rollouts) == ("finished", 40, 2, 320)
-    assert run.samples.count() > 320
+    assert run.samples.filter(superseded=True, attempt=1).count() >= 12 * 8  # without a checkpoint every step was done again
 
 
 def test_a_trainer_that_counts_attempts_in_its_own_way_breaks_nothing(
@@ -338,7 +337,7 @@ def test_a_supervisor_whose_lease_was_taken_kills_its_trainer_and_touches_nothin
 ) -> None:
     run = launch(**LONG)
     thread = in_background(run)
-    wait_for(run, lambda run: run.step >= 2)
+    wait_for(run, lambda run: run.status == "running" and run.step >= 2)
     Run.objects.filter(pk=run.pk).update(owner="other/1", reason="taken")
     thread.join(10)
     assert not thread.is_alive()
