@@ -2,6 +2,7 @@
 
 Two processes train the same policy with the same seed and configuration. They take turns, a block of steps each, so that whatever else the
 machine does falls on both. A step is timed from its beginning to the beginning of the next one, logging included; the ratio is that of the medians.
+The ratio of processor seconds, all threads included, is printed beside it: it hardly depends on what else runs.
 
     .venv/bin/python bench/overhead.py [--steps 120] [--json]
 """
@@ -35,11 +36,14 @@ def main() -> int:
         prepare(options.steps)
         results = take_turns(options.steps, Path(scratch))
     bare, ours = results["bare"], results["ours"]
-    medians = {side: statistics.median(result["seconds"][WARM_UP:]) for side, result in results.items()}
+    medians, processor = (
+        {side: statistics.median(result[clock][WARM_UP:]) for side, result in results.items()} for clock in ("seconds", "processor_seconds")
+    )
     equal = [bare["values"][name] == ours["values"][name] for name in COMPARED]
     report = {
         "ratio": round(medians["ours"] / medians["bare"], 4),
         "equal": all(equal),
+        "processor_ratio": round(processor["ours"] / processor["bare"], 4),
         "bare_ms": round(1000 * medians["bare"], 1),
         "ours_ms": round(1000 * medians["ours"], 1),
         "steps": options.steps,
@@ -49,6 +53,7 @@ def main() -> int:
     for name, same in zip(COMPARED, equal, strict=True):
         print(f"{name:10} {'equal in every step' if same else 'DIFFERS'}")
     print(f"median step: bare TRL {report['bare_ms']} ms, ours {report['ours_ms']} ms, ratio {report['ratio']} (target {TARGET})")
+    print(f"median processor time of a step: ratio {report['processor_ratio']}")
     if options.json:
         print(json.dumps(report))
     return 0 if report["equal"] else 1
@@ -141,7 +146,7 @@ def work(options: argparse.Namespace) -> None:
     say(talk, "ready")
     trainer.train()
     attempt.reporter.writer.close()
-    say(talk, json.dumps({"seconds": pace.seconds, **computed(options, trainer)}))
+    say(talk, json.dumps({"seconds": pace.seconds, "processor_seconds": pace.processor_seconds, **computed(options, trainer)}))
 
 
 def say(talk: Any, line: str) -> None:
@@ -184,16 +189,18 @@ def bare_trainer(attempt: Any, examples: Any) -> Any:
 def turns(talk: Any) -> Any:
     from transformers import TrainerCallback
 
-    class Turns(TrainerCallback):
+    class Turns(TrainerCallback):  # type: ignore[misc]
         """Waits for its turn at the beginning of every block; times from one step's beginning to the next one's."""
 
         def __init__(self) -> None:
             self.seconds: list[float] = []
-            self.began: float | None = None
+            self.processor_seconds: list[float] = []
+            self.began: tuple[float, float] | None = None
 
         def between(self, step: int) -> None:
             if self.began is not None:
-                self.seconds.append(time.perf_counter() - self.began)
+                self.seconds.append(time.perf_counter() - self.began[0])
+                self.processor_seconds.append(time.process_time() - self.began[1])
                 if step % BLOCK == 0:
                     say(talk, "done")
 
@@ -201,7 +208,7 @@ def turns(talk: Any) -> Any:
             self.between(state.global_step)
             if state.global_step % BLOCK == 0:
                 sys.stdin.readline()
-            self.began = time.perf_counter()
+            self.began = time.perf_counter(), time.process_time()
 
         def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             self.between(state.global_step)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,21 @@ def load_merged(folder: Path, dtype: torch.dtype) -> Any:
     if not base.is_dir():
         raise refuse(folder, f"it holds LoRA adapters for {base}, which is not there", "choose the run's final policy: adapters are merged into it")
     check(base)
-    return PeftModel.from_pretrained(load_model(base, dtype), folder, use_safetensors=True).merge_and_unload()
+    merged = PeftModel.from_pretrained(load_model(base, dtype), folder, use_safetensors=True).merge_and_unload()
+    return merged.requires_grad_(True)  # adapters had frozen it
+
+
+def merged(folder: Path, into: Path) -> Path:
+    """A folder with the whole policy: ``folder`` itself, or ``into`` with its adapters merged. A reference is loaded from a folder too."""
+    if not (folder / "adapter_config.json").is_file():
+        return folder
+    if not into.is_dir():
+        partial = into.with_name(f".{into.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        check(folder)
+        export(load_model(folder, torch.float32), load_tokenizer(folder), partial)
+        partial.rename(into)
+    return into
 
 
 def load_tokenizer(folder: Path) -> Any:

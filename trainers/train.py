@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 FINISHED, FAILED, REFUSED, STOPPED, LOCKED = range(5)  # exit codes
 LOCK = "lock"
+START = "start"  # the policy a run starts from, where that had to be put together first
 MOST_THREADS = 16
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
@@ -94,7 +95,7 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     task = find_task(spec)
     clear_partial(folder / CHECKPOINTS)
     resume = next(iter(checkpoints(folder / CHECKPOINTS)[::-1]), None)
-    policy_folder = resolve(spec, task, reporter, stop, resume)
+    policy_folder = resolve(spec, folder, task, reporter, stop, resume)
     with reporter.busy("loading"):
         policy = policies.load(policy_folder, spec)
     attempt = Attempt(spec, folder, task, policy, reporter, stop)
@@ -172,12 +173,12 @@ def find_task(spec: RunSpec) -> Any:
     return task
 
 
-def resolve(spec: RunSpec, task: Any, reporter: Reporter, stop: StopRequest, resume: Path | None) -> Path:
+def resolve(spec: RunSpec, folder: Path, task: Any, reporter: Reporter, stop: StopRequest, resume: Path | None) -> Path:
     """Folder of the policy to start from; built or fetched first where it is not there yet. Raises SpecError and Stopped."""
     if not isinstance(spec.policy, TinyPolicy):
         try:
             with reporter.busy("loading"):
-                return policies.find(spec.policy)
+                return policies.merged(policies.find(spec.policy), folder / START)
         except SpecError:
             if resume is None or needs_start(spec):
                 raise
