@@ -39,7 +39,15 @@ RECIPES = (
         (
             Stage("Cold start", {"policy": UNTRAINED, "task": WORD_PROBLEMS, "training": {"trainer": "sft"}, "evaluation": {"every": 200}}),
             Stage("GRPO", {"task": WORD_PROBLEMS, "training": {"trainer": "grpo"}}),
-            Stage("DPO", {"task": WORD_PROBLEMS, "training": {"trainer": "dpo"}, "evaluation": {"every": 40}}),
+            # After GRPO the policy is sharp: with the rate that suits a cold-started one (1e-4) DPO took it from .81 to .56 held-out; with this one to .86.
+            Stage(
+                "DPO",
+                {
+                    "task": WORD_PROBLEMS,
+                    "training": {"trainer": "dpo", "max_steps": 80, "learning_rate": 1e-5, "lr_scheduler_type": "linear"},
+                    "evaluation": {"every": 40},
+                },
+            ),
         ),
     ),
     Recipe(
