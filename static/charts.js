@@ -93,7 +93,7 @@
     if (document.hidden) return;
     lastFrame = performance.now();
     for (const chart of [...dirty]) {
-      if (!chart.visible) continue;
+      if (!chart.visible) { chart.showValues(); continue; } // its words are right before it is seen
       dirty.delete(chart);
       chart.draw();
     }
