@@ -56,6 +56,8 @@
     return seconds < 86400 ? `${Math.floor(seconds / 3600)} h${minutes ? ` ${minutes} min` : ""}` : `${Math.floor(seconds / 86400)} d`;
   }
 
+  const phase = (run) => (run.phase_total ? `${run.phase} ${run.phase_done}/${run.phase_total}` : run.phase);
+
   function apply(run) {
     const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
     if (!row) {
@@ -75,9 +77,10 @@
     bar.dataset.status = run.status;
     write(row.querySelector('[data-cell="steps"]'), run.total_steps ? `${run.step}/${run.total_steps}` : String(run.step));
     const active = ["starting", "running", "stopping"].includes(run.status);
-    write(row.querySelector('[data-cell="eta"]'), run.eta_seconds !== null ? `${duration(run.eta_seconds)} left` : active ? run.phase : "");
+    write(row.querySelector('[data-cell="eta"]'), run.eta_seconds !== null ? `${duration(run.eta_seconds)} left` : active ? phase(run) : "");
     const latest = run.latest;
     write(row.querySelector('[data-cell="reward"]'), number(latest.reward ?? latest.heldout));
+    row.querySelector('[data-cell="heldout"]').hidden = !(latest.reward === null && latest.heldout !== null);
     write(row.querySelector('[data-cell="entropy"]'), number(latest.entropy));
     write(row.querySelector('[data-cell="speed"]'), number(latest.tokens_per_second));
     later(REFRESH_MS);
@@ -150,20 +153,21 @@
 
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-new-runs]")) location.reload();
+    const link = event.target.closest("[data-filters]");
+    if (link) syncForm(link.search);
   });
   document.addEventListener("htmx:afterSwap", () => {
     newest = Number(table().dataset.newest);
     fresh.clear();
-    syncForm();
   });
 
   /* The filter form shows what the URL says after a chip was removed, a column sorted, or the person went back. */
-  function syncForm() {
+  function syncForm(search) {
     const form = document.querySelector("form.filters");
-    const wanted = new URLSearchParams(location.search);
+    const wanted = new URLSearchParams(search);
     for (const field of form.elements) if (field.name && field !== document.activeElement) field.value = wanted.get(field.name) || (field.name === "sort" ? "-age" : "");
   }
-  document.addEventListener("htmx:pushedIntoHistory", syncForm);
+  document.addEventListener("htmx:pushedIntoHistory", () => syncForm(location.search));
 
   window.lab.key("j", "Next run", () => move(1));
   window.lab.key("k", "Run before", () => move(-1));

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from lab.accounts.models import User
 
@@ -23,6 +23,8 @@ os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync"]
 START_SECONDS = 30
+
+expect.set_options(timeout=15_000)  # a busy machine is not a broken page
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
