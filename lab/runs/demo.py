@@ -14,6 +14,7 @@ from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.urls import reverse
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -55,6 +56,7 @@ def run_demo(console: Console, overrides: Spec | None = None) -> int:
     console.print(
         f"GRPO raised the held-out reward by {rise:+.3f} (at least {THRESHOLD:+.2f} was asked for). {time.monotonic() - began:.0f} seconds in all.",
         highlight=False,
+        soft_wrap=True,
     )
     return 0
 
@@ -136,14 +138,14 @@ def stored_rollouts(run: Run) -> int:
 
 
 def table_of(runs: Sequence[Run]) -> Table:
-    table = Table(title="Measured on held-out problems before → after each stage")
-    table.add_column("stage")
+    table = Table(title="Held-out problems, before → after each stage", box=SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("stage", no_wrap=True)
     for heading in ("accuracy", "mean reward", "entropy (nats)", "rollouts stored", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     for run in runs:
-        numbers = ["{:.3f} → {:.3f}".format(*before_and_after(run, metric)) for metric in MEASURED.values()]
+        numbers = ["{:.3f}→{:.3f}".format(*before_and_after(run, metric)) for metric in MEASURED.values()]
         seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else math.nan
-        table.add_row(f"{run.name}", *numbers, f"{stored_rollouts(run):,}", f"{seconds:.0f}")
+        table.add_row(run.name.partition(": ")[2] or run.name, *numbers, f"{stored_rollouts(run):,}", f"{seconds:.0f}")
     return table
 
 

@@ -10,6 +10,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 from lab.runs.models import Run, Status
 from lab.workers.models import Worker
@@ -93,10 +94,10 @@ class Bars:
     def __init__(self, console: Console) -> None:
         self.bars: dict[UUID, TaskID] = {}
         self.progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=30),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=max(8, min(30, console.width - 72))),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[elapsed]}", markup=False),
+            TextColumn("{task.fields[elapsed]}", markup=False, table_column=Column(no_wrap=True, min_width=5)),
             TextColumn("{task.fields[doing]}", markup=False),
             console=console,
         )
