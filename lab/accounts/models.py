@@ -71,3 +71,6 @@ class SetupLink(models.Model):
 
     def __str__(self) -> str:
         return f"set-up link until {self.expires_at:%Y-%m-%d %H:%M}"
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.team} ({self.role})"
