@@ -61,6 +61,9 @@ class Membership(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "user"], name="one_membership_per_team")]
 
+    def __str__(self) -> str:
+        return f"{self.user} in {self.team} ({self.role})"
+
 
 class SetupLink(models.Model):
     """The first-start link (see ``setup_link``): only the hash of its token is stored."""
@@ -71,6 +74,3 @@ class SetupLink(models.Model):
 
     def __str__(self) -> str:
         return f"set-up link until {self.expires_at:%Y-%m-%d %H:%M}"
-
-    def __str__(self) -> str:
-        return f"{self.user} in {self.team} ({self.role})"
