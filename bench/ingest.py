@@ -1,10 +1,10 @@
 """How fast rollouts get from the spool into PostgreSQL by the product's own path, beside a raw COPY of the same bytes.
 
 A rollout here has a completion of 1,000 characters and 256 tokens with ids, code-point lengths, log-probabilities and entropies, packed as
-the trainers pack them; groups of 8 share a prompt; a step is 64 rollouts and 20 metrics.
+the trainers pack them; groups of 8 share a prompt, and every prompt is new to the database; a step is 64 rollouts and 20 metrics.
 
 - The product's time runs from the first read of the spool to the last commit of ``lab.supervisor.ingest.ingest``: JSON decoding, prompts,
-  ids, metrics, indexes, foreign keys, the run's counters and the message to open pages are all in it.
+  ids, metrics, indexes, the check and locking of keys, the run's counters and the message to open pages are all in it.
 - The raw COPY sends the very COPY streams the product sent, encoded before the clock starts, in the same batches with a commit each, into
   copies of the two tables without index, key or constraint, over the same connection. Nothing is decoded and nothing else is written.
 
@@ -14,9 +14,11 @@ Rounds alternate, after a checkpoint each, and the medians are compared. Service
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -33,10 +35,11 @@ VOCABULARY = 32_000
 
 def main() -> int:
     options = parse_arguments()
-    with tempfile.TemporaryDirectory(prefix="policy-lab-bench-", ignore_cleanup_errors=True) as home:
-        os.chmod(home, 0o755)  # PostgreSQL runs as another user when this runs as root
-        start_services(home)
-        result = measure(options.rollouts, options.rounds, quiet=options.json)
+    home = tempfile.mkdtemp(prefix="policy-lab-bench-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)  # registered first, so run last: the services stop before
+    os.chmod(home, 0o755)  # PostgreSQL runs as another user when this runs as root
+    start_services(home)
+    result = measure(options.rollouts, options.rounds, quiet=options.json)
     if options.json:
         print(json.dumps(result))
     else:
@@ -72,10 +75,9 @@ def measure(rollouts: int, rounds: int, quiet: bool) -> dict[str, Any]:
     from lab.accounts.models import Team
 
     team = Team.objects.create(name="Bench", slug="bench")
-    events = make_events(rollouts)
     product, raw, sizes = [], [], []
     for number in range(rounds + 1):  # the first round warms up and is not counted
-        run = make_run(team, number, events)
+        run = make_run(team, number, make_events(rollouts, number))
         before = table_bytes(connection)
         seconds = ingest_all(run, rollouts, connection)
         size = (table_bytes(connection) - before) / rollouts
@@ -97,14 +99,14 @@ def measure(rollouts: int, rounds: int, quiet: bool) -> dict[str, Any]:
     }
 
 
-def make_events(rollouts: int) -> list[bytes]:
-    """The spool's lines: random words and random arrays, the same at every call."""
+def make_events(rollouts: int, seed: int) -> list[bytes]:
+    """The spool's lines: random words and random arrays; no prompt is that of another seed."""
     import numpy as np
 
     from trainers import arrays, spool
     from trainers.events import Message, Metrics, Rollout
 
-    rng, numbers = random.Random(7), np.random.default_rng(7)
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(3000)]
 
     def text(length: int) -> str:

@@ -142,9 +142,8 @@ def refusal(event: Event) -> str:
     numbers = {"attempt": (event.attempt, SMALLINT)}
     match event:
         case Rollout():
-            small, large = max(event.attempt, event.sample), max(event.step, event.group, event.length)
-            negative = min(event.attempt, event.sample, event.step, event.group, event.length) < 0
-            if small < SMALLINT and large < INTEGER and not negative and 0 <= event.time < END_OF_TIME:
+            fits = 0 <= event.attempt < SMALLINT and 0 <= event.sample < SMALLINT and 0 <= event.step < INTEGER
+            if fits and 0 <= event.group < INTEGER and 0 <= event.length < INTEGER and 0 <= event.time < END_OF_TIME:
                 return ""  # the usual case, without a dict
             numbers |= {"step": (event.step, INTEGER), "group": (event.group, INTEGER), "sample": (event.sample, SMALLINT)}
             numbers |= {"length": (event.length, INTEGER)}

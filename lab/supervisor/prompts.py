@@ -52,16 +52,27 @@ def resolve(cursor: Any, team_id: int, events: Sequence[Rollout]) -> tuple[list[
 
 
 def _store(cursor: Any, team_id: int, new: dict[bytes, Rollout]) -> dict[bytes, int]:
-    keys = sorted(new)  # one order for all, so that two runs with the same prompts wait for each other instead of deadlocking
-    messages = [encode([[message.role, message.content] for message in new[key].prompt]).decode() for key in keys]
-    texts = [next((message.content for message in reversed(new[key].prompt) if message.role == "user"), "") for key in keys]
+    # One order for all, so that two runs with the same prompts wait for each other instead of deadlocking; one JSON text, because arrays
+    # of texts are slow to send.
+    rows = [_row(key, new[key]) for key in sorted(new)]
     cursor.execute(
         "INSERT INTO trajectories_prompt (team_id, digest, messages, text, reference)"
-        " SELECT %s, * FROM unnest(%s::bytea[], %s::jsonb[], %s::text[], %s::text[]) ON CONFLICT (team_id, digest) DO NOTHING",
-        [team_id, keys, messages, texts, [new[key].reference for key in keys]],
+        " SELECT %s, decode(digest, 'hex'), messages, text, reference"
+        " FROM json_to_recordset(%s::json) AS prompt(digest text, messages jsonb, text text, reference text)"
+        " ON CONFLICT (team_id, digest) DO NOTHING RETURNING digest, id",
+        [team_id, encode(rows).decode()],
     )
-    cursor.execute("SELECT digest, id FROM trajectories_prompt WHERE team_id = %s AND digest = ANY(%s) FOR KEY SHARE", [team_id, keys])
-    return {bytes(key): prompt for key, prompt in cursor.fetchall()}
+    found = {bytes(key): prompt for key, prompt in cursor.fetchall()}
+    if missing := [key for key in new if key not in found]:  # somebody else's
+        cursor.execute("SELECT digest, id FROM trajectories_prompt WHERE team_id = %s AND digest = ANY(%s) FOR KEY SHARE", [team_id, missing])
+        found |= {bytes(key): prompt for key, prompt in cursor.fetchall()}
+    return found
+
+
+def _row(key: bytes, event: Rollout) -> dict[str, Any]:
+    messages = [[message.role, message.content] for message in event.prompt]
+    text = next((content for role, content in reversed(messages) if role == "user"), "")
+    return {"digest": key.hex(), "messages": messages, "text": text, "reference": event.reference}
 
 
 def remember(team_id: int, committed: dict[bytes, int]) -> None:
