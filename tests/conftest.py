@@ -60,11 +60,20 @@ def run_folders(tmp_path: Path, settings: pytest.FixtureRequest) -> Path:
     return tmp_path / "runs"
 
 
+@pytest.fixture(autouse=True)
+def quick_passwords(settings: pytest.FixtureRequest) -> None:
+    settings.PASSWORD_HASHERS = ["tests.hashing.QuickHasher"]  # type: ignore[attr-defined]
+
+
 @pytest.fixture
 def process_env(transactional_db: None, run_folders: Path) -> dict[str, str]:
     """Environment for real worker and web processes: the test database, the tests' Redis (emptied), this test's run folders."""
     if os.environ.get("LAB_EMBEDDED") == "1":  # messages of an earlier test name runs that are gone
         redis.from_url(os.environ["REDIS_URL"]).flushdb()
+    return environment(run_folders)
+
+
+def environment(run_folders: Path) -> dict[str, str]:
     url = urlsplit(os.environ["DATABASE_URL"])
     test_url = urlunsplit(url._replace(path="/" + connection.settings_dict["NAME"]))
     return {**os.environ, "DATABASE_URL": test_url, "LAB_RUNS": str(run_folders), "DJANGO_SETTINGS_MODULE": "lab.settings", "PYTHONUNBUFFERED": "1"}

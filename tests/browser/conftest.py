@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -12,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from lab.accounts.models import User
+from tests.conftest import environment
 
 # Playwright's synchronous interface keeps an event loop in this thread, which Django would take for asynchronous code.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -32,6 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.browser)
+
+
+def others_at_work() -> bool:
+    """Whether another connection to the test database is in a query or a transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'")
+        return bool(cursor.fetchone()[0])
 
 
 class WebProcess:
@@ -62,7 +72,30 @@ class WebProcess:
         except OSError:
             return False
 
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def freeze(self) -> None:
+        """Holds the process at a moment at which it holds no lock in the database."""
+        deadline = time.monotonic() + START_SECONDS
+        while self.running():
+            self.signal(signal.SIGSTOP)
+            if not others_at_work():
+                return
+            self.thaw()
+            assert time.monotonic() < deadline, "the web process does not come to rest"
+            time.sleep(0.05)
+
+    def thaw(self) -> None:
+        if self.running():
+            self.signal(signal.SIGCONT)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
     def stop(self) -> None:
+        self.thaw()
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
@@ -72,12 +105,34 @@ class WebProcess:
                 self.process.wait()
 
 
-@pytest.fixture
-def web(process_env: dict[str, str], tmp_path: Path) -> Iterator[WebProcess]:
-    process = WebProcess(process_env, tmp_path / "web.log")
-    process.start()
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("web")
+
+
+@pytest.fixture(autouse=True)
+def run_folders(shared_folder: Path, settings: pytest.FixtureRequest) -> Path:
+    """One folder for all browser tests, because they share a web process; runs have a folder each by their id."""
+    settings.RUNS_ROOT = shared_folder / "runs"  # type: ignore[attr-defined]
+    return shared_folder / "runs"
+
+
+@pytest.fixture(scope="session")
+def shared_web(django_db_setup: None, shared_folder: Path) -> Iterator[WebProcess]:
+    process = WebProcess(environment(shared_folder / "runs"), shared_folder / "web.log")
     yield process
     process.stop()
+
+
+@pytest.fixture
+def web(process_env: dict[str, str], shared_web: WebProcess) -> Iterator[WebProcess]:
+    """The web process, running; a test may stop it and start it again. It stands still while the tables are emptied after the test."""
+    shared_web.thaw()
+    if not shared_web.answers():
+        shared_web.stop()
+        shared_web.start()
+    yield shared_web
+    shared_web.freeze()
 
 
 @pytest.fixture(scope="session")
