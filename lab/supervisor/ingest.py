@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -28,7 +30,7 @@ from trainers.events import AttemptStarted, Saved
 
 log = logging.getLogger(__name__)
 
-LIMIT = 4 << 20  # bytes of spool in a transaction: about a thousand rollouts of 256 tokens
+LIMIT = 8 << 20  # bytes of spool in a transaction: about two thousand rollouts of 256 tokens
 
 
 class LostRace(Exception):
@@ -40,6 +42,7 @@ def ingest(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = N
 
     ``run`` is brought up to date. ``samples`` are measurements of the machine, stored with the newest step of the batch, if it has one.
     """
+    spare_the_collector()
     lines = list(spool.read(run.folder / spool.SPOOL, run.ingested, limit))
     while lines:
         batch = collect(run, lines)
@@ -59,6 +62,13 @@ def ingest(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = N
         tell(batch, stored)
         return batch
     return None
+
+
+@cache
+def spare_the_collector() -> None:
+    """Once a process: what is loaded by now stays for good, and Python need not look through it again at every few thousand rollouts."""
+    gc.collect()
+    gc.freeze()
 
 
 def write(batch: Batch) -> metrics.Points:
