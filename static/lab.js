@@ -130,8 +130,11 @@
     event.preventDefault();
     event.stopImmediatePropagation();
     if (await confirmed(asks.dataset.confirm, asks.dataset.confirmText, asks.dataset.confirmYes)) {
-      form.dataset.confirmed = "yes";
-      form.requestSubmit(event.submitter);
+      // A live page may have replaced the form while the question stood: its successor is sent then.
+      const now = form.isConnected ? form : [...document.forms].find((other) => other.action === form.action);
+      if (!now) { toast("This is not possible any more.", "warning"); return; }
+      now.dataset.confirmed = "yes";
+      now.requestSubmit(form.isConnected ? event.submitter : null);
     }
   }, true);
 

@@ -77,18 +77,10 @@ def actions(run: Run) -> list[Action]:
         return reverse(name, args=[run.pk])
 
     launch, able = reverse("launch"), live.state(run)["can"]
-    stop_text = "It finishes its step, writes a checkpoint and can be resumed." if run.is_active else "It has not started; it can be queued again."
     kill_text = "The trainer is ended at once. The steps since the last checkpoint are trained again when it is resumed."
     return [
-        Action(
-            "stop",
-            "Stop and save",
-            "stop",
-            url("run-stop"),
-            "" if able["stop"] else no_stop(run),
-            confirm=f"Stop run #{run.number}?",
-            confirm_text=stop_text,
-        ),
+        # Asks nothing: resume undoes it.
+        Action("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
         Action("resume", "Resume", "play", url("run-resume"), "" if able["resume"] else no_resume(run)),
         Action("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
         Action("chain", "Chain a next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),

@@ -10,6 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from lab.accounts.models import Team, User
+from lab.runs import live
 from lab.runs.models import Attempt, LogChunk, Run, Status
 from tests.browser.training import add, drawn_steps, open_overview, running
 from tests.lab.supervisor.spools import make_run, measured, started, steps
@@ -141,14 +142,25 @@ def test_a_line_is_redrawn_in_the_other_theme(page: Page, run: Run) -> None:
     page.wait_for_function(f"{colour} !== {before!r}")
 
 
-def test_stopping_asks_first_and_shows_at_once(page: Page, run: Run) -> None:
+def test_killing_asks_first_and_still_acts_when_the_header_was_renewed_meanwhile(page: Page, run: Run) -> None:
     open_overview(page, run)
-    page.get_by_role("button", name="Stop and save").click()
+    page.get_by_role("button", name="Kill").click()
     page.locator("#confirm-dialog").get_by_role("button", name="Cancel").click()
     run.refresh_from_db()
     assert run.status == Status.RUNNING
+    page.locator("#run-head").get_by_role("button", name="Kill").click()
+    run.request_stop()
+    live.publish_state(run)
+    expect(page.locator("#run-head .chip")).to_have_text("stopping")
+    page.locator("#confirm-dialog").get_by_role("button", name="Kill").click()
+    expect(page.get_by_text("Killing: the trainer is ended without saving.")).to_be_visible()
+    run.refresh_from_db()
+    assert run.kill_requested
+
+
+def test_stopping_asks_nothing_and_shows_at_once(page: Page, run: Run) -> None:
+    open_overview(page, run)
     page.get_by_role("button", name="Stop and save").click()
-    page.locator("#confirm-dialog").get_by_role("button", name="Stop and save").click()
     expect(page.locator("#run-head .chip")).to_have_text("stopping")
     expect(page.get_by_text("Stopping: it finishes its step and saves.")).to_be_visible()
     run.refresh_from_db()
