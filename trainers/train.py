@@ -55,6 +55,9 @@ REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "data
 
 def run(spec: RunSpec, folder: Path) -> int:
     """Trains until finished or asked to stop; goes on from the newest checkpoint in ``folder``. Returns the exit code of the command line."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        print(f"WORLD_SIZE = {os.environ['WORLD_SIZE']}: a run is trained by one process (start it without accelerate or torchrun)", file=sys.stderr)
+        return REFUSED
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / LOCK) as free:
@@ -149,7 +152,9 @@ def try_lock(file: IO[str]) -> bool:
 
 
 def set_up() -> None:
-    """Logging to standard error, no progress bars, one thread a core (``OMP_NUM_THREADS`` says otherwise)."""
+    """Logging to standard error, no progress bars, one thread a core (``OMP_NUM_THREADS`` says otherwise), one GPU."""
+    # Read when CUDA is first used. With several GPUs in sight transformers would split every batch over them (DataParallel).
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     for chatty in ("httpx", "accelerate", "filelock", "fsspec", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

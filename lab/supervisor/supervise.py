@@ -24,7 +24,7 @@ from lab.runs.models import Run, Status
 from lab.supervisor import logs, trainer_process
 from lab.supervisor.ingest import ingest
 from lab.supervisor.outcome import LOCKED, Ending, judge, last_event
-from lab.supervisor.resources import Sampler, gpu_handles
+from lab.supervisor.resources import Sampler
 from lab.supervisor.trainer_process import AdoptedTrainer, Trainer
 from lab.workers.models import Worker
 from trainers import spool
@@ -166,7 +166,7 @@ class Supervisor:
             self.control()
             return None
         self.attempt = attempt
-        argv = [*self.argv, str(run.folder / RUN_FILE)] if self.argv else trainer_process.command(run.folder, len(gpu_handles()))
+        argv = [*self.argv, str(run.folder / RUN_FILE)] if self.argv else trainer_process.command(run.folder)
         trainer = Trainer(argv, logs.log_file(run.folder, attempt))
         log.info("run %s: attempt %d is process %s", run.pk, attempt, trainer.pid)
         return trainer

@@ -27,12 +27,8 @@ SECRETS = ("SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "PGPASSFILE"
 SECRET_PREFIXES = ("DJANGO_", "CELERY_", "EMAIL_")
 
 
-def command(folder: Path, devices: int) -> list[str]:
-    """The argv of a trainer on ``devices`` GPUs (0: the CPU)."""
-    run = ["-m", "trainers", "run", str(folder / RUN_FILE)]
-    if devices > 1:
-        return [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", str(devices), *run]
-    return [sys.executable, *run]
+def command(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "trainers", "run", str(folder / RUN_FILE)]
 
 
 def environment() -> dict[str, str]:

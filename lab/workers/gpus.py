@@ -36,11 +36,3 @@ def gpus() -> list[Gpu]:
 
 def text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-
-def described(wanted: list[int] | None, found: list[Gpu]) -> str:
-    """One line for lists: the chosen GPUs, or all when none were chosen."""
-    chosen = [gpu for gpu in found if wanted is None or gpu.index in wanted]
-    names = sorted({str(gpu) for gpu in chosen})
-    line = f"{len(chosen)} x {names[0]}" if len(chosen) > 1 and len(names) == 1 else "; ".join(str(gpu) for gpu in chosen)
-    return line[:100]

@@ -87,7 +87,7 @@ def test_help_needs_no_services(command: str, tmp_path: Path) -> None:
     [
         (["--gpu", "97"], "GPU 97 is not here"),
         (["--gpu", "first"], "give the number of a GPU"),
-        (["--gpu", "0,0"], "give the number of a GPU"),
+        (["--gpu", "0,1"], "give the number of a GPU"),
         (["--queues", "gpu,"], "is not the name of a queue"),
         (["--queues", "a b"], "is not the name of a queue"),
         (["--name", "a/b"], "no slash"),

@@ -30,6 +30,13 @@ def test_a_folder_has_one_trainer(tmp_path):
     assert not (tmp_path / "events.jsonl").exists()
 
 
+def test_several_processes_are_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert train.run(make_spec(tmp_path), tmp_path) == train.REFUSED
+    assert "WORLD_SIZE = 2" in capsys.readouterr().err
+    assert not (tmp_path / "events.jsonl").exists()
+
+
 def test_a_policy_that_is_not_there_is_refused(tmp_path):
     spec = make_spec(tmp_path, policy={"kind": "run", "folder": str(tmp_path / "parent")})
     assert train.run(spec, tmp_path) == train.REFUSED

@@ -10,44 +10,44 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from lab.workers.gpus import Gpu, gpus
+
 QUEUE = re.compile(r"[\w.-]{1,50}")
 
 
 class Command(BaseCommand):
     help = (
-        "Trains runs, one at a time. Start one worker for each GPU (or group of GPUs). "
+        "Trains runs, one at a time. Start one worker for each GPU. "
         "Ctrl-C or SIGTERM stops and saves the run in progress, gives it back to the queue and leaves; a second Ctrl-C leaves at once, "
         "and the run goes on from its last checkpoint on the next worker."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--queues", default="gpu", help="comma-separated names of the queues to serve (default: gpu)")
-        parser.add_argument("--gpu", default=None, help="number of the GPU to use, or several separated by commas; default: all the machine has")
+        parser.add_argument("--gpu", default=None, help="number of the GPU to use (default: the first, if the machine has any)")
         parser.add_argument("--name", default="", help="name shown in the lab; unique among the workers alive (default: host:pid-random)")
         parser.add_argument(
             "--check", action="store_true", help="start nothing; exit 0 if a worker of this host is alive, else 1 (for health checks)"
         )
 
     def handle(self, *args: Any, queues: str, gpu: str | None, name: str, check: bool, **options: Any) -> None:
-        from lab.workers.gpus import described, gpus
         from lab.workers.heartbeat import NameTaken, default_name, register
         from lab.workers.models import Worker
         from lab.workers.serving import serve
 
         if check:
             raise SystemExit(0 if Worker.objects.alive().filter(host=socket.gethostname()).exists() else 1)
-        wanted, found = gpu_numbers(gpu), gpus()
-        missing = [number for number in wanted or [] if number not in {known.index for known in found}]
-        if missing:
-            there = ", ".join(f"{known.index} ({known})" for known in found) or "none"
-            raise CommandError(f"--gpu {gpu}: GPU {missing[0]} is not here; this machine has: {there}", returncode=2)
-        if wanted is not None:
+        found = gpus()
+        chosen = choose_gpu(gpu, found)
+        if chosen is not None:
             os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, wanted))
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(chosen.index)
+            if gpu is None and len(found) > 1:
+                self.stdout.write(f"This machine has {len(found)} GPUs; this worker uses the first. Start one for each: --gpu 0, --gpu 1, …")
         if len(name) > 150 or "/" in name or "\0" in name:
             raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
         try:
-            worker = register(name or default_name(), queue_names(queues), described(wanted, found))
+            worker = register(name or default_name(), queue_names(queues), str(chosen or "")[:100])
         except NameTaken as error:
             raise CommandError(str(error), returncode=2) from None
         self.stdout.write(f"Worker {worker.name} serves {', '.join(worker.queues)} on {worker.gpu or f'{worker.cpus} CPU cores'}. Ctrl-C stops it.")
@@ -56,13 +56,17 @@ class Command(BaseCommand):
             raise SystemExit(code)
 
 
-def gpu_numbers(text: str | None) -> list[int] | None:
+def choose_gpu(text: str | None, found: list[Gpu]) -> Gpu | None:
+    """The GPU asked for; without a wish the first one, unless CUDA_VISIBLE_DEVICES has chosen already."""
     if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
-        raise CommandError(f"--gpu {text!r}: give the number of a GPU, or several separated by commas, for example 0 or 0,1", returncode=2)
-    return [int(part) for part in parts]
+        return None if "CUDA_VISIBLE_DEVICES" in os.environ else next(iter(found), None)
+    if not text.isdecimal():
+        raise CommandError(f"--gpu {text!r}: give the number of a GPU, for example 0", returncode=2)
+    for gpu in found:
+        if gpu.index == int(text):
+            return gpu
+    there = ", ".join(f"{gpu.index} ({gpu})" for gpu in found) or "none"
+    raise CommandError(f"--gpu {text}: GPU {text} is not here; this machine has: {there}", returncode=2)
 
 
 def queue_names(text: str) -> list[str]:
