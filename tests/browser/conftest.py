@@ -135,8 +135,9 @@ def web(process_env: dict[str, str], shared_web: WebProcess) -> Iterator[WebProc
     shared_web.freeze()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Not for the session: Playwright's event loop would still run in this thread when asynchronous tests follow."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
