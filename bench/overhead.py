@@ -156,8 +156,9 @@ def say(talk: Any, line: str) -> None:
 
 def our_trainer(attempt: Any, examples: Any) -> Any:
     from trainers.adapters.grpo import GRPOAdapter
+    from trainers.methods import stack
 
-    return GRPOAdapter(attempt, examples, None)
+    return GRPOAdapter(attempt, examples, None, stack.of_attempt(attempt))
 
 
 def bare_trainer(attempt: Any, examples: Any) -> Any:
@@ -166,6 +167,7 @@ def bare_trainer(attempt: Any, examples: Any) -> Any:
     from trl import GRPOTrainer
 
     from trainers.adapters.grpo import as_dataset, grpo_config
+    from trainers.methods import stack
 
     def reward(name: str) -> Any:
         def function(completions: Any, example: Any, **rest: Any) -> Any:
@@ -178,7 +180,7 @@ def bare_trainer(attempt: Any, examples: Any) -> Any:
     trainer = GRPOTrainer(
         model=attempt.policy.model,
         processing_class=attempt.policy.tokenizer,
-        args=grpo_config(attempt),
+        args=grpo_config(attempt, stack.of_attempt(attempt)),
         reward_funcs=[reward(name) for name in attempt.task.rewards],
         train_dataset=as_dataset(examples),
     )

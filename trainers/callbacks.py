@@ -34,6 +34,14 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
         self.step_began = time.perf_counter()
 
+    def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        """After the backward pass, before the weights move: methods may change gradients and the reference policy."""
+        stack, trainer = self.trainer.stack, self.trainer
+        policy = trainer.accelerator.unwrap_model(trainer.model)
+        stack.gradients(policy)
+        if (method := stack.one("reference")) is not None and stack.run is not None:
+            method.log("reference_updated", float(method.reference(state.global_step + 1, policy, stack.run.reference)))
+
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> TrainerControl:
         self.step_seconds = time.perf_counter() - self.step_began
         trainer, step, total = self.trainer, state.global_step, state.max_steps
@@ -55,6 +63,7 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
         values["speed/step_seconds"] = self.step_seconds
         values["speed/tokens_per_second"] = (tokens - self.tokens) / max(self.step_seconds, 1e-9)
         self.tokens = tokens
+        values.update(self.trainer.stack.collect())
         self.trainer.attempt.reporter.metrics(state.global_step, values, tokens)
         state.log_history.clear()  # it is in the spool; checkpoints must not grow with the run
         if time.monotonic() - self.line_time >= LINE_SECONDS or state.global_step >= state.max_steps:

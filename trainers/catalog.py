@@ -2,12 +2,16 @@
 
 import json
 import logging
+import sys
 from dataclasses import asdict
+from importlib.metadata import entry_points
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
 from trainers.hyperparameters import DPO, GRPO, SFT, Common, Strict
+from trainers.methods import registry
+from trainers.methods.base import Base, Method, hooks_of
 from trainers.recipes import RECIPES
 from trainers.spec import FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
 from trainers.tasks.base import Task
@@ -46,7 +50,7 @@ def build(built_in_only: bool = False) -> dict[str, Any]:
             for kind, (title, summary, model) in POLICIES.items()
         ],
         "recipes": [asdict(recipe) for recipe in RECIPES],
-        "methods": [],
+        "methods": [describe_method(group, kind) for group, kind in registry.built_in()] + ([] if built_in_only else method_plugins()),
     }
     plain: dict[str, Any] = json.loads(json.dumps(catalogue, allow_nan=False))
     return plain
@@ -63,6 +67,38 @@ def plugins() -> list[dict[str, Any]]:
         except Exception as error:  # third-party code: anything can happen in it
             log.warning("task %s is left out of the catalogue: %s: %s", name, type(error).__name__, error)
     return found
+
+
+def method_plugins() -> list[dict[str, Any]]:
+    """The methods of installed packages; one that cannot be loaded is left out and logged."""
+    found = []
+    for point in entry_points(group=registry.ENTRY_POINTS):
+        try:
+            found.append(json.loads(json.dumps(describe_method("installed", point.load()), allow_nan=False)))
+        except Exception as error:  # third-party code: anything can happen in it
+            log.warning("method %s is left out of the catalogue: %s: %s", point.name, type(error).__name__, error)
+    return found
+
+
+def describe_method(group: str, kind: type[Method]) -> dict[str, Any]:
+    """What pages, forms and the preflight know about a method."""
+    card = asdict(kind.card)
+    claim = card.pop("claim")
+    return {
+        **card,
+        "group": group,
+        "summary": " ".join((getdoc(sys.modules[kind.__module__]) or "").split()),
+        "claim": {"metric": claim[0], "direction": claim[1]},
+        "trainer": kind.trainer if issubclass(kind, Base) else "",
+        "trains": sorted(kind.trains),
+        "hooks": list(hooks_of(kind)),
+        "owns": sorted(kind.owns),
+        "needs": sorted(kind.needs),
+        "excludes": sorted(kind.excludes),
+        "requires": [asdict(need) for need in kind.requires],
+        "parameters": kind.Config.model_json_schema(),
+        "panels": [asdict(panel) for panel in kind.panels()],
+    }
 
 
 def describe(task: Task) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from trainers.adapters.sft import SFTAdapter, demonstrations
 from trainers.attempt import Attempt
 from trainers.events import AnyEvent
 from trainers.hyperparameters import SFT
+from trainers.methods import stack as stacks
 from trainers.report import Reporter
 from trainers.spec import Evaluation, FolderPolicy, Limits, RunSpec, TaskChoice
 from trainers.stop import Stopped, StopRequest
@@ -66,7 +67,7 @@ def policy(task: Task, difficulty: str, reporter: Reporter, stop: StopRequest) -
         )
         attempt = Attempt(spec, folder / "work", task, policies.load(start, spec), OnlyProgress(reporter, how.max_steps), stop)
         with reporter.busy(PHASE):
-            trainer = SFTAdapter(attempt, demonstrations(task, how.demonstrations, 0, difficulty), None)
+            trainer = SFTAdapter(attempt, demonstrations(task, how.demonstrations, 0, difficulty), None, stacks.of_attempt(attempt))
         trainer.train()
         if trainer.state.global_step < how.max_steps:
             raise Stopped(stop.why)

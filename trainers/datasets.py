@@ -156,7 +156,7 @@ def row_of(raw: Any, trainer: str) -> Row:
         row[column] = completion_of(raw[column], column)
     if trainer == "dpo" and row["chosen"] == row["rejected"]:
         raise BrokenRow("chosen and rejected are the same: there is nothing to prefer")
-    return row
+    return {**{name: value for name, value in raw.items() if isinstance(name, str)}, **row}  # what else it says is for methods
 
 
 def missing(column: str, raw: Row, trainer: str) -> str:

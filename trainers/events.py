@@ -86,6 +86,10 @@ class Rollout(Event, tag="rollout", frozen=True):
     logprobs: bytes = b""  # (T,) log-probability of the sampled token, nats
     entropies: bytes = b""  # (T,) nats
     mask: bytes = b""  # (T,) 1 = in the loss; empty = all ones
+    contributions: dict[str, float] = {}  # method -> the advantage after it (its mean over tokens); "base" is the base's own
+    shaped: dict[str, float] = {}  # method -> the reward after it, for methods that shape rewards
+    token_advantages: bytes = b""  # (T,) where a method gives tokens advantages of their own
+    weights: bytes = b""  # (T,) the methods' multiplier on the policy gradient; empty = all ones
 
 
 class Checkpoint(Event, tag="checkpoint", frozen=True):

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from trainers import datasets
+from trainers import datasets, stacking
 from trainers.batches import figures
 from trainers.dryrun import DryRun, about_tokens, dry_run, gold_of
 from trainers.hyperparameters import DPO, GRPO, SFT
@@ -63,6 +63,8 @@ def preflight(spec: RunSpec, policy_pending: bool = False) -> Report:
     """Checks a spec. ``policy_pending``: the policy is of a run that has not finished yet, so it is not looked at."""
     report = Report()
     context = check_policy(spec, report.problems, report.warnings, policy_pending)
+    stacked = stacking.check(spec)
+    report.problems, report.warnings = report.problems + stacked.problems, report.warnings + stacked.warnings
     task = check_task(spec, report)
     rows = check_dataset(spec, report)
     report.batch = figures(spec, None if rows is None else len(rows))
@@ -86,8 +88,6 @@ def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context
 
 def check_task(spec: RunSpec, report: Report) -> Task | None:
     """The task, when it exists and has the difficulty and reward functions the spec names."""
-    if spec.methods:
-        report.refuse("methods.0.name", spec.methods[0].name, "there are no methods to stack on a trainer in this version", "remove it")
     try:
         task = get(spec.task.name)
     except UnknownTask as error:

@@ -20,6 +20,7 @@ class Completion:
     prompt_ids: list[int]
     ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)  # 1 = written by the policy
+    notes: dict[str, Any] = field(default_factory=dict)  # what a rollout method knows about it; reaches RolloutBatch.notes
     turns: list[Turn] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     entropies: list[float] = field(default_factory=list)
@@ -42,6 +43,8 @@ class Sampling:
     max_tokens: int  # a completion is not longer, the world's answers included
     batch: int
     statistics: bool = True
+    top_k: int = 0  # sample from the k likeliest tokens only; 0 = from all
+    stop: tuple[str, ...] = ()  # texts that end the completion, besides the task's own
 
 
 class TokenStatistics(LogitsProcessor):  # type: ignore[misc]
@@ -87,7 +90,8 @@ class Sampler:
         self.task = task
         self.how = how
         self.ends = end_ids(model, tokenizer)
-        stops = [tokenizer.encode(text, add_special_tokens=False) for text in task.stop]
+        self.stop = (*task.stop, *how.stop)
+        stops = [tokenizer.encode(text, add_special_tokens=False) for text in self.stop]
         # A stop string that is one token ends a turn like an end token does; only other ones need the text to be watched.
         self.watch_text = any(len(ids) != 1 for ids in stops)
         self.turn_ends = self.ends if self.watch_text else [*self.ends, *(ids[0] for ids in stops)]
@@ -101,18 +105,25 @@ class Sampler:
             progress(len(done))
         return done
 
-    def complete_batch(self, examples: Sequence[Example], prompts: list[list[int]]) -> list[Completion]:
-        """Turn after turn, the episodes that go on sampled together."""
+    def complete_batch(
+        self, examples: Sequence[Example], prompts: list[list[int]], prefixes: Sequence[Sequence[int]] | None = None
+    ) -> list[Completion]:
+        """Turn after turn, the episodes that go on sampled together. ``prefixes``: what each completion begins with, as context without loss."""
         made = [Completion(ids) for ids in prompts]
-        going = list(range(len(made)))
+        for completion, prefix in zip(made, prefixes or (), strict=False):
+            if prefix:
+                completion.add("given", list(prefix), [0.0] * len(prefix), [0.0] * len(prefix))
+        going = [i for i, completion in enumerate(made) if len(completion.ids) < self.how.max_tokens]
+        for i in set(range(len(made))) - set(going):
+            made[i].finish_reason = "length"
         was_training = self.model.training
         self.model.eval()
         try:
             for turn in range(1, self.task.max_turns + 1):
-                self.sample_turn([made[i] for i in going])
-                going = [i for i in going if self.goes_on(examples[i], made[i], turn)]
                 if not going:
                     break
+                self.sample_turn([made[i] for i in going])
+                going = [i for i in going if self.goes_on(examples[i], made[i], turn)]
         finally:
             self.model.train(was_training)
         for completion in made:
@@ -145,12 +156,12 @@ class Sampler:
     def generation_config(self, longest: int) -> GenerationConfig:
         """Plain sampling from the whole distribution."""
         heat = self.how.temperature
-        choice = {"do_sample": True, "temperature": heat, "top_k": 0, "top_p": 1.0} if heat else {"do_sample": False}
+        choice = {"do_sample": True, "temperature": heat, "top_k": self.how.top_k, "top_p": 1.0} if heat else {"do_sample": False}
         return GenerationConfig(
             max_new_tokens=longest,
             eos_token_id=self.turn_ends,
             pad_token_id=self.tokenizer.pad_token_id,
-            stop_strings=list(self.task.stop) if self.watch_text else None,
+            stop_strings=list(self.stop) if self.watch_text else None,
             disable_compile=True,
             **choice,
         )
@@ -165,7 +176,7 @@ class Sampler:
         return len(ids)
 
     def stop_in(self, text: str) -> str:
-        return next((stop for stop in self.task.stop if stop in text), "")
+        return next((stop for stop in self.stop if stop in text), "")
 
     def goes_on(self, example: Example, completion: Completion, turn: int) -> bool:
         """Whether the episode has another turn: adds the world's answer if so, else says why it ended."""
@@ -173,6 +184,8 @@ class Sampler:
         stop = self.stop_in(self.tokenizer.decode(completion.ids[last.start : last.end]))
         if not stop:
             completion.finish_reason = "stop" if completion.ids[-1] in self.ends else "length"
+            return False
+        if stop in self.how.stop:
             return False
         if turn == self.task.max_turns:
             completion.finish_reason = "turns"

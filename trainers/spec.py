@@ -98,7 +98,8 @@ class Limits(Strict):
 class RunSpec(Strict):
     version: Literal[1] = 1
     recipe: str = param("custom", "Name of the recipe this run was made from.", max_length=100)
-    methods: list[MethodChoice] = param([], "Methods stacked on the base trainer, in order.")
+    base: MethodChoice | None = param(None, "What the methods are stacked on; empty means the trainer's default (dapo, dpo, kto, sft).")
+    methods: list[MethodChoice] = param([], "Methods stacked on the base, in order.")
     policy: Policy = TinyPolicy()
     lora: Lora | None = None
     task: TaskChoice

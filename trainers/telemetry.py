@@ -117,10 +117,18 @@ class Scored:
     turns: list[Turn] = field(default_factory=list)
     reference: str = ""
     advantage: float | None = None
+    contributions: dict[str, float] = field(default_factory=dict)
+    shaped: dict[str, float] = field(default_factory=dict)
+    token_advantages: bytes = b""
 
 
-def rollout(scored: Scored, logprobs: npt.NDArray[Any], entropies: npt.NDArray[Any], pieces: Pieces, stamp: dict[str, Any]) -> Rollout:
-    """The event of a completion with its per-token log-probabilities and entropies (T,) in nats. ``stamp``: attempt and time."""
+def rollout(
+    scored: Scored, logprobs: npt.NDArray[Any], entropies: npt.NDArray[Any], pieces: Pieces, stamp: dict[str, Any], weights: bytes = b""
+) -> Rollout:
+    """The event of a completion with its per-token log-probabilities and entropies (T,) in nats. ``stamp``: attempt and time.
+
+    ``weights``: the methods' token weights, packed.
+    """
     mask = np.asarray(scored.mask, dtype=bool)
     own = entropies[mask] if mask.size else entropies
     own = own[np.isfinite(own)]
@@ -146,4 +154,8 @@ def rollout(scored: Scored, logprobs: npt.NDArray[Any], entropies: npt.NDArray[A
         logprobs=arrays.pack(logprobs, "e"),
         entropies=arrays.pack(entropies, "e"),
         mask=b"" if not mask.size or mask.all() else arrays.pack(mask, "B"),
+        contributions=scored.contributions,
+        shaped=scored.shaped,
+        token_advantages=scored.token_advantages,
+        weights=weights,
     )

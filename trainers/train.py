@@ -1,7 +1,6 @@
 """One attempt at a run, from the spec to the exported policy; reads top to bottom.
 
-Left out on purpose: several processes (one trainer, one device), methods (the adapters have the seams for their hooks), and anything about
-databases or web pages: whoever wants to know reads the spool.
+Left out on purpose: several processes (one trainer, one device), and anything about databases or web pages: whoever wants to know reads the spool.
 """
 
 import fcntl
@@ -37,6 +36,7 @@ from trainers.attempt import CHECKPOINTS, Attempt
 from trainers.evaluate import HeldOut, measured_before_training
 from trainers.events import AttemptFinished, AttemptStarted, Saved
 from trainers.hyperparameters import DPO, GRPO, SFT
+from trainers.methods import stack as stacks
 from trainers.problems import SpecError
 from trainers.report import Reporter
 from trainers.spec import FINAL, RunSpec, TinyPolicy
@@ -105,10 +105,14 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     announce(attempt, step_of(resume) if resume else 0)
 
     heldout = HeldOut(attempt) if spec.evaluation.prompts else None
+    with reporter.busy("preparing"):
+        stack = stacks.of_attempt(attempt)
     rows = read_data(attempt)
+    with reporter.busy("preparing data"):
+        rows = stack.data(rows)
     stop.check()
     with reporter.busy("preparing"):
-        trainer = adapter(attempt, rows, heldout)
+        trainer = adapter(attempt, rows, heldout, stack)
     if heldout and not resume and not (reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
         heldout.measure(trainer.model, 0)
         stop.check()
@@ -231,9 +235,9 @@ def read_data(attempt: Attempt) -> list[Any]:
     return task.examples("train", training.prompts, spec.seed, difficulty)
 
 
-def adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None) -> Resumable:
+def adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None, stack: stacks.Stack) -> Resumable:
     kinds: dict[str, Any] = {"sft": SFTAdapter, "grpo": GRPOAdapter, "dpo": DPOAdapter}
-    made: Resumable = kinds[attempt.spec.training.trainer](attempt, rows, heldout)
+    made: Resumable = kinds[attempt.spec.training.trainer](attempt, rows, heldout, stack)
     return made
 
 

@@ -48,7 +48,7 @@ def reason(folder: Path, row: Any, trainer: str = "sft") -> str:
     [
         ("sft", GOOD["sft"], {"prompt": [USER], "completion": [ASSISTANT]}),
         ("sft", {"prompt": [USER], "completion": [ASSISTANT]}, {"prompt": [USER], "completion": [ASSISTANT]}),
-        ("sft", {"prompt": [USER], "completion": "4", "id": 7}, {"prompt": [USER], "completion": [ASSISTANT]}),
+        ("sft", {"prompt": [USER], "completion": "4", "id": 7}, {"prompt": [USER], "completion": [ASSISTANT], "id": 7}),
         ("dpo", GOOD["dpo"], {"prompt": [USER], "chosen": [ASSISTANT], "rejected": [{"role": "assistant", "content": "5"}]}),
         ("grpo", GOOD["grpo"], {"prompt": [USER], "reference": "4", "data": {}}),
         ("grpo", {"prompt": "2+2?", "reference": 4, "data": {"k": 1}}, {"prompt": [USER], "reference": "4", "data": {"k": 1}}),

@@ -13,6 +13,7 @@ from trainers import arrays, cold_start, policies, train
 from trainers.adapters.grpo import as_dataset, grpo_config
 from trainers.attempt import Attempt
 from trainers.events import AttemptFinished, AttemptStarted, Checkpoint, Metrics, Phase, Rollout, Saved
+from trainers.methods import stack
 from trainers.report import Reporter
 from trainers.spool import SPOOL, SpoolWriter
 from trainers.stop import StopRequest
@@ -239,7 +240,7 @@ def bare_trl(folder, spec):
         trainer = GRPOTrainer(
             model=policy.model,
             processing_class=policy.tokenizer,
-            args=grpo_config(attempt),
+            args=grpo_config(attempt, stack.build(spec)),
             reward_funcs=[reward(name) for name in task.rewards],
             train_dataset=as_dataset(examples),
         )

@@ -1,39 +1,149 @@
-"""Direct preference optimisation on TRL's DPOTrainer. The reference is the policy the run starts from."""
+"""Direct preference optimisation on TRL's DPOTrainer, with the hooks of the run's methods. The reference is the policy the run starts from.
 
-from collections.abc import Sequence
+TRL computes the loss and its metrics; where a method fills a hook of pairs, the loss is worked out again from the token log-probabilities of the
+same two forward passes.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from datasets import Dataset
+from torch import Tensor
+from torch.nn.functional import logsigmoid
 from trl import DPOConfig, DPOTrainer
 
 from trainers.adapters.arguments import common
+from trainers.adapters.recorder import recorded
 from trainers.adapters.resumable import Resumable
 from trainers.attempt import Attempt
+from trainers.batch import PairBatch
 from trainers.callbacks import BetweenSteps
 from trainers.evaluate import HeldOut
 from trainers.hyperparameters import DPO
+from trainers.methods.stack import Stack
 from trainers.policies import adapters
+
+ROW = "row"  # column with the place of a pair in the training rows
+HOOKS = ("pair_ratios", "pair_margins", "pair_loss", "pair_weights", "loss")
+
+
+class WithRows:
+    """TRL's collator, with the rows' numbers besides."""
+
+    def __init__(self, collate: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> None:
+        self.collate = collate
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        return {**self.collate(examples), ROW: torch.tensor([example[ROW] for example in examples])}
 
 
 class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
-    """Where hooks of methods will be called: ``_compute_loss``."""
-
-    def __init__(self, attempt: Attempt, rows: Sequence[dict[str, Any]], heldout: HeldOut | None) -> None:
-        """``rows``: prompt, chosen and rejected, each a list of messages."""
+    def __init__(self, attempt: Attempt, rows: Sequence[dict[str, Any]], heldout: HeldOut | None, stack: Stack) -> None:
+        """``rows``: prompt, chosen and rejected, each a list of messages; more columns are for methods."""
         training = attempt.spec.training
         assert isinstance(training, DPO)
+        self.rows = list(rows)
         between = BetweenSteps()
         super().__init__(
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
-            args=DPOConfig(**common(attempt), beta=training.beta, max_length=training.max_length, loss_type=["sigmoid"]),
-            train_dataset=Dataset.from_list(list(rows)),
+            args=DPOConfig(**common(attempt) | {"beta": training.beta, "max_length": training.max_length} | stack.base.arguments()),
+            train_dataset=as_dataset(rows),
             callbacks=[between],
             peft_config=adapters(attempt.spec.lora) if attempt.spec.lora else None,
         )
-        self.attach(attempt, heldout, between)
+        self.data_collator = WithRows(self.data_collator)
+        self.attach(attempt, heldout, between, stack)
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        if ROW not in self._signature_columns:
+            self._signature_columns = [*self._signature_columns, ROW]
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool) -> Any:
-        loss: torch.Tensor | tuple[torch.Tensor, Any] = super()._compute_loss(model, inputs, return_outputs)
-        return loss
+        numbers = inputs[ROW].tolist()
+        inputs = {name: value for name, value in inputs.items() if name != ROW}
+        if not self.stack.fills(*HOOKS):
+            return super()._compute_loss(model, inputs, return_outputs)
+        with recorded(model, self.ref_model) as outputs:
+            super()._compute_loss(model, inputs, return_outputs=False)
+        batch = self.batch_of(numbers, inputs, outputs[0].log_probs, outputs[1].log_probs)
+        return method_loss(self.stack, batch, self.base_loss)
+
+    def batch_of(self, numbers: list[int], inputs: dict[str, Any], logprobs: Tensor, reference: Tensor) -> PairBatch:
+        """``logprobs`` and ``reference``: (2B, T), chosen above rejected, 0 outside the completions."""
+        length = inputs["completion_mask"].shape[1] - 1
+        masks = inputs["completion_mask"][:, 1:].float().chunk(2)
+        ids = inputs["input_ids"][:, 1:].chunk(2)
+        own, theirs = logprobs[:, -length:].chunk(2), reference[:, -length:].chunk(2)
+        return PairBatch(
+            rows=[self.rows[number] for number in numbers],
+            indices=numbers,
+            chosen_ids=ids[0],
+            rejected_ids=ids[1],
+            chosen_mask=masks[0],
+            rejected_mask=masks[1],
+            chosen_logprobs=own[0],
+            rejected_logprobs=own[1],
+            chosen_reference=theirs[0].detach(),
+            rejected_reference=theirs[1].detach(),
+            beta=self.beta,
+            step=int(self.state.global_step) + 1,
+            total_steps=self.args.max_steps,
+            reduce=average if self.loss_types == ["ipo"] else total,
+        )
+
+    def base_loss(self, score: Tensor) -> Tensor:
+        """(B,) score (see PairBatch) -> (B,) loss of the base."""
+        if self.loss_types == ["ipo"]:
+            return (score - 1 / (2 * self.beta)) ** 2
+        return -logsigmoid(score)
+
+
+def total(ratios: Tensor, mask: Tensor) -> Tensor:
+    return (ratios * mask).sum(1)
+
+
+def average(ratios: Tensor, mask: Tensor) -> Tensor:
+    return (ratios * mask).sum(1) / mask.sum(1).clamp(min=1.0)
+
+
+def method_loss(stack: Stack, batch: PairBatch, base: Callable[[Tensor], Tensor]) -> Tensor:
+    """Scalar loss of a batch of pairs under the methods of the stack."""
+    chosen = (batch.chosen_logprobs - batch.chosen_reference) * batch.chosen_mask
+    rejected = (batch.rejected_logprobs - batch.rejected_reference) * batch.rejected_mask
+    for method in stack.filling("pair_ratios"):
+        chosen, rejected = method.pair_ratios(batch, chosen, rejected)
+    score = batch.reduce(chosen, batch.chosen_mask) - batch.reduce(rejected, batch.rejected_mask)
+    if batch.reduce is total:
+        score = batch.beta * score
+    for method in stack.filling("pair_margins"):
+        if (margin := method.pair_margins(batch)) is not None:
+            method.log("margin", margin.mean())
+            score = score - margin
+    batch.score = score
+    lower = base
+    for method in stack.filling("pair_loss"):
+        lower = wrapped(method, batch, lower)
+    losses = lower(score)
+    batch.losses = losses
+    for method in stack.filling("pair_weights"):
+        if (weights := method.pair_weights(batch, losses)) is not None:
+            method.log("weight", weights.mean())
+            losses = losses * weights
+    loss = losses.mean()
+    for method in stack.filling("loss"):
+        if (term := method.loss(batch)) is not None:
+            method.log("loss", term)
+            loss = loss + term
+    return loss
+
+
+def wrapped(method: Any, batch: PairBatch, lower: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda score: method.pair_loss(batch, score, lower)
+
+
+def as_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
+    """What TRL needs of the rows, and their numbers."""
+    return Dataset.from_list([{**{name: row[name] for name in ("prompt", "chosen", "rejected")}, ROW: i} for i, row in enumerate(rows)])

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
 from peft import PeftModel
 from transformers import PrinterCallback, Trainer
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
@@ -14,10 +15,13 @@ from trainers.attempt import Attempt
 from trainers.callbacks import BetweenSteps
 from trainers.evaluate import HeldOut
 from trainers.events import Checkpoint
-from trainers.policies import size
+from trainers.methods.stack import Stack
+from trainers.policies import load_model, size
 
 NAME = "checkpoint-"
 COUNTERS = "counters.json"  # what TRL counts outside the trainer's state
+METHODS = "methods.pt"  # what the methods remember; tensors and plain values
+REFERENCE = "reference"  # the reference policy, where a method moves it
 PARTIAL = ".partial-"
 
 
@@ -28,9 +32,15 @@ class Resumable(Trainer):  # type: ignore[misc]
     heldout: HeldOut | None
     between: BetweenSteps
 
-    def attach(self, attempt: Attempt, heldout: HeldOut | None, between: BetweenSteps) -> None:
-        self.attempt, self.heldout, self.between = attempt, heldout, between
+    stack: Stack
+
+    def attach(self, attempt: Attempt, heldout: HeldOut | None, between: BetweenSteps, stack: Stack) -> None:
+        self.attempt, self.heldout, self.between, self.stack = attempt, heldout, between, stack
         between.trainer = self
+        assert stack.run is not None
+        stack.run.trained = self.model
+        if getattr(self, "ref_model", None) is not None:
+            stack.run.reference = self.ref_model
         self.remove_callback(PrinterCallback)  # the spool has the metrics
 
     def at_boundary(self) -> bool:
@@ -70,6 +80,9 @@ class Resumable(Trainer):  # type: ignore[misc]
         self._save_rng_state(str(partial))
         self.store_flos()
         self.state.save_to_json(str(partial / TRAINER_STATE_NAME))
+        torch.save(self.stack.state(), partial / METHODS)
+        if self.stack.fills("reference"):
+            self.accelerator.unwrap_model(self.stack.run.reference).save_pretrained(partial / REFERENCE)
         (partial / COUNTERS).write_text(json.dumps(self.counters()))
         written = size(partial)
         sync_folder(partial)
@@ -86,6 +99,15 @@ class Resumable(Trainer):  # type: ignore[misc]
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             self.restore_counters(json.loads((Path(checkpoint) / COUNTERS).read_text()))
+            self.restore_methods(Path(checkpoint))
+
+    def restore_methods(self, checkpoint: Path) -> None:
+        """What the methods remembered; a reference policy that a method had moved."""
+        if (file := checkpoint / METHODS).exists():  # checkpoints of earlier versions have none
+            self.stack.restore(torch.load(file, weights_only=True))
+        if (folder := checkpoint / REFERENCE).is_dir():
+            moved = load_model(folder, torch.float32).state_dict()
+            self.accelerator.unwrap_model(self.stack.run.reference).load_state_dict(moved)
 
     def restore_weights(self, checkpoint: Path) -> None:
         """The policy as it was saved, without training on."""

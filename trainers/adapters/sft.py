@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on TRL's SFTTrainer; the loss counts completion tokens only."""
+"""Supervised fine-tuning on TRL's SFTTrainer, with the hooks of the run's methods; the loss counts completion tokens only."""
 
 import random
 from collections.abc import Sequence
@@ -6,39 +6,83 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from torch import Tensor
 from trl import SFTConfig, SFTTrainer
 
 from trainers.adapters.arguments import common
+from trainers.adapters.dpo import ROW, WithRows
+from trainers.adapters.micro_batch import log_weights
+from trainers.adapters.recorder import recorded
 from trainers.adapters.resumable import Resumable
 from trainers.attempt import Attempt
+from trainers.batch import TokenBatch
 from trainers.callbacks import BetweenSteps
 from trainers.evaluate import HeldOut
 from trainers.hyperparameters import SFT
+from trainers.methods.stack import Stack
 from trainers.policies import adapters
+from trainers.reduce import masked_mean
 from trainers.tasks.base import Task
 
 
 class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
-    """Where hooks of methods will be called: ``compute_loss``."""
-
-    def __init__(self, attempt: Attempt, rows: Sequence[dict[str, Any]], heldout: HeldOut | None) -> None:
-        """``rows``: prompt and completion, each a list of messages."""
+    def __init__(self, attempt: Attempt, rows: Sequence[dict[str, Any]], heldout: HeldOut | None, stack: Stack) -> None:
+        """``rows``: prompt and completion, each a list of messages; more columns are for methods."""
         training = attempt.spec.training
         assert isinstance(training, SFT)
+        self.rows = list(rows)
         between = BetweenSteps()
+        settings = {"max_length": training.max_length, "packing": False, "completion_only_loss": True}
         super().__init__(
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
-            args=SFTConfig(**common(attempt), max_length=training.max_length, packing=False, completion_only_loss=True),
-            train_dataset=Dataset.from_list(list(rows)),
+            args=SFTConfig(**common(attempt) | settings | stack.base.arguments()),
+            train_dataset=Dataset.from_list([{"prompt": row["prompt"], "completion": row["completion"], ROW: i} for i, row in enumerate(rows)]),
             callbacks=[between],
             peft_config=adapters(attempt.spec.lora) if attempt.spec.lora else None,
         )
-        self.attach(attempt, heldout, between)
+        self.data_collator = WithRows(self.data_collator)
+        self.attach(attempt, heldout, between, stack)
 
-    def compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None) -> torch.Tensor:
-        loss: torch.Tensor = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        if ROW not in self._signature_columns:
+            self._signature_columns = [*self._signature_columns, ROW]
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+        numbers = inputs.pop(ROW).tolist()
+        if not self.stack.fills("sft_weights", "loss"):
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        with recorded(model) as outputs:
+            loss: Tensor = super().compute_loss(model, inputs, False, num_items_in_batch)
+        batch = self.batch_of(numbers, inputs, outputs[0])
+        weights: Tensor | None = None
+        for method in self.stack.filling("sft_weights"):
+            if (found := method.sft_weights(batch)) is not None:
+                log_weights(method, found, batch.mask)
+                weights = found.detach() if weights is None else weights * found.detach()
+        if weights is not None:
+            count = batch.mask.sum() if num_items_in_batch is None else num_items_in_batch
+            loss = -(weights * batch.logprobs * batch.mask).sum() / torch.as_tensor(count).clamp(min=1)
+        for method in self.stack.filling("loss"):
+            if (term := method.loss(batch)) is not None:
+                term = masked_mean(term, batch.mask) if term.dim() == 2 else term
+                method.log("loss", term)
+                loss = loss + term / self.current_gradient_accumulation_steps
         return loss
+
+    def batch_of(self, numbers: list[int], inputs: dict[str, Any], output: Any) -> TokenBatch:
+        length = inputs["input_ids"].shape[1] - 1
+        return TokenBatch(
+            rows=[self.rows[number] for number in numbers],
+            ids=inputs["input_ids"][:, 1:],
+            mask=(inputs["labels"][:, 1:] != -100).float(),
+            logprobs=output.log_probs[:, -length:],
+            entropies=output.entropy[:, -length:],
+            step=int(self.state.global_step) + 1,
+            total_steps=self.args.max_steps,
+            model_inputs={name: inputs[name] for name in ("input_ids", "attention_mask") if name in inputs},
+        )
 
 
 def demonstrations(task: Task, count: int, seed: int, difficulty: str) -> list[dict[str, Any]]:

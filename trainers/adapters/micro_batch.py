@@ -1,0 +1,105 @@
+"""The hooks of one micro-batch of the GRPO loss."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers.batch import LossBatch
+from trainers.methods.base import Method
+from trainers.methods.stack import Stack
+from trainers.reduce import masked_mean
+
+if TYPE_CHECKING:
+    from trainers.adapters.grpo import GRPOAdapter
+
+
+class MicroBatch:
+    """``inputs`` is a copy of TRL's: what the hooks change in it is gone after this pass."""
+
+    def __init__(self, trainer: "GRPOAdapter", stack: Stack, inputs: dict[str, Any], rows: Tensor, first_pass: bool) -> None:
+        self.trainer = trainer
+        self.stack = stack
+        self.inputs = inputs
+        self.rows = rows
+        self.first_pass = first_pass
+        self.batch: LossBatch | None = None
+        self.weights: Tensor | None = None  # (B, T) product of the methods' token weights
+
+    def after_forward(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> Tensor:
+        """Called when the policy's log-probabilities (B, T) are known and TRL has not read the advantages yet. Returns those TRL is to use."""
+        if not self.stack.shapes_rollouts:
+            return logprobs
+        self.batch = self.batch_of(logprobs, entropies, logits)
+        self.weigh()
+        if (method := self.stack.one("log_ratios")) is not None:
+            ratios = method.log_ratios(self.batch)
+            if ratios is not None:
+                self.inputs["old_per_token_logps"] = self.batch.old_logprobs
+                logprobs = self.batch.old_logprobs + ratios * self.batch.mask
+        if self.stack.one("policy_loss") is not None:  # TRL's own term is 0 without advantages; what is left of its loss is the KL penalty
+            self.inputs["advantages"] = torch.zeros_like(self.inputs["advantages"])
+        return logprobs
+
+    def batch_of(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> LossBatch:
+        inputs, trainer = self.inputs, self.trainer
+        there = inputs["completion_mask"]
+        mask = (there * inputs["tool_mask"] if "tool_mask" in inputs else there).float()
+        old = inputs.get("old_per_token_logps")
+        assert trainer.scoring.rollout_batch is not None
+        return LossBatch(
+            rollout=trainer.scoring.rollout_batch,
+            rows=self.rows,
+            logprobs=logprobs,
+            old_logprobs=logprobs.detach() if old is None else old,
+            entropies=entropies,
+            mask=mask,
+            advantages=inputs["advantages"],
+            step=int(trainer.state.global_step) + 1,
+            total_steps=trainer.args.max_steps,
+            max_tokens=trainer.max_completion_length,
+            first_pass=self.first_pass,
+            epsilon=(trainer.epsilon_low, trainer.epsilon_high),
+            reference_logprobs=inputs.get("ref_per_token_logps"),
+            logits=logits,
+        )
+
+    def weigh(self) -> None:
+        """Multiplies the advantages by the methods' token weights: in TRL's losses both are the same for weights of 0 and more."""
+        assert self.batch is not None
+        methods = self.stack.filling("token_weights")
+        if not methods:
+            return
+        scoring = self.trainer.scoring
+        if scoring.token_weights is None:
+            scoring.token_weights = torch.ones_like(self.batch.rollout.mask)
+        if self.first_pass:
+            weights = torch.ones_like(self.batch.mask)
+            for method in methods:
+                if (found := method.token_weights(self.batch)) is not None:
+                    weights = weights * found.detach()
+                    log_weights(method, found, self.batch.mask)
+            scoring.token_weights[self.rows] = weights
+        self.weights = scoring.token_weights[self.rows]
+        weighted = self.batch.token_advantages() * self.weights  # (B, T)
+        self.batch.advantages = self.inputs["advantages"] = weighted
+
+    def terms(self) -> Tensor:
+        """Scalar: what the methods add to the loss of this micro-batch."""
+        total = torch.zeros((), device=self.rows.device)
+        if self.batch is None:
+            return total
+        if (owner := self.stack.one("policy_loss")) is not None:
+            own = owner.policy_loss(self.batch)
+            owner.log("policy_loss", own)
+            total = total + own
+        for method in self.stack.filling("loss"):
+            if (term := method.loss(self.batch)) is not None:
+                term = masked_mean(term, self.batch.mask) if term.dim() == 2 else term
+                method.log("loss", term)
+                total = total + term
+        return total
+
+
+def log_weights(method: Method, weights: Tensor, mask: Tensor) -> None:
+    method.log("token_weight", masked_mean(weights.detach().float().expand_as(mask), mask))

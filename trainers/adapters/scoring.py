@@ -1,0 +1,207 @@
+"""The hooks of a generation batch: which prompts, how they are answered, what the answers are worth."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers import advantages as group_relative
+from trainers.adapters.rollouts import GenerationBatch, character_ends
+from trainers.batch import RolloutBatch
+from trainers.events import Message
+from trainers.methods.history import History, Visit
+from trainers.methods.session import Session
+from trainers.methods.stack import Stack
+from trainers.sampling import Completion
+
+if TYPE_CHECKING:
+    from trainers.adapters.grpo import GRPOAdapter
+
+Row = dict[str, Any]
+
+
+class Scoring:
+    def __init__(self, trainer: "GRPOAdapter", stack: Stack) -> None:
+        self.trainer = trainer
+        self.stack = stack
+        assert stack.run is not None
+        self.run = stack.run
+        self.rollout_batch: RolloutBatch | None = None
+        self.token_weights: Tensor | None = None  # (B, T) of the sampled batch; a slice fills its rows in the first pass
+        if stack.fills("curriculum"):
+            stack.history = History(len(trainer.examples), trainer.args.max_steps)
+
+    @property
+    def step(self) -> int:
+        return int(self.trainer.state.global_step) + 1
+
+    def choose(self, inputs: list[Row]) -> list[Row]:
+        """The rows to sample: prompts drawn by the curriculum, and rewritten for every member of a group."""
+        rows = [dict(row) for row in inputs]
+        group = self.trainer.num_generations
+        self.draw(rows, group)
+        for method in self.stack.filling("prompts"):
+            for start in range(0, len(rows), group):
+                example = self.trainer.examples[rows[start]["example"]]
+                prompts = method.prompts(example, group, self.step)
+                for row, prompt in zip(rows[start : start + group], prompts or (), strict=False):
+                    row["prompt"] = [{"role": message.role, "content": message.content} for message in prompt]
+        return rows
+
+    def draw(self, rows: list[Row], group: int) -> None:
+        """Gives every group the example the curriculum draws; the product of the weights where several methods have some."""
+        if self.stack.history is None:
+            return
+        self.stack.history.step = self.step
+        weights = None
+        for method in self.stack.filling("curriculum"):
+            if (found := method.curriculum(self.stack.history)) is not None:
+                weights = found.double() if weights is None else weights * found.double()
+        if weights is None or not weights.sum() > 0:
+            return
+        generator = torch.Generator().manual_seed(self.run.rng("curriculum", self.step, self.trainer._step).randrange(2**31))
+        count = len(rows) // group
+        enough = int((weights > 0).sum()) >= count
+        drawn = torch.multinomial(weights, count, replacement=not enough, generator=generator).tolist()
+        for place, row in enumerate(rows):
+            number = drawn[place // group]
+            row["example"] = number
+            row["prompt"] = [{"role": message.role, "content": message.content} for message in self.trainer.examples[number].prompt]
+
+    def prompts_of(self, rows: list[Row]) -> list[list[Message]]:
+        return [[Message(message["role"], message["content"]) for message in row["prompt"]] for row in rows]
+
+    def roll_out(self, rows: list[Row]) -> list[Completion]:
+        trainer = self.trainer
+        session = Session(
+            run=self.run,
+            model=trainer.accelerator.unwrap_model(trainer.model),
+            examples=[trainer.examples[row["example"]] for row in rows],
+            prompts=self.prompts_of(rows),
+            group_size=trainer.num_generations,
+            step=self.step,
+            total_steps=trainer.args.max_steps,
+            temperature=trainer.temperature,
+            max_tokens=trainer.max_completion_length,
+            rng=self.run.rng("rollout", self.step, trainer._step),
+        )
+        method = self.stack.one("rollout")
+        made = method.rollout(session) if method else session.complete()
+        if len(made) != len(rows):
+            raise ValueError(f"{method.card.name if method else 'the sampler'} made {len(made)} completions of {len(rows)}")
+        return made
+
+    def apply(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> Tensor:
+        """(B,) or (B, T) advantages after every method; fills in what is reported about them."""
+        advantages: Tensor = output["advantages"]
+        reported.advantages = advantages.tolist()
+        if not self.stack.shapes_rollouts:
+            return advantages
+        batch = self.rollout_batch = self.batch_of(rows, output, scores, reported)
+        self.token_weights = None
+        shaped = self.shape(batch, reported)
+        if not torch.equal(shaped, batch.reward):
+            scale = self.trainer.scale_rewards
+            advantages = group_relative.scaled(shaped, batch.group_size, scale)
+        reported.contributions["base"] = advantages.tolist()
+        for method in self.stack.filling("advantages"):
+            advantages = method.advantages(batch, advantages)
+            reported.contributions[method.card.name] = row_means(advantages, batch.mask).tolist()
+        unscored = scores.isnan().all(1)
+        advantages = advantages.masked_fill(unscored if advantages.dim() == 1 else unscored[:, None], 0.0)
+        check_finite(advantages, self.stack)
+        reported.advantages = row_means(advantages, batch.mask).tolist()
+        if advantages.dim() == 2:
+            reported.token_advantages = advantages.float().cpu().numpy()
+        for method in self.stack.filling("observe"):
+            method.observe(batch)
+        self.remember(batch)
+        return advantages
+
+    def shape(self, batch: RolloutBatch, reported: GenerationBatch) -> Tensor:
+        """(B,) reward after every method that shapes it."""
+        shaped = batch.reward
+        for method in self.stack.filling("rewards"):
+            shaped = method.rewards(batch, shaped)
+            reported.shaped[method.card.name] = shaped.tolist()
+            method.log("reward", shaped.mean())
+        batch.shaped = shaped
+        return shaped
+
+    def batch_of(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> RolloutBatch:
+        trainer = self.trainer
+        weights = trainer.reward_weights.to(scores.device)
+        reward = (scores * weights).nansum(1)
+        ids, there = output["completion_ids"], output["completion_mask"]
+        mask = there * output["tool_mask"] if "tool_mask" in output else there
+        batch = RolloutBatch(
+            examples=list(reported.examples),
+            example_ids=[row["example"] for row in rows],
+            prompts=[list(prompt) for prompt in reported.prompts],
+            texts=list(reported.texts),
+            ids=ids,
+            mask=mask.float(),
+            ends=character_ends(trainer.attempt.pieces, reported.ids, reported.texts),
+            finished=torch.tensor([row[-1] in trainer.eos_token_ids for row in reported.ids], device=ids.device),
+            reward_names=list(trainer.task.rewards),
+            rewards=scores,
+            reward=reward,
+            shaped=reward,
+            group_size=trainer.num_generations,
+            step=self.step,
+            total_steps=trainer.args.max_steps,
+            max_tokens=trainer.max_completion_length,
+            seed=trainer.args.seed,
+            prompt_ids=[prompt[keep.bool()].tolist() for prompt, keep in zip(output["prompt_ids"], output["prompt_mask"], strict=True)],
+            notes=[episode.notes for episode in reported.episodes] if reported.episodes else [{} for _ in rows],
+        )
+        self.add_needs(batch, output)
+        return batch
+
+    @torch.no_grad()
+    def add_needs(self, batch: RolloutBatch, output: dict[str, Any]) -> None:
+        """The forward passes that methods asked for."""
+        needs, trainer = self.stack.needs, self.trainer
+        ids = torch.cat([output["prompt_ids"], output["completion_ids"]], 1)
+        there = torch.cat([output["prompt_mask"], output["completion_mask"]], 1)
+        keep = output["completion_ids"].shape[1]
+        if "logprobs" in needs:
+            logprobs, entropies, _ = trainer._get_per_token_logps_and_entropies(trainer.model, ids, there, keep, compute_entropy=True)
+            batch.logprobs, batch.entropies = logprobs * batch.mask, entropies * batch.mask
+        if "reference" in needs:
+            batch.reference_logprobs = output.get("ref_per_token_logps")
+            if batch.reference_logprobs is None:
+                batch.reference_logprobs = self.reference_logprobs(ids, there, keep) * batch.mask
+                output["ref_per_token_logps"] = batch.reference_logprobs  # travels to the loss with TRL's own tensors
+        if "hidden" in needs:
+            model = trainer.accelerator.unwrap_model(trainer.model)
+            with trainer.accelerator.autocast():
+                hidden = model(input_ids=ids, attention_mask=there, output_hidden_states=True, use_cache=False, logits_to_keep=1).hidden_states[-1]
+            batch.hidden = hidden[:, -keep:].float() * batch.mask[..., None]
+
+    def reference_logprobs(self, ids: Tensor, there: Tensor, keep: int) -> Tensor:
+        """(B, T) of the run's reference policy, at the sampling temperature."""
+        with self.trainer.accelerator.autocast():
+            logits = self.run.reference(input_ids=ids, attention_mask=there, logits_to_keep=keep + 1, use_cache=False).logits
+        every = torch.log_softmax(logits[:, -keep - 1 : -1].float() / self.trainer.temperature, -1)
+        found: Tensor = every.gather(2, ids[:, -keep:, None])[..., 0]
+        return found
+
+    def remember(self, batch: RolloutBatch) -> None:
+        """Adds the batch's groups to the history that curricula look at."""
+        if self.stack.history is None:
+            return
+        reward, accuracy = batch.grouped(batch.reward).mean(1).tolist(), batch.grouped(batch.correct.float()).mean(1).tolist()
+        for place, (mean, share) in enumerate(zip(reward, accuracy, strict=True)):
+            self.stack.history.add(batch.example_ids[place * batch.group_size], Visit(batch.step, mean, share))
+
+
+def row_means(advantages: Tensor, mask: Tensor) -> Tensor:
+    """(B,): advantages as they are, or their mean over each row's own tokens."""
+    return advantages if advantages.dim() == 1 else (advantages * mask).sum(1) / mask.sum(1).clamp(min=1.0)
+
+
+def check_finite(advantages: Tensor, stack: Stack) -> None:
+    if not torch.isfinite(advantages).all():
+        names = ", ".join(method.card.name for method in stack.methods)
+        raise FloatingPointError(f"an advantage is not finite after {names}")

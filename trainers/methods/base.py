@@ -1,0 +1,204 @@
+"""Method: one published idea as hooks that an adapter calls, in the order of the recipe. A subclass fills the hooks it needs and no others.
+
+Hooks are thin: the formulas are pure functions in the same file, on tensors, without self, trainer or device. Shapes: B sequences, G per group,
+N = B / G groups, T completion tokens, F reward functions, V vocabulary, D hidden size.
+"""
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from trainers.hyperparameters import Strict
+from trainers.methods.card import Card, Owned, Panel, Requirement, Trainer
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch, PairBatch, RolloutBatch, TokenBatch
+    from trainers.events import Message
+    from trainers.methods.context import RunContext
+    from trainers.methods.history import History
+    from trainers.methods.session import Session
+    from trainers.sampling import Completion
+    from trainers.tasks.base import Example
+
+# What a method may ask the adapter for. Each is one more forward pass a step unless the adapter has it anyway.
+Need = Literal["logprobs", "hidden", "reference", "logits"]
+
+BINS = 20  # of a logged histogram
+
+
+class NoConfig(Strict):
+    """A method without parameters."""
+
+
+class Method:
+    """Class variables say what it is; hooks say what it does. One instance per run; everything it remembers across steps is in ``state``."""
+
+    card: ClassVar[Card]
+    Config: ClassVar[type[Strict]] = NoConfig
+    trains: ClassVar[frozenset[Trainer]] = frozenset({"grpo"})  # trainers it can be stacked on
+    owns: ClassVar[frozenset[Owned]] = frozenset()
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    excludes: ClassVar[frozenset[str]] = frozenset()  # names of methods and bases it cannot be stacked with, beyond what ``owns`` says
+    requires: ClassVar[tuple[Requirement, ...]] = ()
+
+    def __init__(self, config: Any = None) -> None:
+        self.config: Any = config if config is not None else self.Config()
+        self.logged: dict[str, list[float | Tensor]] = {}
+
+    def log(self, name: str, value: float | Tensor) -> None:
+        """A number of this step, reported as the metric ``<method>/<name>``; several in one step are averaged."""
+        # A tensor is read when the step ends: reading it now would make a GPU wait.
+        self.logged.setdefault(name, []).append(value.detach() if isinstance(value, Tensor) else value)
+
+    def collect(self) -> dict[str, float]:
+        """What was logged since the last call, averaged."""
+        found = {name: sum(float(value) for value in values) / len(values) for name, values in self.logged.items()}
+        self.logged.clear()
+        return found
+
+    def log_histogram(self, name: str, values: Tensor, low: float, high: float) -> None:
+        """Shares of ``values`` (any shape) in ``BINS`` equal bins of [low, high]; values outside count in the outermost bins."""
+        flat = values.detach().float().flatten().clamp(low, high)
+        if flat.numel():
+            shares = torch.histc(flat.cpu(), BINS, low, high) / flat.numel()
+            for place, share in enumerate(shares.tolist()):
+                self.log(f"{name}/{place:02d}", share)
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return ()
+
+    # Once, before training.
+
+    def prepare(self, run: "RunContext") -> None:
+        """Given the run's policy, task, seed and folder. Loads what else the method needs."""
+
+    def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
+        """What the run trains on: list of Example (GRPO), or of rows with prompt, chosen, rejected (DPO), prompt, completion, label (KTO),
+        prompt, completion (SFT). Extra keys of rows reach the batch."""
+        return rows
+
+    # Each generation batch (GRPO), before and while completions are sampled.
+
+    def curriculum(self, history: "History") -> Tensor | None:
+        """(number of examples,) sampling weights >= 0 of the next batch's prompts; None leaves the order of the dataset."""
+        return None
+
+    def prompts(self, example: "Example", members: int, step: int) -> "list[list[Message]] | None":
+        """The prompt of each of the ``members`` of a group; None leaves the example's own. Randomness: ``self.run.rng(...)``, never global."""
+        return None
+
+    def rollout(self, session: "Session") -> "list[Completion]":
+        """One completion for each of ``session.examples``. The owner of "rollout" only."""
+        raise NotImplementedError
+
+    # Each generation batch, after scoring; without gradients.
+
+    def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
+        """(B,) total rewards so far -> (B,). Components are ``batch.rewards`` (B, F)."""
+        return rewards
+
+    def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
+        """(B,) or (B, T) so far -> (B,) or (B, T). Rewards after shaping are ``batch.shaped`` (B,)."""
+        return advantages
+
+    def observe(self, batch: "RolloutBatch") -> None:
+        """Last look at a scored batch: update running means, remember trajectories, log."""
+
+    # Each micro-batch, with gradients.
+
+    def token_weights(self, batch: "LossBatch") -> Tensor | None:
+        """(B, T) multiplier >= 0 on the policy-gradient term, computed once per sampled batch (the first pass) and kept for later passes."""
+        return None
+
+    def log_ratios(self, batch: "LossBatch") -> Tensor | None:
+        """(B, T) log of the importance ratio in place of log pi - log pi_old. The owner of "log ratio" only."""
+        return None
+
+    def policy_loss(self, batch: "LossBatch") -> Tensor:
+        """Scalar to minimise in place of the base's policy-gradient term. The owner of "policy loss" only."""
+        raise NotImplementedError
+
+    def loss(self, batch: "LossBatch | PairBatch | TokenBatch") -> Tensor | None:
+        """Scalar, or (B, T) averaged over the batch's loss tokens, added to the loss."""
+        return None
+
+    # Pairs (DPO), each micro-batch, with gradients.
+
+    def pair_ratios(self, batch: "PairBatch", chosen: Tensor, rejected: Tensor) -> tuple[Tensor, Tensor]:
+        """Token log-ratios log pi / pi_ref of chosen (B, T) and rejected (B, T'), 0 where masked -> the same shapes."""
+        return chosen, rejected
+
+    def pair_margins(self, batch: "PairBatch") -> Tensor | None:
+        """(B,) subtracted from the score before the loss."""
+        return None
+
+    def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
+        """(B,) loss of each pair; ``base(score)`` is the loss below this method in the stack, for any score (B,)."""
+        losses: Tensor = base(score)
+        return losses
+
+    def pair_weights(self, batch: "PairBatch", losses: Tensor) -> Tensor | None:
+        """(B,) multiplier on the losses."""
+        return None
+
+    # SFT, each micro-batch.
+
+    def sft_weights(self, batch: "TokenBatch") -> Tensor | None:
+        """(B, T) multiplier on the negative log-likelihood of each token."""
+        return None
+
+    # Before each optimiser step, after the backward pass.
+
+    def gradients(self, model: Any) -> None:
+        """Changes ``parameter.grad`` in place."""
+
+    def reference(self, step: int, policy: Any, reference: Any) -> bool:
+        """Updates the reference policy's weights in place; True when it did. Needs "reference"; the owner of "reference" only."""
+        return False
+
+    # Checkpoints.
+
+    def state(self) -> dict[str, Any]:
+        """Everything remembered across steps: plain values, lists, dicts and tensors."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes back what ``state`` gave."""
+
+
+class Base(Method):
+    """A method that is a whole trainer: what a recipe is stacked on. ``arguments`` are its settings of the TRL trainer ``trainer``."""
+
+    trainer: ClassVar[Trainer]
+
+    def arguments(self) -> dict[str, Any]:
+        return {}
+
+
+HOOKS = (
+    "data",
+    "curriculum",
+    "prompts",
+    "rollout",
+    "rewards",
+    "advantages",
+    "observe",
+    "token_weights",
+    "log_ratios",
+    "policy_loss",
+    "loss",
+    "pair_ratios",
+    "pair_margins",
+    "pair_loss",
+    "pair_weights",
+    "sft_weights",
+    "gradients",
+    "reference",
+)
+
+
+def hooks_of(kind: type[Method]) -> tuple[str, ...]:
+    """The hooks a method fills, in the order they are called."""
+    return tuple(name for name in HOOKS if getattr(kind, name) is not getattr(Method, name))

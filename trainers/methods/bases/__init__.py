@@ -1,0 +1,1 @@
+"""The standard trainers as methods: what a recipe is stacked on."""

@@ -1,0 +1,33 @@
+"""CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4), as published: the importance ratio is clipped and detached, so that no token is ever without a
+gradient. Only an upper bound, as in the paper.
+"""
+
+from typing import Any
+
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Base
+from trainers.methods.card import Card
+
+
+class Config(Strict):
+    epsilon_high: float = param(5.0, "Upper bound of the importance weight.", title="Largest weight", gt=0)
+
+
+class CISPO(Base):
+    card = Card(
+        name="cispo",
+        title="CISPO",
+        arxiv="2506.13585",
+        system="MiniMax-M1",
+        base="grpo",
+        provenance="paper",
+        source="arXiv 2506.13585, section 3.1; computed by TRL with loss_type cispo. The bound 5 is TRL's advice, the paper does not print one",
+        fit="core",
+        idea="Clip the importance weight instead of the update: rare but decisive tokens keep their gradient in every pass.",
+        formula=(r"J = \frac{1}{\sum_i |o_i|}\sum_i \sum_t \mathrm{sg}\left[\min(\rho_{it}, \epsilon_{high})\right] A_i \log \pi_\theta(o_{it})",),
+    )
+    Config = Config
+    trainer = "grpo"
+
+    def arguments(self) -> dict[str, Any]:
+        return {"loss_type": "cispo", "scale_rewards": "group", "epsilon_high": self.config.epsilon_high}

@@ -1,0 +1,37 @@
+"""DAPO's loss (arXiv 2503.14476, eq. 8), as published: the clip range is wider upwards, and the mean is over all tokens of the batch, so that
+every token weighs the same. Dynamic sampling and the overlong penalty of the paper are not part of this base.
+"""
+
+from typing import Any
+
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Base
+from trainers.methods.card import Card
+
+
+class Config(Strict):
+    epsilon_high: float = param(0.28, "Upper clip range; the lower one is the trainer's epsilon.", title="Clip above", gt=0, lt=10)
+
+
+class DAPO(Base):
+    card = Card(
+        name="dapo",
+        title="DAPO",
+        arxiv="2503.14476",
+        system="DAPO",
+        base="grpo",
+        provenance="paper",
+        source="arXiv 2503.14476, sections 3.1 and 3.3; computed by TRL with loss_type dapo",
+        fit="core",
+        idea="GRPO with room for rare tokens to rise (clip higher) and with every token counting the same, however long its answer.",
+        formula=(
+            r"J = \frac{1}{\sum_i |o_i|}\sum_i \sum_t \min\left(\rho_{it} A_i,"
+            r"\ \mathrm{clip}(\rho_{it}, 1-\epsilon_{low}, 1+\epsilon_{high}) A_i\right)",
+        ),
+        claim=("entropy", "higher"),
+    )
+    Config = Config
+    trainer = "grpo"
+
+    def arguments(self) -> dict[str, Any]:
+        return {"loss_type": "dapo", "scale_rewards": "group", "epsilon_high": self.config.epsilon_high}

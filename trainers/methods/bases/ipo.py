@@ -1,0 +1,32 @@
+"""IPO (arXiv 2310.12036, eq. 17), as published, with log-ratios averaged over the tokens of an answer as TRL does after asking the authors:
+a squared loss pulls the margin to a fixed distance instead of pushing it without end, which overfits deterministic preferences.
+"""
+
+from typing import Any
+
+from trainers.methods.base import Base
+from trainers.methods.card import Card
+
+
+class IPO(Base):
+    card = Card(
+        name="ipo",
+        title="IPO",
+        arxiv="2310.12036",
+        system="Identity preference optimisation",
+        base="dpo",
+        provenance="paper",
+        source="arXiv 2310.12036, section 5; computed by TRL with loss_type ipo",
+        fit="core",
+        idea="Aim the margin between chosen and rejected at a fixed value; beyond it there is nothing more to gain.",
+        formula=(
+            r"h = \frac{1}{|y_w|}\log\frac{\pi_\theta(y_w|x)}{\pi_{ref}(y_w|x)} - \frac{1}{|y_l|}\log\frac{\pi_\theta(y_l|x)}{\pi_{ref}(y_l|x)}",
+            r"L = \left(h - \frac{1}{2\beta}\right)^2",
+        ),
+        claim=("rewards/accuracies", "higher"),
+    )
+    trainer = "dpo"
+    trains = frozenset({"dpo"})
+
+    def arguments(self) -> dict[str, Any]:
+        return {"loss_type": ["ipo"]}

@@ -1,0 +1,76 @@
+"""What a method says about itself: to the catalogue, to the preflight and to the run page. No torch here."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Fit = Literal["core", "variant", "needs-environment", "needs-modality", "out-of-field"]
+Provenance = Literal["code", "paper", "abstract"]
+Trainer = Literal["grpo", "dpo", "kto", "sft", "reward"]
+
+# What at most one method of a recipe may decide.
+Owned = Literal["advantages", "policy loss", "log ratio", "rollout", "curriculum", "reference", "pair loss", "labels", "stage"]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What a method needs of the spec: ``field`` (dotted, inside the RunSpec) compared with ``value``.
+
+    ``hard``: the run is refused, else the person is warned. ``or_field``: the requirement also holds when this other field meets it.
+    """
+
+    field: str
+    holds: Literal["at least", "at most", "equals", "differs from"]
+    value: Any
+    why: str
+    hard: bool = True
+    or_field: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve of a panel. ``metric`` is the full name of a logged metric: ``<method>/<name>``, or any other of the run (``entropy``)."""
+
+    metric: str
+    label: str = ""
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What the run page draws for a method, from metrics alone.
+
+    ``lines``: the series as curves; with ``band`` (two metrics: low, high) shaded between them.
+    ``stack``: the series as stacked areas (shares of a whole).
+    ``histogram``: one logged histogram (``Method.log_histogram``; ``series[0].metric`` is its name) as a heat map of step x value.
+    ``phases``: the curves over a background shaded by the integer metric ``phase``, whose values are named by ``phase_names``.
+    """
+
+    title: str
+    series: tuple[Series, ...]
+    kind: Literal["lines", "stack", "histogram", "phases"] = "lines"
+    unit: str = ""
+    help: str = ""
+    band: tuple[str, str] | None = None
+    phase: str = ""
+    phase_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """``formula``: LaTeX, one display equation each. ``reading``: empty when *as published*, else what is our reading and why.
+    ``claim``: the quantity the method is about and its direction, for ablations: ``("entropy", "higher")``.
+    ``base``: the base method its paper builds on (the parent it is compared with).
+    """
+
+    name: str
+    title: str
+    arxiv: str
+    system: str
+    base: str
+    provenance: Provenance
+    source: str
+    fit: Fit
+    idea: str
+    formula: tuple[str, ...]
+    reading: str = ""
+    claim: tuple[str, Literal["higher", "lower"]] = ("heldout/accuracy", "higher")

@@ -1,0 +1,121 @@
+"""What a run offers to its methods: its policy, task and seed, other models, and the few things one does with them."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers import policies, rewards
+from trainers.attempt import Attempt
+from trainers.events import Message
+from trainers.judge import Judge
+from trainers.sampling import Completion, Sampler, Sampling
+from trainers.tasks.base import Example, Task
+
+
+@dataclass
+class RunContext:
+    attempt: Attempt
+    examples: list[Any] = field(default_factory=list)  # what is trained on, after every ``data`` hook
+
+    @property
+    def task(self) -> Task:
+        return self.attempt.task
+
+    @property
+    def tokenizer(self) -> Any:
+        return self.attempt.policy.tokenizer
+
+    @property
+    def model(self) -> Any:
+        """The policy in training (with adapters, where the run has them)."""
+        return self.trained if self.trained is not None else self.attempt.policy.model
+
+    @property
+    def device(self) -> torch.device:
+        return self.attempt.policy.device
+
+    @property
+    def seed(self) -> int:
+        return self.attempt.spec.seed
+
+    @property
+    def training(self) -> Any:
+        """The trainer's hyperparameters."""
+        return self.attempt.spec.training
+
+    trained: Any = None  # set by the adapter once TRL has wrapped the policy
+
+    @cached_property
+    def reference(self) -> Any:
+        """The reference policy: the weights the run began with, frozen. TRL's own where it has one."""
+        return self.frozen("")
+
+    @cached_property
+    def judge(self) -> Judge | None:
+        """The judge that this worker is set up with (LAB_JUDGE_URL), None without one."""
+        return Judge.from_environment()
+
+    def frozen(self, folder: str) -> Any:
+        """Another policy, frozen; "" = the one the run began with. Raises SpecError."""
+        model = policies.load_model(Path(folder) if folder else self.attempt.policy.folder, torch.float32)
+        return model.to(self.device).eval().requires_grad_(False)
+
+    def rng(self, *key: object) -> random.Random:
+        """Random numbers that depend on the run's seed and ``key`` (method name, step, ...) alone, so that a resumed run draws the same."""
+        return random.Random("/".join(map(str, (self.seed, *key))))
+
+    def score(self, example: Example, text: str) -> float:
+        """Weighted sum of the run's reward functions; 0 where none has an opinion."""
+        return rewards.weighted_sum(rewards.score_all(self.task, text, example), self.attempt.weights) or 0.0
+
+    def right(self, example: Example, text: str) -> bool:
+        """Whether the task's accuracy says so."""
+        return (rewards.score(self.task, next(iter(self.task.rewards)), text, example) or 0.0) > 0.5
+
+    def sample(self, examples: Sequence[Example], temperature: float = 1.0, key: object = "", model: Any = None) -> list[Completion]:
+        """One completion for each example, with seeded randomness of its own; log-probabilities and entropies included."""
+        from trainers.evaluate import own_randomness
+
+        longest = getattr(self.training, "max_completion_length", 0) or self.training.max_length // 2
+        sampler = Sampler(model or self.model, self.tokenizer, self.task, Sampling(temperature, longest, self.attempt.sampling_batch))
+        with own_randomness(self.rng("sample", key).randrange(2**31), self.device):
+            return sampler.complete(examples)
+
+    def prompt_ids(self, prompts: Sequence[Sequence[Message]]) -> list[list[int]]:
+        """Token ids of chats, up to where the policy begins to write."""
+        chats = [[{"role": message.role, "content": message.content} for message in prompt] for prompt in prompts]
+        found: list[list[int]] = self.tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
+        return found
+
+    def completion_ids(self, text: str, end: bool = True) -> list[int]:
+        """Token ids of a completion, with the end token unless it goes on."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return [*ids, self.tokenizer.eos_token_id] if end else ids
+
+    def logprobs(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], model: Any = None) -> tuple[Tensor, Tensor]:
+        """Log-probabilities (B, T) of given completions after given prompts (token ids) and their mask (B, T), padded on the right.
+
+        With gradients for the policy (``model`` None); wrap it in ``torch.no_grad()`` where none are needed.
+        """
+        pad = self.tokenizer.pad_token_id
+        rows = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
+        width = max(len(row) for row in rows)
+        ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=self.device)
+        there = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=self.device)
+        logits = (model if model is not None else self.model)(input_ids=ids, attention_mask=there, use_cache=False).logits
+        logprobs = torch.log_softmax(logits[:, :-1].float(), -1).gather(2, ids[:, 1:, None])[..., 0]  # (B, L - 1)
+        longest = max(len(completion) for completion in completions)
+        made, mask = logprobs.new_zeros(len(rows), longest), logprobs.new_zeros(len(rows), longest)
+        pieces = []
+        for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+            start, count = len(prompt) - 1, len(completion)
+            pieces.append(torch.nn.functional.pad(logprobs[i, start : start + count], (0, longest - count)))
+            mask[i, :count] = 1.0
+        made = torch.stack(pieces)
+        return made, mask

@@ -1,0 +1,1 @@
+"""Methods that shape rewards, advantages or the loss of groups of completions."""

@@ -1,0 +1,1 @@
+"""Methods that choose prompts, rewrite them, or decide how completions are generated."""

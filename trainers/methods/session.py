@@ -1,0 +1,57 @@
+"""Where a rollout method gets completions from: the policy as it is now, the task's world included."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainers.events import Message
+from trainers.methods.context import RunContext
+from trainers.sampling import Completion, Sampler, Sampling
+from trainers.tasks.base import Example
+
+
+@dataclass
+class Session:
+    """One generation batch to make. B rows: G neighbours for each prompt."""
+
+    run: RunContext
+    model: Any  # unwrapped policy
+    examples: list[Example]  # B
+    prompts: list[list[Message]]  # B; the methods' ``prompts`` have been applied
+    group_size: int
+    step: int
+    total_steps: int
+    temperature: float
+    max_tokens: int
+    rng: random.Random  # depends on the seed and the step alone
+
+    def complete(
+        self,
+        prompts: Sequence[Sequence[Message]] | None = None,
+        examples: Sequence[Example] | None = None,
+        *,
+        max_tokens: int = 0,
+        temperature: float | None = None,
+        top_k: int = 0,
+        stop: Sequence[str] = (),
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[Completion]:
+        """One completion for each prompt (default: all of the batch), in order.
+
+        ``prefixes``: token ids each completion begins with; they are context (mask 0) and count in ``max_tokens``.
+        ``stop``: texts that end the completion, besides the end token. ``top_k``: sample from the k likeliest tokens; 0 = all.
+        """
+        prompts = self.prompts if prompts is None else prompts
+        examples = self.examples if examples is None else examples
+        heat = self.temperature if temperature is None else temperature
+        how = Sampling(heat, max_tokens or self.max_tokens, max(1, len(prompts)), top_k=top_k, stop=tuple(stop))
+        sampler = Sampler(self.model, self.run.tokenizer, self.run.task, how)
+        return sampler.complete_batch(examples, self.run.prompt_ids(prompts), prefixes)
+
+    def score(self, examples: Sequence[Example], completions: Sequence[Completion]) -> list[float]:
+        """Weighted sum of the reward functions."""
+        return [self.run.score(example, made.text) for example, made in zip(examples, completions, strict=True)]
+
+    def right(self, examples: Sequence[Example], completions: Sequence[Completion]) -> list[bool]:
+        return [self.run.right(example, made.text) for example, made in zip(examples, completions, strict=True)]

@@ -1,0 +1,109 @@
+"""The methods of one run, in order, called as one. Adapters talk to the stack, never to a single method."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+
+from trainers import refusals, stacking
+from trainers.attempt import Attempt
+from trainers.methods import registry
+from trainers.methods.base import Base, Method, hooks_of
+from trainers.methods.context import RunContext
+from trainers.methods.history import History
+from trainers.problems import Problem, SpecError
+from trainers.spec import MethodChoice, RunSpec
+
+
+class Stack:
+    def __init__(self, base: Base, methods: Sequence[Method] = ()) -> None:
+        self.base = base
+        self.methods: list[Method] = [base, *methods]
+        self.history: History | None = None
+        self.run: RunContext | None = None
+
+    def filling(self, hook: str) -> list[Method]:
+        """The methods that fill a hook, in order."""
+        return [method for method in self.methods if hook in hooks_of(type(method))]
+
+    def fills(self, *hooks: str) -> bool:
+        return any(self.filling(hook) for hook in hooks)
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        return frozenset(need for method in self.methods for need in method.needs)
+
+    @cached_property
+    def shapes_rollouts(self) -> bool:
+        """Whether any method looks at scored completions: without one, none of the work for it is done."""
+        return self.fills("rewards", "advantages", "observe", "token_weights", "log_ratios", "policy_loss", "loss", "curriculum")
+
+    def one(self, hook: str) -> Method | None:
+        """The only method that fills ``hook``, None when there is none."""
+        found = self.filling(hook)
+        return found[-1] if found else None
+
+    def prepare(self, run: RunContext) -> None:
+        self.run = run
+        for method in self.methods:
+            method.prepare(run)
+
+    def data(self, rows: list[Any]) -> list[Any]:
+        """What the run trains on. Raises SpecError when a method leaves nothing."""
+        assert self.run is not None
+        for method in self.filling("data"):
+            rows = method.data(rows, self.run)
+            if not rows:
+                raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left nothing to train on", "loosen its parameters")])
+        self.run.examples = rows
+        return rows
+
+    def collect(self) -> dict[str, float]:
+        """What the methods logged since the last call, under ``<method>/<name>``."""
+        return {f"{method.card.name}/{name}": value for method in self.methods for name, value in method.collect().items()}
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "methods": {method.card.name: state for method in self.methods if (state := method.state())},
+            "history": self.history.state() if self.history else None,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for method in self.methods:
+            if method.card.name in state["methods"]:
+                method.restore(state["methods"][method.card.name])
+        if self.history is not None and state["history"] is not None:
+            self.history.restore(state["history"])
+
+    def gradients(self, model: Any) -> None:
+        for method in self.filling("gradients"):
+            method.gradients(model)
+
+
+def build(spec: RunSpec) -> Stack:
+    """The stack a spec asks for. Raises SpecError with every problem found."""
+    problems = stacking.check(spec).problems
+    if problems:
+        raise SpecError(problems)
+    base = make(stacking.base_choice(spec), "base")
+    assert isinstance(base, Base)
+    return Stack(base, [make(choice, f"methods.{place}") for place, choice in enumerate(spec.methods)])
+
+
+def make(choice: MethodChoice, where: str) -> Method:
+    try:
+        kind = registry.get(choice.name)
+        return kind(kind.Config.model_validate(choice.config))
+    except registry.UnknownMethod:
+        raise SpecError([Problem(f"{where}.name", choice.name, "there is no such method", "choose one of the catalogue")]) from None
+    except ValidationError as error:
+        problems = refusals.problems_of(error, kind.Config)
+        raise SpecError([Problem(f"{where}.config.{p.field}", p.value, p.message, p.fix, p.given) for p in problems]) from None
+
+
+def of_attempt(attempt: Attempt) -> Stack:
+    """The prepared stack of a run. Raises SpecError."""
+    stack = build(attempt.spec)
+    stack.prepare(RunContext(attempt))
+    return stack

@@ -1,0 +1,1 @@
+"""Methods that weigh or constrain single tokens."""
