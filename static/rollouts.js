@@ -140,8 +140,7 @@
       article.querySelector("[data-plain]").hidden = Boolean(view);
       const units = article.querySelector("[data-units]");
       units.hidden = !view;
-      units.classList.toggle("view-entropy", view === "entropy");
-      units.classList.toggle("view-logprob", view === "logprob");
+      for (const name of lab.tokens.views) units.classList.toggle(`view-${name}`, view === name);
       const cut = article.querySelector("[data-cut]");
       if (cut) cut.hidden = Boolean(view);
     }

@@ -2,9 +2,12 @@
 "use strict";
 (function () {
   const LEVELS = 10; // classes level-0 … level-9 of run.css
+  const none = (data) => data.ids.map(() => null);
   const VIEWS = {
-    entropy: { title: "Entropy", help: "of the distribution the token was drawn from", values: (data) => data.entropies },
-    logprob: { title: "Surprise (−log-probability)", help: "of the sampled token", values: (data) => data.logprobs.map((value) => (value === null ? null : -value)) },
+    entropy: { title: "Entropy", help: "of the distribution the token was drawn from", unit: " nats", values: (data) => data.entropies },
+    logprob: { title: "Surprise (−log-probability)", help: "of the sampled token", unit: " nats", values: (data) => data.logprobs.map((value) => (value === null ? null : -value)) },
+    weight: { title: "Token weight", help: "what the methods multiply the token's policy gradient by; uncoloured: 1 for all", unit: "", values: (data) => data.weights || none(data) },
+    advantage: { title: "Token advantage", help: "where a method gives tokens their own; uncoloured: the rollout's for all", unit: "", signed: true, values: (data) => data.advantages || none(data) },
   };
   const SPECIAL = 1;
   const ENVIRONMENT = 2;
@@ -22,11 +25,14 @@
     return spaces ? named.replace(SPACES, (character) => ({ " ": "·", "\n": "↵\n", "\t": "→\t", "\r": "␍" })[character]) : named;
   }
 
-  /* The value a unit is coloured by: of several tokens that make one character the most uncertain. */
+  /* The value a unit is coloured by: of several tokens that make one character the largest, whatever its sign. */
   function unitValue(unit, values) {
-    let worst = null;
-    for (let index = unit[1]; index < unit[1] + unit[2]; index += 1) if (values[index] !== null && values[index] !== undefined) worst = worst === null ? values[index] : Math.max(worst, values[index]);
-    return worst;
+    let largest = null;
+    for (let index = unit[1]; index < unit[1] + unit[2]; index += 1) {
+      const value = values[index];
+      if (value !== null && value !== undefined && (largest === null || Math.abs(value) > Math.abs(largest))) largest = value;
+    }
+    return largest;
   }
 
   function percentile(values, share) {
@@ -81,14 +87,14 @@
     const { values } = VIEWS[view];
     const all = [];
     const measured = articles.filter((article) => known.has(article) && !known.get(article).error).map((article) => [article, known.get(article), values(known.get(article))]);
-    for (const [, data, numbers] of measured) numbers.forEach((value, index) => { if (value !== null && data.mask[index]) all.push(value); });
+    for (const [, data, numbers] of measured) numbers.forEach((value, index) => { if (value !== null && data.mask[index]) all.push(Math.abs(value)); });
     const top = percentile(all, 0.98) || 1;
     for (const [article, data, numbers] of measured) {
       for (const span of article.querySelectorAll("[data-unit]")) {
         const unit = data.units[span.dataset.unit];
         const value = span.classList.contains("out") ? null : unitValue(unit, numbers);
-        const level = value === null ? "" : ` level-${Math.min(LEVELS - 1, Math.max(0, Math.floor((value / top) * LEVELS)))}`;
-        const wanted = `${span.className.replace(/ level-\d/, "")}${level}`;
+        const level = value === null ? "" : ` level-${Math.min(LEVELS - 1, Math.floor((Math.abs(value) / top) * LEVELS))}${value < 0 ? " negative" : ""}`;
+        const wanted = `${span.className.replace(/ level-\d( negative)?/, "")}${level}`;
         if (span.className !== wanted) span.className = wanted;
       }
     }
@@ -96,16 +102,16 @@
   }
 
   function legend(box, view, top) {
-    const { title, help } = VIEWS[view];
+    const { title, help, unit, signed } = VIEWS[view];
     const ramp = document.createElement("span");
     ramp.className = `ramp view-${view}`;
     ramp.setAttribute("aria-hidden", "true");
-    for (let level = 0; level < LEVELS; level += 1) ramp.append(Object.assign(document.createElement("span"), { className: `unit level-${level}` }));
+    for (let level = signed ? -LEVELS + 1 : 0; level < LEVELS; level += 1) ramp.append(Object.assign(document.createElement("span"), { className: `unit level-${Math.abs(level)}${level < 0 ? " negative" : ""}` }));
     const words = (text, name = "") => Object.assign(document.createElement("span"), { className: name, textContent: text });
     const spaces = Object.assign(document.createElement("label"), { className: "check" });
     const tick = Object.assign(document.createElement("input"), { type: "checkbox", checked: whitespace, id: "show-whitespace" });
     spaces.append(tick, " White space and special tokens");
-    box.replaceChildren(words(title, "legend-title"), words(help, "muted"), words("0"), ramp, words(`${lab.number(top)}+ nats`), words("98th percentile of this page", "muted"), words("dimmed: not in the loss", "unit out"), spaces);
+    box.replaceChildren(words(title, "legend-title"), words(help, "muted"), words(signed ? `−${lab.number(top)}` : "0"), ramp, words(`${lab.number(top)}+${unit}`), words("98th percentile of this page", "muted"), words("dimmed: not in the loss", "unit out"), spaces);
     box.hidden = false;
   }
 
@@ -123,6 +129,8 @@
       add("log-probability", logprob === null ? "n/a" : `${lab.number(logprob)} nats`);
       add("probability", logprob === null ? "n/a" : percent(Math.exp(logprob)));
       add("entropy", data.entropies[index] === null ? "n/a" : `${lab.number(data.entropies[index])} nats`);
+      if (data.weights) add("weight", data.weights[index] === null ? "n/a" : lab.number(data.weights[index]));
+      if (data.advantages) add("advantage", data.advantages[index] === null ? "n/a" : lab.number(data.advantages[index]));
       add("in the loss", data.mask[index] ? "yes" : "no");
     }
     card.replaceChildren(rows);
@@ -169,5 +177,5 @@
     move(event.target, by);
   });
 
-  lab.tokens = { build, colour, legend, hideCard, has: (article) => known.has(article), showWhitespace(shown) { whitespace = shown; for (const article of document.querySelectorAll("[data-rollout]")) write(article); } };
+  lab.tokens = { views: Object.keys(VIEWS), build, colour, legend, hideCard, has: (article) => known.has(article), showWhitespace(shown) { whitespace = shown; for (const article of document.querySelectorAll("[data-rollout]")) write(article); } };
 })();

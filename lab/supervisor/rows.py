@@ -23,17 +23,18 @@ PIECE_ROWS = 64  # rows sent at once: the server stores them while the next are 
 
 ROLLOUT_COLUMNS = (
     "id, run_id, prompt_id, attempt, step, group_index, sample, length, superseded, spool_end, created_at, reward, advantage, mean_entropy,"
-    " max_entropy, phase, finish_reason, filtered, turns, rewards, completion"
+    " max_entropy, phase, finish_reason, filtered, turns, rewards, contributions, shaped, completion"
 )
-TOKEN_COLUMNS = "rollout_id, ids, lengths, logprobs, entropies, mask"
+TOKEN_COLUMNS = "rollout_id, ids, lengths, logprobs, entropies, mask, token_advantages, weights"
 
-# 21 fields, of which these eleven have one length: bigint, uuid, bigint, smallint, three integers … each after its length
+# 23 fields, of which these eleven have one length: bigint, uuid, bigint, smallint, three integers … each after its length
 FIXED = Struct(">h iq i16s iq ih ii ii ih ii i? iq iq".replace(" ", "")).pack
 DOUBLES = Struct(">idididid").pack
 DOUBLE = Struct(">id").pack
 LENGTH = Struct(">i").pack
 TOKENS = Struct(">hiqi").pack
 NO_TURNS = LENGTH(3) + b"\x01[]"
+NOTHING = LENGTH(3) + b"\x01{}"
 encode_json = msgspec.json.Encoder().encode
 
 Numbered = tuple[Rollout, int]  # an event and the spool offset after it
@@ -49,20 +50,20 @@ def rollout_rows(run_id: UUID, rollouts: Sequence[Numbered], ids: Sequence[int],
             event, end = rollouts[index]
             # fmt: off
             parts.append(FIXED(
-                21, 8, ids[index], 16, run, 8, prompts[index], 2, event.attempt, 4, event.step, 4, event.group, 2, event.sample,
+                23, 8, ids[index], 16, run, 8, prompts[index], 2, event.attempt, 4, event.step, 4, event.group, 2, event.sample,
                 4, event.length, 1, False, 8, end, 8, int((event.time - EPOCH_2000) * 1_000_000),
             ))
             # fmt: on
-            completion, rewards = event.completion.encode(), encode_json(event.rewards)
+            completion = event.completion.encode()
             parts += (
                 doubles(event.reward, event.advantage, event.mean_entropy, event.max_entropy),
                 words[event.phase],
                 words[event.finish_reason],
                 words[event.filtered],
                 turns(event) if event.turns else NO_TURNS,
-                LENGTH(len(rewards) + 1),
-                b"\1",
-                rewards,
+                jsonb(event.rewards),
+                jsonb(event.contributions) if event.contributions else NOTHING,
+                jsonb(event.shaped) if event.shaped else NOTHING,
                 LENGTH(len(completion)),
                 completion,
             )
@@ -78,8 +79,9 @@ def token_rows(rollouts: Sequence[Numbered], ids: Sequence[int]) -> Iterator[byt
         for index in range(start, min(start + PIECE_ROWS, len(rollouts))):
             event = rollouts[index][0]
             lengths, logprobs, entropies, mask = event.lengths, event.logprobs, event.entropies, event.mask
+            advantages, weights = event.token_advantages, event.weights
             parts += (
-                TOKENS(6, 8, ids[index], len(event.ids)),
+                TOKENS(8, 8, ids[index], len(event.ids)),
                 event.ids,
                 LENGTH(len(lengths)),
                 lengths,
@@ -89,6 +91,10 @@ def token_rows(rollouts: Sequence[Numbered], ids: Sequence[int]) -> Iterator[byt
                 entropies,
                 LENGTH(len(mask)),
                 mask,
+                LENGTH(len(advantages)),
+                advantages,
+                LENGTH(len(weights)),
+                weights,
             )
         yield b"".join(parts)
     yield TRAILER
@@ -111,5 +117,9 @@ def doubles(*numbers: float | None) -> bytes:
 
 
 def turns(event: Rollout) -> bytes:
-    data: Any = encode_json([[turn.role, turn.start, turn.end] for turn in event.turns])
-    return LENGTH(len(data) + 1) + b"\1" + bytes(data)
+    return jsonb([[turn.role, turn.start, turn.end] for turn in event.turns])
+
+
+def jsonb(value: Any) -> bytes:
+    data = encode_json(value)
+    return LENGTH(len(data) + 1) + b"\1" + data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from django.db.models.functions import Left, Length
 from django.http import QueryDict
 
 from lab.runs.models import Run
+from lab.runs.stack import stack_of
 from lab.trajectories.models import Prompt, Rollout, RolloutTokens
 from lab.trajectories.pieces import CUT_AT, Block, Piece, blocks, named, visible
 from lab.trajectories.steps import PHASE_LABELS, Steps, locate, phases, rollouts_of
@@ -19,7 +21,9 @@ from trainers.arrays import PackError, unpack
 
 PAGE = 64  # rollouts on a page
 MAX_STEP = 2**31 - 1
-TOKEN_VIEWS = {"": "Off", "entropy": "Entropy", "logprob": "Log-probability"}
+TOKEN_VIEWS = {"": "Off", "entropy": "Entropy", "logprob": "Log-probability", "weight": "Token weight", "advantage": "Token advantage"}
+METHOD_VIEWS = ("weight", "advantage")  # only where methods may have given tokens their own
+BASE = "base"  # the entry of ``Rollout.contributions`` before any method
 
 # What a sort shows first, as (label, aggregate that orders the groups, order of the rollouts inside a group).
 ORDERS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
@@ -100,11 +104,25 @@ def signed(value: float) -> str:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """The rollout's reward and advantage after one method, or before all of them (``base``); None where it left them alone."""
+
+    name: str
+    reward: float | None
+    advantage: float | None
+
+
+@dataclass(frozen=True)
 class Card:
     rollout: Rollout
     blocks: list[Block]
     chips: list[Chip]
     characters: int
+    stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def shaped(self) -> bool:
+        return bool(self.rollout.shaped)
 
     @property
     def is_cut(self) -> bool:
@@ -165,13 +183,13 @@ def read_feed(run: Run, selection: Selection) -> Feed:
     if steps.step is None:
         return Feed(selection, steps, offered, [], 0, "", 0)
     rows = rollouts_of(run, selection.phase, selection.tries).filter(step=steps.step)
-    groups, more = read_groups(rows, replace(selection, step=steps.step))
+    groups, more = read_groups(rows, replace(selection, step=steps.step), stack_of(run.spec).methods)
     superseded = Rollout.objects.filter(run=run, phase=selection.phase, step=steps.step, superseded=True).count()
     return Feed(selection, steps, offered, groups, rows.count(), more, superseded)
 
 
-def read_groups(rows: QuerySet[Rollout], selection: Selection) -> tuple[list[Group], str]:
-    """A page of whole groups, at most PAGE rollouts; a group larger than a page has pages of its own."""
+def read_groups(rows: QuerySet[Rollout], selection: Selection, methods: Sequence[str] = ()) -> tuple[list[Group], str]:
+    """A page of whole groups, at most PAGE rollouts; a group larger than a page has pages of its own. ``methods`` in the order they act."""
     _, _, inside = ORDERS[selection.order]
     summaries = list(summarised(rows, selection.order)[selection.group : selection.group + PAGE + 1])
     chosen: list[dict[str, Any]] = []
@@ -185,7 +203,7 @@ def read_groups(rows: QuerySet[Rollout], selection: Selection) -> tuple[list[Gro
         return [], ""
     start = selection.row if len(chosen) == 1 else 0
     members = rows.filter(group__in=[summary["group"] for summary in chosen]).order_by(*inside)[start : start + PAGE]
-    groups = assembled(chosen, with_cards(members), continued=start > 0)
+    groups = assembled(chosen, with_cards(members, methods), continued=start > 0)
     if len(chosen) == 1 and start + PAGE < chosen[0]["count"]:
         return groups, selection.query(group=selection.group, row=start + PAGE)
     reached = selection.group + len(chosen)
@@ -224,20 +242,32 @@ def assembled(chosen: list[dict[str, Any]], cards: list[Card], continued: bool) 
     return [group for group in groups.values() if group.cards]
 
 
-def with_cards(rows: QuerySet[Rollout]) -> list[Card]:
+def with_cards(rows: QuerySet[Rollout], methods: Sequence[str] = ()) -> list[Card]:
     """Cards without the part of a long completion that nobody sees yet: a page of 200k-character completions stays small."""
     found = list(rows.defer("completion").annotate(head=Left("completion", CUT_AT), characters=Length("completion")))
-    lengths = lengths_of([rollout for rollout in found if len(rollout.turns) > 1])
-    return [card_of(rollout, rollout.head, rollout.characters, lengths.get(rollout.pk)) for rollout in found]  # type: ignore[attr-defined]
+    lengths = lengths_of([rollout for rollout in found if any(role != "assistant" for role, _, _ in rollout.turns)])
+    return [card_of(rollout, rollout.head, rollout.characters, lengths.get(rollout.pk), methods) for rollout in found]  # type: ignore[attr-defined]
 
 
 def whole_card(rollout: Rollout) -> Card:
     return card_of(rollout, rollout.completion, len(rollout.completion), lengths_of([rollout]).get(rollout.pk))
 
 
-def card_of(rollout: Rollout, text: str, characters: int, lengths: Any) -> Card:
+def card_of(rollout: Rollout, text: str, characters: int, lengths: Any, methods: Sequence[str] = ()) -> Card:
     chips = [Chip(named(name), value) for name, value in rollout.rewards.items()]
-    return Card(rollout, blocks(text, rollout.turns, lengths), chips, characters)
+    return Card(rollout, blocks(text, rollout.turns, lengths), chips, characters, stages(rollout, methods))
+
+
+def stages(rollout: Rollout, methods: Sequence[str]) -> list[Stage]:
+    """How the rollout's advantage came about; empty when no method touched it. JSON objects have no order: the recipe's is taken."""
+    advantages, rewards = rollout.contributions, rollout.shaped
+    touched = [name for name in advantages | rewards if name != BASE]
+    if not touched:
+        return []
+    order = {name: place for place, name in enumerate(methods)}
+    touched.sort(key=lambda name: (order.get(name, len(order)), name))
+    before = Stage(BASE, rollout.reward, advantages.get(BASE))
+    return [before, *(Stage(named(name), rewards.get(name), advantages.get(name)) for name in touched)]
 
 
 def lengths_of(rollouts: list[Rollout]) -> dict[int, Any]:

@@ -50,6 +50,8 @@ class Rollout(models.Model):
     turns = models.JSONField(default=list)  # [[role, start, end], …] in tokens
     rewards = models.JSONField(default=dict)
     reward = models.FloatField(null=True)
+    contributions = models.JSONField(default=dict)  # method -> the advantage after it, and "base" -> before all of them
+    shaped = models.JSONField(default=dict)  # method -> the reward after it
     advantage = models.FloatField(null=True)
     length = models.PositiveIntegerField()
     mean_entropy = models.FloatField(null=True)
@@ -81,6 +83,8 @@ class RolloutTokens(models.Model):
     logprobs = models.BinaryField()
     entropies = models.BinaryField()
     mask = models.BinaryField()
+    token_advantages = models.BinaryField(default=b"")  # empty: every token has the rollout's advantage
+    weights = models.BinaryField(default=b"")  # empty: all ones
 
     def __str__(self) -> str:
         return f"tokens of rollout {self.rollout_id}"

@@ -20,6 +20,7 @@ INVISIBLE = re.compile(
 THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 FOLD_FROM = 600  # characters of thinking that are shown without unfolding
 CUT_AT = 6000  # characters of a completion that are shown before "show all"
+GIVEN = "given"  # role of what a method put in front of the policy's own tokens; without loss
 NAMED = 8  # code points of one invisible run that are named
 
 
@@ -37,9 +38,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Block:
-    """A stretch of a completion by one author: policy text, thinking of the policy, or environment text."""
+    """A stretch of a completion by one author: the policy, thinking, the environment, or a method that gave it as context."""
 
-    kind: str  # policy, think, environment
+    kind: str  # policy, think, environment, given
     role: str
     text: str
 
@@ -78,7 +79,7 @@ def blocks(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDAr
     found: list[Block] = []
     for role, text in by_turn(completion, turns, lengths):
         if role != "assistant":
-            found.append(Block("environment", role, text))
+            found.append(Block("given" if role == GIVEN else "environment", role, text))
             continue
         at = 0
         for match in THINK.finditer(text):

@@ -20,13 +20,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TokenArrays:
-    """Unpacked arrays of one rollout, all (T,). A measurement that was not stored is NaN; without a mask every token is in the loss."""
+    """Unpacked arrays of one rollout, all (T,). A measurement that was not stored is NaN; without a mask every token is in the loss.
+
+    ``advantages`` and ``weights`` are None where no method gave tokens their own: then all have the rollout's advantage, and weight 1.
+    """
 
     ids: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     logprobs: Floats
     entropies: Floats
     mask: npt.NDArray[np.bool_]
+    advantages: Floats | None = None
+    weights: Floats | None = None
 
 
 def arrays_of(tokens: RolloutTokens) -> TokenArrays:
@@ -35,13 +40,19 @@ def arrays_of(tokens: RolloutTokens) -> TokenArrays:
     count = len(ids)
     if len(lengths) != count:
         raise PackError(f"{count} token ids but {len(lengths)} lengths")
-    measured = {}
-    for name in ("logprobs", "entropies", "mask"):
-        values = unpack(bytes(getattr(tokens, name)))
+    measured: dict[str, Floats | None] = {}
+    for name in ("logprobs", "entropies", "mask", "token_advantages", "weights"):
+        values = unpack(bytes(getattr(tokens, name))).astype(np.float64)
         if len(values) not in (0, count):
             raise PackError(f"{count} token ids but {len(values)} {name}")
-        measured[name] = values if len(values) else np.full(count, 1.0 if name == "mask" else np.nan)
-    return TokenArrays(ids, lengths, measured["logprobs"].astype(np.float64), measured["entropies"].astype(np.float64), measured["mask"] > 0)
+        measured[name] = values if len(values) else None
+
+    def filled(name: str, missing: float) -> Floats:
+        values = measured[name]
+        return np.full(count, missing) if values is None else values
+
+    mask = filled("mask", 1.0) > 0
+    return TokenArrays(ids, lengths, filled("logprobs", np.nan), filled("entropies", np.nan), mask, measured["token_advantages"], measured["weights"])
 
 
 def units(completion: str, tokens: TokenArrays, special: dict[str, str], turns: list[list[Any]]) -> list[list[Any]]:
@@ -95,7 +106,9 @@ def as_json(rollout: Rollout, tokens: RolloutTokens, special: dict[str, str], ev
         end = SHOWN_TOKENS
     if not everything and shown and len(shown[-1][0]) > CUT_AT:
         shown[-1][0] = shown[-1][0][:CUT_AT]
+    by_methods = {"advantages": arrays.advantages, "weights": arrays.weights}
     return {
+        **{name: rounded(values[:end]) for name, values in by_methods.items() if values is not None},
         "id": rollout.pk,
         "total": total,
         "shown": end,

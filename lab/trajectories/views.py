@@ -9,8 +9,10 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from lab.runs.header import header
+from lab.runs.models import Run
+from lab.runs.stack import stack_of
 from lab.runs.views.page import run_of
-from lab.trajectories.feed import ORDERS, PAGE, TOKEN_VIEWS, Selection, read_feed, whole_card
+from lab.trajectories.feed import METHOD_VIEWS, ORDERS, PAGE, TOKEN_VIEWS, Selection, read_feed, whole_card
 from lab.trajectories.models import Rollout, RolloutTokens
 from lab.trajectories.steps import PHASE_LABELS, replays
 from lab.trajectories.tokens import as_json
@@ -31,7 +33,7 @@ def rollouts(request: HttpRequest, run_id: Any) -> HttpResponse:
         "following": selection.step is None,
         "phases": [(PHASE_LABELS[phase], chosen.query(phase=phase), phase == chosen.phase) for phase in feed.phases],
         "orders": [(label, chosen.query(order=name), name == chosen.order) for name, (label, _, _) in ORDERS.items()],
-        "token_views": [(label, name, chosen.query(tokens=name), name == chosen.tokens) for name, label in TOKEN_VIEWS.items()],
+        "token_views": [(label, name, chosen.query(tokens=name), name == chosen.tokens) for name, label in token_views(run, chosen).items()],
         "replays": replays(run) if feed.superseded or chosen.tries else [],
         "first_tries": chosen.query(tries=not chosen.tries),
     }
@@ -39,6 +41,12 @@ def rollouts(request: HttpRequest, run_id: Any) -> HttpResponse:
     if part:
         return render(request, part, {"run": run, **context})
     return render(request, "trajectories/rollouts.html", {**header(run, "rollouts"), **context})
+
+
+def token_views(run: Run, chosen: Selection) -> dict[str, str]:
+    """What tokens can be coloured by; by what methods gave them only in a run that has methods."""
+    has_methods = bool(stack_of(run.spec).methods)
+    return {name: label for name, label in TOKEN_VIEWS.items() if has_methods or name not in METHOD_VIEWS or name == chosen.tokens}
 
 
 @require_safe
