@@ -41,7 +41,8 @@ class Panel:
 
     ``lines``: the series as curves; with ``band`` (two metrics: low, high) shaded between them.
     ``stack``: the series as stacked areas (shares of a whole).
-    ``histogram``: one logged histogram (``Method.log_histogram``; ``series[0].metric`` is its name) as a heat map of step x value.
+    ``histogram``: one logged histogram (``Method.log_histogram``; ``series[0].metric`` is its name) as a heat map of step x value;
+    ``low`` and ``high`` repeat the range it was logged with, which is not in the metrics; without them the bins are numbered.
     ``phases``: the curves over a background shaded by the integer metric ``phase``, whose values are named by ``phase_names``.
     """
 
@@ -53,6 +54,8 @@ class Panel:
     band: tuple[str, str] | None = None
     phase: str = ""
     phase_names: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
