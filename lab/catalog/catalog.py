@@ -1,6 +1,6 @@
-"""The catalogue of recipes, tasks, trainers and policies, read from JSON so that no web process imports torch.
+"""The catalogue of recipes, methods, tasks, trainers and policies, read from JSON so that no web process imports torch.
 
-``trainers/catalog.json`` comes with the code. ``<LAB_HOME>/catalog.json`` replaces it where tasks of other packages are installed; ``manage.py
+``trainers/catalog.json`` comes with the code. ``<LAB_HOME>/catalog.json`` replaces it where other packages bring tasks or methods; ``manage.py
 up`` writes it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,10 @@ class Catalog:
     def policies(self) -> list[dict[str, Any]]:
         return list(self.data["policies"])
 
+    @property
+    def methods(self) -> list[dict[str, Any]]:
+        return list(self.data["methods"])
+
     def recipe(self, name: str) -> dict[str, Any]:
         return found("recipe", name, {recipe["name"]: recipe for recipe in self.recipes})
 
@@ -64,6 +68,21 @@ class Catalog:
 
     def policy(self, kind: str) -> dict[str, Any]:
         return found("policy", kind, {policy["kind"]: policy for policy in self.policies})
+
+    def method(self, name: str) -> dict[str, Any]:
+        return found("method", name, self.methods_by_name)
+
+    @cached_property
+    def methods_by_name(self) -> dict[str, dict[str, Any]]:
+        return {method["name"]: method for method in self.data["methods"]}
+
+    def bases(self, trainer: str) -> list[dict[str, Any]]:
+        """What methods can be stacked on under this trainer."""
+        return [method for method in self.methods if method["group"] == "bases" and method["trainer"] == trainer]
+
+    def stackable(self, trainer: str) -> list[dict[str, Any]]:
+        """The methods that go with this trainer."""
+        return [method for method in self.methods if method["group"] != "bases" and trainer in method["trains"]]
 
     def hyperparameters(self, trainer: str) -> frozenset[str]:
         """Names of the fields in the ``training`` part of a spec for this trainer."""
@@ -96,7 +115,7 @@ def catalog() -> Catalog:
 @lru_cache(maxsize=2)
 def _read(path: Path, changed: int) -> Catalog:
     data = json.loads(path.read_bytes())
-    missing = {"schema", "recipes", "tasks", "trainers", "policies"} - set(data)
+    missing = {"schema", "recipes", "tasks", "trainers", "policies", "methods"} - set(data)
     if missing:
         raise ValueError(f"it has no {listed(missing)}")
     return Catalog(data)

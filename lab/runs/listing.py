@@ -8,12 +8,14 @@ from typing import Any
 
 from django.core.paginator import Page, Paginator
 from django.db.models import F, Q, QuerySet
+from django.db.models.fields.json import KeyTransform
 from django.http import QueryDict
 
 from lab.accounts.models import Team, User
 from lab.lib.sparkline import Sparkline, sparkline
-from lab.runs import live, metrics, waiting
+from lab.runs import live, method_usage, metrics, waiting
 from lab.runs.models import OPEN, Run, Status
+from lab.runs.stack import MethodChip, chips, stacked
 from lab.runs.waiting import Waiting
 
 PAGE = 50
@@ -36,7 +38,7 @@ SORTS = {
 }
 DEFAULT_SORT = "-age"
 GROUPS = {"open": OPEN, "ended": (Status.FINISHED, Status.STOPPED, Status.FAILED)}
-FILTERS = ("status", "recipe", "task", "who", "q")
+FILTERS = ("status", "recipe", "method", "task", "who", "q")
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def read_query(params: QueryDict) -> Query:
 
 def matching(team: Team, query: Query) -> QuerySet[Run]:
     """The team's runs that ``query`` asks for, in its order, with what a row needs."""
-    runs = Run.objects.of(team).filter(_condition(query.chosen))
+    runs = method_usage.with_base(Run.objects.of(team)).filter(_condition(query.chosen)).annotate(method_choices=KeyTransform("methods", "spec"))
     by = F(SORTS[query.key])
     order = by.desc(nulls_last=True) if query.descending else by.asc(nulls_last=True)
     return runs.select_related("parent", "created_by").defer("spec", "parent__spec", "special_tokens").order_by(order, "-number")
@@ -102,6 +104,8 @@ def _condition(chosen: Mapping[str, str]) -> Q:
         condition &= Q(status__in=GROUPS.get(status, (status,)))
     if who := chosen.get("who"):
         condition &= Q(created_by=int(who))
+    if method := chosen.get("method"):
+        condition &= method_usage.using(method)
     condition &= Q(**{name: chosen[name] for name in ("recipe", "task") if name in chosen})
     if text := chosen.get("q"):
         words = Q(name__icontains=text) | Q(policy__icontains=text) | Q(recipe__icontains=text) | Q(task__icontains=text)
@@ -118,6 +122,7 @@ class Row:
     state: dict[str, Any]
     spark: Sparkline | None
     waiting: Waiting | None
+    stack: list[MethodChip]
 
     @property
     def reward(self) -> Any:
@@ -139,7 +144,14 @@ def rows(runs: list[Run]) -> list[Row]:
     ids = [run.pk for run in runs]
     measured = metrics.sparklines(ids, "heldout/reward", SPARK_BUCKETS) | metrics.sparklines(ids, "reward", SPARK_BUCKETS)
     reasons = waiting.reasons(runs)
-    return [Row(run, live.state(run), _spark(measured.get(run.pk)), reasons.get(run.pk)) for run in runs]
+    return [Row(run, live.state(run), _spark(measured.get(run.pk)), reasons.get(run.pk), _stack(run)) for run in runs]
+
+
+def _stack(run: Any) -> list[MethodChip]:
+    """Chips of a recipe that says what it stacks; a plain one is told by its name and trainer."""
+    if not run.base_name and not run.method_choices:
+        return []
+    return chips(stacked({"name": run.base_name or ""}, run.method_choices, run.trainer))
 
 
 def _spark(series: metrics.Series | None) -> Sparkline | None:
@@ -151,6 +163,7 @@ class Choices:
     """What the filters of a team offer."""
 
     recipes: list[str]
+    methods: list[str]
     tasks: list[str]
     people: list[User]
 
@@ -159,6 +172,7 @@ def choices(team: Team) -> Choices:
     runs = Run.objects.of(team).order_by()
     return Choices(
         recipes=sorted(runs.values_list("recipe", flat=True).distinct()),
+        methods=sorted(method_usage.counts(team)),
         tasks=sorted(runs.values_list("task", flat=True).distinct()),
         people=list(User.objects.filter(memberships__team=team).order_by("email")),
     )

@@ -21,6 +21,7 @@ class Field:
     label: str
     help: str
     kind: str  # integer, number, boolean, choice, list, text
+    items: str = "text"  # kind of a list's items
     default: Any = None
     optional: bool = False  # may be left empty, which means null
     advanced: bool = False
@@ -35,13 +36,20 @@ class Field:
         """Default and bounds in words, for the end of the help."""
         if self.kind not in ("integer", "number"):
             return ""
+        default = f"Default {self.default_text}" if self.default_text else ""
+        text = ", ".join(part for part in (default, self.bounds) if part)
+        return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+    @property
+    def bounds(self) -> str:
+        """What a number may be, in words; of a choice, what there is."""
+        if self.kind == "choice":
+            return " or ".join(self.choices)
         low, high = self.attributes.get("min"), self.attributes.get("max")
         above, below = self.attributes.get("data-above"), self.attributes.get("data-below")
-        words = [f"Default {self.default_text}"] if self.default_text else []
-        words += [f"more than {above}"] if above else [f"at least {low}"] if low else []
+        words = [f"more than {above}"] if above else [f"at least {low}"] if low else []
         words += [f"below {below}"] if below else [f"at most {high}"] if high and float(high) < UNBOUNDED else []
-        text = ", ".join(words)
-        return f"{text[:1].upper()}{text[1:]}." if text else ""
+        return ", ".join(words)
 
     @property
     def default_text(self) -> str:
@@ -69,7 +77,8 @@ def _field(key: str, part: Schema, name: str) -> Field | None:
     options = [option for option in part.get("anyOf", [part]) if option.get("type") != "null"]
     inner = options[0]
     kind = KINDS.get(inner.get("type", ""))
-    if "const" in inner or kind is None or len(options) > 1 or inner.get("items", {}).get("type", "string") != "string":
+    items = _items(inner) if kind == "list" else "text"
+    if "const" in inner or kind is None or len(options) > 1 or not items:
         return None
     choices = tuple(str(value) for value in inner.get("enum", ()))
     return Field(
@@ -84,7 +93,14 @@ def _field(key: str, part: Schema, name: str) -> Field | None:
         unit=part.get("unit", ""),
         choices=choices,
         attributes=_attributes(kind, {**inner, **part}),
+        items=items,
     )
+
+
+def _items(part: Schema) -> str:
+    """The kind of a list's items; empty when they are of several kinds, or not plain."""
+    types = {item.get("type", "string") for item in part.get("prefixItems", [part.get("items", {})])}
+    return KINDS.get(types.pop(), "") if len(types) == 1 else ""
 
 
 def _label(title: str) -> str:
@@ -119,7 +135,7 @@ def as_text(value: Any) -> str:
     if value is True:
         return "on"
     if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
+        return ", ".join(as_text(item) for item in value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
@@ -131,13 +147,17 @@ def from_text(made: Field, text: str) -> Any:
     if made.kind == "boolean":
         return text == "on"
     if made.kind == "list":
-        return [item for item in (part.strip() for part in text.split(",")) if item]
+        return [_plain(made.items, item) for item in (part.strip() for part in text.split(",")) if item]
     if not text and made.optional:
         return None
+    return _plain(made.kind, text)
+
+
+def _plain(kind: str, text: str) -> Any:
     try:
-        if made.kind == "integer":
+        if kind == "integer":
             return int(text)
-        if made.kind == "number":
+        if kind == "number":
             return float(text)
     except ValueError:
         return text

@@ -2,12 +2,15 @@
 
 from django.urls import path
 
-from lab.runs.views import actions, launching, listing, page, workers
+from lab.runs.views import actions, launching, listing, methods, page, workers
 
 urlpatterns = [
     path("", listing.home, name="home"),
     path("runs/", listing.index, name="runs"),
     path("workers/", workers.index, name="workers"),
+    # methods
+    path("methods/", methods.index, name="methods"),
+    path("methods/<str:name>/", methods.detail, name="method"),
     # launch
     path("launch/", launching.recipes, name="launch"),
     path("demo/", launching.demo, name="launch-demo"),

@@ -30,6 +30,7 @@ SCHEMA = {
         "mode": {"enum": ["a", "b"], "type": "string", "default": "a", "title": "Mode Of Work"},
         "on": {"type": "boolean", "default": True},
         "layers": {"type": "array", "items": {"type": "string"}, "default": ["all-linear"]},
+        "band": {"type": "array", "items": {"type": "number"}, "default": [0.2, 1]},
         "nested": {"$ref": "#/$defs/Other"},
         "either": {"anyOf": [{"type": "integer"}, {"type": "string"}], "default": 1},
     }
@@ -42,8 +43,8 @@ def by_key(schema: dict[str, Any], prefix: str = "") -> dict[str, Field]:
 
 def test_it_makes_one_field_of_each_plain_parameter() -> None:
     made = by_key(SCHEMA, "p.")
-    assert list(made) == ["steps", "rate", "share", "seed", "minutes", "mode", "on", "layers"]
-    assert [field.kind for field in made.values()] == ["integer", "number", "number", "integer", "number", "choice", "boolean", "list"]
+    assert list(made) == ["steps", "rate", "share", "seed", "minutes", "mode", "on", "layers", "band"]
+    assert [field.kind for field in made.values()] == ["integer", "number", "number", "integer", "number", "choice", "boolean", "list", "list"]
     assert made["steps"].name == "p.steps"
     assert (made["rate"].advanced, made["rate"].unit, made["minutes"].optional) == (True, "per step", True)
     assert made["mode"].choices == ("a", "b")
@@ -86,6 +87,8 @@ def test_titles_made_from_names_read_like_written_ones() -> None:
         ("on", "", False),
         ("layers", "q_proj,  v_proj,", ["q_proj", "v_proj"]),
         ("mode", "b", "b"),
+        ("band", "0.5, 2", [0.5, 2.0]),
+        ("band", "0.5, two", [0.5, "two"]),
     ],
 )
 def test_the_text_of_an_input_becomes_the_specs_value(key: str, text: str, value: Any) -> None:

@@ -70,5 +70,5 @@ def _chips(query: listing.Query, choices: listing.Choices) -> list[tuple[str, st
     """Each filter that is set: what it says, and the query string without it."""
     names = {str(person.pk): str(person) for person in choices.people}
     words = {"status": dict(STATUSES), "who": names}
-    titles = {"status": "Status", "recipe": "Recipe", "task": "Task", "who": "Who", "q": "Text"}
+    titles = {"status": "Status", "recipe": "Recipe", "method": "Method", "task": "Task", "who": "Who", "q": "Text"}
     return [(f"{titles[name]}: {words.get(name, {}).get(value, value)}", query.url(**{name: ""})) for name, value in query.chosen.items()]

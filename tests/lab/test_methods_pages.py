@@ -1,0 +1,229 @@
+"""The catalogue of methods in the lab: search, facets, one method's page, formulas, and which runs used a method."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from lab.accounts.models import Team, User
+from lab.catalog import effects, words
+from lab.catalog.catalog import catalog
+from lab.catalog.formulas import formula
+from lab.catalog.methods import FACETS, all_methods
+from lab.runs import method_usage
+from lab.runs.launch import launch
+from lab.runs.models import Run
+from lab.runs.schema_form import as_text, fields_of, from_text
+from trainers.methods.base import HOOKS
+from trainers.stacking import DEFAULT_BASES
+
+ENTRIES = {entry["name"]: entry for entry in catalog().methods}
+GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}}
+DPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "dpo"}}
+
+
+def launched(team: Team, user: User, spec: dict[str, Any], **stack: Any) -> Run:
+    return launch(team, user, {**spec, **stack})
+
+
+def shown(client: Client, query: str = "") -> list[str]:
+    """Names of the methods on the page, in order."""
+    response = client.get(f"/methods/{query}")
+    assert response.status_code == 200
+    return re.findall(r'<h3><a href="/methods/([^"]+)/"', response.content.decode())
+
+
+# words
+
+
+def test_every_hook_group_and_owned_thing_has_its_words() -> None:
+    assert set(words.HOOKS) == set(HOOKS)
+    for entry in ENTRIES.values():
+        assert entry["group"] in words.GROUPS
+        assert set(entry["owns"]) <= set(words.OWNS)
+        assert set(entry["needs"]) <= set(words.NEEDS)
+        assert {panel["kind"] for panel in entry["panels"]} <= set(words.PANELS)
+        assert set(entry["trains"]) <= set(words.TRAINERS)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_formula_of_the_catalogue_becomes_mathml(name: str) -> None:
+    for latex in ENTRIES[name]["formula"]:
+        assert formula(latex).mathml.startswith("<math"), latex
+
+
+@pytest.mark.parametrize("latex", [r"\left( x", r"\frac", r"\text{<script>alert(1)</script>}", r"\text{<b>bold</b>}"])
+def test_a_formula_that_cannot_be_converted_is_left_as_it_is_written(latex: str) -> None:
+    assert (formula(latex).latex, formula(latex).mathml) == (latex, "")
+
+
+def test_nothing_but_mathematics_comes_out_of_a_formula() -> None:
+    assert "javascript" not in formula(r"\href{javascript:alert(1)}{x} + 1").mathml
+    assert formula(r"x < y").mathml.count("<") == formula(r"x = y").mathml.count("<")
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_parameter_can_be_set_in_a_form(name: str) -> None:
+    fields = fields_of(ENTRIES[name]["parameters"])
+    assert {made.key for made in fields} == set(ENTRIES[name]["parameters"].get("properties", {}))
+    for made in fields:
+        assert made.help, made.key
+        assert from_text(made, as_text(made.default)) == made.default or made.default in (None, "")
+
+
+# the catalogue
+
+
+def test_the_pages_need_a_login(client: Client, db: None) -> None:
+    for url in ("/methods/", "/methods/grpo/"):
+        assert client.get(url).headers["Location"].startswith("/accounts/login/")
+
+
+def test_every_method_is_listed_bases_first(as_owner: Client) -> None:
+    names = shown(as_owner)
+    assert sorted(names) == sorted(ENTRIES)
+    groups = [ENTRIES[name]["group"] for name in names]
+    assert groups == sorted(groups, key=list(words.GROUPS).index)
+
+
+@pytest.mark.parametrize("text", ["2509.24261", "rs-grpo", "RISK-sensitive", "soft maximum", "diverse  rare"])
+def test_the_search_looks_through_name_title_idea_and_arxiv_id(text: str, as_owner: Client) -> None:
+    names = shown(as_owner, f"?q={text}")
+    assert "rs-grpo" in names
+    assert len(names) < len(ENTRIES)
+
+
+def test_facets_narrow_what_is_shown_and_their_counts_are_true(as_owner: Client) -> None:
+    assert shown(as_owner, "?trainer=dpo") == [method.name for method in all_methods(ENTRIES.values()) if "dpo" in method.trainers]
+    assert set(shown(as_owner, "?hook=advantages&group=group")) == {
+        name for name, entry in ENTRIES.items() if "advantages" in entry["hooks"] and entry["group"] == "group"
+    }
+    page = as_owner.get("/methods/?trainer=grpo").content.decode()
+    found = re.findall(r'id="facet-(\w+)-([^"]+)" (aria-current="true")?.*?class="count">(\d+)<', page)
+    assert {name for name, *_ in found} == set(FACETS)
+    for name, value, chosen, count in found:
+        query = f"?trainer=grpo&{name}={value}" if name != "trainer" else f"?trainer={value}"
+        assert len(shown(as_owner, query)) == int(count), (name, value)
+        assert bool(chosen) == ((name, value) == ("trainer", "grpo"))
+
+
+def test_a_search_without_a_result_says_what_to_do(as_owner: Client) -> None:
+    page = as_owner.get("/methods/?q=<b>nothing&hook=nonsense").content.decode()
+    assert "No method matches" in page
+    assert "&lt;b&gt;nothing" in page
+    assert 'href="/methods/?q=%3Cb%3Enothing"' in page
+    assert shown(as_owner, "?q=zzz") == []
+
+
+def test_a_swap_gets_only_the_results_and_the_url_of_its_state(as_owner: Client) -> None:
+    response = as_owner.get("/methods/?q=risk&hook=advantages&junk=1", headers={"HX-Request": "true"})
+    page = response.content.decode()
+    assert "<html" not in page
+    assert 'id="methods"' in page
+    assert response.headers["HX-Push-Url"] == "/methods/?q=risk&hook=advantages"
+
+
+# one method
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_method_has_its_page(name: str, as_owner: Client) -> None:
+    response = as_owner.get(f"/methods/{name}/")
+    page, entry = response.content.decode(), ENTRIES[name]
+    assert response.status_code == 200
+    assert page.count("<math") == len(entry["formula"])
+    for parameter in entry["parameters"].get("properties", {}):
+        assert f">{parameter}</code>" in page
+    for hook in entry["hooks"]:
+        assert f'href="/methods/?hook={hook}"' in page
+    if entry["arxiv"]:
+        assert f'href="https://arxiv.org/abs/{entry["arxiv"]}" rel="noopener noreferrer"' in page
+
+
+def test_a_method_that_does_not_exist_is_not_found(as_owner: Client) -> None:
+    assert as_owner.get("/methods/ppo/").status_code == 404
+
+
+def test_a_method_says_what_it_decides_and_offers_the_recipe_it_goes_into(as_owner: Client) -> None:
+    page = as_owner.get("/methods/rs-grpo/").content.decode()
+    assert "how advantages are computed" in page
+    assert 'href="/launch/grpo/?add=rs-grpo"' in page
+    assert "Not measured here yet" in page or "Measured" in page
+    assert 'href="/launch/dpo/?add=ipo"' in as_owner.get("/methods/ipo/").content.decode()
+
+
+def test_the_measured_effect_is_shown(as_owner: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {
+        "claim": "keeps entropy higher",
+        "parent": "dr-grpo",
+        "measured": "+0.21",
+        "interval": "[0.10, 0.33]",
+        "verdict": "held",
+        "seconds": 61.0,
+        "step_time_ratio": 1.02,
+        "seeds": 3,
+        "problem": "calendar",
+    }
+    (tmp_path / "effects.json").write_text(json.dumps({"rs-grpo": measured}))
+    monkeypatch.setattr(effects, "FILE", tmp_path / "effects.json")
+    page = as_owner.get("/methods/rs-grpo/").content.decode()
+    for text in ("keeps entropy higher", "+0.21", "[0.10, 0.33]", "held", "1.02 × its parent"):
+        assert text in page
+    assert "effect held" in as_owner.get("/methods/?q=rs-grpo").content.decode()
+    assert "Not measured here yet" in as_owner.get("/methods/siren/").content.decode()
+
+
+# runs that used it
+
+
+@pytest.fixture
+def runs(team: Team, owner: User, stranger: User) -> dict[str, Run]:
+    elsewhere = stranger.memberships.get().team
+    risk = {"name": "rs-grpo", "config": {"risk": 3.0}}
+    return {
+        "plain": launched(team, owner, GRPO),
+        "risk": launched(team, owner, GRPO, methods=[risk]),
+        "gspo": launched(team, owner, GRPO, base={"name": "gspo"}, methods=[risk]),
+        "dpo": launched(team, owner, DPO),
+        "theirs": launched(elsewhere, stranger, GRPO, methods=[risk]),
+    }
+
+
+def test_runs_are_counted_by_what_they_stack_and_stand_on(runs: dict[str, Run], team: Team) -> None:
+    assert method_usage.counts(team) == {"rs-grpo": 2, DEFAULT_BASES["grpo"]: 2, "gspo": 1, "dpo": 1}
+    assert method_usage.latest(team, "rs-grpo", 10) == [runs["gspo"], runs["risk"]]
+    assert method_usage.latest(team, DEFAULT_BASES["grpo"], 10) == [runs["risk"], runs["plain"]]
+    assert method_usage.latest(team, "rs-grpo", 1) == [runs["gspo"]]
+
+
+def test_a_methods_page_lists_the_teams_runs_and_no_others(runs: dict[str, Run], as_owner: Client, as_stranger: Client) -> None:
+    page = as_owner.get("/methods/rs-grpo/").content.decode()
+    assert f'href="/runs/{runs["risk"].pk}/"' in page
+    assert f'href="/runs/{runs["gspo"].pk}/"' in page
+    assert str(runs["theirs"].pk) not in page
+    assert str(runs["plain"].pk) not in page
+    assert str(runs["risk"].pk) not in as_stranger.get("/methods/rs-grpo/").content.decode()
+
+
+def test_the_list_of_runs_can_be_filtered_by_method(runs: dict[str, Run], as_owner: Client) -> None:
+    def listed(query: str) -> set[str]:
+        return set(re.findall(r'data-run="([^"]+)"', as_owner.get(f"/runs/{query}").content.decode()))
+
+    assert listed("?method=rs-grpo") == {str(runs["risk"].pk), str(runs["gspo"].pk)}
+    assert listed("?method=dpo") == {str(runs["dpo"].pk)}
+    assert listed("?method=rs-grpo&q=gspo") == set()
+    assert "Method: rs-grpo" in as_owner.get("/runs/?method=rs-grpo").content.decode()
+
+
+def test_the_pages_take_the_same_queries_however_many_runs_there_are(
+    runs: dict[str, Run], as_owner: Client, team: Team, owner: User, django_assert_max_num_queries: Any
+) -> None:
+    for _ in range(12):
+        launched(team, owner, GRPO, methods=[{"name": "siren"}])
+    with django_assert_max_num_queries(6):
+        as_owner.get("/methods/")
+    with django_assert_max_num_queries(7):
+        as_owner.get("/methods/siren/")
