@@ -89,7 +89,16 @@ class Scoring:
         made = method.rollout(session) if method else session.complete()
         if len(made) != len(rows):
             raise ValueError(f"{method.card.name if method else 'the sampler'} made {len(made)} completions of {len(rows)}")
+        if method:
+            self.take_over(rows, session)
         return made
+
+    def take_over(self, rows: list[Row], session: Session) -> None:
+        """What a rollout method asked in place of a row's own question: the row is scored and shown as that."""
+        numbers = {id(self.trainer.examples[row["example"]]): row["example"] for row in rows}
+        for row, example, prompt in zip(rows, session.examples, session.prompts, strict=True):
+            row["example"] = numbers[id(example)]
+            row["prompt"] = [{"role": message.role, "content": message.content} for message in prompt]
 
     def apply(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> Tensor:
         """(B,) or (B, T) advantages after every method; fills in what is reported about them."""

@@ -13,7 +13,11 @@ from trainers.tasks.base import Example
 
 @dataclass
 class Session:
-    """One generation batch to make. B rows: G neighbours for each prompt."""
+    """One generation batch to make. B rows: G neighbours for each prompt.
+
+    A method that answers something else in a row (a prompt with a hint, another example of the batch) writes it into ``prompts`` and ``examples``:
+    the row is scored and shown as what was asked.
+    """
 
     run: RunContext
     model: Any  # unwrapped policy

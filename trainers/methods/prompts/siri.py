@@ -1,0 +1,112 @@
+"""SIRI: reinforcement with an oscillating length limit (arXiv 2509.25176), schedules and objective as published.
+
+A completion is right only if the answer stands in its first L(t) tokens. L swings between a longest and a shortest limit: cosine
+L = mid + amp cos(2 pi t / T); stair = the longest for half a cycle, then the shortest; stair-cosine = a cosine with flat top and bottom. Short
+phases press the reasoning together, long ones leave room to explore. Nothing else changes; the paper's clip range [0.8, 1.28] and token mean are
+those of the base dapo, without KL.
+
+Unclear in the paper, chosen here: the stair splits the cycle in halves; L is rounded to a whole number of tokens before anything is sampled, so
+the policy stops writing at L instead of being cut afterwards, which is the same text for less time. t counts from 0 at the first step.
+The paper's limits are 16384 and 8192 tokens and its best cycle 640 steps: here the longest is the run's own, the shortest a share of it.
+Left out: the export at troughs and peaks (let ``limits.save_every`` divide half a cycle). Differs from a length reward (rmt): a long answer is
+cut, not priced. Assumes that an answer that was cut off gets no reward, which the built-in tasks' strict form sees to.
+"""
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+
+if TYPE_CHECKING:
+    from trainers.batch import RolloutBatch
+    from trainers.methods.session import Session
+    from trainers.sampling import Completion
+
+Schedule = Literal["cosine", "stair", "stair-cosine"]
+
+
+def limit(step: int, cycle: int, longest: float, shortest: float, schedule: Schedule) -> float:
+    """Tokens a completion may have in step ``step`` (from 0)."""
+    mid, amplitude = (longest + shortest) / 2, (longest - shortest) / 2
+    place = step % cycle / cycle  # of the cycle, in [0, 1)
+    if schedule == "stair":
+        return longest if place < 0.5 else shortest
+    angle = 2 * math.pi * place
+    if schedule == "stair-cosine":
+        angle = stretched(place)
+    return mid + amplitude * math.cos(angle)
+
+
+def stretched(place: float) -> float:
+    """Angle of the stair-cosine at a share of the cycle: still for an eighth on both sides of top and bottom, twice as fast between."""
+    if place < 1 / 8 or place >= 7 / 8:
+        return 0.0
+    if 3 / 8 <= place < 5 / 8:
+        return math.pi
+    return 2 * (2 * math.pi * place - (math.pi / 4 if place < 3 / 8 else 3 * math.pi / 4))
+
+
+class Config(Strict):
+    schedule: Schedule = param("cosine", "How the limit swings between longest and shortest.", title="Schedule")
+    cycle: int = param(40, "Steps of one cycle; the paper's best is 640.", title="Cycle (T)", unit="steps", ge=2, le=1_000_000)
+    longest: int = param(
+        0, "Longest limit (paper: 16384); 0 = the run's longest completion, which bounds it anyway.", title="Longest (Lmax)", unit="tokens", ge=0
+    )
+    shortest: float = param(0.5, "Shortest limit as a share of the longest (paper: 8192 of 16384).", title="Shortest share", gt=0, le=1)
+
+
+class SIRI(Method):
+    card = Card(
+        name="siri",
+        title="Interleaved compression",
+        arxiv="2509.25176",
+        system="SIRI",
+        base="dapo",
+        provenance="paper",
+        source="arXiv 2509.25176: reward, schedules and objective",
+        fit="core",
+        idea="Let the length limit breathe: tight phases teach the policy to say it shortly, loose ones to try new things, cycle after cycle.",
+        formula=(
+            r"L(t) = \frac{L_{\max} + L_{\min}}{2} + \frac{L_{\max} - L_{\min}}{2} \cos\left(\frac{2 \pi t}{T}\right)",
+            r"R(y) = \mathbf{1}\left[\mathrm{answer}(y_{1..L(t)}) = \mathrm{reference}\right]",
+        ),
+        reading="the stair changes at half a cycle, and the limit is rounded before sampling",
+        claim=("completions/mean_length", "lower"),
+    )
+    Config = Config
+    owns = frozenset({"rollout"})
+
+    def limit_at(self, step: int, most: int) -> int:
+        """Whole tokens in optimiser step ``step`` (from 1); never more than the run allows."""
+        config = self.config
+        longest = min(config.longest or most, most)
+        return max(1, round(limit(step - 1, config.cycle, longest, max(1.0, config.shortest * longest), config.schedule)))
+
+    def rollout(self, session: "Session") -> "list[Completion]":
+        tokens = self.limit_at(session.step, session.max_tokens)
+        made = session.complete(max_tokens=tokens)
+        self.log("limit", float(tokens))
+        self.log("cut", sum(one.finish_reason == "length" for one in made) / len(made))
+        return made
+
+    def observe(self, batch: "RolloutBatch") -> None:
+        self.log("length", batch.lengths.mean())
+        self.log("accuracy", batch.correct.float().mean())
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel(
+                "Length limit",
+                (Series("siri/limit", "limit L(t)", dashed=True), Series("siri/length", "mean length")),
+                unit="tokens",
+                help="Length follows the limit with a delay: it is learnt, not only cut.",
+            ),
+            Panel(
+                "Right and cut off",
+                (Series("siri/accuracy", "right answers"), Series("siri/cut", "cut off")),
+                help="Accuracy falls in tight phases and should come back higher in each loose one.",
+            ),
+        )
