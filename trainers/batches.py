@@ -2,7 +2,7 @@
 
 import math
 
-from trainers.hyperparameters import DPO, GRPO, SFT
+from trainers.hyperparameters import GRPO, KTO, SFT, Preferences
 from trainers.spec import RunSpec
 
 Figures = dict[str, int | float]
@@ -13,8 +13,8 @@ def figures(spec: RunSpec, rows: int | None = None) -> Figures:
     training = spec.training
     if isinstance(training, GRPO):
         found = grpo(training, rows)
-    elif isinstance(training, DPO):
-        found = dpo(training, rows)
+    elif isinstance(training, Preferences):
+        found = preferences(training, rows)
     else:
         found = sft(training, rows)
     return {"steps": training.max_steps} | found | heldout(spec)
@@ -50,12 +50,21 @@ def grpo(training: GRPO, rows: int | None) -> Figures:
     }
 
 
-def dpo(training: DPO, rows: int | None) -> Figures:
+def preferences(training: Preferences, rows: int | None) -> Figures:
     pairs = training.per_device_train_batch_size * training.gradient_accumulation_steps
+    if isinstance(training, KTO):
+        return single_answers(training, pairs, rows)
     found: Figures = {"pairs_per_step": pairs, "sequences_per_step": 2 * pairs, "tokens_per_step_at_most": 2 * pairs * training.max_length}
     if rows is None:
         return found | {"sampled_prompts": training.sampled_prompts, "sampled_answers": training.sampled_prompts * training.samples_per_prompt}
     return found | {"pairs": rows, "epochs": round(training.max_steps * pairs / max(rows, 1), 2)}
+
+
+def single_answers(training: KTO, answers: int, rows: int | None) -> Figures:
+    found: Figures = {"answers_per_step": answers, "tokens_per_step_at_most": answers * training.max_length}
+    if rows is None:
+        return found | {"sampled_prompts": training.sampled_prompts, "sampled_answers": training.sampled_prompts * training.samples_per_prompt}
+    return found | {"answers": rows, "epochs": round(training.max_steps * answers / max(rows, 1), 2)}
 
 
 def heldout(spec: RunSpec) -> Figures:

@@ -9,7 +9,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
-from trainers.hyperparameters import DPO, GRPO, SFT, Common, Strict
+from trainers.hyperparameters import DPO, GRPO, KTO, SFT, Common, Reward, Strict
 from trainers.methods import registry
 from trainers.methods.base import Base, Method, hooks_of
 from trainers.recipes import RECIPES
@@ -26,6 +26,8 @@ TRAINERS: dict[str, tuple[str, type[Common]]] = {
     "sft": ("Supervised fine-tuning", SFT),
     "grpo": ("GRPO", GRPO),
     "dpo": ("DPO", DPO),
+    "kto": ("KTO", KTO),
+    "reward": ("Reward model", Reward),
 }
 POLICIES: dict[str, tuple[str, str, type[Strict]]] = {
     "tiny": ("Built-in tiny policy", "Half a million parameters; learns the built-in tasks in a minute on two CPU cores.", TinyPolicy),

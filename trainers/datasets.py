@@ -1,7 +1,8 @@
 """Rows of a person's own file, checked one by one and brought into one shape before a model loads.
 
-``sft`` wants prompt and completion, ``dpo`` prompt, chosen and rejected, ``grpo`` prompt and reference (and, where the task's rewards need more,
-``data``: a JSON object). Texts may be plain strings or lists of ``{"role", "content"}``; rows come out in the second, conversational form:
+``sft`` wants prompt and completion, ``dpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion and label, ``grpo`` prompt
+and reference (and, where the task's rewards need more, ``data``: a JSON object). Other columns are kept for methods, except on ``grpo``.
+Texts may be plain strings or lists of ``{"role", "content"}``; rows come out in the second, conversational form:
 
     {"prompt": [{"role": "user", "content": "2+2?"}], "completion": [{"role": "assistant", "content": "4"}]}
 """
@@ -21,7 +22,13 @@ Row = dict[str, Any]
 REPORTED = 20  # broken rows named one by one; the others are counted
 ROLES = ("system", "user", "assistant", "tool")
 PROMPT, COMPLETION = "prompt", "completion"
-COLUMNS = {"sft": (PROMPT, COMPLETION), "dpo": (PROMPT, "chosen", "rejected"), "grpo": (PROMPT, "reference")}
+COLUMNS = {
+    "sft": (PROMPT, COMPLETION),
+    "dpo": (PROMPT, "chosen", "rejected"),
+    "kto": (PROMPT, COMPLETION, "label"),
+    "reward": (PROMPT, "chosen", "rejected"),
+    "grpo": (PROMPT, "reference"),
+}
 
 # Names people bring from other formats, and which of ours they meant.
 ALIASES = {
@@ -29,6 +36,7 @@ ALIASES = {
     "completion": ("answer", "output", "response", "solution", "target"),
     "chosen": ("preferred", "accepted", "winner", "response_w"),
     "rejected": ("dispreferred", "loser", "response_l"),
+    "label": ("desirable", "good", "rating", "score"),
     "reference": ("answer", "solution", "ground_truth", "target", "label", "completion"),
 }
 
@@ -46,7 +54,7 @@ class Checked:
 
 
 def read_rows(path: Path, trainer: str) -> list[Row]:
-    """All rows of the file for ``trainer`` (sft, dpo, grpo). Raises SpecError naming file, line and reason of every broken row, or the file's."""
+    """All rows of the file for a trainer. Raises SpecError naming file, line and reason of every broken row, or the file's."""
     return check(path, trainer).rows
 
 
@@ -153,10 +161,16 @@ def row_of(raw: Any, trainer: str) -> Row:
     if trainer == "grpo":
         return row | {"reference": reference_of(raw["reference"]), "data": data_of(raw.get("data"))}
     for column in COLUMNS[trainer][1:]:
-        row[column] = completion_of(raw[column], column)
-    if trainer == "dpo" and row["chosen"] == row["rejected"]:
+        row[column] = label_of(raw[column]) if column == "label" else completion_of(raw[column], column)
+    if "chosen" in row and row["chosen"] == row["rejected"]:
         raise BrokenRow("chosen and rejected are the same: there is nothing to prefer")
     return {**{name: value for name, value in raw.items() if isinstance(name, str)}, **row}  # what else it says is for methods
+
+
+def label_of(value: Any) -> bool:
+    if value is True or value is False or value in (0, 1):
+        return bool(value)
+    raise BrokenRow(f"label is {shorten(repr(value))}; use true for a good answer, false for a bad one")
 
 
 def missing(column: str, raw: Row, trainer: str) -> str:

@@ -133,13 +133,11 @@ def group_fix(size: int, group: int) -> str:
     return f"make the generation batch {batch}" + (f", or use groups of {nearest}" if nearest else "")
 
 
-class DPO(Common):
-    """Direct preference optimisation (arXiv 2305.18290) on pairs from a dataset, or on pairs sampled from the policy and ranked by the task."""
+class Preferences(Common):
+    """What every trainer on preferences shares: pairs from a dataset, or answers of the policy's own that the task ranks."""
 
-    trainer: Literal["dpo"] = "dpo"
     max_steps: int = param(120, "How many optimiser steps to train.", title="Steps", ge=1, le=10_000_000)
     learning_rate: float = param(1e-4, "Peak learning rate of AdamW.", title="Learning rate", gt=0, le=1)
-    beta: float = param(0.1, "How strongly the policy is held to the reference; smaller moves further.", title="Beta", gt=0, le=100)
     sampled_prompts: int = param(1500, "Prompts whose answers are sampled and paired, right against wrong; ignored when a dataset is given.", ge=1)
     samples_per_prompt: int = param(4, "Answers sampled for each of these prompts.", advanced=True, ge=2, le=256)
     max_completion_length: int = param(40, "A sampled answer is cut off after this many tokens.", title="Longest completion", unit="tokens", ge=1)
@@ -149,11 +147,32 @@ class DPO(Common):
     )
 
     @model_validator(mode="after")
-    def answers_fit(self) -> "DPO":
+    def answers_fit(self) -> "Preferences":
         if self.max_completion_length >= self.max_length:
             message = f"leaves no room for the prompt in sequences of max_length {self.max_length}"
             raise Contradiction(Problem("max_completion_length", self.max_completion_length, message, f"use less than {self.max_length}"))
         return self
 
 
-TRAINERS: dict[str, type[Common]] = {"sft": SFT, "grpo": GRPO, "dpo": DPO}
+class DPO(Preferences):
+    """Direct preference optimisation (arXiv 2305.18290) on pairs from a dataset, or on pairs sampled from the policy and ranked by the task."""
+
+    trainer: Literal["dpo"] = "dpo"
+    beta: float = param(0.1, "How strongly the policy is held to the reference; smaller moves further.", title="Beta", gt=0, le=100)
+
+
+class KTO(Preferences):
+    """Kahneman-Tversky optimisation (arXiv 2402.01306): single answers marked good or bad, from a dataset or sampled and judged by the task."""
+
+    trainer: Literal["kto"] = "kto"
+    per_device_train_batch_size: int = param(32, "Answers in one forward pass on one device.", title="Batch per device", ge=2, le=65_536)
+    beta: float = param(0.1, "How strongly the policy is held to the reference; smaller moves further.", title="Beta", gt=0, le=100)
+
+
+class Reward(Preferences):
+    """A reward model on preference pairs (Bradley-Terry, arXiv 2203.02155): the policy's network with one number in place of the vocabulary."""
+
+    trainer: Literal["reward"] = "reward"
+
+
+TRAINERS: dict[str, type[Common]] = {"sft": SFT, "grpo": GRPO, "dpo": DPO, "kto": KTO, "reward": Reward}

@@ -14,7 +14,7 @@ from trainers import rewards
 from trainers.adapters.resumable import sync
 from trainers.attempt import Attempt
 from trainers.evaluate import events, fields_of, own_randomness
-from trainers.hyperparameters import DPO
+from trainers.hyperparameters import Preferences
 from trainers.sampling import Completion, Sampler, Sampling
 from trainers.tasks.base import Example
 from trainers.telemetry import Scored
@@ -32,7 +32,7 @@ class NoPairs(RuntimeError):
 def sample(attempt: Attempt) -> list[Row]:
     """Rows with prompt, chosen and rejected, one for each prompt with right and wrong answers. Raises NoPairs when there is none."""
     training = attempt.spec.training
-    assert isinstance(training, DPO)
+    assert isinstance(training, Preferences)
     file = attempt.folder / FILE
     rows, begun = read(file)
     examples = attempt.task.examples("pairs", training.sampled_prompts, attempt.spec.seed, attempt.spec.task.difficulty)
@@ -55,7 +55,7 @@ def sample(attempt: Attempt) -> list[Row]:
     return rows
 
 
-def sample_batch(attempt: Attempt, training: DPO, examples: Sequence[Example], start: int, number: int) -> list[Row]:
+def sample_batch(attempt: Attempt, training: Preferences, examples: Sequence[Example], start: int, number: int) -> list[Row]:
     each = training.samples_per_prompt
     repeated = [example for example in examples for _ in range(each)]
     how = Sampling(training.temperature, training.max_completion_length, len(repeated))
@@ -81,6 +81,12 @@ def pair(example: Example, right: str, wrong: str) -> Row:
         "chosen": [{"role": "assistant", "content": right}],
         "rejected": [{"role": "assistant", "content": wrong}],
     }
+
+
+def unpaired(pair: Row) -> list[Row]:
+    """A pair as two rows of KTO: its chosen answer is good, its rejected one bad."""
+    rest = {name: value for name, value in pair.items() if name not in ("chosen", "rejected")}
+    return [{**rest, "completion": pair["chosen"], "label": True}, {**rest, "completion": pair["rejected"], "label": False}]
 
 
 def report(

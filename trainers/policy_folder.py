@@ -74,6 +74,9 @@ def check_config(folder: Folder) -> None:
         and kinds
         and not any(str(kind).endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")) for kind in kinds)
     ):
+        if any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
+            folder.refuse("holds a reward model, which writes no text", "choose the policy of a run that trained one")
+            return
         message = f"holds a {', '.join(map(str, kinds))}, which may not generate text"
         folder.warnings.append(Problem(folder.setting, str(folder.path), message, "use a causal language model"))
 

@@ -14,7 +14,7 @@ from typing import Any
 from trainers import datasets, stacking
 from trainers.batches import figures
 from trainers.dryrun import DryRun, about_tokens, dry_run, gold_of
-from trainers.hyperparameters import DPO, GRPO, SFT
+from trainers.hyperparameters import GRPO, SFT, Preferences
 from trainers.policy_checks import check_policy
 from trainers.problems import Problem, SpecError
 from trainers.rewards import weights_of
@@ -150,9 +150,9 @@ def check_machine(spec: RunSpec, report: Report) -> None:
 
 def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: int | None, report: Report) -> None:
     training = spec.training
-    if context is not None and isinstance(training, SFT | DPO) and training.max_length > context:
+    if context is not None and isinstance(training, SFT | Preferences) and training.max_length > context:
         report.refuse("training.max_length", training.max_length, f"the policy reads at most {context} tokens", f"use at most {context}")
-    if not isinstance(training, GRPO | DPO) or not examples:
+    if not isinstance(training, GRPO | Preferences) or not examples:
         return
     longest, asked = training.max_completion_length, [" ".join(message.content for message in example.prompt) for example in examples]
     if context is not None:
@@ -174,7 +174,7 @@ def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: i
 def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: list[datasets.Row] | None, report: Report) -> None:
     """Warns when sequences to learn from are longer than max_length: their ends, with the answers, would be cut off."""
     training = spec.training
-    if not isinstance(training, SFT | DPO):
+    if not isinstance(training, SFT | Preferences):
         return
     if rows is not None:
         columns = datasets.COLUMNS[training.trainer]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from trainers import refusals
-from trainers.hyperparameters import DPO, GRPO, SFT, Strict, param
+from trainers.hyperparameters import DPO, GRPO, KTO, SFT, Reward, Strict, param
 from trainers.problems import Contradiction
 from trainers.problems import Problem as Problem
 from trainers.problems import SpecError as SpecError
@@ -71,7 +71,10 @@ class TaskChoice(Strict):
 
 
 class DatasetChoice(Strict):
-    """Rows of the run's own instead of the task's: prompt-completion for SFT, preference pairs for DPO, prompts for GRPO."""
+    """Rows of the run's own instead of the task's.
+
+    Prompt-completion for SFT, preference pairs for DPO and reward models, labelled completions for KTO, prompts for GRPO.
+    """
 
     path: str = param(..., "A .jsonl or .parquet file in TRL's format for the trainer.", title="File", min_length=1)
 
@@ -104,7 +107,7 @@ class RunSpec(Strict):
     lora: Lora | None = None
     task: TaskChoice
     dataset: DatasetChoice | None = None
-    training: Annotated[SFT | GRPO | DPO, Field(discriminator="trainer")]
+    training: Annotated[SFT | GRPO | DPO | KTO | Reward, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
     seed: int = param(0, "Seeds weights, data order and sampling.", title="Seed", ge=0, lt=2**31)

@@ -30,12 +30,14 @@ import transformers
 from trainers import cold_start, datasets, pairs, policies, tiny
 from trainers.adapters.dpo import DPOAdapter
 from trainers.adapters.grpo import GRPOAdapter
+from trainers.adapters.kto import KTOAdapter
 from trainers.adapters.resumable import Resumable, checkpoints, clear_partial, step_of
+from trainers.adapters.reward import RewardAdapter
 from trainers.adapters.sft import SFTAdapter, demonstrations
 from trainers.attempt import CHECKPOINTS, Attempt
 from trainers.evaluate import HeldOut, measured_before_training
 from trainers.events import AttemptFinished, AttemptStarted, Saved
-from trainers.hyperparameters import DPO, GRPO, SFT
+from trainers.hyperparameters import DPO, GRPO, KTO, SFT, Preferences, Reward
 from trainers.methods import stack as stacks
 from trainers.problems import SpecError
 from trainers.report import Reporter
@@ -104,7 +106,8 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     attempt = Attempt(spec, folder, task, policy, reporter, stop)
     announce(attempt, step_of(resume) if resume else 0)
 
-    heldout = HeldOut(attempt) if spec.evaluation.prompts else None
+    measured = spec.evaluation.prompts and not isinstance(spec.training, Reward)  # a reward model answers nothing
+    heldout = HeldOut(attempt) if measured else None
     with reporter.busy("preparing"):
         stack = stacks.of_attempt(attempt)
     rows = read_data(attempt)
@@ -200,7 +203,7 @@ def resolve(spec: RunSpec, folder: Path, task: Any, reporter: Reporter, stop: St
 
 def needs_start(spec: RunSpec) -> bool:
     """Whether training compares with the policy that the run began with: as a reference, or as what its adapters are added to."""
-    return isinstance(spec.training, DPO) or spec.lora is not None or (isinstance(spec.training, GRPO) and spec.training.beta > 0)
+    return isinstance(spec.training, DPO | KTO) or spec.lora is not None or (isinstance(spec.training, GRPO) and spec.training.beta > 0)
 
 
 def announce(attempt: Attempt, from_step: int) -> None:
@@ -230,13 +233,14 @@ def read_data(attempt: Attempt) -> list[Any]:
         return datasets.examples(rows) if training.trainer == "grpo" else rows
     if isinstance(training, SFT):
         return demonstrations(task, training.demonstrations, spec.seed, difficulty)
-    if isinstance(training, DPO):
-        return pairs.sample(attempt)
+    if isinstance(training, Preferences):
+        found = pairs.sample(attempt)
+        return [row for pair in found for row in pairs.unpaired(pair)] if isinstance(training, KTO) else found
     return task.examples("train", training.prompts, spec.seed, difficulty)
 
 
 def adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None, stack: stacks.Stack) -> Resumable:
-    kinds: dict[str, Any] = {"sft": SFTAdapter, "grpo": GRPOAdapter, "dpo": DPOAdapter}
+    kinds: dict[str, Any] = {"sft": SFTAdapter, "grpo": GRPOAdapter, "dpo": DPOAdapter, "kto": KTOAdapter, "reward": RewardAdapter}
     made: Resumable = kinds[attempt.spec.training.trainer](attempt, rows, heldout, stack)
     return made
 

@@ -1,0 +1,242 @@
+"""Every adapter with its plain base trains exactly as TRL's own trainer does, and so it does with a method that changes nothing.
+
+TRL's side is configured here from its own documentation, not through the code under test.
+"""
+
+import itertools
+
+import pytest
+import torch
+from transformers import PrinterCallback
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer, SFTConfig, SFTTrainer
+
+from tests.trainers.conftest import events_in, make_spec
+from trainers import cold_start, pairs, policies, train
+from trainers.adapters.arguments import common
+from trainers.adapters.grpo import as_dataset
+from trainers.adapters.kto import as_dataset as labelled
+from trainers.adapters.reward import as_dataset as paired
+from trainers.adapters.reward import reward_model
+from trainers.adapters.sft import demonstrations
+from trainers.attempt import Attempt
+from trainers.events import Metrics
+from trainers.methods import stack as stacks
+from trainers.methods.base import Method
+from trainers.methods.card import Card
+from trainers.problems import SpecError
+from trainers.report import Reporter
+from trainers.spool import SPOOL, SpoolWriter
+from trainers.stop import StopRequest
+from trainers.tasks import registry
+
+pytestmark = pytest.mark.training
+
+EPSILON = 0.2
+TRL_SETTINGS = {
+    "grpo": {"loss_type": "grpo"},
+    "dr-grpo": {"loss_type": "dr_grpo", "scale_rewards": "none"},
+    "dapo": {"loss_type": "dapo", "epsilon_high": 0.28},
+    "gspo": {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4},
+    "cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
+}
+
+
+class Nothing(Method):
+    """Fills every hook of the loss with what changes nothing."""
+
+    card = Card("nothing", "Nothing", "", "", "", "code", "", "core", "", ())
+    trains = frozenset({"grpo", "dpo", "sft"})
+
+    def rewards(self, batch, rewards):
+        return rewards
+
+    def advantages(self, batch, advantages):
+        return advantages
+
+    def token_weights(self, batch):
+        return torch.ones_like(batch.mask)
+
+    def loss(self, batch):
+        return torch.zeros(())
+
+    def pair_ratios(self, batch, chosen, rejected):
+        return chosen, rejected
+
+    def pair_loss(self, batch, score, base):
+        return base(score)
+
+    def pair_weights(self, batch, losses):
+        return torch.ones_like(losses)
+
+    def sft_weights(self, batch):
+        return torch.ones_like(batch.mask)
+
+
+class OwnsTheLoss(Nothing):
+    """Says DAPO's loss itself, from the batch it is given."""
+
+    def policy_loss(self, batch):
+        ratio = torch.exp(batch.logprobs - batch.old_logprobs)
+        low, high = batch.epsilon
+        advantages = batch.token_advantages()
+        terms = torch.min(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+        return -(terms * batch.mask).sum() / batch.mask.sum()
+
+
+def ours(spec, tmp_path, monkeypatch, method=None):
+    if method is not None:
+        build = stacks.build
+        monkeypatch.setattr(stacks, "build", lambda spec: stacks.Stack(build(spec).base, [method]))
+    assert train.run(spec, tmp_path) == train.FINISHED
+    return [event.values for event in events_in(tmp_path) if isinstance(event, Metrics) and "loss" in event.values]
+
+
+def attempt_in(folder, spec):
+    task = registry.get("mini_gsm")
+    policy = policies.load(cold_start.policy(task, "easy", None, None), spec)
+    return Attempt(spec, folder, task, policy, Reporter(SpoolWriter(folder / SPOOL), 1), StopRequest(folder, None))
+
+
+def trained(trainer):
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+
+def trl_grpo(attempt, settings):
+    training = attempt.spec.training
+    examples = attempt.task.examples("train", training.prompts, attempt.spec.seed, "easy")
+
+    def reward(name):
+        def function(completions, example, **rest):
+            return [attempt.task.rewards[name].function(made[-1]["content"], examples[i]) for made, i in zip(completions, example, strict=True)]
+
+        function.__name__ = name
+        return function
+
+    names = ("num_generations", "max_completion_length", "temperature", "beta", "num_iterations", "steps_per_generation")
+    values = common(attempt) | {name: getattr(training, name) for name in names} | {"epsilon": EPSILON, "top_p": 1.0, "top_k": 0} | settings
+    return trained(
+        GRPOTrainer(
+            model=attempt.policy.model,
+            processing_class=attempt.policy.tokenizer,
+            args=GRPOConfig(**values, reward_weights=list(attempt.weights.values())),
+            reward_funcs=[reward(name) for name in attempt.task.rewards],
+            train_dataset=as_dataset(examples),
+        )
+    )
+
+
+def compare(one, other, names, exactly=True):
+    found = [[[step.get(name, 0.0) for name in names] for step in steps] for steps in (one, other)]  # a reused batch has its reward once
+    assert len(found[0]) == len(found[1]) > 0
+    assert any(step["grad_norm"] > 0 for step in one)
+    if exactly:
+        assert found[0] == found[1]
+    for step, expected in zip(*found, strict=True):
+        assert step == pytest.approx(expected, abs=1e-6, rel=1e-5)
+
+
+GRPO_NAMES = ("loss", "grad_norm", "reward", "entropy", "completions/mean_length")
+
+
+@pytest.mark.parametrize("base", TRL_SETTINGS)
+@pytest.mark.parametrize(
+    ("beta", "passes", "accumulation"),
+    [(0.0, 1, 2), (0.04, 2, 1)],
+    ids=["accumulated", "KL and two passes"],
+)
+def test_grpo_bases(tmp_path, monkeypatch, base, beta, passes, accumulation):
+    spec = make_spec(
+        tmp_path,
+        base={"name": base},
+        training__beta=beta,
+        training__num_iterations=passes,
+        training__gradient_accumulation_steps=accumulation,
+    )
+    made = ours(spec, tmp_path, monkeypatch)
+    theirs = trl_grpo(attempt_in(tmp_path / "trl", spec), TRL_SETTINGS[base])
+    compare(made, theirs, [*GRPO_NAMES, *(["kl"] if beta else [])])
+    lengths = [(step["completions/min_length"], step["completions/max_length"]) for step in made if "reward" in step]
+    assert any(shortest < longest for shortest, longest in lengths)
+
+
+def test_measuring_held_out_prompts_changes_nothing(tmp_path, monkeypatch):
+    spec = make_spec(tmp_path, evaluation={"prompts": 8, "every": 1}, base={"name": "grpo"})
+    theirs = trl_grpo(attempt_in(tmp_path / "trl", spec), TRL_SETTINGS["grpo"])
+    compare(ours(spec, tmp_path, monkeypatch), theirs, GRPO_NAMES)
+
+
+@pytest.mark.parametrize(("base", "beta", "passes"), [("dapo", 0.04, 2), ("gspo", 0.0, 2), ("cispo", 0.0, 2)])
+def test_grpo_with_a_method_that_changes_nothing(tmp_path, monkeypatch, base, beta, passes):
+    spec = make_spec(tmp_path, base={"name": base}, training__beta=beta, training__num_iterations=passes)
+    theirs = trl_grpo(attempt_in(tmp_path / "trl", spec), TRL_SETTINGS[base])
+    compare(ours(spec, tmp_path, monkeypatch, Nothing()), theirs, GRPO_NAMES, exactly=False)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.04])
+def test_grpo_with_a_method_that_says_the_loss_itself(tmp_path, monkeypatch, beta):
+    """And the KL penalty of the base stays."""
+    spec = make_spec(tmp_path, base={"name": "dapo"}, training__beta=beta, training__num_iterations=2)
+    theirs = trl_grpo(attempt_in(tmp_path / "trl", spec), TRL_SETTINGS["dapo"])
+    compare(ours(spec, tmp_path, monkeypatch, OwnsTheLoss()), theirs, GRPO_NAMES, exactly=False)
+
+
+PAIR_NAMES = ("loss", "grad_norm", "rewards/margins", "logps/chosen")
+
+
+@pytest.mark.parametrize(
+    ("base", "accumulation", "method"),
+    [*itertools.product(("dpo", "ipo"), (1, 2), (None,)), ("dpo", 2, Nothing), ("ipo", 1, Nothing)],
+)
+def test_pair_bases(tmp_path, monkeypatch, base, accumulation, method):
+    spec = make_spec(tmp_path, "dpo", base={"name": base}, training__gradient_accumulation_steps=accumulation, training__beta=0.2)
+    made = ours(spec, tmp_path, monkeypatch, method() if method else None)
+    attempt = attempt_in(tmp_path / "trl", spec)
+    settings = common(attempt) | {"beta": 0.2, "max_length": spec.training.max_length, "loss_type": ["sigmoid" if base == "dpo" else "ipo"]}
+    rows, _ = pairs.read(tmp_path / pairs.FILE)
+    theirs = trained(
+        DPOTrainer(model=attempt.policy.model, processing_class=attempt.policy.tokenizer, args=DPOConfig(**settings), train_dataset=paired(rows))
+    )
+    compare(made, theirs, PAIR_NAMES, exactly=method is None)
+
+
+def test_kto(tmp_path, monkeypatch):
+    spec = make_spec(tmp_path, "kto", training__learning_rate=1e-3, base={"name": "kto", "config": {"undesirable_weight": 0.5}})
+    made = ours(spec, tmp_path, monkeypatch)
+    attempt = attempt_in(tmp_path / "trl", spec)
+    rows = [row for pair in pairs.read(tmp_path / pairs.FILE)[0] for row in pairs.unpaired(pair)]
+    settings = common(attempt) | {"beta": 0.1, "max_length": spec.training.max_length, "undesirable_weight": 0.5}
+    model, tokenizer = attempt.policy.model, attempt.policy.tokenizer
+    theirs = trained(KTOTrainer(model=model, processing_class=tokenizer, args=KTOConfig(**settings), train_dataset=labelled(rows)))
+    compare(made, theirs, ("loss", "grad_norm", "kl"))
+    assert made[0]["loss"] != made[-1]["loss"]
+
+
+def test_reward_model(tmp_path, monkeypatch):
+    base = {"name": "reward-model", "config": {"centring": 0.01}}
+    spec = make_spec(tmp_path, "reward", base=base, training__max_steps=20, training__learning_rate=3e-3)
+    made = ours(spec, tmp_path, monkeypatch)
+    attempt = attempt_in(tmp_path / "trl", spec)
+    settings = common(attempt) | {"max_length": spec.training.max_length, "center_rewards_coefficient": 0.01}
+    rows, _ = pairs.read(tmp_path / pairs.FILE)
+    model, tokenizer = reward_model(attempt), attempt.policy.tokenizer
+    theirs = trained(RewardTrainer(model=model, processing_class=tokenizer, args=RewardConfig(**settings), train_dataset=paired(rows)))
+    compare(made, theirs, ("loss", "grad_norm", "accuracy", "margin"))
+    assert made[-1]["margin"] > made[0]["margin"]
+    with pytest.raises(SpecError, match="reward model"):  # it is no policy to go on from
+        policies.check(tmp_path / "final")
+
+
+@pytest.mark.parametrize("method", [None, Nothing])
+def test_sft(tmp_path, monkeypatch, method):
+    spec = make_spec(tmp_path, "sft", training__gradient_accumulation_steps=2)
+    made = ours(spec, tmp_path, monkeypatch, method() if method else None)
+    attempt = attempt_in(tmp_path / "trl", spec)
+    rows = demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy")
+    settings = common(attempt) | {"max_length": spec.training.max_length, "packing": False, "completion_only_loss": True}
+    from datasets import Dataset
+
+    model, tokenizer = attempt.policy.model, attempt.policy.tokenizer
+    theirs = trained(SFTTrainer(model=model, processing_class=tokenizer, args=SFTConfig(**settings), train_dataset=Dataset.from_list(rows)))
+    compare(made, theirs, ("loss", "grad_norm", "entropy"), exactly=method is None)

@@ -1,0 +1,69 @@
+"""A reward model on TRL's RewardTrainer: the policy's network with a head that gives one number. It starts with the policy's weights.
+
+What is exported is a sequence classifier; nothing here samples from it, so held-out evaluation is left out. TRL reports its pair accuracy.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from datasets import Dataset
+from transformers import AutoModelForSequenceClassification, set_seed
+from trl import RewardConfig, RewardTrainer
+
+from trainers.adapters.arguments import common
+from trainers.adapters.resumable import Resumable
+from trainers.attempt import Attempt
+from trainers.callbacks import BetweenSteps
+from trainers.evaluate import HeldOut
+from trainers.hyperparameters import Reward
+from trainers.methods.stack import Stack
+from trainers.policies import weights_dtype
+
+
+class RewardAdapter(Resumable, RewardTrainer):  # type: ignore[misc]
+    def __init__(self, attempt: Attempt, rows: Sequence[dict[str, Any]], heldout: HeldOut | None, stack: Stack) -> None:
+        """``rows``: prompt, chosen and rejected, each a list of messages."""
+        between = BetweenSteps()
+        super().__init__(
+            model=reward_model(attempt),
+            processing_class=attempt.policy.tokenizer,
+            args=reward_config(attempt, stack),
+            train_dataset=as_dataset(rows),
+            callbacks=[between],
+            peft_config=adapters_of(attempt),
+        )
+        self.attach(attempt, None, between, stack)
+
+
+def reward_model(attempt: Attempt) -> Any:
+    """The policy's network with a fresh head, the same for the same seed."""
+    policy = attempt.policy
+    set_seed(attempt.spec.seed)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        policy.folder, num_labels=1, dtype=weights_dtype(policy.bf16, attempt.spec.lora), use_safetensors=True, trust_remote_code=False
+    )
+    model.config.pad_token_id = policy.tokenizer.pad_token_id
+    return model.to(policy.device)
+
+
+def adapters_of(attempt: Attempt) -> Any:
+    """Low-rank adapters on the network; the head is trained whole."""
+    from peft import LoraConfig
+
+    lora = attempt.spec.lora
+    if lora is None:
+        return None
+    layers: str | list[str] = "all-linear" if lora.target_modules == ["all-linear"] else lora.target_modules
+    return LoraConfig(
+        r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=layers, task_type="SEQ_CLS", modules_to_save=["score"]
+    )
+
+
+def as_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
+    return Dataset.from_list([{name: row[name] for name in ("prompt", "chosen", "rejected")} for row in rows])
+
+
+def reward_config(attempt: Attempt, stack: Stack) -> RewardConfig:
+    training = attempt.spec.training
+    assert isinstance(training, Reward)
+    return RewardConfig(**common(attempt) | {"max_length": training.max_length} | stack.base.arguments())

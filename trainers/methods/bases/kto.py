@@ -1,0 +1,41 @@
+"""KTO (arXiv 2402.01306, eq. 7), as published: single answers marked good or bad, valued as people value gains and losses.
+
+The reference point is the KL divergence to the reference, estimated on mismatched prompts and answers of the batch and floored at 0, as TRL has it.
+"""
+
+from typing import Any
+
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Base
+from trainers.methods.card import Card
+
+
+class Config(Strict):
+    desirable_weight: float = param(1.0, "Weight of good answers.", title="Weight of good", ge=0, le=100)
+    undesirable_weight: float = param(1.0, "Weight of bad answers.", title="Weight of bad", ge=0, le=100)
+
+
+class KTO(Base):
+    card = Card(
+        name="kto",
+        title="KTO",
+        arxiv="2402.01306",
+        system="Kahneman-Tversky optimisation",
+        base="",
+        provenance="paper",
+        source="arXiv 2402.01306, section 4; computed by TRL with loss_type kto",
+        fit="core",
+        idea="Learn from single answers marked good or bad, no pairs needed: good ones rise above a reference point, bad ones sink below it.",
+        formula=(
+            r"r_\theta(x, y) = \log\frac{\pi_\theta(y|x)}{\pi_{ref}(y|x)}",
+            r"L_{good} = \lambda_D \left(1 - \sigma(\beta (r_\theta - z_0))\right)",
+            r"L_{bad} = \lambda_U \left(1 - \sigma(\beta (z_0 - r_\theta))\right)",
+        ),
+        claim=("rewards/margins", "higher"),
+    )
+    Config = Config
+    trainer = "kto"
+    trains = frozenset({"kto"})
+
+    def arguments(self) -> dict[str, Any]:
+        return {"loss_type": "kto", "desirable_weight": self.config.desirable_weight, "undesirable_weight": self.config.undesirable_weight}
