@@ -94,10 +94,11 @@
 
   function focusOn(name) {
     const input = inputs().find((item) => item.name === name && (item.type !== "radio" || item.checked)) || inputs().find((item) => item.name === name);
-    if (!input) return;
-    open(input);
-    input.focus({ preventScroll: true });
-    input.closest(".field, .option, fieldset").scrollIntoView({ block: "center" });
+    const target = input || document.getElementById(`id-${name}`); // a card of a method has no input of its own
+    if (!target) return;
+    open(target);
+    target.focus({ preventScroll: true });
+    target.closest(".field, .option, .stack-card, fieldset").scrollIntoView({ block: "center" });
   }
 
   function checkSoon(wait = CHECK_MS) {
@@ -116,8 +117,17 @@
     if (event.target.name && event.target.matches("input, select") && event.target.type !== "radio" && !place(event.target.name)?.textContent) showProblem(event.target.name, problemOf(event.target));
   });
 
+  /* Enter in the search for a method adds it instead of launching. */
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing || !event.target.matches("[data-add], [data-save] input")) return;
+    event.preventDefault();
+    const button = event.target.dataset.add ? document.getElementById(event.target.dataset.add) : form.querySelector("[data-saves]");
+    button.click();
+  });
+
   form.addEventListener("submit", (event) => {
     if (sending) { event.preventDefault(); return; }
+    if (event.submitter && event.submitter.matches("[data-saves]")) { sending = true; return; }
     const wrong = inputs().map((input) => [input.name, problemOf(input)]).filter(([, text]) => text);
     if (wrong.length) {
       event.preventDefault();
@@ -138,8 +148,21 @@
   window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   window.addEventListener("beforeunload", (event) => { if (dirty && !sending) event.preventDefault(); });
 
+  /* The method section is new: what was focused may be gone, and the settings are checked as they are now. */
+  function afterCompose(id) {
+    dirty = true;
+    if (document.activeElement === document.body) document.querySelector(`#${id} [data-add], #${id} select`).focus();
+    checkSoon(0);
+  }
+
   /* Problems the server found go to their fields; those it no longer finds leave, unless the input itself objects. */
-  document.addEventListener("htmx:afterSwap", () => {
+  document.addEventListener("htmx:afterSwap", (event) => {
+    const composer = form.querySelector("[data-composer][data-said]");
+    if (composer) {
+      window.lab.announce(composer.dataset.said);
+      delete composer.dataset.said;
+    }
+    if (event.detail.target.matches("[data-composer]")) { afterCompose(event.detail.target.id); return; }
     const panel = document.getElementById("preflight");
     if (panel.dataset.checked !== "yes") return;
     const found = new Map();

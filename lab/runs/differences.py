@@ -6,14 +6,18 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
-from lab.catalog.catalog import CatalogError
+from lab.catalog.catalog import Catalog, CatalogError
 from lab.runs import drafts
 from lab.runs.drafts import Draft, Spec
 from lab.runs.forms import LaunchForm
+from lab.runs.stages import as_argument, stage_specs
+from trainers.stacking import DEFAULT_BASES
 
-NEVER_SAID = ("version", "recipe", "methods")
+NEVER_SAID = ("version", "recipe")
+STACK = ("base", "methods")
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,28 @@ def changes(before: list[Spec], after: list[Spec]) -> list[Change]:
     return found
 
 
+def between(before: list[Spec], after: list[Spec]) -> list[Change]:
+    """Everything that is otherwise in one version of a recipe than in another, also what only one of them has."""
+    found = []
+    for number, (old_spec, new_spec) in enumerate(zip_longest(before, after, fillvalue={})):
+        old, new = _settings(old_spec), _settings(new_spec)
+        prefix = f"stages.{number}." if max(len(before), len(after)) > 1 else ""
+        for path in dict.fromkeys([*old, *new]):
+            if old.get(path) != new.get(path):
+                found.append(Change(prefix + path, _shown(old.get(path)), _shown(new.get(path)), new.get(path)))
+    return found
+
+
 def _settings(spec: Spec) -> dict[str, Any]:
-    return {path: value for path, value in leaves(spec).items() if path.split(".")[0] not in NEVER_SAID}
+    """The spec by dotted paths; of the stack the names, and each method's parameters under its name."""
+    found = {path: value for path, value in leaves(spec).items() if path.split(".")[0] not in (*NEVER_SAID, *STACK)}
+    base, methods = spec.get("base"), spec.get("methods") or []
+    if "training" in spec:
+        found["base"] = base["name"] if base else DEFAULT_BASES.get(spec["training"]["trainer"], "")
+        found["methods"] = ", ".join(choice["name"] for choice in methods)
+    for part, choice in [("base", base)] * bool(base) + [("methods", choice) for choice in methods]:
+        found |= {f"{part}.{choice['name']}.{key}": value for key, value in choice["config"].items()}
+    return found
 
 
 def _shown(value: Any) -> str:
@@ -76,10 +100,36 @@ def command(form: LaunchForm) -> str:
         return ""
     if not _comparable(recipe, form.draft):
         return ""
-    changed = changes(complete_specs(LaunchForm(form.team, form.catalog, recipe)), complete_specs(form))
+    specs = complete_specs(form)
+    changed = changes(complete_specs(LaunchForm(form.team, form.catalog, recipe)), specs)
     words = [f"--name {shlex.quote(form.name.strip())}"] if form.name.strip() else []
-    words += [f"--set {shlex.quote(f'{change.path}={_argument(change.value)}')}" for change in changed]
+    words += stack_words(form.catalog, form.draft.recipe, specs)
+    words += [f"--set {shlex.quote(f'{change.path}={_argument(change.value)}')}" for change in changed if not _of_stack(change.path)]
     return " \\\n  ".join([f".venv/bin/python manage.py launch {form.draft.recipe}", *words])
+
+
+def _of_stack(path: str) -> bool:
+    parts = path.split(".")
+    return (parts[2] if parts[0] == "stages" else parts[0]) in STACK
+
+
+def stack_words(catalog: Catalog, recipe: str, specs: list[Spec]) -> list[str]:
+    """``--base`` and ``--method`` where they say what the specs stack; where they cannot, each stage's base and methods as JSON."""
+    if _stacks(stage_specs(catalog, recipe, {})) == _stacks(specs):
+        return []
+    bases = list({json.dumps(spec["base"]): spec["base"] for spec in specs if spec["base"]}.values())
+    methods = list({json.dumps(choice): choice for spec in specs for choice in spec["methods"]}.values())
+    overrides = {part: value for part, value in (("base", bases[0] if bases else None), ("methods", methods)) if value}
+    if _stacks(stage_specs(catalog, recipe, overrides)) == _stacks(specs):
+        return [f"--{flag} {shlex.quote(as_argument(choice))}" for flag, kind in (("base", bases), ("method", methods)) for choice in kind]
+    prefixes = ["" if len(specs) == 1 else f"stages.{number}." for number in range(len(specs))]
+    return [
+        f"--set {shlex.quote(f'{prefix}{part}={json.dumps(spec[part])}')}" for prefix, spec in zip(prefixes, specs, strict=True) for part in STACK
+    ]
+
+
+def _stacks(specs: list[Spec]) -> list[tuple[Any, Any]]:
+    return [(spec.get("base"), spec.get("methods") or []) for spec in specs]
 
 
 def _comparable(recipe: Draft, draft: Draft) -> bool:

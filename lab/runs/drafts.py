@@ -1,4 +1,4 @@
-"""What a launch form starts from: a recipe, a run to clone, or a run to go on from."""
+"""What a launch form starts from: a recipe, built in or saved by the team, a run to clone, or a run to go on from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.accounts.models import Team
 from lab.catalog.catalog import Catalog, CatalogError
+from lab.catalog.models import RecipeVersion
 from lab.runs import references
 from lab.runs.models import Run
 from trainers.spec import FINAL, SpecError, parse_spec
@@ -19,7 +20,8 @@ SHOWN_RUNS = 60  # newest runs offered as policies
 
 @dataclass(frozen=True)
 class Draft:
-    """``stages``: title and spec of each, without output; ``clone`` is the run they were taken from, ``after`` the one to go on from."""
+    """``stages``: title and spec of each, without output; ``clone`` is the run they were taken from, ``after`` the one to go on from,
+    ``saved`` the version of a recipe of the team's own; ``recipe`` is then the built-in one it was made from."""
 
     recipe: str
     title: str
@@ -29,6 +31,7 @@ class Draft:
     needs: str = "cpu"
     clone: Run | None = None
     after: Run | None = None
+    saved: RecipeVersion | None = None
 
     @property
     def is_chain(self) -> bool:
@@ -47,6 +50,11 @@ def of_clone(catalog: Catalog, run: Run) -> Draft:
     spec = references.named(run.team, run.spec)
     title = catalog.trainer(run.trainer)["title"] if run.trainer in catalog.trainers else run.trainer
     return Draft(run.recipe, f"Clone of #{run.number}", "", [(title, complete(catalog, spec))], clone=run)
+
+
+def of_saved(catalog: Catalog, version: RecipeVersion) -> Draft:
+    stages = [(stage["title"], complete(catalog, stage["spec"])) for stage in version.stages]
+    return Draft(version.origin, f"{version.recipe.name}, version {version.number}", version.note, stages, saved=version)
 
 
 def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Draft:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from lab.runs import launch, preflight
+from lab.runs import composer, launch, preflight
 from lab.runs.forms import LaunchForm, sentence
 from lab.runs.models import Run, Status
 from trainers.spec import FINAL, Problem, RunSpec, SpecError, parse_spec
@@ -82,6 +82,8 @@ def empty_numbers(form: LaunchForm, number: int) -> list[Problem]:
     if form.values.get("lora"):
         named.append(("lora", form.lora))
     needed = [(part, made) for part, fields in named for made in fields if made.kind in ("integer", "number") and not made.optional]
+    named_one_by_one = composer.number_fields(form.catalog, number, stage.trainer, form.values)
+    needed += [(part, made) for part, made in named_one_by_one if made.kind in ("integer", "number") and not made.optional]
     missing = [(part, made) for part, made in needed if not made.value.strip()]
     return [Problem(f"{part}.{made.key}".lstrip("."), "", "is empty", f"the default is {made.default_text or 0}") for part, made in missing]
 
@@ -91,9 +93,9 @@ def without_blanks(spec: dict[str, Any], blanks: list[Problem]) -> dict[str, Any
     spec = dict(spec)
     for problem in blanks:
         part, _, key = problem.field.rpartition(".")
-        if part:
+        if part in spec:
             spec[part] = {name: value for name, value in spec[part].items() if name != key}
-        else:
+        elif not part:
             spec.pop(key)
     return spec
 

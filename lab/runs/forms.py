@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,44 +14,15 @@ from django.conf import settings
 
 from lab.accounts.models import Team
 from lab.catalog.catalog import Catalog
-from lab.runs import drafts, references
+from lab.runs import composer, drafts, references
+from lab.runs.composer import Stack
 from lab.runs.drafts import Draft, Spec
+from lab.runs.form_parts import Stage, TaskOption, machine_fields, names_in, part_fields, stage_of, task_fields, values_of
 from lab.runs.models import Run
-from lab.runs.schema_form import Field, as_text, fields_of, from_text
+from lab.runs.schema_form import Field, from_text
 from trainers.spec import FINAL, Problem
 
-MACHINE = ("seed", "device", "precision")
 POLICY_INPUTS = {"run": "policy.run", "checkpoint": "policy.run", "name": "policy.hub", "revision": "policy.revision", "folder": "policy.folder"}
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The part of the form that each stage has for itself."""
-
-    number: int
-    title: str
-    trainer: str
-    summary: str
-    training: list[Field]
-    evaluation: list[Field]
-
-    @property
-    def basic(self) -> list[Field]:
-        return [made for made in self.training if not made.advanced]
-
-    @property
-    def advanced(self) -> list[Field]:
-        return [made for made in self.training if made.advanced]
-
-
-@dataclass(frozen=True)
-class TaskOption:
-    """A task of the catalogue with its inputs for difficulty and reward weights."""
-
-    data: Mapping[str, Any]
-    chosen: bool
-    difficulty: Field
-    rewards: list[tuple[Mapping[str, Any], Field]]
 
 
 class LaunchForm:
@@ -61,6 +32,8 @@ class LaunchForm:
         self.team, self.catalog, self.draft = team, catalog, draft
         self.initial = values_of(catalog, draft)
         self.values = dict(self.initial if data is None else data)
+        for stage in self._plain_stages:
+            self.values |= composer.settled(catalog, stage.number, stage.trainer, self.values)
         self.errors: dict[str, str] = {}
         self.other_errors: list[str] = []
 
@@ -73,7 +46,13 @@ class LaunchForm:
 
     @property
     def stages(self) -> list[Stage]:
-        return [replace(stage, training=self._bound(stage.training), evaluation=self._bound(stage.evaluation)) for stage in self._plain_stages]
+        return [
+            replace(stage, training=self._bound(stage.training), evaluation=self._bound(stage.evaluation), stack=self._stack(stage))
+            for stage in self._plain_stages
+        ]
+
+    def _stack(self, stage: Stage) -> Stack:
+        return composer.shown(self.catalog, stage.number, stage.trainer, self.values, self.errors)
 
     @property
     def machine(self) -> list[Field]:
@@ -139,6 +118,7 @@ class LaunchForm:
         stage = self._plain_stages[number]
         spec |= {made.key: from_text(made, self._text(made)) for made in machine_fields(self.catalog)}
         spec["recipe"] = self.draft.recipe
+        spec |= composer.stacked(self.catalog, number, self.values, spec)
         spec["training"] = {"trainer": stage.trainer} | self._read([made for made in stage.training if not self._is_untouched(made)])
         spec["evaluation"] = self._read(stage.evaluation)
         spec["limits"] = self._read(part_fields(self.catalog, "Limits", "limits."))
@@ -181,6 +161,48 @@ class LaunchForm:
             return {"kind": "hub", "name": self.values.get("policy.hub", "").strip(), "revision": self.values.get("policy.revision", "").strip()}
         return {"kind": "folder", "folder": self.values.get("policy.folder", "")} if kind == "folder" else {"kind": kind}
 
+    def add(self, name: str) -> None:
+        """Puts a method into every stage whose trainer it works on. Raises CannotAdd when there is none."""
+        problems: list[composer.CannotAdd] = []
+        for stage in self._plain_stages:
+            try:
+                self.values |= composer.added(self.catalog, stage.number, stage.trainer, self.values, name)
+            except composer.CannotAdd as error:
+                problems.append(error)
+        if len(problems) == len(self._plain_stages):
+            raise problems[0]
+
+    def edit(self, act: str) -> int:
+        """Does what a button of the method section says (``0:up:rs-grpo``) and tells the stage. Raises ValueError for what no button says."""
+        place, _, rest = act.partition(":")
+        verb, _, name = rest.partition(":")
+        if not (place.isascii() and place.isdigit() and int(place) < len(self._plain_stages)):
+            raise ValueError(act)
+        stage = self._plain_stages[int(place)]
+        if verb == "add":
+            self._add_typed(stage)
+        elif verb in ("up", "down", "remove"):
+            self.values |= composer.moved(stage.number, self.values, name, {"up": -1, "down": 1, "remove": 0}[verb])
+        elif verb != "base":
+            raise ValueError(act)
+        return stage.number
+
+    def _add_typed(self, stage: Stage) -> None:
+        try:
+            self.values |= composer.added(
+                self.catalog, stage.number, stage.trainer, self.values, self.values.get(f"{composer.at(stage.number)}.add", "")
+            )
+        except composer.CannotAdd as error:
+            self.errors[f"{composer.at(stage.number)}.add"] = str(error)
+
+    def refuse_unfinished(self) -> bool:
+        """Refuses what was typed to be added and was not; True when there is such text."""
+        places = [
+            f"{composer.at(stage.number)}.add" for stage in self._plain_stages if self.values.get(f"{composer.at(stage.number)}.add", "").strip()
+        ]
+        self.errors |= dict.fromkeys(places, "This is not in the recipe yet: press Add, or clear the text.")
+        return bool(places)
+
     def refuse(self, number: int, problem: Problem) -> None:
         """Shows a problem with stage ``number`` at its input, or on top of the form when there is none."""
         text = sentence(problem)
@@ -204,6 +226,8 @@ class LaunchForm:
                 name = "policy.run"
         elif part == "task":
             name = f"task.{self.values.get('task')}.{rest}" if rest and rest != "name" else "task"
+        elif part in ("base", "methods"):
+            return composer.input_of(self.catalog, number, self._plain_stages[number].trainer, self.values, field)
         elif part == "dataset":
             name = "dataset"
         else:
@@ -220,78 +244,3 @@ def sentence(problem: Problem) -> str:
     if problem.field.startswith("dataset.") and isinstance(problem.value, str):
         text = f"{problem.value.rpartition('/')[2]}: {problem.message}"  # which line of which file
     return f"{text}: {problem.fix}." if problem.fix else f"{text}."
-
-
-def stage_of(catalog: Catalog, number: int, title: str, spec: Spec) -> Stage:
-    trainer = catalog.trainer(spec["training"]["trainer"])
-    training = fields_of(trainer["schema"], f"stages.{number}.training.")
-    evaluation = part_fields(catalog, "Evaluation", f"stages.{number}.evaluation.")
-    return Stage(number, title, spec["training"]["trainer"], trainer["summary"], training, evaluation)
-
-
-def part_fields(catalog: Catalog, part: str, prefix: str) -> list[Field]:
-    return fields_of(catalog.schema["$defs"][part], prefix)
-
-
-def machine_fields(catalog: Catalog) -> list[Field]:
-    return fields_of({"properties": {key: catalog.schema["properties"][key] for key in MACHINE}})
-
-
-def task_fields(task: Mapping[str, Any]) -> tuple[Field, list[Field]]:
-    """The inputs of a task: difficulty, and the weight of each reward function."""
-    prefix = f"task.{task['name']}."
-    names = tuple(task["difficulties"])
-    difficulty = Field(f"{prefix}difficulty", "difficulty", "Difficulty", "", "choice", default=names[0], choices=names)
-    rewards = [_weight(f"{prefix}rewards.", reward) for reward in task["rewards"]]
-    return difficulty, rewards
-
-
-def _weight(prefix: str, reward: Mapping[str, Any]) -> Field:
-    name, step = reward["name"], {"step": "any"}
-    return Field(f"{prefix}{name}", name, name, reward["summary"], "number", reward["weight"], attributes=step)
-
-
-def names_in(folder: Path, folders: bool) -> list[str]:
-    if not folder.is_dir():
-        return []
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir() == folders)
-
-
-def values_of(catalog: Catalog, draft: Draft) -> dict[str, str]:
-    """The text of every input for a draft; what its specs leave out has the schema's default."""
-    first = draft.stages[0][1]
-    values = {"name": draft.clone.name if draft.clone else "", "dataset": (first.get("dataset") or {}).get("file", "")}
-    for number, (title, spec) in enumerate(draft.stages):
-        stage = stage_of(catalog, number, title, spec)
-        for part, fields in (("training", stage.training), ("evaluation", stage.evaluation)):
-            values |= texts(fields, spec.get(part) or {})
-    values |= texts(machine_fields(catalog), first)
-    values |= texts(part_fields(catalog, "Limits", "limits."), first.get("limits") or {})
-    values |= {"lora": "on" if first.get("lora") else ""} | texts(part_fields(catalog, "Lora", "lora."), first.get("lora") or {})
-    return values | task_values(catalog, first.get("task") or {}) | policy_values(first.get("policy") or {})
-
-
-def texts(fields: list[Field], part: Mapping[str, Any]) -> dict[str, str]:
-    return {made.name: as_text(part.get(made.key, made.default)) for made in fields}
-
-
-def task_values(catalog: Catalog, chosen: Mapping[str, Any]) -> dict[str, str]:
-    values = {"task": str(chosen.get("name", ""))}
-    for task in catalog.tasks:
-        difficulty, rewards = task_fields(task)
-        own = chosen if task["name"] == chosen.get("name") else {}
-        values |= texts([difficulty], own) | texts(rewards, own.get("rewards") or {})
-    return values
-
-
-def policy_values(policy: Mapping[str, Any]) -> dict[str, str]:
-    kind = policy.get("kind", "tiny")
-    if kind == "tiny" and not policy.get("cold_start", True):
-        kind = "tiny-untrained"
-    return {
-        "policy": kind,
-        "policy.run": f"{policy['run']}:{policy.get('checkpoint', FINAL)}" if policy.get("run") else "",
-        "policy.hub": policy.get("name", ""),
-        "policy.revision": policy.get("revision", "main"),
-        "policy.folder": policy.get("folder", ""),
-    }

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from lab.catalog.catalog import Catalog
 from trainers.spec import Problem, SpecError
 
 Spec = dict[str, Any]
+PARAMETER = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|[^,"\[{])+')  # up to a comma outside of quotes and brackets
 NAMES = {"policy": "kind", "training": "trainer", "task": "name"}  # what makes a part another thing: then nothing of the old one is kept
 
 
 def stage_specs(catalog: Catalog, recipe: str, overrides: Spec) -> list[Spec]:
     """The specs of a recipe's stages without output, each with its title under ``title``.
 
-    Of ``overrides`` every stage takes what fits it: hyperparameters its trainer has. ``policy`` belongs to the first stage, later ones go on
-    from the stage before. ``overrides["stages"]`` holds changes for single stages, in order. Raises CatalogError and SpecError.
+    Of ``overrides`` every stage takes what fits it: hyperparameters its trainer has, the base and the methods that work on it. ``policy``
+    belongs to the first stage, later ones go on from the stage before. ``overrides["stages"]`` holds changes for single stages, in order.
+    Raises CatalogError and SpecError.
     """
     stages = catalog.recipe(recipe)["stages"]
     common = {key: value for key, value in overrides.items() if key != "stages"}
@@ -53,7 +56,8 @@ def check_stages(recipe: str, stages: list[Spec], single: Any) -> None:
 def part_for(catalog: Catalog, stages: list[Spec], number: int, common: Spec) -> Spec:
     """What of ``common`` fits stage ``number``. What fits no stage goes to the first one, where the spec refuses it by its name."""
     trainers = [stage["spec"]["training"]["trainer"] for stage in stages]
-    part = {key: value for key, value in common.items() if key not in ("policy", "training")}
+    part = {key: value for key, value in common.items() if key not in ("policy", "training", "base", "methods")}
+    part |= stack_for(catalog, trainers, number, common)
     if "policy" in common and number == 0:
         part["policy"] = common["policy"]
     training = common.get("training")
@@ -70,6 +74,24 @@ def part_for(catalog: Catalog, stages: list[Spec], number: int, common: Spec) ->
     return {**part, "training": taken} if taken else part
 
 
+def stack_for(catalog: Catalog, trainers: list[str], number: int, common: Spec) -> Spec:
+    """The base and the methods of ``common`` that work on the trainer of stage ``number``."""
+
+    def fits(choice: Any) -> bool:
+        entry = catalog.methods_by_name.get(choice.get("name", "")) if isinstance(choice, dict) else None
+        targets = [trainer in entry["trains"] for trainer in trainers] if entry else []
+        return targets[number] if any(targets) else number == 0
+
+    part: Spec = {}
+    if "base" in common and (common["base"] is None or fits(common["base"])):
+        part["base"] = common["base"]
+    if isinstance(common.get("methods"), list):
+        part["methods"] = [choice for choice in common["methods"] if fits(choice)]
+    elif "methods" in common:
+        part["methods"] = common["methods"]
+    return part
+
+
 def merged(base: Spec, changes: Spec, at: str = "") -> Spec:
     """``base`` with ``changes`` deep inside; a part that becomes another thing (another policy kind, trainer or task) is replaced whole."""
     result = dict(base)
@@ -77,6 +99,7 @@ def merged(base: Spec, changes: Spec, at: str = "") -> Spec:
         old = base.get(key)
         name = NAMES.get(key, "") if not at else ""
         renamed = isinstance(value, dict) and isinstance(old, dict) and name and value.get(name, old.get(name)) != old.get(name)
+        renamed = renamed or (key == "base" and not at and isinstance(value, dict) and "name" in value)  # a base comes with all its parameters
         if isinstance(value, dict) and isinstance(old, dict) and not renamed:
             result[key] = merged(old, value, f"{at}{key}.")
         else:
@@ -98,6 +121,29 @@ def from_assignments(assignments: list[str]) -> Spec:
     if problems:
         raise SpecError(problems)
     return result
+
+
+def from_argument(text: str) -> Spec:
+    """A method as the command line names it: ``"rs-grpo:risk=3,bounds=[0.2, 1]"`` → ``{"name": "rs-grpo", "config": {…}}``. Raises SpecError."""
+    name, _, rest = text.partition(":")
+    config, problems = {}, []
+    for part in PARAMETER.findall(rest):
+        key, equals, value = part.partition("=")
+        if equals and key.strip():
+            config[key.strip()] = decoded(value.strip())
+        else:
+            problems.append(Problem(text, None, f"{part} is not of the form key=value", "for example rs-grpo:risk=3", given=False))
+    if not name.strip():
+        problems.append(Problem(text, None, "names no method", "for example rs-grpo:risk=3", given=False))
+    if problems:
+        raise SpecError(problems)
+    return {"name": name.strip(), "config": config}
+
+
+def as_argument(choice: Spec) -> str:
+    """What ``from_argument`` reads back as ``choice``."""
+    config = ",".join(f"{key}={json.dumps(value)}" for key, value in choice["config"].items())
+    return f"{choice['name']}:{config}" if config else str(choice["name"])
 
 
 def placed(into: Spec, parts: list[str], value: Any) -> list[Problem]:

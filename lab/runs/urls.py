@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from lab.runs.views import actions, launching, listing, methods, page, workers
+from lab.runs.views import actions, launching, listing, methods, page, saved, workers
 
 urlpatterns = [
     path("", listing.home, name="home"),
@@ -16,6 +16,12 @@ urlpatterns = [
     path("demo/", launching.demo, name="launch-demo"),
     path("preflight/", launching.preflight, name="launch-preflight"),
     path("launch/<slug:recipe>/", launching.form, name="launch-recipe"),
+    path("compose/", launching.compose, name="launch-compose"),
+    # recipes the team saved
+    path("launch/<slug:recipe>/save/", saved.save, name="recipe-save"),
+    path("saved/<int:key>/", saved.detail, name="recipe-saved"),
+    path("saved/<int:key>/delete/", saved.delete, name="recipe-delete"),
+    path("saved/<int:key>/restore/", saved.restore, name="recipe-restore"),
     # one run
     path("runs/<uuid:run_id>/", page.overview, name="run"),
     path("runs/<uuid:run_id>/logs/", page.logs, name="run-logs"),

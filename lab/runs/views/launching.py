@@ -1,9 +1,10 @@
-"""Launching from the browser: recipes, the form, its check, and the demo."""
+"""Launching from the browser: recipes, the form with its method section, its check, and the demo."""
 
 from __future__ import annotations
 
 import secrets
 import uuid
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -12,11 +13,14 @@ from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.text import slugify
 from django.views.decorators.http import require_POST
 
 from lab.catalog.catalog import Catalog, CatalogError, catalog
+from lab.catalog.models import NAME_LENGTH, NOTE_LENGTH, RecipeVersion, SavedRecipe
 from lab.runs import differences, drafts, launch
+from lab.runs.composer import CannotAdd
 from lab.runs.drafts import Draft
 from lab.runs.examination import Examination, examine
 from lab.runs.forms import LaunchForm
@@ -27,6 +31,7 @@ from lab.workers.models import Worker
 from trainers.spec import SpecError
 
 TOKEN_LENGTH = 64
+UNDO = timedelta(days=7)  # how long a deleted recipe is offered for restoring
 
 
 def recipes(request: LabRequest) -> HttpResponse:
@@ -40,6 +45,8 @@ def recipes(request: LabRequest) -> HttpResponse:
         "recipes": offered,
         "after": after,
         "checkpoint": request.GET.get("checkpoint", ""),
+        "saved": RecipeVersion.objects.of(request.team).newest() if after is None else [],
+        "deleted": SavedRecipe.objects.of(request.team).filter(deleted_at__gt=timezone.now() - UNDO) if after is None else [],
         "token": token_of(request),
         "any_runs": Run.objects.of(request.team).exists(),
     }
@@ -59,10 +66,13 @@ def form(request: LabRequest, recipe: str) -> HttpResponse:
     params = request.POST if request.method == "POST" else request.GET
     draft = draft_of(request, recipe, params)
     if request.method != "POST":
-        return show(request, LaunchForm(request.team, catalog(), draft))
+        return show(request, with_methods(LaunchForm(request.team, catalog(), draft), request.GET.getlist("add")))
     filled = LaunchForm(request.team, catalog(), draft, flat(request.POST))
+    if "act" in request.POST:
+        edited(filled, request.POST["act"])
+        return show(request, filled)
     found = examine(filled)
-    if found.problems:
+    if filled.refuse_unfinished() or found.problems:
         return show(request, filled, found, status=422)
     if found.broken:
         messages.warning(request, f"The check before the launch could not be made: {found.broken}. The trainer checks again when it starts.")
@@ -73,6 +83,46 @@ def form(request: LabRequest, recipe: str) -> HttpResponse:
             filled.refuse(0, problem)
         return show(request, filled, found, status=422)
     return redirect(url)
+
+
+def with_methods(form: LaunchForm, names: list[str]) -> LaunchForm:
+    """The form with methods of the catalogue put into their stages; what cannot be added is said on top."""
+    for name in names:
+        try:
+            form.add(name)
+        except CannotAdd as error:
+            form.other_errors.append(str(error))
+    return form
+
+
+def edited(filled: LaunchForm, act: str) -> int:
+    """Does what a button of the method section says; the number of its stage. Anything else is not found."""
+    try:
+        return filled.edit(act)
+    except ValueError:
+        raise Http404("no such button") from None
+
+
+@require_POST
+def compose(request: LabRequest) -> HttpResponse:
+    """The method section of one stage, after a method was added, moved or removed, or another base chosen."""
+    draft = draft_of(request, request.POST.get("recipe", ""), request.POST)
+    filled = LaunchForm(request.team, catalog(), draft, flat(request.POST))
+    before = names_in_stages(filled)
+    stage = filled.stages[edited(filled, request.POST.get("act", ""))]
+    return TemplateResponse(request, "runs/composer.html", {"stage": stage, "stack": stage.stack, "said": said(before, names_in_stages(filled))})
+
+
+def names_in_stages(form: LaunchForm) -> list[str]:
+    return [card.name for stage in form.stages if stage.stack for card in (stage.stack.base, *stage.stack.cards)]
+
+
+def said(before: list[str], after: list[str]) -> str:
+    """What changed, for those who do not see it."""
+    gone, come = [name for name in before if name not in after], [name for name in after if name not in before]
+    if gone or come:
+        return ", ".join([*(f"{name} removed" for name in gone), *(f"{name} added" for name in come)])
+    return f"The order is now {', '.join(after[1:])}" if before != after else ""
 
 
 def launched(request: LabRequest, filled: LaunchForm) -> Run:
@@ -107,6 +157,7 @@ def show(request: LabRequest, filled: LaunchForm, found: Examination | None = No
         "room": "launch",
         "form": filled,
         "draft": filled.draft,
+        "longest": {"name": NAME_LENGTH, "note": NOTE_LENGTH},
         "token": token_of(request),
         **panel(filled, found),
     }
@@ -120,6 +171,8 @@ def draft_of(request: LabRequest, recipe: str, params: QueryDict) -> Draft:
     try:
         if clone is not None:
             return drafts.of_clone(known, clone)
+        if saved := version_of(request, params.get("saved")):
+            return drafts.of_saved(known, saved)
         if after is not None:
             return drafts.of_next_stage(known, recipe, after, params.get("checkpoint", ""))
         return drafts.of_recipe(known, recipe)
@@ -134,6 +187,15 @@ def run_of(request: LabRequest, key: str | None) -> Run | None:
         return get_object_or_404(Run.objects.of(request.team), pk=uuid.UUID(key))
     except ValueError:
         raise Http404("no such run") from None
+
+
+def version_of(request: LabRequest, key: str | None) -> RecipeVersion | None:
+    """A version of a recipe that the team saved and did not delete."""
+    if not key:
+        return None
+    if not (key.isascii() and key.isdigit() and len(key) < 18):
+        raise Http404("no such recipe")
+    return get_object_or_404(RecipeVersion.objects.of(request.team), pk=int(key))
 
 
 def flat(data: QueryDict) -> dict[str, str]:

@@ -16,7 +16,7 @@ from lab.runs.launch import launch_recipe, planned
 from lab.runs.models import Run, Status
 from lab.runs.preflight import PreflightError, preflight
 from lab.runs.progress import follow
-from lab.runs.stages import Spec, from_assignments, merged
+from lab.runs.stages import Spec, from_argument, from_assignments, merged
 from trainers.spec import FINAL, Problem, RunSpec, SpecError
 
 REFUSED = 2
@@ -34,6 +34,16 @@ class Command(BaseCommand):
         parser.add_argument(
             "--set", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="change a value, for example training.max_steps=20"
         )
+        parser.add_argument("--base", default="", metavar="NAME[:KEY=VALUE,…]", help="stack on this base instead of the recipe's")
+        parser.add_argument(
+            "--method",
+            action="append",
+            default=[],
+            metavar="NAME[:KEY=VALUE,…]",
+            dest="methods",
+            help="stack this method, for example rs-grpo:risk=3; given again, methods act in this order and replace the recipe's. In a recipe"
+            " of several stages each goes to the stages whose trainer it works on",
+        )
         parser.add_argument("--policy", default="", help="tiny, tiny-untrained, a hub id, a folder, or run:NUMBER[@STEP] for a run's policy")
         parser.add_argument("--name", default="", help="name of the run (default: the recipe's)")
         parser.add_argument("--wait", action="store_true", help="show the progress and wait for the end; Ctrl-C leaves the run going")
@@ -41,11 +51,26 @@ class Command(BaseCommand):
         parser.add_argument("--team", default="", metavar="SLUG", help="launch for this team (default: the only one)")
 
     def handle(
-        self, *args: Any, recipe: str, assignments: list[str], policy: str, name: str, wait: bool, user: str, team: str, **options: Any
+        self,
+        *args: Any,
+        recipe: str,
+        assignments: list[str],
+        base: str,
+        methods: list[str],
+        policy: str,
+        name: str,
+        wait: bool,
+        user: str,
+        team: str,
+        **options: Any,
     ) -> None:
         chosen_team, chosen_user = who(user, team)
         try:
             overrides = from_assignments(assignments)
+            if base:
+                overrides["base"] = from_argument(base)
+            if methods:
+                overrides["methods"] = [from_argument(method) for method in methods]
             if policy:
                 overrides = merged(overrides, {"policy": policy_from(chosen_team, policy)})
             self.preflight(planned(chosen_team, recipe, overrides, paths=True))

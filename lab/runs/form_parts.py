@@ -1,0 +1,121 @@
+"""The parts of the launch form: which inputs a stage, a task and the machine have, and the text of each for a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.catalog.catalog import Catalog
+from lab.runs import composer
+from lab.runs.composer import Stack, texts
+from lab.runs.drafts import Draft, Spec
+from lab.runs.schema_form import Field, fields_of
+from trainers.spec import FINAL
+
+MACHINE = ("seed", "device", "precision")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The part of the form that each stage has for itself."""
+
+    number: int
+    title: str
+    trainer: str
+    summary: str
+    training: list[Field]
+    evaluation: list[Field]
+    stack: Stack | None = None
+
+    @property
+    def basic(self) -> list[Field]:
+        return [made for made in self.training if not made.advanced]
+
+    @property
+    def advanced(self) -> list[Field]:
+        return [made for made in self.training if made.advanced]
+
+
+@dataclass(frozen=True)
+class TaskOption:
+    """A task of the catalogue with its inputs for difficulty and reward weights."""
+
+    data: Mapping[str, Any]
+    chosen: bool
+    difficulty: Field
+    rewards: list[tuple[Mapping[str, Any], Field]]
+
+
+def stage_of(catalog: Catalog, number: int, title: str, spec: Spec) -> Stage:
+    trainer = catalog.trainer(spec["training"]["trainer"])
+    training = fields_of(trainer["schema"], f"stages.{number}.training.")
+    evaluation = part_fields(catalog, "Evaluation", f"stages.{number}.evaluation.")
+    return Stage(number, title, spec["training"]["trainer"], trainer["summary"], training, evaluation)
+
+
+def part_fields(catalog: Catalog, part: str, prefix: str) -> list[Field]:
+    return fields_of(catalog.schema["$defs"][part], prefix)
+
+
+def machine_fields(catalog: Catalog) -> list[Field]:
+    return fields_of({"properties": {key: catalog.schema["properties"][key] for key in MACHINE}})
+
+
+def task_fields(task: Mapping[str, Any]) -> tuple[Field, list[Field]]:
+    """The inputs of a task: difficulty, and the weight of each reward function."""
+    prefix = f"task.{task['name']}."
+    names = tuple(task["difficulties"])
+    difficulty = Field(f"{prefix}difficulty", "difficulty", "Difficulty", "", "choice", default=names[0], choices=names)
+    rewards = [_weight(f"{prefix}rewards.", reward) for reward in task["rewards"]]
+    return difficulty, rewards
+
+
+def _weight(prefix: str, reward: Mapping[str, Any]) -> Field:
+    name, step = reward["name"], {"step": "any"}
+    return Field(f"{prefix}{name}", name, name, reward["summary"], "number", reward["weight"], attributes=step)
+
+
+def names_in(folder: Path, folders: bool) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir() == folders)
+
+
+def values_of(catalog: Catalog, draft: Draft) -> dict[str, str]:
+    """The text of every input for a draft; what its specs leave out has the schema's default."""
+    first = draft.stages[0][1]
+    name = draft.clone.name if draft.clone else draft.saved.recipe.name if draft.saved else ""
+    values = {"name": name, "dataset": (first.get("dataset") or {}).get("file", "")}
+    for number, (title, spec) in enumerate(draft.stages):
+        stage = stage_of(catalog, number, title, spec)
+        for part, fields in (("training", stage.training), ("evaluation", stage.evaluation)):
+            values |= texts(fields, spec.get(part) or {})
+        values |= composer.values_of(catalog, number, spec)
+    values |= texts(machine_fields(catalog), first)
+    values |= texts(part_fields(catalog, "Limits", "limits."), first.get("limits") or {})
+    values |= {"lora": "on" if first.get("lora") else ""} | texts(part_fields(catalog, "Lora", "lora."), first.get("lora") or {})
+    return values | task_values(catalog, first.get("task") or {}) | policy_values(first.get("policy") or {})
+
+
+def task_values(catalog: Catalog, chosen: Mapping[str, Any]) -> dict[str, str]:
+    values = {"task": str(chosen.get("name", ""))}
+    for task in catalog.tasks:
+        difficulty, rewards = task_fields(task)
+        own = chosen if task["name"] == chosen.get("name") else {}
+        values |= texts([difficulty], own) | texts(rewards, own.get("rewards") or {})
+    return values
+
+
+def policy_values(policy: Mapping[str, Any]) -> dict[str, str]:
+    kind = policy.get("kind", "tiny")
+    if kind == "tiny" and not policy.get("cold_start", True):
+        kind = "tiny-untrained"
+    return {
+        "policy": kind,
+        "policy.run": f"{policy['run']}:{policy.get('checkpoint', FINAL)}" if policy.get("run") else "",
+        "policy.hub": policy.get("name", ""),
+        "policy.revision": policy.get("revision", "main"),
+        "policy.folder": policy.get("folder", ""),
+    }
