@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "lab.catalog",
     "lab.workers",
     "lab.runs",
+    "lab.ablations",
     "lab.trajectories",
     "lab.supervisor",
 ]

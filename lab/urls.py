@@ -12,5 +12,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("accounts/", include("allauth.urls")),
     path("setup/<str:token>/", setup, name="setup"),
     path("", include("lab.runs.urls")),
+    path("ablations/", include("lab.ablations.urls")),
     path("", include("lab.trajectories.urls")),
 ]

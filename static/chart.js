@@ -43,8 +43,10 @@
       this.plot.setAttribute("aria-hidden", "true");
       this.cross = element("div", "chart-cross");
       this.cross.hidden = true;
+      this.blank = element("p", "muted chart-blank");
+      this.blank.hidden = true;
       this.area = element("div", "chart-area");
-      this.area.append(this.plot, this.cross);
+      this.area.append(this.plot, this.cross, this.blank);
       this.table = element("div", "scroll chart-table");
       this.table.hidden = true;
       this.figure.append(this.title, this.legend, this.area, this.table);
@@ -53,7 +55,7 @@
 
     csvLink() {
       const link = element("a", "icon-button chart-tool", "CSV");
-      const query = new URLSearchParams(this.panel.traces.map((trace) => ["name", trace.metric]));
+      const query = new URLSearchParams(this.panel.metrics.map((metric) => ["name", metric]));
       link.href = `${this.page.csv}?${query}`;
       link.setAttribute("download", "");
       link.setAttribute("aria-label", `${this.panel.title} as CSV`);
@@ -88,9 +90,11 @@
         const words = at < 0 ? "n/a" : lab.number(one.values[at]);
         if (this.entries[index].textContent !== words) this.entries[index].textContent = words;
       });
-      const bad = this.metrics.reduce((sum, metric) => sum + (this.page.store.nonfinite[metric] || 0), 0);
+      const bad = this.panel.metrics.reduce((sum, metric) => sum + (this.page.store.nonfinite[metric] || 0), 0);
       this.note.hidden = !bad;
       this.note.textContent = bad ? `${bad} NaN or infinite` : "";
+      this.blank.hidden = this.panel.metrics.some((metric) => this.page.store.series[metric]);
+      this.blank.textContent = this.page.open() ? "appears after the first step" : "not logged in this run";
     }
 
     nearest(one, x) {
@@ -113,7 +117,7 @@
 
     draw() {
       const { data, ends } = this.traces();
-      Plotly.react(this.plot, data, layout(this.panel, this.page, ends), { displayModeBar: false, responsive: false, doubleClick: false, scrollZoom: false, showTips: false });
+      Plotly.react(this.plot, data, this.layout(ends), { displayModeBar: false, responsive: false, doubleClick: false, scrollZoom: false, showTips: false });
       if (!this.listening) {
         this.listening = true;
         this.plot.on("plotly_hover", (event) => this.page.hover(event.points[0].x));
@@ -128,6 +132,8 @@
       if (!this.table.hidden) this.fillTable();
     }
 
+    layout(ends) { return layout(this.panel, this.page, ends); }
+
     traces() {
       const data = [];
       const ends = [Infinity, -Infinity];
@@ -136,10 +142,11 @@
         const line = this.page.store.line(trace.metric, this.page.settings.x, this.panel.points ? 0 : this.page.settings.smooth);
         const smoothed = this.page.settings.smooth > 0 && !this.panel.points;
         const shared = { type: "scatter", x: line.x, hoverinfo: "none", connectgaps: false, visible: !this.hidden.has(trace.metric), showlegend: false };
+        const dash = this.panel.points ? "dot" : trace.dashed ? "dash" : "solid";
         const lone = line.x.length < 3;
         data.push({ ...shared, y: line.y, mode: this.panel.points || lone ? "lines+markers" : "lines", opacity: smoothed ? 0.28 : 1,
-          line: { color, width: smoothed ? 1 : 1.6, dash: this.panel.points ? "dot" : "solid" }, marker: { color, size: 6 } });
-        if (smoothed) data.push({ ...shared, y: line.smooth, mode: "lines", line: { color, width: 2 } });
+          line: { color, width: smoothed ? 1 : 1.6, dash }, marker: { color, size: 6 }, meta: smoothed ? "" : trace.label });
+        if (smoothed) data.push({ ...shared, y: line.smooth, mode: "lines", line: { color, width: 2, dash }, meta: trace.label });
         if (!this.hidden.has(trace.metric)) line.x.forEach((x, index) => {
           const y = line.y[index];
           if (y === null || (this.page.settings.zoom && (x < this.page.settings.zoom[0] || x > this.page.settings.zoom[1])) || (this.page.settings.log && y <= 0)) return;
@@ -183,10 +190,10 @@
 
     async savePng() {
       const { data, ends } = this.traces();
-      const named = data.filter((trace) => trace.opacity !== 0.28).map((trace, index) => ({ ...trace, name: inert(this.panel.traces[index].label), showlegend: true }));
-      const drawn = { ...layout(this.panel, this.page, ends), title: { text: inert(this.panel.title) }, margin: { l: 60, r: 20, t: 50, b: 50 }, paper_bgcolor: css("--surface"), width: 1200, height: 600 };
+      const named = data.map((trace) => (trace.meta ? { ...trace, meta: "", name: inert(trace.meta), showlegend: true } : trace));
+      const drawn = { ...this.layout(ends), title: { text: inert(this.panel.title) }, margin: { l: 60, r: 20, t: 50, b: 50 }, paper_bgcolor: css("--surface"), width: 1200, height: 600 };
       const link = element("a");
-      link.href = await Plotly.toImage({ data: [...data.filter((trace) => trace.opacity === 0.28), ...named], layout: drawn }, { format: "png", width: 1200, height: 600, scale: 2 });
+      link.href = await Plotly.toImage({ data: named, layout: drawn }, { format: "png", width: 1200, height: 600, scale: 2 });
       link.download = `${this.panel.id}.png`;
       link.click();
     }
@@ -227,6 +234,5 @@
     });
   }
 
-  lab.Chart = Chart;
-  lab.element = element;
+  Object.assign(lab, { Chart, element, css, inert });
 })();

@@ -12,7 +12,7 @@
   const charts = new Map(); // panel id → Chart
   const dirty = new Set();
   const settings = readSettings();
-  const page = { store, settings, csv: root.dataset.csv, hoverX: null, hover, zoomTo, redraw, showFull, extent };
+  const page = { store, settings, csv: root.dataset.csv, hoverX: null, hover, zoomTo, redraw, showFull, extent, open: () => lab.live.isOpen() };
   const { element } = lab;
   let marksAt = 0;
 
@@ -123,40 +123,27 @@
     const sections = new Map([...box.querySelectorAll("section")].map((section) => [section.dataset.section, section]));
     for (const panel of store.panels) {
       const name = panel.folded ? `${panel.section}+` : panel.section;
-      if (!sections.has(name)) sections.set(name, makeSection(name, panel));
+      if (!sections.has(name)) sections.set(name, lab.makeSection(name, panel, store.methods));
       if (!charts.has(panel.id)) add(panel);
       const [section, figure] = [sections.get(name), charts.get(panel.id).figure];
       const grid = section.querySelector(".chart-grid");
       if (figure.parentElement !== grid) grid.append(figure);
     }
-    const order = [...new Set(store.panels.filter((panel) => !panel.folded).map((panel) => panel.section)), ...new Set(store.panels.filter((panel) => panel.folded).map((panel) => `${panel.section}+`))];
-    order.forEach((name, index) => { if (box.children[index] !== sections.get(name)) box.insertBefore(sections.get(name), box.children[index] || null); });
+    lab.sectionOrder(store.panels).forEach((name, index) => { if (box.children[index] !== sections.get(name)) box.insertBefore(sections.get(name), box.children[index] || null); });
     for (const section of sections.values()) if (!section.querySelector("figure")) section.remove();
     filter();
   }
 
   function add(panel) {
-    const chart = new lab.Chart(panel, page);
+    const chart = new (lab.kinds[panel.kind] || lab.Chart)(panel, page);
     charts.set(panel.id, chart);
     watcher.observe(chart.figure);
-  }
-
-  function makeSection(name, panel) {
-    const section = element("section", "chart-section");
-    section.dataset.section = name;
-    const grid = element("div", "chart-grid");
-    if (panel.folded) {
-      const fold = element("details", "fold");
-      fold.append(element("summary", "", panel.section === "System" || panel.section === "Other" ? panel.section : `More: ${panel.section.toLowerCase()}`), grid);
-      section.append(fold);
-    } else section.append(element("h2", "", panel.section), grid);
-    return section;
   }
 
   function filter() {
     const words = settings.filter.toLowerCase();
     for (const chart of charts.values()) {
-      const text = [chart.panel.title, ...chart.panel.traces.flatMap((trace) => [trace.metric, trace.label])].join(" ").toLowerCase();
+      const text = [chart.panel.title, chart.panel.method, ...chart.panel.traces.flatMap((trace) => [trace.metric, trace.label])].join(" ").toLowerCase();
       chart.figure.hidden = Boolean(words) && !text.includes(words);
     }
     for (const section of box.querySelectorAll("section")) {
@@ -207,8 +194,9 @@
     const message = document.getElementById("charts-loading");
     if (message) message.remove();
     document.getElementById("charts-error").hidden = true;
-    document.getElementById("charts-empty").hidden = store.panels.length > 0;
-    document.querySelector(".chart-bar").hidden = !store.panels.length;
+    const any = Object.keys(store.series).length > 0;
+    document.getElementById("charts-empty").hidden = any;
+    document.querySelector(".chart-bar").hidden = !any;
   }
 
   async function begin() {
@@ -244,7 +232,8 @@
   lab.live.on("delta", (delta) => {
     const changed = store.apply(delta);
     wide = null;
-    const known = new Set(store.panels.flatMap((panel) => panel.traces.map((trace) => trace.metric)));
+    // A metric of no method must have a chart of its own too, whatever methods draw it.
+    const known = new Set(store.panels.flatMap((panel) => panel.metrics.filter((metric) => !panel.method || metric.startsWith(`${panel.method}/`))));
     if ([...changed].some((name) => !known.has(name)) || store.longest > MOST_POINTS) reload();
     if (changed.size) redrawAll();
     if (Date.now() - marksAt > MARKS_MS) refreshMarks();

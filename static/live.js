@@ -8,6 +8,7 @@
   const STALE_SECONDS = 12;
   const GIVE_UP_SECONDS = 30; // a socket silent for so long is replaced
   const ACTIVE = ["starting", "running", "stopping"];
+  const OPEN = ["queued", "lost", ...ACTIVE];
   const badge = document.getElementById("live-badge");
   const handlers = { delta: [], state: [], reset: [] };
 
@@ -167,7 +168,7 @@
 
   function showBadge() {
     const silent = Math.floor((Date.now() - heard) / 1000);
-    const open = ["queued", "lost", ...ACTIVE].includes(root.dataset.status);
+    const open = OPEN.includes(root.dataset.status);
     let [state, words] = ["live", open ? "live" : "up to date"];
     if (refused) [state, words] = ["stale", refused];
     else if (silent > STALE_SECONDS) [state, words] = ["stale", `stale ${lab.duration(silent)}`];
@@ -198,6 +199,7 @@
     start(from = cursor) { cursor = from; started = true; loading = false; connect(); },
     get cursor() { return cursor; },
     get state() { return latest; },
+    isOpen() { return OPEN.includes(root.dataset.status); },
     apply: applyState,
     /* Runs load(), which fetches the page's data and returns its cursor, and goes on from there. */
     async reload(load) {

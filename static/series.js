@@ -4,7 +4,7 @@
   const NAMED = { nan: NaN, inf: Infinity, "-inf": -Infinity };
 
   class Store {
-    constructor() { this.load({ axes: { step: [], time: [], tokens: [] }, series: {}, panels: [], marks: [], nonfinite: {}, thinned: false }); }
+    constructor() { this.load({ axes: { step: [], time: [], tokens: [] }, series: {}, panels: [], methods: [], marks: [], nonfinite: {}, thinned: false }); }
 
     load(snapshot) {
       this.axes = new Map();
@@ -13,6 +13,7 @@
       this.series = {};
       for (const [name, { steps, values }] of Object.entries(snapshot.series)) this.series[name] = { steps: [...steps], values: values.map(plain) };
       this.panels = snapshot.panels;
+      this.methods = snapshot.methods;
       this.marks = snapshot.marks;
       this.nonfinite = { ...snapshot.nonfinite };
       this.thinned = snapshot.thinned;

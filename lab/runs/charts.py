@@ -6,9 +6,11 @@ A panel lists only metrics that exist. A metric no panel knows is shown too, und
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from lab.runs import method_panels
 
 COMPONENT = re.compile(r"^rewards/(?P<name>.+)/mean$")
 
@@ -123,9 +125,14 @@ SECTIONS = {
 }
 
 
-def panels(names: Iterable[str], trainer: str = "grpo") -> list[dict[str, Any]]:
-    """The panels for a run that has these metrics, sections in reading order for its trainer, each metric in exactly one panel."""
-    left = {name for name in names if not name.startswith("@")}
+def panels(names: Iterable[str], trainer: str = "grpo", methods: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """The panels for a run that has these metrics, sections in reading order for its trainer, each metric in exactly one panel.
+
+    ``methods`` are catalogue entries of the run's methods: their panels follow, from their own metrics and any others they name.
+    """
+    present = {name for name in names if not name.startswith("@")}
+    of_methods, theirs = method_panels.panels(methods, present)
+    left = present - theirs
     shown: list[dict[str, Any]] = []
     for panel in PANELS:
         metrics = panel.present(left)
@@ -134,7 +141,7 @@ def panels(names: Iterable[str], trainer: str = "grpo") -> list[dict[str, Any]]:
             shown.append(describe(panel, metrics))
     shown += others(left)
     order = SECTIONS.get(trainer, SECTIONS["grpo"])
-    return sorted(shown, key=lambda panel: order.index(panel["section"]))
+    return sorted(shown, key=lambda panel: order.index(panel["section"])) + of_methods
 
 
 def describe(panel: Panel, metrics: dict[str, str]) -> dict[str, Any]:
@@ -147,7 +154,10 @@ def describe(panel: Panel, metrics: dict[str, str]) -> dict[str, Any]:
         "help": panel.help,
         "points": panel.points,
         "folded": panel.folded,
+        "kind": "lines",
+        "method": "",
         "traces": traces,
+        "metrics": list(metrics),
     }
 
 

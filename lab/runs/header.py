@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from lab.runs import live
 from lab.runs.models import Run, Status
+from lab.runs.stack import chips, stack_of
 from lab.runs.waiting import reasons
 
 CHAIN_LENGTH = 20  # stages shown before this one
@@ -51,6 +52,7 @@ def header(run: Run, tab: str) -> dict[str, Any]:
         "tab": tab,
         "room": "runs",
         "chain": chain(run),
+        "stack": chips(stack_of(run.spec)),
         "actions": actions(run),
         "notice": notice(run),
     }
@@ -78,12 +80,14 @@ def actions(run: Run) -> list[Action]:
 
     launch, able = reverse("launch"), live.state(run)["can"]
     kill_text = "The trainer is ended at once. The steps since the last checkpoint are trained again when it is resumed."
+    ablate = Action("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
     return [
         # Asks nothing: resume undoes it.
         Action("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
         Action("resume", "Resume", "play", url("run-resume"), "" if able["resume"] else no_resume(run)),
         Action("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
         Action("chain", "Chain a next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
+        *([ablate] if stack_of(run.spec).methods else []),
         Action(
             "kill",
             "Kill",

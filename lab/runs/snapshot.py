@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from lab.runs import live, metrics
 from lab.runs.charts import panels
 from lab.runs.models import Run
+from lab.runs.stack import Stack, entries, page_of, stack_of
 
 BUCKETS = 1000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
 CSV_AXES = ("step", "time", "tokens")
@@ -34,6 +35,7 @@ def snapshot(run: Run) -> dict[str, Any]:
     with one_moment():
         run.refresh_from_db()
         series = metrics.read(run.pk)
+        methods = declared(stack_of(run.spec))
         shown = {name: metrics.envelope(one, BUCKETS) for name, one in series.items() if not name.startswith("@")}
         return {
             "cursor": run.ingested,
@@ -44,10 +46,18 @@ def snapshot(run: Run) -> dict[str, Any]:
             },
             "thinned": any(len(shown[name]) < len(series[name]) for name in shown),
             "nonfinite": {name: count for name, one in series.items() if (count := int((~np.isfinite(one.values)).sum()))},
-            "panels": panels(shown, run.trainer),
+            "panels": panels(shown, run.trainer, methods),
+            "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
             "marks": marks(run),
             "state": live.state(run),
         }
+
+
+def declared(stack: Stack) -> list[dict[str, Any]]:
+    """The catalogue's entries of the run's base and methods; one it does not know has only a name, under which its metrics are shown."""
+    known = entries(stack.names)
+    blank = {"idea": "", "panels": [], "url": ""}
+    return [{**known[name], "url": page_of(name)} if name in known else {**blank, "name": name, "title": name} for name in stack.names]
 
 
 def axes(series: dict[str, metrics.Series], shown: dict[str, metrics.Series]) -> dict[str, list[Any]]:

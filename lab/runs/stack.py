@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.urls import Resolver404, resolve
+from django.urls import reverse
 
 from lab.catalog.catalog import CatalogError, catalog
 from trainers.stacking import DEFAULT_BASES
@@ -62,15 +62,10 @@ class MethodChip:
 def chips(stack: Stack) -> list[MethodChip]:
     """The stack for a line of chips, base first."""
     known = entries(stack.names)
-    found = [MethodChip(name, known.get(name, {}).get("title", ""), page_of(name)) for name in stack.names]
+    found = [MethodChip(name, known.get(name, {}).get("title", ""), page_of(name) if name in known else "") for name in stack.names]
     return [replace(found[0], base=True), *found[1:]] if stack.base else found
 
 
 def page_of(name: str) -> str:
-    """The address of a method's page, or nothing where there is none."""
-    url = f"/methods/{name}/"
-    try:
-        resolve(url)
-    except Resolver404:
-        return ""
-    return url
+    """The address of a method's page."""
+    return reverse("method", args=[name])

@@ -36,7 +36,5 @@ def test_a_rollout_no_method_touched_has_empty_fields(run: Run) -> None:
 
 def test_packed_arrays_are_stored_uncompressed_and_in_place(run: Run) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT attname, attstorage::text FROM pg_attribute WHERE attrelid = 'trajectories_rollouttokens'::regclass AND atttypid = 'bytea'::regtype"
-        )
-        assert {storage for _, storage in cursor.fetchall()} == {"e"}
+        cursor.execute("SELECT atttypid::regtype::text, attstorage::text FROM pg_attribute WHERE attrelid = 'trajectories_rollouttokens'::regclass")
+        assert {storage for kind, storage in cursor.fetchall() if kind == "bytea"} == {"e"}

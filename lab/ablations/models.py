@@ -1,0 +1,52 @@
+"""Ablations: which runs belong together, as which variant of a recipe and with which seed."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+from lab.accounts.models import Team
+from lab.runs.models import Run
+
+
+class AblationQuerySet(models.QuerySet["Ablation"]):
+    def of(self, team: Team) -> AblationQuerySet:
+        return self.filter(team=team)
+
+
+class Ablation(models.Model):
+    """A recipe taken apart: ``spec`` is the full stack, with names where a launched spec has paths (``lab.runs.references.named``)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey(Team, models.CASCADE, related_name="ablations")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="ablations")
+    source = models.ForeignKey(Run, models.SET_NULL, null=True, related_name="ablations")  # the run its spec was taken from
+    name = models.CharField(max_length=100)
+    spec = models.JSONField()
+    seeds = models.PositiveSmallIntegerField()  # of each variant
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = AblationQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["team", "-created_at"], name="ablation_newest")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class AblationRun(models.Model):
+    """One run of an ablation. ``variant`` is "full", "base" or "without <method>"."""
+
+    ablation = models.ForeignKey(Ablation, models.CASCADE, related_name="members")
+    run = models.OneToOneField(Run, models.CASCADE, related_name="member")
+    variant = models.CharField(max_length=250)
+    seed = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["ablation", "variant", "seed"], name="ablation_variant_seed")]
+
+    def __str__(self) -> str:
+        return f"{self.variant}, seed {self.seed}"

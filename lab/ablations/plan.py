@@ -1,0 +1,101 @@
+"""An ablation before it is launched: its spec, how many runs it makes and how long one takes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404, QueryDict
+from django.shortcuts import get_object_or_404
+
+from lab.ablations.launch import MOST_RUNS, refusal
+from lab.ablations.variants import Variant, variants_of
+from lab.accounts.models import Team
+from lab.catalog.catalog import CatalogError, catalog
+from lab.runs.models import ACTIVE, Run, Status
+from lab.runs.references import named
+
+SEEDS = 3  # offered first: the least that gives an interval worth looking at
+MOST_SPEC = 200_000  # characters
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    spec: Spec
+    source: Run | None
+    name: str
+    seeds: int
+    problem: str = ""
+
+    @property
+    def variants(self) -> list[Variant]:
+        return variants_of(self.spec)
+
+    @property
+    def runs(self) -> int:
+        return len(self.variants) * self.seeds
+
+    @property
+    def most_seeds(self) -> int:
+        return MOST_RUNS // max(1, len(self.variants))
+
+    @property
+    def seconds(self) -> float | None:
+        """Of one run, as far as that is known."""
+        return expected_seconds(self.source) if self.source else recipe_seconds(str(self.spec.get("recipe", "")))
+
+    @property
+    def spec_json(self) -> str:
+        return json.dumps(self.spec)
+
+
+def read_plan(team: Team, data: QueryDict) -> Plan:
+    """The plan an address or a form asks for. Raises Http404 for a run that is not the team's, or when nothing is named."""
+    source = run_of(team, data.get("from_run", ""))
+    spec = named(team, source.spec) if source else given_spec(data.get("spec", ""))
+    if spec is None:
+        raise Http404("nothing to ablate is named")
+    seeds = data.get("seeds", str(SEEDS)).strip()
+    count = int(seeds) if seeds.isascii() and seeds.isdigit() and len(seeds) < 5 else 0
+    usual = f"Ablation of #{source.number} {source.name}" if source else f"Ablation of {spec.get('recipe', 'a recipe')}"
+    return Plan(spec, source, data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100], count, refusal(spec, count))
+
+
+def run_of(team: Team, key: str) -> Run | None:
+    if not key:
+        return None
+    try:
+        return get_object_or_404(Run.objects.of(team), pk=uuid.UUID(key))
+    except ValueError:
+        raise Http404("no such run") from None
+
+
+def given_spec(text: str) -> Spec | None:
+    """A spec that a page carries from one form to the next; it is checked like any other when its runs are launched."""
+    try:
+        spec = json.loads(text) if 0 < len(text) <= MOST_SPEC else None
+    except (ValueError, RecursionError):
+        return None
+    return spec if isinstance(spec, dict) else None
+
+
+def expected_seconds(run: Run) -> float | None:
+    """How long a run like this one takes: as long as it took, else at the pace it has, else as long as its recipe says."""
+    if run.status == Status.FINISHED and run.started_at and run.finished_at:
+        return (run.finished_at - run.started_at).total_seconds()
+    pace = run.latest.get("step_seconds")
+    if pace and run.total_steps and (run.status in ACTIVE or run.step):
+        return float(pace) * run.total_steps
+    return recipe_seconds(run.recipe)
+
+
+def recipe_seconds(name: str) -> float | None:
+    try:
+        recipe = catalog().recipe(name)
+    except CatalogError:
+        return None
+    return recipe["minutes"] * 60 if recipe["minutes"] and len(recipe["stages"]) == 1 else None

@@ -1,0 +1,123 @@
+"""The pages of ablations. Each starts from the request's team; what belongs to another is not found."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count, Q
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.ablations import launch
+from lab.ablations.figures import figures, progress
+from lab.ablations.models import Ablation
+from lab.ablations.plan import Plan, read_plan
+from lab.runs.models import OPEN, Run, Status
+from lab.runs.once import once
+from lab.runs.stack import chips, stack_of
+from lab.runs.views.request import LabRequest
+from trainers.spec import SpecError
+
+SHOWN = 100  # newest ablations in the list
+
+
+@require_safe
+def index(request: LabRequest) -> HttpResponse:
+    counted = Ablation.objects.of(request.team).annotate(
+        runs=Count("members"),
+        finished=Count("members", filter=Q(members__run__status=Status.FINISHED)),
+        open=Count("members", filter=Q(members__run__status__in=OPEN)),
+    )
+    rows = [(ablation, chips(stack_of(ablation.spec))) for ablation in counted.select_related("author").order_by("-created_at")[:SHOWN]]
+    candidate = Run.objects.of(request.team).filter(spec__methods__0__isnull=False).order_by("-number").first()
+    return TemplateResponse(request, "ablations/list.html", {"room": "ablations", "rows": rows, "candidate": candidate})
+
+
+def new(request: LabRequest) -> HttpResponse:
+    """What would be launched (GET, or a POST that only asks: ``act`` is not "launch"), and launching it."""
+    data = request.POST if request.method == "POST" else request.GET
+    plan = read_plan(request.team, data)
+    if data.get("part") == "plan":
+        return TemplateResponse(request, "ablations/new.html#plan", {"plan": plan})
+    if request.method != "POST" or data.get("act") != "launch":
+        return show_plan(request, plan)
+    if plan.problem:
+        return show_plan(request, plan, [plan.problem])
+    try:
+        url = once(request, f"ablate/{data.get('token', '')[:64]}", lambda: created(request, plan))
+    except SpecError as error:
+        return show_plan(request, plan, [f"{problem.field}: {problem.message}" for problem in error.problems])
+    return redirect(url)
+
+
+def created(request: LabRequest, plan: Plan) -> str:
+    ablation = launch.create(request.team, request.user, plan.name, plan.spec, plan.seeds, plan.source)
+    messages.success(request, f"{plan.runs} runs are queued.")
+    return reverse("ablation", args=[ablation.pk])
+
+
+def show_plan(request: LabRequest, plan: Plan, errors: list[str] | None = None) -> HttpResponse:
+    context = {"room": "ablations", "plan": plan, "errors": errors or [], "token": secrets.token_urlsafe(16), "stack": chips(stack_of(plan.spec))}
+    return TemplateResponse(request, "ablations/new.html", context, status=422 if errors else 200)
+
+
+def ablation_of(request: LabRequest, ablation_id: Any) -> Ablation:
+    """The team's ablation, or 404."""
+    return get_object_or_404(Ablation.objects.of(request.team).select_related("author", "source", "team"), pk=ablation_id)
+
+
+@require_safe
+def detail(request: LabRequest, ablation_id: Any) -> HttpResponse:
+    """Progress and figures; ``?part=live`` only what changes while runs train."""
+    ablation = ablation_of(request, ablation_id)
+    members = list(ablation.members.select_related("run").defer("run__spec", "run__special_tokens").order_by("seed", "pk"))
+    context = {
+        "room": "ablations",
+        "ablation": ablation,
+        "stack": chips(stack_of(ablation.spec)),
+        "figures": figures(ablation, members),
+        "progress": progress([member.run for member in members]),
+        "seeds": sorted({member.seed for member in members}),
+        "token": secrets.token_urlsafe(16),
+    }
+    part = "#live" if request.GET.get("part") == "live" else ""
+    return TemplateResponse(request, f"ablations/detail.html{part}", context)
+
+
+@require_POST
+def more(request: LabRequest, ablation_id: Any) -> HttpResponse:
+    """The same variants with further seeds."""
+    ablation = ablation_of(request, ablation_id)
+    asked = request.POST.get("seeds", "")
+    count = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 5 else 0
+
+    def act() -> str:
+        launch.add_seeds(ablation, request.user, count)
+        messages.success(request, f"{count} more seed{'' if count == 1 else 's'} of every variant queued.")
+        return reverse("ablation", args=[ablation.pk])
+
+    try:
+        return redirect(once(request, f"ablate-more/{ablation.pk}/{request.POST.get('token', '')[:64]}", act))
+    except SpecError as error:
+        messages.error(request, " ".join(problem.message for problem in error.problems))
+        return redirect("ablation", ablation_id=ablation.pk)
+
+
+@require_POST
+def stop(request: LabRequest, ablation_id: Any) -> HttpResponse:
+    asked = launch.stop(ablation_of(request, ablation_id))
+    messages.info(request, f"{asked} run{'' if asked == 1 else 's'} asked to stop and save." if asked else "No run of it is waiting or training.")
+    return redirect("ablation", ablation_id=ablation_id)
+
+
+@require_POST
+def delete(request: LabRequest, ablation_id: Any) -> HttpResponse:
+    """The ablation goes, its runs stay."""
+    ablation_of(request, ablation_id).delete()
+    messages.success(request, "The ablation is deleted. Its runs are still in the list of runs.")
+    return redirect("ablations")
