@@ -1,0 +1,191 @@
+"""SAGE: self-hinting (arXiv 2602.03143). A prompt whose whole group fails is asked again with a hint, a stronger one each time, until some answer is
+right or the strongest hint has been used. The answers that are kept were sampled with the hint in the prompt and are trained with it there; the
+reward is unchanged, and no hint is used when the policy is measured. Advantages and loss are the base's.
+
+Two variants, as published. sage: level 0 (no hint) first, then 1 to L within the same step, for the groups without a right answer. light: a prompt
+begins at the level it has got to; after a group, one level up where the accuracy is at most ``low``, one down where it is above ``high``. That is the
+authors' code; the paper's text only ever goes up, below 0.35.
+Gate: with success rate p a group of G teaches something with probability u(p) = 1 - (1 - p)^G - p^G.
+
+Our reading of the hint: the policy writes three hints from the reference solution in the paper, which a tiny policy cannot. The rule takes the gold
+answer's working and gives its first l / L, never past the piece before the answer appears. ``writer`` = policy asks the policy itself, and falls back
+on the rule where its text is empty or names the answer. Tasks without working in their gold answer get no hint.
+Differs from the base in the groups it trains on. Step time: up to L more rollouts of the failed groups (the authors: 2.3 x GRPO; light 1.2 x).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from trainers.events import Message
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.spans import thought_span
+from trainers.tasks.base import Example, digest_of
+
+if TYPE_CHECKING:
+    from trainers.batch import RolloutBatch
+    from trainers.methods.session import Session
+    from trainers.sampling import Completion
+    from trainers.tasks.base import Task
+
+PIECE = re.compile(r"=?[^\s=]+")  # "3+3=6 6+5=11" -> "3+3" "=6" "6+5" "=11"
+STRONGEST = 9  # level that a panel shows
+REQUEST = "{question} The solution is {solution}. Give hint {level} of {levels} without the answer."
+
+
+def gate(success: float, group_size: int) -> float:
+    """Probability that a group of independent answers has both right and wrong ones."""
+    return float(1 - (1 - success) ** group_size - success**group_size)
+
+
+def hint_of(working: str, answer: str, level: int, levels: int) -> str:
+    """The first ``level`` / ``levels`` of the working up to where it first shows the answer; "" when there is nothing to tell."""
+    pieces = [(match.start(), match.end()) for match in PIECE.finditer(working)]
+    sums = "=" in working  # what stands left of an equals sign tells nothing new
+    shown = [i for i, (start, end) in enumerate(pieces) if (working[start] == "=" or not sums) and names(working[start:end], answer)]
+    before = pieces[: shown[0]] if shown else pieces[:-1]
+    count = math.ceil(level / levels * len(before))
+    return working[: before[count - 1][1]].strip() if count else ""
+
+
+def names(text: str, answer: str) -> bool:
+    """Whether ``answer`` stands in the text as a word or number of its own."""
+    return bool(answer) and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None
+
+
+def next_level(level: int, accuracy: float, low: float, high: float, levels: int) -> int:
+    return min(level + 1, levels) if accuracy <= low else max(level - 1, 0) if accuracy > high else level
+
+
+def with_hint(prompt: Sequence[Message], hint: str) -> list[Message]:
+    return [*prompt[:-1], Message(prompt[-1].role, f"{prompt[-1].content} Hint: {hint}")] if hint else list(prompt)
+
+
+class Config(Strict):
+    variant: Literal["sage", "light"] = param("sage", "sage: re-roll failed groups at once. light: raise or lower a prompt's level once a visit.")
+    levels: int = param(3, "Strengths of hints.", title="Levels (L)", ge=1, le=STRONGEST)
+    writer: Literal["rule", "policy"] = param("rule", "Who writes hints: a rule from the gold working, or the policy.", title="Hints by")
+    low: float = param(0.1, "light: a prompt with at most this accuracy gets a stronger hint.", title="Stronger at", ge=0, le=1, advanced=True)
+    high: float = param(0.35, "light: a prompt above this accuracy gets a weaker hint.", title="Weaker above", ge=0, le=1, advanced=True)
+
+
+class SAGE(Method):
+    card = Card(
+        name="sage",
+        title="Self-hinting",
+        arxiv="2602.03143",
+        system="SAGE, SAGE-light",
+        base="grpo",
+        provenance="paper",
+        source="github BaohaoLiao/SAGE: paper/SAGE.pdf sections 2 to 5, recipe/hint",
+        fit="core",
+        idea="When every answer to a prompt is wrong there is nothing to learn, so ask again with a hint, only as strong as is needed.",
+        formula=(
+            r"l^* = \min\left\{l \in \{0, \dots, L\} : \sum_i R_i^{(l)} > 0\right\}, \quad y_i \sim \pi(\cdot | x, h_{l^*})",
+            r"u(p) = 1 - (1 - p)^G - p^G",
+        ),
+        reading="hints are cut from the gold working by a rule unless the policy is told to write them",
+        claim=("frac_reward_zero_std", "lower"),
+    )
+    Config = Config
+    owns = frozenset({"rollout"})
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.reached: dict[str, int] = {}  # light: level of every prompt seen, by the digest of its example
+
+    def rollout(self, session: "Session") -> "list[Completion]":
+        size, light = session.group_size, self.config.variant == "light"
+        groups = range(0, len(session.examples), size)
+        made: dict[int, Completion] = {}
+        self.roll(session, made, {row: self.reached.get(key(session.examples[row]), 0) if light else 0 for row in groups})
+        for level in range(1, self.config.levels + 1) if not light else ():
+            right = session.right(session.examples, [made[row] for row in range(len(made))])
+            self.roll(session, made, {row: level for row in groups if not any(right[row : row + size])})
+        return [made[row] for row in range(len(made))]
+
+    def roll(self, session: "Session", made: "dict[int, Completion]", levels: dict[int, int]) -> None:
+        """Samples the groups that begin at the rows of ``levels``, each with a hint of its level; a sampled group without a hint to give stays."""
+        hints = self.hints(session, levels)
+        again = [row for row in levels if hints[row] or row not in made]
+        rows = [row + member for row in again for member in range(session.group_size)]
+        if not rows:
+            return
+        asked = {row: hints[row - row % session.group_size] for row in rows}
+        prompts = [with_hint(made[row].notes["plain"] if row in made else session.prompts[row], hint) for row, hint in asked.items()]
+        for row, prompt, one in zip(rows, prompts, session.complete(prompts, [session.examples[row] for row in rows]), strict=True):
+            plain = made[row].notes["plain"] if row in made else session.prompts[row]
+            one.notes.update(level=levels[row - row % session.group_size] if asked[row] else 0, hint=asked[row], plain=plain)
+            made[row], session.prompts[row] = one, prompt
+
+    def hints(self, session: "Session", levels: dict[int, int]) -> dict[int, str]:
+        """The hint for each group that is to have one, "" for one of level 0."""
+        task, most = session.run.task, self.config.levels
+        ruled = {row: hint_of(working_of(task, session.examples[row]), session.examples[row].reference, level, most) for row, level in levels.items()}
+        ruled = {row: hint if levels[row] else "" for row, hint in ruled.items()}
+        asked = [row for row, hint in ruled.items() if hint] if self.config.writer == "policy" else []
+        if asked:
+            written = session.complete([self.request(session, row, levels[row]) for row in asked], [session.examples[row] for row in asked])
+            for row, one in zip(asked, written, strict=True):
+                text = " ".join(one.text.split())
+                ruled[row] = ruled[row] if not text or names(text, session.examples[row].reference) else text
+        return ruled
+
+    def request(self, session: "Session", row: int, level: int) -> list[Message]:
+        example = session.examples[row]
+        question, solution = example.prompt[-1].content, working_of(session.run.task, example)
+        return [Message("user", REQUEST.format(question=question, solution=solution, level=level, levels=self.config.levels))]
+
+    def observe(self, batch: "RolloutBatch") -> None:
+        levels = [note.get("level", 0) for note in batch.notes]
+        right = batch.correct.float().cpu()
+        share = batch.grouped(right).mean(1)
+        self.log("gate_open", ((share > 0) & (share < 1)).float().mean())
+        for level in range(self.config.levels + 1):
+            self.log(f"level/{level}", sum(found == level for found in levels) / len(levels))
+        for name, rows in (("plain", [i for i, found in enumerate(levels) if not found]), ("hinted", [i for i, found in enumerate(levels) if found])):
+            if rows:
+                self.log(f"accuracy_{name}", right[rows].mean())
+        if self.config.variant == "light":
+            config = self.config
+            for group, accuracy in enumerate(share.tolist()):
+                name = key(batch.examples[group * batch.group_size])
+                self.reached[name] = next_level(self.reached.get(name, 0), accuracy, config.low, config.high, config.levels)
+
+    def state(self) -> dict[str, Any]:
+        return {"reached": dict(self.reached)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.reached = dict(state["reached"])
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel(
+                "Hints that were needed",
+                tuple(Series(f"sage/level/{level}", f"level {level}" if level else "no hint") for level in range(4)),
+                "stack",
+                help="Share of answers by the strength of the hint they were sampled with.",
+            ),
+            Panel(
+                "Accuracy with and without a hint",
+                (Series("sage/accuracy_plain", "no hint"), Series("sage/accuracy_hinted", "hinted"), Series("sage/gate_open", "groups that teach")),
+            ),
+        )
+
+
+def key(example: Example) -> str:
+    return digest_of(example).hex()
+
+
+def working_of(task: "Task", example: Example) -> str:
+    """What the gold answer works out before it answers; "" where there is no gold answer or no working in it."""
+    try:
+        text = task.gold(example)
+    except LookupError:
+        return ""
+    span = thought_span(text)
+    return "" if span is None else text[slice(*span)]
