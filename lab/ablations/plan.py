@@ -14,11 +14,15 @@ from lab.ablations.launch import MOST_RUNS, refusal
 from lab.ablations.variants import Variant, variants_of
 from lab.accounts.models import Team
 from lab.catalog.catalog import CatalogError, catalog
+from lab.runs.launch import PENDING, check
 from lab.runs.models import ACTIVE, Run, Status
 from lab.runs.references import named
+from trainers import stacking
+from trainers.spec import SpecError
 
 SEEDS = 3  # offered first: the least that gives an interval worth looking at
 MOST_SPEC = 200_000  # characters
+SHOWN_PROBLEMS = 5
 
 Spec = dict[str, Any]
 
@@ -29,7 +33,7 @@ class Plan:
     source: Run | None
     name: str
     seeds: int
-    problem: str = ""
+    problems: tuple[str, ...] = ()
 
     @property
     def variants(self) -> list[Variant]:
@@ -53,16 +57,36 @@ class Plan:
         return json.dumps(self.spec)
 
 
-def read_plan(team: Team, data: QueryDict) -> Plan:
-    """The plan an address or a form asks for. Raises Http404 for a run that is not the team's, or when nothing is named."""
-    source = run_of(team, data.get("from_run", ""))
-    spec = named(team, source.spec) if source else given_spec(data.get("spec", ""))
+def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> Plan:
+    """The plan an address or a form asks for; of ``spec``, where the caller has it. Raises Http404 for what is not the team's, or is nothing."""
+    source = run_of(team, data.get("from_run", "")) if spec is None else None
+    if spec is None:
+        spec = named(team, source.spec) if source else given_spec(data.get("spec", ""))
     if spec is None:
         raise Http404("nothing to ablate is named")
     seeds = data.get("seeds", str(SEEDS)).strip()
     count = int(seeds) if seeds.isascii() and seeds.isdigit() and len(seeds) < 5 else 0
     usual = f"Ablation of #{source.number} {source.name}" if source else f"Ablation of {spec.get('recipe', 'a recipe')}"
-    return Plan(spec, source, data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100], count, refusal(spec, count))
+    return Plan(spec, source, data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100], count, problems(team, spec, count))
+
+
+def problems(team: Team, spec: Spec, seeds: int) -> tuple[str, ...]:
+    """Everything that keeps the ablation from being launched, so that nobody finds out from its twelfth run."""
+    if reason := refusal(spec, seeds):
+        return (reason,)
+    found = [f"{variant.name}: {problem}" for variant in variants_of(spec) for problem in problems_of(team, variant.spec(spec, seeds - 1))]
+    return tuple(found[:SHOWN_PROBLEMS])
+
+
+def problems_of(team: Team, spec: Spec) -> list[str]:
+    try:
+        checked = check(team, {**spec, "output": PENDING})
+    except SpecError as error:
+        return [str(problem) for problem in error.problems]
+    known = stacking.entries()  # of a method of another package only its code, which would load torch, knows what it goes with
+    if not all(choice.name in known for choice in (stacking.base_choice(checked), *checked.methods)):
+        return []
+    return [str(problem) for problem in stacking.check(checked).problems]
 
 
 def run_of(team: Team, key: str) -> Run | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
@@ -13,7 +14,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.ablations import launch
+from lab.ablations import from_form, launch
 from lab.ablations.figures import figures, progress
 from lab.ablations.models import Ablation
 from lab.ablations.plan import Plan, read_plan
@@ -41,17 +42,23 @@ def index(request: LabRequest) -> HttpResponse:
 def new(request: LabRequest) -> HttpResponse:
     """What would be launched (GET, or a POST that only asks: ``act`` is not "launch"), and launching it."""
     data = request.POST if request.method == "POST" else request.GET
+    if from_form.is_form(request):
+        spec = from_form.spec_of(request)
+        if spec is None:
+            messages.error(request, "A chain is launched as it is; ablate the run of one of its stages.")
+            return redirect("launch-recipe", recipe=data["recipe"])
+        return show_plan(request, read_plan(request.team, data, spec))
     plan = read_plan(request.team, data)
     if data.get("part") == "plan":
         return TemplateResponse(request, "ablations/new.html#plan", {"plan": plan})
     if request.method != "POST" or data.get("act") != "launch":
         return show_plan(request, plan)
-    if plan.problem:
-        return show_plan(request, plan, [plan.problem])
+    if plan.problems:
+        return show_plan(request, plan, status=422)
     try:
         url = once(request, f"ablate/{data.get('token', '')[:64]}", lambda: created(request, plan))
     except SpecError as error:
-        return show_plan(request, plan, [f"{problem.field}: {problem.message}" for problem in error.problems])
+        return show_plan(request, replace(plan, problems=tuple(str(problem) for problem in error.problems)), status=422)
     return redirect(url)
 
 
@@ -61,9 +68,9 @@ def created(request: LabRequest, plan: Plan) -> str:
     return reverse("ablation", args=[ablation.pk])
 
 
-def show_plan(request: LabRequest, plan: Plan, errors: list[str] | None = None) -> HttpResponse:
-    context = {"room": "ablations", "plan": plan, "errors": errors or [], "token": secrets.token_urlsafe(16), "stack": chips(stack_of(plan.spec))}
-    return TemplateResponse(request, "ablations/new.html", context, status=422 if errors else 200)
+def show_plan(request: LabRequest, plan: Plan, status: int = 200) -> HttpResponse:
+    context = {"room": "ablations", "plan": plan, "token": secrets.token_urlsafe(16), "stack": chips(stack_of(plan.spec))}
+    return TemplateResponse(request, "ablations/new.html", context, status=status)
 
 
 def ablation_of(request: LabRequest, ablation_id: Any) -> Ablation:

@@ -258,6 +258,34 @@ def test_the_empty_list_leads_to_a_run_that_can_be_ablated(as_owner: Client, tea
     assert f"/ablations/new/?from_run={run.pk}" in as_owner.get("/ablations/").content.decode()
 
 
+def test_methods_that_do_not_go_together_are_refused_with_the_variant_and_the_reason(as_owner: Client) -> None:
+    spec = {**STACKED, "methods": [{"name": "rs-grpo"}, {"name": "siren"}, {"name": "re-po"}]}
+    page = as_owner.post("/ablations/new/", {"spec": json.dumps(spec), "seeds": "1", "act": "launch", "token": "t"})
+    assert page.status_code == 422
+    assert "full: " in page.content.decode()
+    assert "works on dpo, not on grpo" in page.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_the_launch_form_leads_to_a_plan_of_what_it_holds(as_owner: Client) -> None:
+    page = as_owner.get("/launch/grpo/?add=rs-grpo&add=siren").content.decode()
+    filled = form_values(page, "data-launch") | {"stages.0.training.max_steps": "33"}
+    answer = as_owner.post("/ablations/new/", filled)
+    assert answer.status_code == 200
+    assert "12 runs" in answer.content.decode()
+    assert not Run.objects.exists()
+    carried = form_values(answer.content.decode(), "data-ablation-form")
+    assert as_owner.post("/ablations/new/", {**carried, "seeds": "1", "act": "launch"}).status_code == 302
+    assert {run.spec["training"]["max_steps"] for run in Run.objects.all()} == {33}
+    assert Run.objects.count() == 4
+
+
+def test_a_chain_is_not_taken_apart(as_owner: Client) -> None:
+    filled = form_values(as_owner.get("/launch/demo/").content.decode(), "data-launch")
+    page = as_owner.post("/ablations/new/", filled, follow=True).content.decode()
+    assert "A chain is launched as it is" in page
+
+
 def test_names_are_text(as_owner: Client, team: Team, owner: User) -> None:
     hostile = create(team, owner, HOSTILE, {**STACKED, "methods": [{"name": HOSTILE}, {"name": "siren"}]}, 1)
     for url in ("/ablations/", f"/ablations/{hostile.pk}/"):
