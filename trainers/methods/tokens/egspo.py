@@ -1,0 +1,134 @@
+"""EGSPO: entropy-gated token weights on top of a fading imitation term (arXiv 2602.03309), our reading of the abstract.
+
+H_t = entropy of the policy that sampled, tau = its q quantile over the tokens of the micro-batch (or a fixed number); a token at or above tau keeps
+its whole gradient, one below gets the share phi_t = p_t (1 - p_t) of it, p_t = probability of the sampled token, detached (or a constant share).
+Loss = (1 - mu) clipped policy loss with these weights + mu cross-entropy on the gold answers, mu falling linearly over the first part of the run.
+The sign of the advantage stays, so a confident mistake is still pushed down, only more gently; masking it out (share 0) would leave it alone.
+Differs from GRPO in the weights and the imitation term. The abstract says "attenuated" and compares with CHORD-phi: that the attenuation is CHORD's
+phi, that tau is a quantile and how mu falls are ours; p is that of the rollout policy (the first pass), which the card leaves open. The SFT warm-up
+before RL is the lab's cold start or an earlier SFT stage. The gold answer of the task is the expert; a prompt without one has no imitation term.
+Step time: one more forward and backward pass over one gold answer a prompt (B / G rows).
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from trainers.hyperparameters import Strict, param
+from trainers.imitation import gold_loss
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch
+    from trainers.methods.context import RunContext
+
+LARGEST_DRAWN = 3.0  # nats; the histogram's upper end
+
+
+def threshold(entropies: Tensor, mask: Tensor, quantile: float) -> Tensor:
+    """Scalar: the quantile of the entropies (B, T) of unmasked tokens; 0 without any."""
+    own = entropies[mask > 0]
+    return torch.quantile(own.float(), quantile) if own.numel() else entropies.new_zeros(())
+
+
+def attenuation(logprobs: Tensor) -> Tensor:
+    """(B, T) -> (B, T): phi = p (1 - p), at most 1/4."""
+    probabilities = logprobs.exp()
+    return probabilities * (1 - probabilities)
+
+
+def gated_weights(entropies: Tensor, tau: Tensor, share: Tensor) -> Tensor:
+    """(B, T): 1 where the entropy reaches ``tau``, else ``share`` (B, T)."""
+    return torch.where(entropies >= tau, torch.ones_like(share), share)
+
+
+def imitation_share(step: int, total_steps: int, first: float, last: float, part: float) -> float:
+    """mu: linear from ``first`` in step 1 to ``last`` after ``part`` of the run."""
+    way = min(1.0, (step - 1) / max(1.0, part * total_steps))
+    return first + (last - first) * way
+
+
+class Config(Strict):
+    gate: Literal["quantile", "fixed"] = param("quantile", "Whether the entropy threshold is a quantile of the batch or a number.", title="Gate")
+    quantile: float = param(0.8, "Tokens at or above this quantile of entropy keep their whole gradient; 0 = all.", title="Quantile (q)", ge=0, le=1)
+    nats: float = param(0.5, "Entropy threshold of the fixed gate.", title="Threshold (tau)", unit="nats", ge=0, le=20)
+    attenuation: Literal["phi", "constant"] = param("phi", "Share of the gradient below the threshold: p (1 - p) or constant.", title="Attenuation")
+    share: float = param(0.1, "The constant share.", title="Constant share", ge=0, le=1)
+    first: float = param(0.9, "Share of imitation (mu) in the first step.", title="Imitation at first", ge=0, le=1)
+    last: float = param(0.05, "Share of imitation (mu) once it has fallen.", title="Imitation at last", ge=0, le=1)
+    part: float = param(0.5, "Part of the run over which the share of imitation falls.", title="Falls over", ge=0, le=1)
+
+
+class EGSPO(Method):
+    card = Card(
+        name="egspo",
+        title="Entropy-gated selective policy optimisation",
+        arxiv="2602.03309",
+        system="EGSPO",
+        base="grpo",
+        provenance="abstract",
+        source="abstract of v1; the EGSPO baseline in the first author's github huyuelin/EGSPO-CA; CHORD for phi and mu",
+        fit="core",
+        idea="Tokens where the policy really chooses get the whole gradient, sure ones a small share of it with the same sign;"
+        " a fading imitation term holds the run on course meanwhile.",
+        formula=(
+            r"w_t = 1[H_t \ge \tau] + 1[H_t < \tau]\, p_t (1 - p_t)",
+            r"L = (1 - \mu)\, L_{PG}(w_t A_i) + \mu\, L_{SFT}",
+        ),
+        reading="the quantile threshold, phi as the attenuation and the linear fall of mu are ours; the abstract names none of them",
+        claim=("heldout/accuracy", "higher"),
+    )
+    Config = Config
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+
+    def mu(self, batch: "LossBatch") -> float:
+        return imitation_share(batch.step, batch.total_steps, self.config.first, self.config.last, self.config.part)
+
+    def token_weights(self, batch: "LossBatch") -> Tensor:
+        config, entropies, mask = self.config, batch.entropies.detach(), batch.mask
+        tau = threshold(entropies, mask, config.quantile) if config.gate == "quantile" else entropies.new_tensor(config.nats)
+        phi = attenuation(batch.logprobs.detach())
+        weights = gated_weights(entropies, tau, phi if config.attenuation == "phi" else torch.full_like(phi, config.share))
+        self.report(batch, entropies, tau, weights)
+        return weights * (1 - self.mu(batch))
+
+    def report(self, batch: "LossBatch", entropies: Tensor, tau: Tensor, weights: Tensor) -> None:
+        below = (entropies < tau).to(batch.mask.dtype)
+        mass = (weights * batch.token_advantages().abs() * batch.mask).detach()
+        self.log("threshold", tau)
+        self.log("gated_tokens", (below * batch.mask).sum() / batch.mask.sum().clamp(min=1.0))
+        if mass.any():
+            self.log("gated_mass", (mass * below).sum() / mass.sum())
+        self.log_histogram("entropies", entropies[batch.mask > 0], 0.0, LARGEST_DRAWN)
+
+    def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
+        mu = self.mu(batch)
+        self.log("imitation_share", mu)
+        if mu == 0.0 or (imitation := gold_loss(self.run, batch)) is None:
+            return None
+        self.log("imitation_loss", imitation)
+        return mu * imitation
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel(
+                "Gated tokens",
+                (Series("egspo/gated_tokens", "share of tokens"), Series("egspo/gated_mass", "share of weighted advantage")),
+                help="Tokens below the entropy threshold, and how much of the policy gradient's weight is left on them.",
+            ),
+            Panel("Imitation", (Series("egspo/imitation_share", "mu"), Series("egspo/imitation_loss", "cross-entropy on gold answers"))),
+            Panel(
+                "Token entropies",
+                (Series("egspo/entropies"),),
+                "histogram",
+                unit="nats",
+                low=0.0,
+                high=LARGEST_DRAWN,
+                help="The threshold is the metric egspo/threshold.",
+            ),
+        )
