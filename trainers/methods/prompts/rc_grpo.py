@@ -1,0 +1,149 @@
+"""RC-GRPO: reward-conditioned GRPO (arXiv 2602.03025). First fine-tune on good and bad answers, each marked with its quality in the prompt, so that
+the mark controls quality; then give the members of a GRPO group different marks, so that a group always mixes qualities and its rewards differ.
+
+Stage 1 (trainer sft): demonstrations are judged by the task; the prompt of a wrong answer gets the low mark, that of a right one the high mark.
+Stage 2 (trainer grpo): each member draws high with probability p, by lot or in fixed numbers (round(p G) high). Reward and advantage know nothing of
+the marks: mean and deviation are those of the mixed group. The mark stays in the prompt when log-probabilities are computed.
+Floor: Var(R) >= p (1 - p) (mu_high - mu_low)^2, the variance between the marks. Deployed with the high mark.
+
+Our reading of an abstract and second-hand notes (no official code): the reward of a low-marked answer is not inverted. The marks are text in the last
+message in place of special tokens. By default the high mark is empty: then the plain prompt is the deployed condition, and held-out measurements and
+later stages see it without knowing of marks.
+Differs from the base in the prompts alone. Assumes stage 1, else marks mean nothing: start from the policy of an SFT run with this method. Rows of a
+dataset say how good they are in a column ``reward`` (1 = right); rows nobody can judge stay unmarked.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from trainers.events import Message
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+
+if TYPE_CHECKING:
+    import random
+
+    from trainers.batch import RolloutBatch
+    from trainers.methods.context import RunContext
+    from trainers.tasks.base import Example
+
+
+def draw(members: int, share: float, fixed: bool, rng: "random.Random") -> list[bool]:
+    """Which of the members get the high mark; in fixed numbers the first ones do."""
+    if fixed:
+        high = round(share * members)
+        return [place < high for place in range(members)]
+    return [rng.random() < share for _ in range(members)]
+
+
+def variance_between(rewards: Tensor, high: Tensor) -> Tensor:
+    """(B,), (B,) bool -> scalar: p (1 - p) (mu_high - mu_low)^2; 0 where one mark is missing."""
+    if not high.any() or high.all():
+        return rewards.new_zeros(())
+    share = high.float().mean()
+    return share * (1 - share) * (rewards[high].mean() - rewards[~high].mean()) ** 2
+
+
+def marked(text: str, mark: str) -> str:
+    return f"{text} {mark}" if mark else text
+
+
+class Config(Strict):
+    share: float = param(
+        0.5, "Probability of the high mark; the paper takes the share of successes in the stage-1 data.", title="Share (p)", ge=0, le=1
+    )
+    numbers: Literal["fixed", "lot"] = param("fixed", "fixed: round(p G) members are marked high. lot: each one draws.", title="Numbers")
+    high: str = param("", "Text at the end of the prompt for good answers; empty = the plain prompt.", title="High mark", max_length=60)
+    low: str = param("(low)", "Text at the end of the prompt for bad answers.", title="Low mark", min_length=1, max_length=60)
+
+
+class RCGRPO(Method):
+    card = Card(
+        name="rc-grpo",
+        title="Reward-conditioned GRPO",
+        arxiv="2602.03025",
+        system="RC-GRPO, RCTP",
+        base="grpo",
+        provenance="abstract",
+        source="abstract and a review-style summary; two third-party implementations",
+        fit="core",
+        idea="Teach the policy to be good or bad on request, then request both in every group, so that a group never agrees with itself.",
+        formula=(
+            r"c_i \sim \mathrm{Bernoulli}(p), \quad y_i \sim \pi(\cdot | x, c_i), \quad A_i = \frac{R_i - \mathrm{mean}(R)}{\mathrm{std}(R)}",
+            r"\mathrm{Var}(R) \ge p (1 - p) (\mu_{high} - \mu_{low})^2",
+        ),
+        reading="abstract only; marks are text, the high one empty by default; rewards of low-marked answers are not inverted",
+        claim=("frac_reward_zero_std", "lower"),
+    )
+    Config = Config
+    trains = frozenset({"grpo", "sft"})
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+
+    def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
+        """Stage 1: supervised rows with the mark of their quality. GRPO's examples stay as they are."""
+        if run.attempt.spec.training.trainer != "sft":
+            return rows
+        known = {} if run.attempt.spec.dataset else {text_of(example.prompt): example for example in self.examples(run)}
+        qualities = [self.quality(row, known) for row in rows]
+        judged = [quality for quality in qualities if quality is not None]
+        self.log("data_high", sum(judged) / max(1, len(judged)))
+        self.log("data_unmarked", 1 - len(judged) / len(rows))
+        marks = {True: self.config.high, False: self.config.low, None: ""}
+        return [{**row, "prompt": with_mark(row["prompt"], marks[quality])} for row, quality in zip(rows, qualities, strict=True)]
+
+    def examples(self, run: "RunContext") -> "list[Example]":
+        """Those the task's demonstrations were written for."""
+        spec = run.attempt.spec
+        return run.task.examples("train", run.training.demonstrations, spec.seed, spec.task.difficulty)
+
+    def quality(self, row: dict[str, Any], known: "dict[str, Example]") -> bool | None:
+        if row.get("reward") is not None:
+            return float(row["reward"]) > 0.5
+        example = known.get(row["prompt"][-1]["content"])
+        return None if example is None else self.run.right(example, row["completion"][-1]["content"])
+
+    def prompts(self, example: "Example", members: int, step: int) -> list[list[Message]]:
+        rng = self.run.rng("rc-grpo", step, text_of(example.prompt))
+        high = draw(members, self.config.share, self.config.numbers == "fixed", rng)
+        last = example.prompt[-1]
+        forms = {good: Message(last.role, marked(last.content, self.config.high if good else self.config.low)) for good in (True, False)}
+        return [[*example.prompt[:-1], forms[good]] for good in high]
+
+    def observe(self, batch: "RolloutBatch") -> None:
+        high = torch.tensor([not prompt[-1].content.endswith(f" {self.config.low}") for prompt in batch.prompts])
+        reward = batch.reward.detach().float().cpu()
+        for name, chosen in (("high", high), ("low", ~high)):
+            if chosen.any():
+                self.log(f"reward_{name}", reward[chosen].mean())
+        groups = zip(batch.grouped(reward), batch.grouped(high), strict=True)
+        self.log("between", torch.stack([variance_between(rewards, marks) for rewards, marks in groups]).mean())
+        spread = batch.grouped(reward)
+        self.log("silent", (spread.amax(1) == spread.amin(1)).float().mean())
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel(
+                "Reward under each mark",
+                (Series("rc-grpo/reward_high", "high"), Series("rc-grpo/reward_low", "low")),
+                help="Apart: the mark still controls quality. Together: groups vary no more than without marks.",
+            ),
+            Panel(
+                "Groups that teach nothing",
+                (Series("rc-grpo/silent", "equal rewards"), Series("rc-grpo/between", "variance between the marks", dashed=True)),
+            ),
+        )
+
+
+def text_of(prompt: Sequence[Message]) -> str:
+    return prompt[-1].content
+
+
+def with_mark(prompt: Sequence[dict[str, str]], mark: str) -> list[dict[str, str]]:
+    return [*prompt[:-1], {**prompt[-1], "content": marked(prompt[-1]["content"], mark)}]
