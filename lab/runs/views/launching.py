@@ -109,7 +109,8 @@ def compose(request: LabRequest) -> HttpResponse:
     draft = draft_of(request, request.POST.get("recipe", ""), request.POST)
     filled = LaunchForm(request.team, catalog(), draft, flat(request.POST))
     before = names_in_stages(filled)
-    stage = filled.stages[edited(filled, request.POST.get("act", ""))]
+    number = edited(filled, request.POST.get("act", ""))
+    stage = filled.stages[number]
     return TemplateResponse(request, "runs/composer.html", {"stage": stage, "stack": stage.stack, "said": said(before, names_in_stages(filled))})
 
 
