@@ -1,0 +1,151 @@
+"""Critique-Coder: a fifth of the training prompts ask whether a given solution is right (arXiv 2509.22824), as published in the authors' code.
+
+With probability rho a prompt becomes a critique item: the question, a solution, a known label. Its reward is 1 when the verdict equals the label,
+0 otherwise or without a verdict; all other prompts keep their reward. One GRPO run, two rewards chosen by the kind of item. Advantages of completions
+that were cut off are 0, groups of equal rewards teach nothing anyway. The clip range [0.8, 1.3] and the mean over tokens are the base's to choose.
+
+What differs here: the task is any of the lab's, so solutions are the starting policy's own samples, labelled by the task's verifier and balanced
+between right and wrong; the paper takes those of a weaker model. A verdict is the last \\conclusion{...}, or else the last <answer>: T in it is True,
+else F is False. The tiny policy writes digits and hardly any letters: by default it says 1 or 0, and nothing else counts.
+"""
+
+import random
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from trainers.events import Message
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.spans import answer_of
+from trainers.tasks.base import Example
+
+if TYPE_CHECKING:
+    from trainers.batch import RolloutBatch
+    from trainers.methods.context import RunContext
+
+CONCLUSION = re.compile(r"\\conclusion\{([^{}]{0,200})\}")
+KEY = "critique"  # in Example.data: whether the solution in question is right
+Words = Literal["1/0", "True/False"]
+
+
+def verdict(text: str, words: Words = "True/False") -> bool | None:
+    """What a critique concludes; None where it does not."""
+    concluded = CONCLUSION.findall(text)
+    said = concluded[-1] if concluded else answer_of(text)
+    if said is None:
+        return None
+    if words == "1/0":
+        return {"1": True, "0": False}.get(said.strip())
+    return True if "T" in said else False if "F" in said else None
+
+
+def verdict_rewards(verdicts: list[bool | None], labels: list[bool]) -> list[float]:
+    return [float(said is not None and said == label) for said, label in zip(verdicts, labels, strict=True)]
+
+
+def balanced(items: list[tuple[Example, str, bool]], count: int, rng: random.Random) -> list[tuple[Example, str, bool]]:
+    """At most ``count`` items, right and wrong solutions in equal number."""
+    right, wrong = ([item for item in items if item[2] is label] for label in (True, False))
+    rng.shuffle(right)
+    rng.shuffle(wrong)
+    each = min(len(right), len(wrong), count // 2)
+    return [item for pair in zip(right[:each], wrong[:each], strict=True) for item in pair]
+
+
+def critique(example: Example, solution: str, label: bool, words: Words) -> Example:
+    """The item that asks about a solution."""
+    yes, no = words.split("/")
+    question = example.prompt[-1].content
+    prompt = [*example.prompt[:-1], Message("user", f"{question}\n{solution}\n{yes} or {no}?")]
+    return Example(prompt, yes if label else no, {KEY: label})
+
+
+class Config(Strict):
+    share: float = param(0.2, "Share of the training prompts that become critique items.", title="Critique share (rho)", ge=0, le=1)
+    solutions: int = param(2, "Solutions sampled for each of these prompts, of which right and wrong ones are kept alike.", ge=1, le=64)
+    words: Words = param("1/0", "What a verdict is written as; the paper's is True/False.", title="Verdict")
+    mask_truncated: bool = param(True, "Completions that are cut off teach nothing.", title="Mask truncated")
+
+
+class CritiqueCoder(Method):
+    card = Card(
+        name="critique-coder",
+        title="Critique reinforcement learning",
+        arxiv="2509.22824",
+        system="Critique-Coder",
+        base="grpo",
+        provenance="code",
+        source="github TIGER-AI-Lab/Critique-Coder: verl_tool/workers/reward_manager/crl.py and training configs",
+        fit="core",
+        idea="Ask the policy of a fifth of its prompts whether a given solution is right; judging solutions teaches to write them.",
+        formula=(r"r = 1[\hat c = c^*]", r"A_i = \frac{r_i - \mathrm{mean}(r)}{\mathrm{std}(r)}"),
+        claim=("heldout/accuracy", "higher"),
+    )
+    Config = Config
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+
+    def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
+        rng = run.rng(self.card.name)
+        places = [place for place in range(len(rows)) if rng.random() < self.config.share]
+        asked = [rows[place] for place in places for _ in range(self.config.solutions)]
+        made = run.sample(asked, key=self.card.name) if asked else []
+        items = [(example, done.text, run.right(example, done.text)) for example, done in zip(asked, made, strict=True)]
+        kept = balanced(items, len(places), rng)
+        for place, item in zip(places, kept, strict=False):  # a policy that is always right or always wrong leaves fewer items
+            rows[place] = critique(*item, self.config.words)
+        return rows
+
+    def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
+        asked = torch.tensor([KEY in example.data for example in batch.examples], device=rewards.device)
+        labels = [bool(example.data.get(KEY)) for example in batch.examples]
+        verdicts = [verdict(text, self.config.words) for text in batch.texts]
+        judged = torch.tensor(verdict_rewards(verdicts, labels), dtype=rewards.dtype, device=rewards.device)
+        self.report(batch, rewards, judged, asked, torch.tensor(labels, device=rewards.device))
+        said = [given is not None for given, one in zip(verdicts, asked.tolist(), strict=True) if one]
+        if said:
+            self.log("verdict_given", sum(said) / len(said))
+        return torch.where(asked, judged, rewards)
+
+    def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
+        if not self.config.mask_truncated:
+            return advantages
+        kept = batch.finished.to(advantages)
+        return advantages * (kept if advantages.dim() == 1 else kept[:, None])
+
+    def report(self, batch: "RolloutBatch", rewards: Tensor, judged: Tensor, asked: Tensor, labels: Tensor) -> None:
+        for name, values, chosen in (
+            ("solve_reward", rewards, ~asked),
+            ("critique_reward", judged, asked),
+            ("right_accepted", judged, asked & labels),
+            ("wrong_rejected", judged, asked & ~labels),
+        ):
+            if chosen.any():
+                self.log(name, values[chosen].mean())
+        flat = batch.grouped(torch.where(asked, judged, rewards))
+        still = flat.amax(1) == flat.amin(1)  # (N,)
+        kinds = batch.grouped(asked)[:, 0]
+        for name, chosen in (("solve_flat", ~kinds), ("critique_flat", kinds)):
+            if chosen.any():
+                self.log(name, still[chosen].float().mean())
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        name = cls.card.name
+        return (
+            Panel("Reward by kind of prompt", (Series(f"{name}/solve_reward", "solve"), Series(f"{name}/critique_reward", "critique"))),
+            Panel(
+                "Verdicts",
+                (
+                    Series(f"{name}/right_accepted", "right solutions accepted"),
+                    Series(f"{name}/wrong_rejected", "wrong solutions rejected"),
+                    Series(f"{name}/verdict_given", "verdict given", dashed=True),
+                ),
+            ),
+            Panel("Groups of equal rewards", (Series(f"{name}/solve_flat", "solve"), Series(f"{name}/critique_flat", "critique"))),
+        )
