@@ -16,7 +16,7 @@ help:
 	@echo "make demo     train the built-in policy in three stages and show what each did (about 4 minutes)"
 	@echo "make up       the lab on http://127.0.0.1:$(PORT) (another port: make up PORT=8001)"
 	@echo "make test     all tests      make lint     all checks      make format   put the code into shape"
-	@echo "make catalog  write trainers/catalog.json anew      make lock   write requirements.lock anew"
+	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write requirements.lock anew"
 	@echo "make clean    remove caches and .venv; var/, the data of the lab, stays"
 
 setup: $(STAMP)
@@ -50,6 +50,7 @@ format: setup
 
 catalog: setup
 	$(PY) -m trainers catalog --built-in --out trainers/catalog.json
+	$(PY) -m trainers methods --markdown --out docs/methods.md
 
 # Only the browser tests need it.
 chromium:

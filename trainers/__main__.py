@@ -1,10 +1,13 @@
-"""The command line of the training library: ``python -m trainers run | preflight | catalog``. Exit codes are in docs/run-files.md."""
+"""The command line of the training library: ``python -m trainers run | preflight | methods | catalog``. Exit codes are in docs/run-files.md."""
 
 import argparse
 import json
 import os
 import sys
+from difflib import get_close_matches
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from trainers.problems import Problem, SpecError
 from trainers.spec import RUN_FILE, RunSpec, parse_spec, read_spec
@@ -24,6 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
             return run(Path(options.run_json))
         if options.command == "preflight":
             return check(options.run_json, options.policy_pending)
+        if options.command == "methods":
+            return methods(options.name, options.markdown, options.out)
         return catalog(options.out, options.built_in)
     except SpecError as error:
         return refuse(error.problems)
@@ -42,6 +47,10 @@ def parser() -> argparse.ArgumentParser:
     )
     two.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
     two.add_argument("--policy-pending", action="store_true", help="do not look for the policy: the run it comes from has not finished yet")
+    four = commands.add_parser("methods", help="list the methods, or show one in full", description="Lists the methods, or shows one in full.")
+    four.add_argument("name", nargs="?", default="", metavar="NAME", help="the method to show")
+    four.add_argument("--markdown", action="store_true", help="print docs/methods.md instead, without the methods of other packages")
+    four.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
     three = commands.add_parser("catalog", help="print every task, recipe and parameter", description="Prints catalog.json.")
     three.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
     three.add_argument("--built-in", action="store_true", help="leave out the tasks of other installed packages, as the committed file does")
@@ -105,6 +114,35 @@ def refuse(problems: list[Problem]) -> int:
     for problem in problems:
         print(" ".join(str(problem).split()), file=sys.stderr)
     return REFUSED
+
+
+def methods(name: str, markdown: bool, out: Path | None) -> int:
+    from trainers import methods_doc, stacking
+
+    if markdown:
+        written = methods_doc.markdown(list(stacking.entries().values()))
+    elif not name:
+        written = methods_doc.table([*stacking.entries().values(), *installed_methods()]) + "\n"
+    else:
+        entry = stacking.entry_of(name)
+        if entry is None:
+            near = get_close_matches(name, stacking.entries(), n=1)
+            return refuse([Problem("method", name, "there is no such method", f"did you mean {near[0]}?" if near else "list them: methods")])
+        written = methods_doc.in_full(entry) + "\n"
+    if out is None:
+        sys.stdout.write(written)
+    else:
+        out.write_text(written)
+    return FINE
+
+
+def installed_methods() -> list[dict[str, Any]]:
+    """The methods of other packages; only when there are any is their code, and with it torch, imported."""
+    if not entry_points(group="policy_lab.methods"):
+        return []
+    from trainers.catalog import method_plugins
+
+    return method_plugins()
 
 
 def catalog(out: Path | None, built_in: bool) -> int:
