@@ -7,7 +7,7 @@ alpha < 1 leans the inter term towards short answers, Low: r - alpha R_High, Hig
 High: r - alpha R_Low, Low: alpha r - R_High. So with alpha < 1 a group of equal rewards that are not 0 is not silent: that is the lean.
 
 Schedules: mu = the batch's mean reward (first intra, later inter) or 1 - that; or cosine restarts of the intra weight 1 - mu. What the card has
-wrong: the 30 warm-up steps are inside the 150, so cycles are 40 steps, and they go on after 150; mirrored, the intra weight falls from 1 to 0 during the
+wrong: the 30 warm-up steps are inside the 150, so cycles are 40 steps, and they go on after 150; mirrored, the intra weight falls from 1 to 0 in the
 warm-up and then rises from 0 to 0.6 in each cycle. The "random split" control is not random: Low is the first half in batch order.
 The division by the longest response is the base's (dr-grpo). Ties keep the order of the batch, as in the code. A group of one, for which the code
 keeps the raw reward, gets 0. Entropy as the metric needs the log-probabilities of the sampled batch: one more forward pass, about x 1.2.
