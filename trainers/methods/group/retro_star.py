@@ -1,0 +1,166 @@
+"""Retro*: a judge that scores relevance from 0 to 100, rewarded for agreeing with itself and for the right order (arXiv 2509.24869).
+
+K trajectories score one (query, document) pair; their mean is the integrated score. R_intra is +1 for the trajectory nearest to the mean, -1 for the
+furthest, 0 for the others, and 0 for all unless the furthest is at least tau away. R_inter of a relevant document is the share of the trajectories of
+the query's other documents with a lower score, of another document the share of the relevant one's with a higher score.
+R = alpha R_intra + (1 - alpha) R_inter. A GRPO group is the trajectories of one document; the documents of a query are sampled in the same batch.
+
+Our reading of the abstract and a second-hand note that quotes the formulas. tau and alpha were not found: 5 points and 0.5. Ties for nearest or
+furthest all count; when all are equally far, nobody gets anything. A trajectory without a score of 0 to 100 gets the lowest reward, -alpha, and is in
+no mean; without a document of the other class in the batch R_inter is 0, which a group's normalisation removes.
+The text stand-in: queries are the task's questions, the relevant document is the question's solution, the others are solutions of other questions, and
+the prompt asks for a score. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method: its
+``auc`` does. The supervised start on consensus trajectories is the lab's cold start, which knows the form of an answer and nothing about relevance.
+"""
+
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers.events import Message
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.spans import answer_of
+from trainers.tasks.base import Example
+
+if TYPE_CHECKING:
+    from trainers.batch import RolloutBatch
+    from trainers.methods.context import RunContext
+    from trainers.methods.history import History
+
+KEY = "retro"  # in Example.data: [number of the query, whether the document is relevant]
+HIGHEST = 100
+
+
+def score_of(text: str) -> float:
+    """The relevance that a completion answers with; nan where it is not a whole number of 0 to 100."""
+    said = answer_of(text) or ""
+    known = said.isascii() and said.isdigit() and len(said) <= 3 and int(said) <= HIGHEST
+    return float(said) if known else float("nan")
+
+
+def intra(scores: Tensor, least: float) -> Tensor:
+    """(N, G) scores, nan where there is none -> (N, G): +1 for the nearest to the group's mean, -1 for the furthest, -1 for no score."""
+    distance = (scores - scores.nanmean(1, keepdim=True)).abs()
+    far = distance.nan_to_num(-1.0).amax(1, keepdim=True)
+    near = distance.nan_to_num(float("inf")).amin(1, keepdim=True)
+    counts = (far >= least) & (far > near)
+    found = ((distance == near).to(scores.dtype) - (distance == far).to(scores.dtype)) * counts
+    return torch.where(scores.isnan(), -1.0, found)
+
+
+def inter(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
+    """(B,) each -> (B,): share of the trajectories of the query's documents of the other class that are on the right side of each score."""
+    others = (queries[:, None] == queries) & (relevant[:, None] != relevant) & ~scores.isnan()  # (B, B)
+    side = torch.where(relevant[:, None], scores < scores[:, None], scores > scores[:, None])
+    share = (side & others).sum(1) / others.sum(1).clamp(min=1)
+    return share.masked_fill(scores.isnan(), 0.0)
+
+
+def ordering(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
+    """(N,) mean scores of documents -> scalar: how often a relevant document has more than another of its query (AUC); nan without a pair."""
+    pairs = (queries[:, None] == queries) & relevant[:, None] & ~relevant & ~scores.isnan() & ~scores.isnan()[:, None]
+    gaps = (scores[:, None] - scores)[pairs]
+    return ((gaps > 0).float() + 0.5 * (gaps == 0)).mean()
+
+
+class Config(Strict):
+    alpha: float = param(0.5, "Weight of consistency against the order.", title="Consistency (alpha)", ge=0, le=1)
+    tau: float = param(
+        5.0, "Consistency counts only where the furthest score is at least this far from the mean.", title="Least spread (tau)", ge=0, le=100
+    )
+    others: int = param(1, "Documents of other questions for each relevant one.", ge=1, le=64)
+
+
+class RetroStar(Method):
+    card = Card(
+        name="retro-star",
+        title="Relevance scores that agree and order",
+        arxiv="2509.24869",
+        system="Retro*",
+        base="grpo",
+        provenance="abstract",
+        source="abstract and a second-hand note that quotes the formulas",
+        fit="core",
+        idea="Score a document several times: the score nearest to the mean earns most, and so does one that ranks relevant documents above others.",
+        formula=(
+            r"R_{\mathrm{inter}}(i) = \frac{1}{|O|}\sum_{j \in O} 1[s_j < s_i]",
+            r"R = \alpha R_{\mathrm{intra}} + (1 - \alpha) R_{\mathrm{inter}}",
+        ),
+        reading="formulas from a second-hand note; documents are solutions of the task's questions; tau and alpha are ours",
+        claim=("retro-star/auc", "higher"),
+    )
+    Config = Config
+    owns = frozenset({"curriculum"})
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+
+    def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
+        """Documents of a query are neighbours: the relevant one first."""
+        solutions = [(example, text) for example in rows if (text := solution_of(run, example))]
+        rng, made = run.rng(self.card.name, "documents"), list[Example]()
+        if len(solutions) <= self.config.others:
+            return []
+        for query, (example, own) in enumerate(solutions):
+            places = rng.sample([place for place in range(len(solutions)) if place != query], self.config.others)
+            for document, relevant in [(own, True), *((solutions[place][1], False) for place in places)]:
+                question = f"{example.prompt[-1].content}\n{document}\nScore 0 to {HIGHEST}?"
+                prompt = [*example.prompt[:-1], Message("user", question)]
+                made.append(Example(prompt, str(HIGHEST if relevant else 0), {KEY: [query, relevant]}))
+        return made
+
+    def curriculum(self, history: "History") -> Tensor:
+        """All documents of a few queries, no other: their scores are compared."""
+        documents = 1 + self.config.others
+        rng = self.run.rng(self.card.name, history.step)
+        queries = history.size // documents
+        chosen = rng.sample(range(queries), min(queries, ceil(self.run.training.prompts_per_batch() / documents)))
+        weights = torch.zeros(queries, documents)
+        weights[chosen] = 1.0
+        return weights.flatten()
+
+    def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
+        scores = torch.tensor([score_of(text) for text in batch.texts], device=rewards.device)
+        facts = [example.data[KEY] for example in batch.examples]
+        queries = torch.tensor([query for query, _ in facts], device=rewards.device)
+        relevant = torch.tensor([bool(one) for _, one in facts], device=rewards.device)
+        self.report(batch, scores, queries, relevant)
+        agreeing = intra(batch.grouped(scores), self.config.tau).flatten()
+        return self.config.alpha * agreeing + (1 - self.config.alpha) * inter(scores, queries, relevant)
+
+    def report(self, batch: "RolloutBatch", scores: Tensor, queries: Tensor, relevant: Tensor) -> None:
+        groups = batch.grouped(scores)
+        auc = ordering(groups.nanmean(1), batch.grouped(queries)[:, 0], batch.grouped(relevant)[:, 0])
+        self.log("scored", (~scores.isnan()).float().mean())
+        spread = (groups - groups.nanmean(1, keepdim=True)).square().nanmean(1).sqrt().nanmean()
+        for name, value in (("auc", auc), ("relevant", scores[relevant].nanmean()), ("others", scores[~relevant].nanmean()), ("spread", spread)):
+            if not value.isnan():
+                self.log(name, value)
+        for name, chosen in (("scores_relevant", relevant), ("scores_others", ~relevant)):
+            self.log_histogram(name, scores[chosen & ~scores.isnan()], 0.0, HIGHEST)
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        name = cls.card.name
+        return (
+            Panel("Order of documents", (Series(f"{name}/auc", "AUC of mean scores"), Series(f"{name}/scored", "gave a score", dashed=True))),
+            Panel(
+                "Scores",
+                (Series(f"{name}/relevant", "relevant"), Series(f"{name}/others", "others"), Series(f"{name}/spread", "spread", dashed=True)),
+                help="The spread is the deviation of the scores of one document.",
+            ),
+            Panel("Scores of relevant documents", (Series(f"{name}/scores_relevant"),), "histogram"),
+            Panel("Scores of other documents", (Series(f"{name}/scores_others"),), "histogram"),
+        )
+
+
+def solution_of(run: "RunContext", example: Example) -> str:
+    """The task's solution; empty for an example that does not say how it is solved."""
+    try:
+        return run.task.gold(example)
+    except LookupError:
+        return ""
