@@ -1,0 +1,136 @@
+"""LLDS: keeping the likelihood of good actions from sliding (arXiv 2512.04220), as published in the authors' code.
+
+Several passes over one batch lower the likelihood even of right completions, until a run collapses. d_t = log pi_old(y_t) - log pi(y_t), old
+detached; preserved tokens are those in the loss with advantage >= 0; an action is a maximal run of them (a turn of the policy between two answers of
+the world; one completion is one action in a single-turn task). Loss term = lambda / N * sum over the tokens of actions whose d sums to more than 0 of
+max(0, d_t), N = number of loss tokens of the micro-batch. Gate "response" (LLDS-R) takes the preserved tokens of a completion as one action, "action"
+is LLDS-A. Differs from GRPO in that term alone. It is 0 where the policy is still the one that sampled, so it needs several passes over a batch or
+several optimiser steps a batch. The released code also reads a threshold that nothing uses and a weight of the answer's region that acts only with
+its answer mask on, which is off: both are left out. The three phases (stagnation, decay, collapse) are the paper's words; where one ends is our reading:
+decay when the mean log-likelihood of right completions has fallen ``decay`` nats a token below its best, collapse at five times that.
+"""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Requirement, Series
+from trainers.reduce import masked_row_mean
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch
+
+SMOOTHING = 0.8  # of the running mean that says the phase
+COLLAPSE = 5  # times the fall that begins the decay
+PHASES = ("stagnation", "decay", "collapse")
+
+
+def runs(kept: Tensor) -> Tensor:
+    """(B, T) bool -> (B, T) int64: number of the maximal run a kept token belongs to, from 1 in each row; 0 on other tokens."""
+    before = torch.nn.functional.pad(kept, (1, 0))[:, :-1]
+    return (kept & ~before).cumsum(1) * kept
+
+
+def displaced(drop: Tensor, kept: Tensor, gate: Literal["action", "response"]) -> Tensor:
+    """(B, T) d_t, (B, T) bool -> (B, T) bool: kept tokens of actions whose likelihood has fallen as a whole."""
+    action = runs(kept) if gate == "action" else kept.long()
+    sums = torch.zeros(drop.shape[0], drop.shape[1] + 1, dtype=drop.dtype, device=drop.device)
+    sums.scatter_add_(1, action, drop * kept)
+    return (sums.gather(1, action) > 0) & kept
+
+
+def displacement_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, gate: Literal["action", "response"]) -> tuple[Tensor, Tensor]:
+    """(B, T) each, advantages (B, T) or (B, 1) -> the term before its weight, and the gated tokens (B, T) bool."""
+    drop = old.detach() - logprobs
+    gated = displaced(drop.detach(), (mask > 0) & (advantages >= 0), gate)
+    return (torch.relu(drop) * gated).sum() / mask.sum().clamp(min=1.0), gated
+
+
+class Config(Strict):
+    weight: float = param(0.2, "Weight of the term.", title="Weight (lambda)", ge=0, le=100)
+    gate: Literal["action", "response"] = param("action", "What must have fallen as a whole: a run of tokens (LLDS-A), or the response (LLDS-R).")
+    decay: float = param(0.1, "Fall of right completions' likelihood that counts as decay; only drawn.", unit="nats per token", gt=0, le=10)
+
+
+class LLDS(Method):
+    card = Card(
+        name="llds",
+        title="Likelihood displacement regularisation",
+        arxiv="2512.04220",
+        system="LLDS",
+        base="grpo",
+        provenance="code",
+        source="github vengdeng/LLDS-On-Group-Relative-Policy-Optimization-Collapse-in-Search-R1: verl/workers/actor/dp_actor.py",
+        fit="core",
+        idea="When an action that was no worse than its group has become less likely than when it was sampled, push back on just its fallen tokens.",
+        formula=(
+            r"d_t = \log \pi_{old}(y_t) - \log \pi_\theta(y_t)",
+            r"L = L_{GRPO} + \frac{\lambda}{N} \sum_{a:\, A_a \ge 0} 1\left[\sum_{t \in a} d_t > 0\right] \sum_{t \in a} \max(0, d_t)",
+        ),
+        claim=("llds/likelihood_right", "higher"),
+    )
+    Config = Config
+    requires = (
+        Requirement(
+            "training.num_iterations",
+            "at least",
+            2,
+            "the term is 0 while the policy is the one that sampled: use several passes over a batch",
+            hard=False,
+            or_field="training.steps_per_generation",
+        ),
+    )
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.likelihood: float | None = None  # running mean over right completions, nats per token
+        self.best: float | None = None
+
+    def loss(self, batch: "LossBatch") -> Tensor:  # type: ignore[override]
+        term, gated = displacement_loss(batch.logprobs, batch.old_logprobs, batch.token_advantages(), batch.mask, self.config.gate)
+        self.log("displacement", term)
+        self.log("gated_tokens", gated.sum() / batch.mask.sum().clamp(min=1.0))
+        if batch.first_pass:
+            self.watch(batch)
+        return self.config.weight * term
+
+    def watch(self, batch: "LossBatch") -> None:
+        """Likelihood of right and wrong completions under the policy that sampled them, and the phase it says."""
+        means, right = masked_row_mean(batch.old_logprobs, batch.mask), batch.of(batch.rollout.correct)
+        there = batch.mask.sum(1) > 0
+        for name, chosen in (("right", right & there), ("wrong", ~right & there)):
+            if chosen.any():
+                self.log(f"likelihood_{name}", means[chosen].mean())
+        if (right & there).any():
+            now = float(means[right & there].mean())
+            self.likelihood = now if self.likelihood is None else SMOOTHING * self.likelihood + (1 - SMOOTHING) * now
+            self.best = self.likelihood if self.best is None else max(self.best, self.likelihood)
+        self.log("phase", float(self.phase()))
+
+    def phase(self) -> int:
+        fall = 0.0 if self.best is None or self.likelihood is None else self.best - self.likelihood
+        return int(fall >= self.config.decay) + int(fall >= COLLAPSE * self.config.decay)
+
+    def state(self) -> dict[str, Any]:
+        return {"likelihood": self.likelihood, "best": self.best}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.likelihood, self.best = state["likelihood"], state["best"]
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel(
+                "Likelihood of completions",
+                (Series("llds/likelihood_right", "right"), Series("llds/likelihood_wrong", "wrong")),
+                "phases",
+                unit="nats per token",
+                phase="llds/phase",
+                phase_names=PHASES,
+                help="Mean log-likelihood under the policy that sampled them. Right completions that lose likelihood announce a collapse.",
+            ),
+            Panel("Displaced tokens", (Series("llds/gated_tokens", "share of tokens in the term"), Series("llds/loss", "term", dashed=True))),
+        )
