@@ -8,8 +8,8 @@ R = alpha R_intra + (1 - alpha) R_inter. A GRPO group is the trajectories of one
 Our reading of the abstract and a second-hand note that quotes the formulas. tau and alpha were not found: 5 points and 0.5. Ties for nearest or
 furthest all count; when all are equally far, nobody gets anything. A trajectory without a score of 0 to 100 gets the lowest reward, -alpha, and is in
 no mean; without a document of the other class in the batch R_inter is 0, which a group's normalisation removes.
-The text stand-in: queries are the task's questions, the relevant document is the question's solution, the others are solutions of other questions, and
-the prompt asks for a score. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method: its
+The text stand-in: queries are the task's questions, the relevant document is the question's solution, the others are solutions of other questions,
+and the prompt asks for a score. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method: its
 ``auc`` does. The supervised start on consensus trajectories is the lab's cold start, which knows the form of an answer and nothing about relevance.
 """
 
