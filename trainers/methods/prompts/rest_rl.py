@@ -1,0 +1,189 @@
+"""ReST-RL, its training stage ReST-GRPO: train on prompts whose answers vary, and on good answers begun (arXiv 2508.19576), as in the authors' code.
+
+Before training every prompt is sampled n times and kept iff the population deviation of its rewards is at least sigma0. Where the best answer has at
+least r0, ceil(rho L) of its L lines are drawn with replacement, P(k) = alpha^(k-1) / sum_j alpha^(j-1) (early ones favoured), and each gives a new
+prompt: the question with lines 1..k written already. Then GRPO; the reward of an answer is that of prefix and continuation together, plus a small
+bonus for a clean stop, minus a tiny penalty on every character after the answer.
+
+What differs here: the written lines are forced tokens at the beginning of the completion, context without loss, where the code puts them in the
+prompt; lines are those of a text, or the steps inside <think> where it is one line (an equation of a word problem). Sampling takes ``prompts`` of the
+training prompts, not all: thousands would take minutes on two cores. Prompts that were not sampled are not trained on. The paper's learning rate of
+1e-7 is for models ten thousand times as large. Left out: fitting a value model on tree search after training and decoding with it (VM-MCTS); of it
+only the rule that chooses a node, ``upper_confidence``, is here. Completions are generated outside of TRL's own loop, with the same model and cache;
+sampling before training is a one-time cost.
+"""
+
+import math
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.spans import thought_span
+from trainers.tasks.answers import END_ANSWER
+from trainers.tasks.base import Example
+
+if TYPE_CHECKING:
+    from trainers.batch import RolloutBatch
+    from trainers.methods.context import RunContext
+    from trainers.methods.session import Session
+    from trainers.sampling import Completion
+
+KEY = "begun"  # in Example.data: what the answer begins with, and which share of the lines that is
+
+
+def varies(rewards: Tensor, least: float) -> Tensor:
+    """(N, n) -> (N,) bool: population deviation of at least ``least``."""
+    return rewards.std(1, correction=0) >= least
+
+
+def place_odds(lines: int, alpha: float) -> list[float]:
+    """P(k) of keeping the first k of ``lines`` lines, k = 1, 2, ..."""
+    weights = [alpha**place for place in range(lines)]
+    return [weight / sum(weights) for weight in weights]
+
+
+def beginnings(text: str) -> list[str]:
+    """A text up to the end of each of its lines; up to the end of each step of its working where it is a single line."""
+    if "\n" in text.strip():
+        pieces = text.strip().splitlines(keepends=True)
+        return ["".join(pieces[: place + 1]) for place in range(len(pieces))]
+    span = thought_span(text)
+    if span is None:
+        return []
+    head, steps = text[: span[0]], text[slice(*span)].split(" ")
+    return [head + " ".join(steps[: place + 1]) for place, step in enumerate(steps) if step]
+
+
+def drawn(text: str, share: float, alpha: float, rng: random.Random) -> list[tuple[str, float]]:
+    """ceil(share x lines) beginnings of a good answer, with the share of its lines that each has."""
+    found = beginnings(text)
+    if not found:
+        return []
+    count = math.ceil(share * len(found))
+    places = rng.choices(range(len(found)), place_odds(len(found), alpha), k=count)
+    return [(found[place], (place + 1) / len(found)) for place in places]
+
+
+def trailing(text: str) -> int:
+    """Characters after the answer; 0 where there is none."""
+    return len(text) - text.rfind(END_ANSWER) - len(END_ANSWER) if END_ANSWER in text else 0
+
+
+def upper_confidence(value: float, visits: int, parent_visits: int, weight: float = 0.2, epsilon: float = 0.1) -> float:
+    """UCT of a node of the search over a trained policy: V + C sqrt((1 + ln N_parent) / (epsilon + N))."""
+    return value + weight * math.sqrt((1 + math.log(parent_visits)) / (epsilon + visits))
+
+
+class Config(Strict):
+    least_std: float = param(0.05, "Prompts whose rewards deviate less are dropped; 0 keeps all.", title="Least deviation (sigma0)", ge=0, le=1000)
+    good: float = param(0.9, "Answers with at least this reward give beginnings.", title="Good reward (r0)", ge=-1000, le=1000)
+    early: float = param(0.95, "Each further line is this much less likely to be kept.", title="Early lines (alpha)", gt=0, le=1)
+    share: float = param(0.5, "Beginnings per line of a good answer; 0 adds none.", title="Beginnings (rho)", ge=0, le=10)
+    samples: int = param(5, "Answers sampled for each prompt before training.", ge=2, le=256)
+    temperature: float = param(0.7, "Sampling temperature of these answers.", gt=0, le=10)
+    prompts: int = param(256, "Prompts that are sampled; the paper samples all.", ge=1, le=1_000_000)
+    stop_bonus: float = param(0.001, "Reward of an answer that ends by itself with nothing after it.", title="Clean stop", ge=0, le=10)
+    trailing_penalty: float = param(1e-6, "Taken off for each character after the answer.", title="Trailing text", ge=0, le=1)
+
+
+class ReSTRL(Method):
+    card = Card(
+        name="rest-rl",
+        title="ReST-GRPO: prompts that vary, answers begun",
+        arxiv="2508.19576",
+        system="ReST-RL",
+        base="grpo",
+        provenance="code",
+        source="github THUDM/ReST-RL: experiment/process_gen_data.py, utils/sample_utils.py, algorithms/MCTS/mcts.py, models/grpo_utils.py",
+        fit="core",
+        idea="Train only on prompts that are sometimes solved and sometimes not, and let the policy go on from the first lines of good answers.",
+        formula=(
+            r"\mathrm{std}_j\, r(x, y_j) \ge \sigma_0",
+            r"P(k) = \frac{\alpha^{k-1}}{\sum_{j=1}^{L} \alpha^{j-1}}",
+        ),
+        reading="beginnings are forced at the start of the completion instead of written into the prompt; decoding by tree search is left out",
+        claim=("frac_reward_zero_std", "lower"),
+    )
+    Config = Config
+    owns = frozenset({"rollout"})
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.deviations = torch.empty(0)  # (prompts sampled,) before filtering
+        self.places: list[float] = []  # share of the lines that each prompt begins with
+        self.share_kept = 1.0
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+
+    def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
+        config, rng = self.config, run.rng(self.card.name)
+        some: list[Example] = rows if len(rows) <= config.prompts else rng.sample(rows, config.prompts)
+        asked = [example for example in some for _ in range(config.samples)]
+        made = run.sample(asked, config.temperature, key=self.card.name)
+        rewards = torch.tensor([run.score(example, done.text) for example, done in zip(asked, made, strict=True)]).view(-1, config.samples)
+        kept = varies(rewards, config.least_std).tolist()
+        found: list[Example] = []
+        for place, example in enumerate(some):
+            if not kept[place]:
+                continue
+            found.append(example)
+            best = int(rewards[place].argmax())
+            if rewards[place, best] >= config.good:
+                text = made[place * config.samples + best].text
+                for begun, share in drawn(text, config.share, config.early, rng):
+                    found.append(replace(example, data={**example.data, KEY: begun}))
+                    self.places.append(share)
+        self.deviations, self.share_kept = rewards.std(1, correction=0), sum(kept) / len(kept)
+        rng.shuffle(found)
+        return found
+
+    def rollout(self, session: "Session") -> "list[Completion]":
+        begun = [example.data.get(KEY, "") for example in session.examples]
+        prefixes = [self.run.completion_ids(text, end=False) if text else [] for text in begun]
+        made = session.complete(prefixes=prefixes)
+        for completion, text in zip(made, begun, strict=True):
+            completion.notes["begun"] = bool(text)
+        return made
+
+    def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
+        config = self.config
+        after = torch.tensor([trailing(text) for text in batch.texts], dtype=rewards.dtype, device=rewards.device)
+        answered = torch.tensor([END_ANSWER in text for text in batch.texts], device=rewards.device)
+        clean = (answered & (after == 0) & batch.finished).to(rewards.dtype)
+        self.report(batch, rewards)
+        return rewards + config.stop_bonus * clean - config.trailing_penalty * after
+
+    def report(self, batch: "RolloutBatch", rewards: Tensor) -> None:
+        begun = torch.tensor([KEY in example.data for example in batch.examples], device=rewards.device)
+        groups = batch.grouped(rewards)
+        self.log("flat_groups", (groups.amax(1) == groups.amin(1)).float().mean())
+        self.log("begun", begun.float().mean())
+        for name, chosen in (("reward_begun", begun), ("reward_whole", ~begun)):
+            if chosen.any():
+                self.log(name, rewards[chosen].mean())
+        if batch.step == 1:
+            self.log("prompts_kept", self.share_kept)
+            self.log_histogram("deviation_before", self.deviations, 0.0, 1.0)
+            self.log_histogram("lines_begun", torch.tensor(self.places), 0.0, 1.0)
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        name = cls.card.name
+        return (
+            Panel(
+                "Groups that teach nothing",
+                (Series(f"{name}/flat_groups", "equal rewards"), Series(f"{name}/begun", "prompts with a beginning", dashed=True)),
+            ),
+            Panel("Reward", (Series(f"{name}/reward_whole", "whole answers"), Series(f"{name}/reward_begun", "answers begun"))),
+            Panel(
+                "Deviation of rewards before filtering", (Series(f"{name}/deviation_before"),), "histogram", help="Of all sampled prompts, step 1."
+            ),
+            Panel("Lines given", (Series(f"{name}/lines_begun"),), "histogram", help="Share of the good answer's lines that a prompt begins with."),
+        )
