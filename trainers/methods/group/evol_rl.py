@@ -1,0 +1,143 @@
+"""EVOL-RL: the majority's answer decides the sign of the reward, novelty of the working its size (arXiv 2509.15194), as in the authors' code.
+
+Of the valid answers in a group the most frequent one is the pseudo-label. s = cosine of two workings, clipped to [0, 1];
+u_i = 1 - (mean of s to those of the same verdict + max of s to anyone) / 2; n_i = u_i scaled to [0, 1] within its verdict (1 for a verdict of
+one, 1/2 where all are equal). R = 0.5 + 0.5 n with the majority, -1 + 0.5 n against it, -1 without a valid answer. With no more than one
+valid answer in the group all get -1. Invalid answers are in no mean and no maximum: the card has them in "any group" and gives a single valid answer 1.
+Differs from GRPO in the reward, which needs no label; ``label`` "gold" puts the verifier in the majority's place.
+
+Chosen here: hashed character trigrams embed the workings in place of a 4B embedding model; the group votes on itself (the paper votes with 64 samples
+and trains on 32 of them); an answer is valid if it is not empty (the code wants a digit, our weekdays have none); ties go to the smaller text.
+The wider upper clip of some of the authors' runs (0.28, off in the script, which the card has as default) is the base's; the entropy bonus is here.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.similarity import cosines, ngram_vectors
+from trainers.spans import answer_of, thought_span
+from trainers.tasks.answers import ANSWER
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch, RolloutBatch
+
+
+def majority(answers: Sequence[str | None]) -> str | None:
+    """The most frequent answer, the smaller text among equals; None where nobody has one."""
+    votes = Counter(answer for answer in answers if answer)
+    return min(votes, key=lambda answer: (-votes[answer], answer)) if votes else None
+
+
+def novelty(similarity: Tensor, verdict: Tensor) -> Tensor:
+    """(M, M), (M,) bool -> (M,): u, one minus the half mean within the verdict and the half maximum over all others."""
+    alone = torch.eye(len(verdict), dtype=torch.bool, device=similarity.device)
+    peers = (verdict[:, None] == verdict[None, :]) & ~alone  # (M, M)
+    mean = (similarity * peers).sum(1) / peers.sum(1).clamp(min=1)
+    highest = similarity.masked_fill(alone, -1.0).amax(1).clamp(min=0.0)
+    return 1 - (mean + highest) / 2
+
+
+def scaled_within(novelties: Tensor, verdict: Tensor) -> Tensor:
+    """(M,), (M,) bool -> (M,): to [0, 1] within each verdict; 1 for a verdict of one, 1/2 where all are equal."""
+    made = torch.full_like(novelties, 0.5)
+    for side in (verdict, ~verdict):
+        own = novelties[side]
+        if len(own) == 1:
+            made[side] = 1.0
+        elif len(own) > 1 and own.amax() - own.amin() > 1e-6:
+            made[side] = (own - own.amin()) / (own.amax() - own.amin())
+    return made
+
+
+def evolved(similarity: Tensor, verdict: Tensor, valid: Tensor, band: float = 0.5) -> Tensor:
+    """(G, G), (G,) bool, (G,) bool -> (G,): the reward of one group. ``band``: how much of it novelty decides."""
+    rewards = similarity.new_full((len(verdict),), -1.0)
+    if int(valid.sum()) <= 1:
+        return rewards
+    own = verdict[valid]
+    share = scaled_within(novelty(similarity[valid][:, valid], own), own)
+    rewards[valid] = torch.where(own, 0.5, -1.0) + band * share
+    return rewards
+
+
+class Config(Strict):
+    label: Literal["majority", "gold"] = param("majority", "What decides the sign: the group's most frequent answer, or the task's verifier.")
+    band: float = param(0.5, "How much of the reward novelty decides; 0 is majority voting alone.", title="Novelty band", ge=0, le=0.5)
+    entropy_weight: float = param(0.0, "Entropy bonus; the authors use 0.001 to 0.005 where they have one.", ge=0, le=10)
+
+
+class EvolRL(Method):
+    card = Card(
+        name="evol-rl",
+        title="Majority for selection, novelty for variation",
+        arxiv="2509.15194",
+        system="EVOL-RL",
+        base="grpo",
+        provenance="code",
+        source="github YujunZhou/EVOL-RL: workers/reward_manager/semantic_novelty.py, examples/labelfree/evol_rl.sh; arXiv id recalled",
+        fit="core",
+        idea="Learn without labels: side with the group's majority, and among those who agree reward most the one who reasons differently.",
+        formula=(
+            r"u_i = 1 - \frac{1}{2} \mathrm{mean}_{j \in g(i)}\, s_{ij} - \frac{1}{2} \max_{j \ne i} s_{ij}",
+            r"n_i = \frac{u_i - \min_{g} u}{\max_{g} u - \min_{g} u}",
+            r"R_i = 0.5 + 0.5\, n_i \quad \mathrm{or} \quad -1 + 0.5\, n_i",
+        ),
+        claim=("entropy", "higher"),
+    )
+    Config = Config
+    owns = frozenset({"labels"})
+
+    def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
+        answers = [answer_of(text) for text in batch.texts]
+        made = list[Tensor]()
+        for start in range(0, len(answers), batch.group_size):
+            rows = slice(start, start + batch.group_size)
+            made.append(self.group(batch, rows, answers[rows]))
+        self.log("valid", sum(bool(answer) for answer in answers) / len(answers))
+        return torch.cat(made).to(rewards)
+
+    def group(self, batch: "RolloutBatch", rows: slice, answers: Sequence[str | None]) -> Tensor:
+        """(G,) on the CPU."""
+        right, valid = batch.correct[rows].cpu(), torch.tensor([bool(answer) for answer in answers])
+        elected = majority(answers)
+        with_majority = torch.tensor([answer is not None and answer == elected for answer in answers])
+        self.log("majority_share", with_majority.float().mean())
+        if elected is not None:
+            self.log("majority_right", float(right[with_majority].any()))
+        similarity = cosines(ngram_vectors([working(text) for text in batch.texts[rows]]))
+        self.log("similarity", similarity[valid][:, valid].mean() if valid.any() else 0.0)
+        return evolved(similarity, right if self.config.label == "gold" else with_majority, valid, self.config.band)
+
+    def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
+        return -self.config.entropy_weight * batch.entropies if self.config.entropy_weight else None
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        name = cls.card.name
+        return (
+            Panel(
+                "The majority and the truth",
+                (
+                    Series(f"{name}/majority_share", "share of the majority"),
+                    Series(f"{name}/majority_right", "majority is right"),
+                    Series(f"{name}/valid", "valid answers", dashed=True),
+                ),
+                help="The verifier's word is drawn here and not used in training.",
+            ),
+            Panel(
+                "Variety", (Series(f"{name}/similarity", "likeness of workings"), Series("entropy", "entropy")), help="Without novelty both collapse."
+            ),
+        )
+
+
+def working(text: str) -> str:
+    """What an answer says before it gives its result."""
+    span = thought_span(text)
+    return text[slice(*span)] if span else text.partition(ANSWER)[0]
