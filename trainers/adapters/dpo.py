@@ -45,10 +45,11 @@ class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
         assert isinstance(training, DPO)
         self.rows = list(rows)
         between = BetweenSteps()
+        order = {"train_sampling_strategy": "sequential"} if any(method.ordered for method in stack.methods) else {}
         super().__init__(
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
-            args=DPOConfig(**common(attempt) | {"beta": training.beta, "max_length": training.max_length} | stack.base.arguments()),
+            args=DPOConfig(**common(attempt) | {"beta": training.beta, "max_length": training.max_length} | stack.base.arguments() | order),
             train_dataset=as_dataset(rows),
             callbacks=[between],
             peft_config=adapters(attempt.spec.lora) if attempt.spec.lora else None,

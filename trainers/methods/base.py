@@ -41,6 +41,7 @@ class Method:
     needs: ClassVar[frozenset[Need]] = frozenset()
     excludes: ClassVar[frozenset[str]] = frozenset()  # names of methods and bases it cannot be stacked with, beyond what ``owns`` says
     requires: ClassVar[tuple[Requirement, ...]] = ()
+    ordered: ClassVar[bool] = False  # pairs: rows are trained on in the order that ``data`` left them, not shuffled
 
     def __init__(self, config: Any = None) -> None:
         self.config: Any = config if config is not None else self.Config()
