@@ -151,7 +151,8 @@
   /* The method section is new: what was focused may be gone, and the settings are checked as they are now. */
   function afterCompose(id) {
     dirty = true;
-    if (document.activeElement === document.body) document.querySelector(`#${id} [data-add], #${id} select`).focus();
+    const section = document.getElementById(id);
+    if (document.activeElement === document.body) (section.querySelector("[data-add]") || section.querySelector("select")).focus();
     checkSoon(0);
   }
 

@@ -21,13 +21,13 @@ class Field:
     label: str
     help: str
     kind: str  # integer, number, boolean, choice, list, text
-    items: str = "text"  # kind of a list's items
     default: Any = None
     optional: bool = False  # may be left empty, which means null
     advanced: bool = False
     unit: str = ""
     choices: tuple[str, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
+    items: str = "text"  # kind of a list's items
     value: str = ""  # as the input shows it
     error: str = ""
 

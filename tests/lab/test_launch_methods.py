@@ -48,6 +48,12 @@ def test_a_form_that_was_not_touched_stacks_nothing(as_owner: Client, team: Team
     assert (spec["base"], spec["methods"]) == (None, [])
 
 
+def test_the_weights_of_the_rewards_are_in_their_inputs(as_owner: Client) -> None:
+    values = form_values(as_owner.get("/launch/grpo/").content.decode(), "data-launch")
+    weights = {reward["name"]: reward["weight"] for reward in catalog().task("mini_gsm")["rewards"]}
+    assert {name: float(values[f"task.mini_gsm.rewards.{name}"]) for name in weights} == weights
+
+
 def test_only_bases_and_methods_of_the_trainer_are_offered(as_owner: Client) -> None:
     known = catalog()
     for recipe, trainer in (("grpo", "grpo"), ("dpo", "dpo")):
