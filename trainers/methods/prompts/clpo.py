@@ -1,0 +1,229 @@
+"""CLPO: curriculum-guided learning (arXiv 2509.25184). The share of right answers of each group is its difficulty: hard up to 0.3, medium up to 0.7,
+easy above. Hard and medium prompts are written anew once (hard: simpler, medium: in other words; the answer stays), answered again, and the update
+uses the groups that are neither solved nor hopeless: originals and rewrites with accuracy strictly between 0 and 1 (all originals where there is
+none). Advantages are those of each group; the KL penalty of a sample is kl * s, s = 0.5 for hard ones, 1 otherwise.
+
+As published in the authors' trainer. The card had the scale wrong: 0.5 holds for every kept sample that is labelled hard, originals with accuracy
+up to 0.3 as well as rewritten hard prompts, and in the fallback too.
+Our reading: a batch has a fixed number of groups here, so rewrites take the places of the groups that are dropped; with more groups than places
+rewritten hard ones come first (as in the code), then originals, then rewritten medium ones. A place that stays empty keeps its original with
+advantage and KL 0. ``writer`` = rule tells word problems again (hard: the first change already made; medium: other person, things and verbs) in
+place of the policy, which writes them with policy; other texts are rewritten by the policy only. A rewrite that names the answer is dropped.
+Rewritten word problems are still scored with the original's reference; functions that look at its steps (working, brevity) are not meaningful on
+simpler ones. Left out: version 2 also trains the rewriting itself, with credit acc(q') - acc(q) (abstract only).
+Differs from the base in the groups it trains on and in a KL of its own (so ``training.beta`` is 0). Step time: a second rollout of up to the whole
+batch, and a forward pass of the reference.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from trainers import stories
+from trainers.events import Message
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Requirement, Series
+from trainers.reduce import masked_mean
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.session import Session
+    from trainers.sampling import Completion
+    from trainers.tasks.base import Example
+
+Difficulty = Literal["hard", "medium", "easy"]
+REQUESTS = {
+    "hard": "Question: {question} Answer: {answer}. Write the question in a simpler way with the same answer.",
+    "medium": "Question: {question} Answer: {answer}. Write the question in other words with the same answer.",
+}
+LARGEST_KL = 10.0  # of one token, as in the authors' framework
+LARGEST_GAP = 20.0
+
+
+def difficulty_of(accuracy: float, hard: float, medium: float) -> Difficulty:
+    return "hard" if accuracy <= hard else "medium" if accuracy <= medium else "easy"
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group of answers. ``place``: which group of the batch it belongs to or was rewritten from."""
+
+    place: int
+    rewritten: bool
+    accuracy: float
+    difficulty: Difficulty  # of the original
+
+    @property
+    def teaches(self) -> bool:
+        return 0 < self.accuracy < 1
+
+    @property
+    def rank(self) -> int:
+        """Who goes first when there are more groups than places."""
+        return 1 if not self.rewritten else 0 if self.difficulty == "hard" else 2
+
+
+def seated(groups: list[Group], count: int) -> list[tuple[Group, bool]]:
+    """The group in each of ``count`` places and whether it is trained on. Originals keep their places."""
+    originals = {group.place: group for group in groups if not group.rewritten}
+    chosen = sorted((group for group in groups if group.teaches), key=lambda group: group.rank)[:count]
+    if not chosen:
+        return [(originals[place], True) for place in range(count)]
+    seats = {group.place: group for group in chosen if not group.rewritten}
+    waiting = iter([group for group in chosen if group.rewritten])
+    for place in range(count):
+        if place not in seats and (group := next(waiting, None)) is not None:
+            seats[place] = group
+    return [(seats[place], True) if place in seats else (originals[place], False) for place in range(count)]
+
+
+def kl_terms(logprobs: Tensor, reference: Tensor) -> Tensor:
+    """(B, T), (B, T) -> (B, T): low-variance estimate of KL(pi || pi_ref)."""
+    gap = (reference - logprobs).clamp(-LARGEST_GAP, LARGEST_GAP)
+    return (gap.exp() - gap - 1).clamp(max=LARGEST_KL)
+
+
+class Config(Strict):
+    hard: float = param(0.3, "Prompts up to this accuracy are hard.", title="Hard up to", ge=0, le=1)
+    medium: float = param(0.7, "Prompts above hard and up to this accuracy are medium.", title="Medium up to", ge=0, le=1)
+    mode: Literal["both", "hard", "medium", "none"] = param("both", "Which prompts are written anew.", title="Rewrite")
+    writer: Literal["rule", "policy"] = param("rule", "Who writes them anew: a rule for word problems, or the policy.", title="Written by")
+    kl: float = param(0.001, "Weight of the KL penalty.", title="KL weight", ge=0, le=100)
+    hard_scale: float = param(0.5, "Multiplier on it for hard prompts.", title="KL scale, hard", ge=0, le=10)
+
+
+class CLPO(Method):
+    card = Card(
+        name="clpo",
+        title="Curriculum-guided learning",
+        arxiv="2509.25184",
+        system="CLPO",
+        base="grpo",
+        provenance="code",
+        source="github csuking/CLPO: verl/trainer/ppo/ray_trainer.py, scripts/clpo_qwen3_8b.sh",
+        fit="core",
+        idea="Use the group's own accuracy as a curriculum: write hard prompts simpler and medium ones anew, and train on what is within reach.",
+        formula=(
+            r"B = \{q : 0 < \mathrm{acc}(q) < 1\} \cup \{q' : 0 < \mathrm{acc}(q') < 1\}",
+            r"L = L_{GRPO}(B) + \beta\, s_i\, \mathrm{KL}_i, \quad s_i = 0.5 \; (\mathrm{hard}), \; 1 \; (\mathrm{else})",
+        ),
+        reading="rewrites take the places of dropped groups; word problems are rewritten by a rule unless the policy is told to",
+        claim=("frac_reward_zero_std", "lower"),
+    )
+    Config = Config
+    owns = frozenset({"rollout"})
+    needs = frozenset({"reference"})
+    requires = (Requirement("training.beta", "equals", 0.0, "it has a KL penalty of its own, scaled for each sample"),)
+
+    def rollout(self, session: "Session") -> "list[Completion]":
+        size, count = session.group_size, len(session.examples) // session.group_size
+        made = {(place, False): answers for place, answers in enumerate(split(session.complete(), size))}
+        originals = [self.measured(session, made[place, False], place, None) for place in range(count)]
+        asked = self.rewrites(session, originals)
+        rows = [place * size + member for place in asked for member in range(size)]
+        if rows:
+            answers = session.complete([asked[row // size] for row in rows], [session.examples[row] for row in rows])
+            made |= {(place, True): group for place, group in zip(asked, split(answers, size), strict=True)}
+        again = [self.measured(session, made[place, True], place, originals[place].difficulty) for place in asked]
+        self.report(originals, again)
+        return self.seat(session, seated([*originals, *again], count), made, asked)
+
+    def measured(self, session: "Session", answers: "list[Completion]", place: int, difficulty: Difficulty | None) -> Group:
+        examples = [session.examples[place * session.group_size]] * len(answers)
+        accuracy = sum(session.right(examples, answers)) / len(answers)
+        return Group(place, difficulty is not None, accuracy, difficulty or difficulty_of(accuracy, self.config.hard, self.config.medium))
+
+    def seat(self, session: "Session", seats: list[tuple[Group, bool]], made: Any, asked: dict[int, list[Message]]) -> "list[Completion]":
+        """The answers of the batch, and in the session what each of them was asked."""
+        size, before = session.group_size, (list(session.examples), list(session.prompts))
+        chosen: list[Completion] = []
+        for place, (group, trained) in enumerate(seats):
+            scale = (self.config.hard_scale if group.difficulty == "hard" else 1.0) if trained else 0.0
+            for member, one in enumerate(made[group.place, group.rewritten]):
+                row, source = place * size + member, group.place * size + member
+                session.examples[row] = before[0][source]
+                session.prompts[row] = asked[group.place] if group.rewritten else before[1][source]
+                one.notes.update(difficulty=group.difficulty, rewritten=group.rewritten, trained=trained, scale=scale)
+                chosen.append(one)
+        return chosen
+
+    def rewrites(self, session: "Session", originals: list[Group]) -> dict[int, list[Message]]:
+        """The new prompt of each group that gets one."""
+        wanted = [group for group in originals if group.difficulty != "easy" and self.config.mode in ("both", group.difficulty)]
+        first = {group.place: session.prompts[group.place * session.group_size] for group in wanted}
+        examples = {group.place: session.examples[group.place * session.group_size] for group in wanted}
+        if self.config.writer == "policy" and wanted:
+            requests = [request(first[group.place], examples[group.place], group.difficulty) for group in wanted]
+            texts = [one.text.strip() for one in session.complete(requests, [examples[group.place] for group in wanted])]
+        else:
+            texts = [self.by_rule(session, first[group.place][-1].content, group.difficulty) for group in wanted]
+        made = {}
+        for group, text in zip(wanted, texts, strict=True):
+            old = first[group.place]
+            if text and not tells(text, old[-1].content, examples[group.place].reference):
+                made[group.place] = [*old[:-1], Message(old[-1].role, text)]
+        return made
+
+    def by_rule(self, session: "Session", question: str, difficulty: Difficulty) -> str:
+        if (story := stories.read(question)) is None:
+            return ""
+        told = stories.simpler(story) if difficulty == "hard" else stories.retold(story, session.rng)
+        return "" if told is None else str(told)
+
+    def report(self, originals: list[Group], again: list[Group]) -> None:
+        for name in ("hard", "medium", "easy"):
+            self.log(f"share/{name}", sum(group.difficulty == name for group in originals) / len(originals))
+        for name in ("hard", "medium"):
+            if own := [group for group in again if group.difficulty == name]:
+                self.log(f"accuracy_before/{name}", sum(originals[group.place].accuracy for group in own) / len(own))
+                self.log(f"accuracy_after/{name}", sum(group.accuracy for group in own) / len(own))
+
+    def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
+        trained = torch.tensor([float(note.get("trained", True)) for note in batch.notes], device=advantages.device)
+        self.log("trained", trained.mean())
+        self.log("rewritten", sum(bool(note.get("rewritten")) for note in batch.notes) / len(batch.notes))
+        return advantages * (trained if advantages.dim() == 1 else trained[:, None])
+
+    def loss(self, batch: "LossBatch") -> Tensor:  # type: ignore[override]
+        assert batch.reference_logprobs is not None
+        notes = batch.of(batch.rollout.notes)
+        scale = torch.tensor([float(note.get("scale", 1.0)) for note in notes], device=batch.logprobs.device)  # (B,)
+        terms = kl_terms(batch.logprobs, batch.reference_logprobs) * batch.mask  # (B, T)
+        hard = torch.tensor([note.get("difficulty") == "hard" for note in notes], device=scale.device)
+        for name, chosen in (("hard", hard), ("other", ~hard)):
+            if chosen.any():
+                self.log(f"kl/{name}", masked_mean(terms.detach()[chosen], batch.mask[chosen]))
+        return self.config.kl * scale[:, None] * terms
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel("Difficulty of the prompts", tuple(Series(f"clpo/share/{name}", name) for name in ("hard", "medium", "easy")), "stack"),
+            Panel(
+                "Accuracy before and after rewriting",
+                tuple(
+                    Series(f"clpo/accuracy_{when}/{name}", f"{name}, {when}", dashed=when == "before")
+                    for name in ("hard", "medium")
+                    for when in ("before", "after")
+                ),
+            ),
+            Panel("What is trained on", (Series("clpo/trained", "trained"), Series("clpo/rewritten", "rewritten"))),
+            Panel("KL to the reference", (Series("clpo/kl/hard", "hard"), Series("clpo/kl/other", "other")), unit="nats"),
+        )
+
+
+def split(answers: "list[Completion]", size: int) -> "list[list[Completion]]":
+    return [answers[start : start + size] for start in range(0, len(answers), size)]
+
+
+def request(prompt: list[Message], example: "Example", difficulty: Difficulty) -> list[Message]:
+    return [Message("user", REQUESTS[difficulty].format(question=prompt[-1].content, answer=example.reference))]
+
+
+def tells(text: str, question: str, answer: str) -> bool:
+    """Whether a rewrite has the answer in it where the question had not."""
+    words = [part.strip(".,!?:;") for part in text.split()]
+    return answer in words and answer not in [part.strip(".,!?:;") for part in question.split()]
