@@ -114,7 +114,7 @@ def unmet(where: str, entry: Entry, spec: RunSpec, verdict: Verdict) -> None:
         )
         (verdict.problems if need["hard"] else verdict.warnings).append(problem)
     training = data["training"]
-    if "log ratio" in entry["owns"] and training.get("beta"):
+    if "log ratio" in entry["owns"] and training["trainer"] == "grpo" and training.get("beta"):  # DPO's beta is another thing
         message = f"{entry['name']} defines its own log ratio, which the KL penalty would see too"
         verdict.problems.append(Problem("training.beta", training["beta"], message, "set it to 0"))
     if "rollout" in entry["owns"] and training.get("use_vllm"):

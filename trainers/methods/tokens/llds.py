@@ -6,7 +6,7 @@ the world; one completion is one action in a single-turn task). Loss term = lamb
 max(0, d_t), N = number of loss tokens of the micro-batch. Gate "response" (LLDS-R) takes the preserved tokens of a completion as one action, "action"
 is LLDS-A. Differs from GRPO in that term alone. It is 0 where the policy is still the one that sampled, so it needs several passes over a batch or
 several optimiser steps a batch. The released code also reads a threshold that nothing uses and a weight of the answer's region that acts only with
-its answer mask on, which is off: both are left out. The three phases (stagnation, decay, collapse) are the paper's words; where one ends is our reading:
+its answer mask on, which is off: both are left out. The three phases (stagnation, decay, collapse) are the paper's words; where one ends is ours:
 decay when the mean log-likelihood of right completions has fallen ``decay`` nats a token below its best, collapse at five times that.
 """
 
