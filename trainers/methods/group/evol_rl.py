@@ -1,10 +1,10 @@
 """EVOL-RL: the majority's answer decides the sign of the reward, novelty of the working its size (arXiv 2509.15194), as in the authors' code.
 
-Of the valid answers in a group the most frequent one is the pseudo-label. s = cosine of two workings, clipped to [0, 1];
-u_i = 1 - (mean of s to those of the same verdict + max of s to anyone) / 2; n_i = u_i scaled to [0, 1] within its verdict (1 for a verdict of
-one, 1/2 where all are equal). R = 0.5 + 0.5 n with the majority, -1 + 0.5 n against it, -1 without a valid answer. With no more than one
-valid answer in the group all get -1. Invalid answers are in no mean and no maximum: the card has them in "any group" and gives a single valid answer 1.
-Differs from GRPO in the reward, which needs no label; ``label`` "gold" puts the verifier in the majority's place.
+Of the valid answers in a group the most frequent one is the pseudo-label. s = cosine of two workings, clipped to [0, 1]; u_i = 1 - (mean of s to
+those of the same verdict + max of s to anyone) / 2; n_i = u_i scaled to [0, 1] within its verdict (1 for a verdict of one, 1/2 where all are equal).
+R = 0.5 + 0.5 n with the majority, -1 + 0.5 n against it, -1 without a valid answer. With no more than one valid answer in the group all get -1.
+Invalid answers are in no mean and no maximum: the card has them in "any group" and gives a single valid answer 1. Differs from GRPO in the reward,
+which needs no label; ``label`` "gold" puts the verifier in the majority's place.
 
 Chosen here: hashed character trigrams embed the workings in place of a 4B embedding model; the group votes on itself (the paper votes with 64 samples
 and trains on 32 of them); an answer is valid if it is not empty (the code wants a digit, our weekdays have none); ties go to the smaller text.
