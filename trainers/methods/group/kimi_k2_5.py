@@ -1,0 +1,166 @@
+"""Kimi K2.5's reinforcement learning: masked ratios, a squared log-ratio, and Toggle (arXiv 2602.02276, sections 3 and 4.4.2), as published.
+
+Maximises (1 / N) sum over tokens of clip(rho, a, b) (r_j - rbar) - tau (log rho)^2 with rho = pi / pi_old, N = all tokens and rbar the group's mean:
+outside [a, b] a token has no gradient from the first term whatever the sign of its advantage, where PPO's minimum keeps one side. Differs from GRPO
+in that, in the penalty and in the missing standard deviation. Toggle changes phase every m steps. In the limited phase, where a prompt's mean reward
+reaches the gate, answers longer than the prompt's budget earn 0; in the free phase nothing changes, so that the policy keeps what more tokens buy.
+rbar is taken after Toggle (the report does not say).
+
+The report prints the clip on the ratio but speaks of an interval on the log-ratio: here bounds of the ratio. a, b, tau, m, gate and percentile are
+not given; the numbers are ours. A budget is the percentile of the lengths of a prompt's right answers in the first group that has one, and kept:
+the report estimates it once from initial rollouts. Of PARL (an orchestrator that spawns frozen sub-agents) only the reward and the episode
+budget are here as functions, ``parl_reward`` and ``critical_steps``: it needs an environment with sub-agents, which no task of the lab is.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers.advantages import centred, group_mean
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Requirement, Series
+from trainers.reduce import masked_mean
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch, RolloutBatch
+
+NO_BUDGET = float("inf")
+
+
+def masked_ratio_loss(log_ratio: Tensor, advantages: Tensor, low: float, high: float, tau: float) -> Tensor:
+    """(B, T), (B, T) or (B, 1) -> (B, T), to be minimised."""
+    return -log_ratio.exp().clamp(low, high) * advantages + tau * log_ratio**2
+
+
+def inside(log_ratio: Tensor, low: float, high: float) -> Tensor:
+    """(B, T) float: 1 where the ratio lies within its bounds."""
+    ratio = log_ratio.exp()
+    return ((ratio >= low) & (ratio <= high)).to(log_ratio.dtype)
+
+
+def limited_phase(step: int, period: int) -> bool:
+    """Whether answers are held to their budgets at a step counted from 1."""
+    return (step - 1) // period % 2 == 0
+
+
+def toggle(rewards: Tensor, lengths: Tensor, budgets: Tensor, group_size: int, gate: float) -> Tensor:
+    """(B,) each -> (B,): rewards of the limited phase."""
+    able = group_mean(rewards, group_size) >= gate - 1e-6
+    return torch.where(able & (lengths > budgets), torch.zeros_like(rewards), rewards)
+
+
+def parl_reward(performance: float, parallel: float, finished: int, assigned: int, weights: tuple[float, float], share: float) -> float:
+    """An orchestrator's reward at ``share`` of training (0 to 1): the auxiliary weights fall to 0 (linearly; the report does not say how)."""
+    first, second = (weight * max(0.0, 1 - share) for weight in weights)
+    return first * parallel + second * (finished / assigned if assigned else 0.0) + performance
+
+
+def critical_steps(stages: Sequence[tuple[int, Sequence[int]]]) -> int:
+    """Steps on the critical path: of each stage the orchestrator's own and those of its slowest sub-agent."""
+    return sum(main + max(agents, default=0) for main, agents in stages)
+
+
+class Config(Strict):
+    low: float = param(0.5, "Below this ratio a token has no policy gradient.", title="Ratio from (a)", gt=0, lt=1)
+    high: float = param(2.0, "Above this ratio a token has no policy gradient.", title="Ratio to (b)", gt=1, le=100)
+    tau: float = param(1e-3, "Weight of the squared log-ratio.", title="Regularisation (tau)", ge=0, le=100)
+    period: int = param(10, "Steps of a phase; 0 = no Toggle, always free.", title="Phase (m)", ge=0)
+    gate: float = param(0.7, "Mean reward of a prompt from which on its answers are held to the budget.", title="Gate (lambda)", ge=0, le=1)
+    percentile: float = param(50.0, "Budget: this percentile of the a prompt's first right lengths.", title="Budget percentile", ge=0, le=100)
+
+
+class KimiK25(Method):
+    card = Card(
+        name="kimi-k2.5",
+        title="Masked ratios and Toggle",
+        arxiv="2602.02276",
+        system="Kimi K2.5",
+        base="dapo",
+        provenance="paper",
+        source="technical report, sections 3 and 4.4.2, in a public transcription",
+        fit="core",
+        idea="Drop tokens whose probability moved too far, in either direction; and ask for short answers half of the time, where they are easy.",
+        formula=(
+            r"J = \frac{1}{N}\sum_j \sum_t \mathrm{clip}(\rho_{jt}, a, b)\left(r_j - \bar r\right) - \tau \left(\log \rho_{jt}\right)^2",
+            r"\tilde r_j = r_j\, 1\left[\bar r < \lambda \ \mathrm{or}\ |y_j| \le budget\right]",
+        ),
+        claim=("completions/mean_length", "lower"),
+    )
+    Config = Config
+    owns = frozenset({"advantages", "policy loss"})
+    requires = (
+        Requirement(
+            "training.num_iterations",
+            "at least",
+            2,
+            "in a single pass every ratio is 1, so that nothing is masked and only Toggle acts",
+            hard=False,
+            or_field="training.steps_per_generation",
+        ),
+    )
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.budgets: dict[int, float] = {}  # by example
+
+    def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
+        self.estimate(batch)
+        limited = self.config.period > 0 and limited_phase(batch.step, self.config.period)
+        self.log("phase", 0.0 if limited else 1.0)
+        known = [self.budgets.get(example, NO_BUDGET) for example in batch.example_ids]
+        budgets = torch.tensor(known, device=rewards.device)
+        over = batch.lengths > budgets
+        self.log("over_budget", over.float().mean())
+        if self.budgets:
+            self.log("budget", sum(self.budgets.values()) / len(self.budgets))
+        shaped = toggle(rewards, batch.lengths, budgets, batch.group_size, self.config.gate) if limited else rewards
+        self.log("reward_lost", (rewards - shaped).mean())
+        return shaped
+
+    def estimate(self, batch: "RolloutBatch") -> None:
+        """Budgets of prompts that have a right answer for the first time."""
+        lengths, right = batch.grouped(batch.lengths), batch.grouped(batch.correct)
+        for group, example in enumerate(batch.example_ids[:: batch.group_size]):
+            if example not in self.budgets and right[group].any():
+                self.budgets[example] = float(torch.quantile(lengths[group][right[group]].float(), self.config.percentile / 100))
+
+    def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
+        return centred(batch.shaped, batch.group_size)
+
+    def policy_loss(self, batch: "LossBatch") -> Tensor:
+        config, log_ratio = self.config, batch.logprobs - batch.old_logprobs
+        self.log("masked_share", masked_mean(1 - inside(log_ratio.detach(), config.low, config.high), batch.mask))
+        self.log("squared_log_ratio", masked_mean(log_ratio**2, batch.mask))
+        return masked_mean(masked_ratio_loss(log_ratio, batch.token_advantages(), config.low, config.high, config.tau), batch.mask)
+
+    def state(self) -> dict[str, Any]:
+        return {"budgets": dict(self.budgets)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.budgets = {int(example): budget for example, budget in state["budgets"].items()}
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        name = cls.card.name
+        return (
+            Panel(
+                "Length over the phases",
+                (Series("completions/mean_length", "mean length"), Series(f"{name}/budget", "mean budget", dashed=True)),
+                "phases",
+                unit="tokens",
+                phase=f"{name}/phase",
+                phase_names=("limited", "free"),
+                help="Answers are held to their prompt's budget in the limited phase only.",
+            ),
+            Panel(
+                "What Toggle takes",
+                (Series(f"{name}/over_budget", "answers over budget"), Series(f"{name}/reward_lost", "mean reward lost")),
+                "phases",
+                phase=f"{name}/phase",
+                phase_names=("limited", "free"),
+            ),
+            Panel("Masked tokens", (Series(f"{name}/masked_share", "share"), Series(f"{name}/squared_log_ratio", "mean squared log-ratio"))),
+        )
