@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from trainers.distributions import next_token_logprobs
 from trainers.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
@@ -50,15 +51,6 @@ def constrained(rewards: Tensor, costs: Tensor, violating: Tensor, penalty: floa
     """(B,), (B, T), (B, T) -> (B,): R~; costs are 0 where masked."""
     kept = 1.0 - violating[:, -1]
     return kept * rewards - penalty * (violating * costs).sum(1)
-
-
-def distributions(model: Any, prompts: list[list[int]], ids: Tensor, pad: int, temperature: float) -> Tensor:
-    """(B, T, V) log-probabilities that ``model`` chooses each of ``ids`` (B, T) from; prompts are padded on the left."""
-    width, count = max(len(prompt) for prompt in prompts), ids.shape[1]
-    heads = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=ids.device)
-    there = torch.tensor([[0] * (width - len(prompt)) + [1] * (len(prompt) + count) for prompt in prompts], device=ids.device)
-    logits = model(input_ids=torch.cat([heads, ids], 1), attention_mask=there, logits_to_keep=count + 1, use_cache=False).logits
-    return torch.log_softmax(logits[:, -count - 1 : -1].float() / temperature, -1)
 
 
 class Config(Strict):
@@ -105,7 +97,7 @@ class CMDPDistill(Method):
 
     def of(self, model: Any, prompts: list[list[int]], ids: Tensor) -> Tensor:
         """(B, T, V) log-probabilities of a model at the sampling temperature."""
-        return distributions(model, prompts, ids, self.run.tokenizer.pad_token_id, self.run.training.temperature)
+        return next_token_logprobs(model, prompts, ids, self.run.tokenizer.pad_token_id, self.run.training.temperature)
 
     @torch.no_grad()
     def of_teacher(self, prompts: list[list[int]], ids: Tensor) -> Tensor:

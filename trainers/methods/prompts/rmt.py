@@ -1,0 +1,216 @@
+"""RMT: reinforcement mid-training, thinking before the next token of plain text (arXiv 2509.24375).
+
+An item is a text up to a chosen position; the policy thinks l tokens and predicts the token y that comes next. The prompt names a thinking budget
+B_t = max(B_min, floor(B_0 gamma^(t/T))). r = (1 - w) 1[y = token] + w r_len(l), r_len rising to 1 at the budget and falling to 0 at twice the budget.
+Positions are in three tiers by the starting policy's entropy there; tiers are drawn with probabilities that move from easy to hard between 30 and
+70 % of the run. L = L_GRPO + lambda L_NTP, the ordinary next-token loss on all positions of the same texts that were not chosen.
+
+Our reading of the abstract and a second-hand note that quotes the formulas; w = 0.2, r_max = 1 and the tiers' probabilities were not found, and an
+exponent that one note has on t/T is 1 here. The corpus is a stand-in, the solutions of the task's questions: the question and the beginning of its
+solution are the prefix, the answer tag holds the predicted token, and only tokens with a visible text that are no tags are chosen. The paper's budget
+of 800 tokens is 24 here, near the length of a thought of the tiny policy. The task's own reward is not used.
+Step time: the next-token loss is one more forward and backward pass over the texts of the batch, each taken once.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers.distributions import next_token_logprobs
+from trainers.events import Message
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.spans import answer_of, thought_span
+from trainers.tasks.base import Example
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.context import RunContext
+    from trainers.methods.history import History
+
+KEY = "rmt"  # in Example.data: [number of the text, tier]
+TIERS = ("easy", "medium", "hard")
+EARLY, LATE = (0.6, 0.3, 0.1), (0.1, 0.3, 0.6)  # probabilities of the tiers
+
+
+def budget(progress: float, first: int, last: int, decay: float) -> int:
+    """B_t in tokens; ``progress``: t / T."""
+    return max(last, math.floor(first * decay**progress))
+
+
+def length_reward(lengths: Tensor, budgets: Tensor) -> Tensor:
+    """(B,), (B,) -> (B,): 1 at the budget, 0 without a thought and from twice the budget on."""
+    return torch.where(lengths <= budgets, lengths / budgets, (2 * budgets - lengths) / budgets).clamp(min=0.0)
+
+
+def mixed(hits: Tensor, lengths: Tensor, budgets: Tensor, weight: float) -> Tensor:
+    """(B,) each -> (B,): r."""
+    return (1 - weight) * hits + weight * length_reward(lengths, budgets)
+
+
+def tier_odds(progress: float, start: float, end: float) -> list[float]:
+    """Probabilities of easy, medium and hard: constant before ``start`` and after ``end``, in a straight line between."""
+    along = min(1.0, max(0.0, (progress - start) / (end - start))) if end > start else float(progress >= end)
+    return [(1 - along) * early + along * late for early, late in zip(EARLY, LATE, strict=True)]
+
+
+def tiers_of(entropies: Tensor) -> Tensor:
+    """(P,) -> (P,) 0, 1 or 2 by thirds."""
+    cuts = torch.quantile(entropies, torch.tensor([1 / 3, 2 / 3], dtype=entropies.dtype))
+    return torch.bucketize(entropies, cuts)
+
+
+def kept_loss(logprobs: Tensor, mask: Tensor, chosen: Sequence[Sequence[int]]) -> Tensor:
+    """(D, T) log-probabilities of texts -> scalar: mean negative log-likelihood of the positions that are not ``chosen``."""
+    kept = mask.clone()
+    for row, places in enumerate(chosen):
+        kept[row, list(places)] = 0.0
+    return -(logprobs * kept).sum() / kept.sum().clamp(min=1.0)
+
+
+class Config(Strict):
+    first_budget: int = param(24, "Thinking budget at the start; the paper's is 800.", title="First budget (B0)", unit="tokens", ge=1, le=1_000_000)
+    last_budget: int = param(1, "The budget does not fall below this.", title="Least budget", unit="tokens", ge=1, le=1_000_000)
+    decay: float = param(0.2, "Share of the first budget that is left at the end.", title="Decay (gamma)", gt=0, le=1)
+    length_weight: float = param(0.2, "Weight of the thought's length against the prediction.", title="Length weight (w)", ge=0, le=1)
+    start: float = param(0.3, "Share of the run before tiers begin to move (t1).", ge=0, le=1)
+    end: float = param(0.7, "Share of the run after which they stay (t2).", ge=0, le=1)
+    next_token: float = param(0.1, "Weight of the next-token loss on all other positions.", title="Next-token weight (lambda)", ge=0, le=100)
+    texts: int = param(256, "Texts of the corpus.", ge=1, le=1_000_000)
+
+
+class RMT(Method):
+    card = Card(
+        name="rmt",
+        title="Reinforcement mid-training",
+        arxiv="2509.24375",
+        system="RMT",
+        base="grpo",
+        provenance="abstract",
+        source="abstract and a second-hand note that quotes the formulas",
+        fit="core",
+        idea="Think before predicting a chosen next token of plain text, with ever less room for it; all other tokens keep their ordinary loss.",
+        formula=(
+            r"B_t = \max\left(B_{\min}, \lfloor B_0 \gamma^{t/T} \rfloor\right)",
+            r"r = (1 - w)\,1[y = \tau] + w\,r_{\mathrm{len}}(l)",
+            r"L = L_{\mathrm{GRPO}} + \lambda L_{\mathrm{NTP}}",
+        ),
+        reading="formulas from a second-hand note; w, the tiers' probabilities and the corpus, solutions of the task, are ours",
+        claim=("rmt/next_token_loss", "lower"),
+    )
+    Config = Config
+    owns = frozenset({"curriculum"})
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.texts: list[tuple[list[int], list[int], list[int]]] = []  # prompt ids, ids, chosen positions
+        self.items: list[Example] = []
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+
+    def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
+        """One item of each tier from each text, where it has one."""
+        found = [(example, ids) for example in rows[: self.config.texts] if (ids := solution_ids(run, example))]
+        self.texts = [(run.prompt_ids([example.prompt])[0], ids, []) for example, ids in found]
+        places = [(text, place) for text, (_, ids, _) in enumerate(self.texts) for place in range(1, len(ids)) if visible(run, ids[place])]
+        if not places:
+            return []
+        known = torch.cat([self.entropies(text) for text in range(len(self.texts))])
+        starts = [0, *torch.tensor([len(ids) for _, ids, _ in self.texts]).cumsum(0).tolist()]
+        tiers = tiers_of(torch.stack([known[starts[text] + place] for text, place in places])).tolist()
+        rng = run.rng(self.card.name)
+        order = rng.sample(range(len(places)), len(places))
+        seen = set[tuple[int, int]]()
+        for number in order:
+            (text, place), tier = places[number], tiers[number]
+            if (text, tier) not in seen:
+                seen.add((text, tier))
+                self.texts[text][2].append(place)
+                self.items.append(self.item(found[text][0], text, place, tier))
+        return self.items
+
+    def item(self, example: Example, text: int, place: int, tier: int) -> Example:
+        ids = self.texts[text][1]
+        begun, token = self.run.tokenizer.decode(ids[:place]), self.run.tokenizer.decode([ids[place]])
+        question = Message("user", f"{example.prompt[-1].content}\n{begun}\nNext?")
+        return Example([*example.prompt[:-1], question], token.strip(), {KEY: [text, tier]})
+
+    @torch.no_grad()
+    def entropies(self, text: int) -> Tensor:
+        """(T,) of the starting policy along a text."""
+        prompt, ids, _ = self.texts[text]
+        every = next_token_logprobs(self.run.model, [prompt], torch.tensor([ids], device=self.run.device), self.run.tokenizer.pad_token_id)[0]
+        return -(every.exp() * every).sum(-1).cpu()
+
+    def budget_at(self, step: int, total: int) -> int:
+        return budget((step - 1) / total, self.config.first_budget, self.config.last_budget, self.config.decay)
+
+    def prompts(self, example: Example, members: int, step: int) -> list[list[Message]]:
+        last = example.prompt[-1]
+        room = self.budget_at(step, self.run.training.max_steps)
+        return [[*example.prompt[:-1], Message(last.role, f"{last.content} {room} tokens")]] * members
+
+    def curriculum(self, history: "History") -> Tensor:
+        tiers = torch.tensor([item.data[KEY][1] for item in self.items])
+        odds = torch.tensor(tier_odds((history.step - 1) / history.total_steps, self.config.start, self.config.end))
+        for name, value in zip(TIERS, odds.tolist(), strict=True):
+            self.log(f"tier_{name}", value)
+        return (odds / torch.bincount(tiers, minlength=3).clamp(min=1))[tiers]
+
+    def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
+        room = float(self.budget_at(batch.step, batch.total_steps))
+        lengths = torch.stack([thought_length(batch, row) for row in range(len(batch.texts))]).to(rewards)
+        right = [answer_of(text) == example.reference for text, example in zip(batch.texts, batch.examples, strict=True)]
+        hits = torch.tensor(right, dtype=rewards.dtype, device=rewards.device)
+        self.log("budget", room)
+        self.log("thought", lengths.mean())
+        self.log("predicted", hits.mean())
+        tiers = torch.tensor([example.data[KEY][1] for example in batch.examples], device=rewards.device)
+        for number, name in enumerate(TIERS):
+            if (tiers == number).any():
+                self.log(f"predicted_{name}", hits[tiers == number].mean())
+        return mixed(hits, lengths, torch.full_like(lengths, room), self.config.length_weight)
+
+    def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
+        numbers = sorted({example.data[KEY][0] for example in batch.of(batch.rollout.examples)})
+        texts = [self.texts[number] for number in numbers]
+        with torch.set_grad_enabled(self.config.next_token > 0):
+            logprobs, mask = self.run.logprobs([prompt for prompt, _, _ in texts], [ids for _, ids, _ in texts])
+            term = kept_loss(logprobs, mask, [chosen for _, _, chosen in texts])
+        self.log("next_token_loss", term)
+        return self.config.next_token * term if self.config.next_token > 0 else None
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        name = cls.card.name
+        return (
+            Panel("Thinking budget", (Series(f"{name}/thought", "thought"), Series(f"{name}/budget", "budget", dashed=True)), unit="tokens"),
+            Panel("Tiers drawn", tuple(Series(f"{name}/tier_{tier}", tier) for tier in TIERS), "stack"),
+            Panel("Next token predicted", (Series(f"{name}/predicted", "all"), *(Series(f"{name}/predicted_{tier}", tier) for tier in TIERS))),
+            Panel("Next-token loss of the other positions", (Series(f"{name}/next_token_loss"),), unit="nats"),
+        )
+
+
+def solution_ids(run: "RunContext", example: Example) -> list[int]:
+    """The task's solution, without an end token; empty for an example that does not say how it is solved."""
+    try:
+        return run.completion_ids(run.task.gold(example), end=False)
+    except LookupError:
+        return []
+
+
+def visible(run: "RunContext", token: int) -> bool:
+    """Whether a token can be the answer: some text, no part of a tag."""
+    text: str = run.tokenizer.decode([token]).strip()
+    return bool(text) and not set("<>\ufffd") & set(text)
+
+
+def thought_length(batch: "RolloutBatch", row: int) -> Tensor:
+    """() tokens of the policy inside <think>."""
+    span = thought_span(batch.texts[row])
+    return batch.mask.new_zeros(()) if span is None else (batch.span(row, *span) * batch.mask[row]).sum()
