@@ -142,6 +142,9 @@ class Preferences(Common):
     samples_per_prompt: int = param(4, "Answers sampled for each of these prompts.", advanced=True, ge=2, le=256)
     max_completion_length: int = param(40, "A sampled answer is cut off after this many tokens.", title="Longest completion", unit="tokens", ge=1)
     temperature: float = param(1.0, "Sampling temperature of the answers.", title="Temperature", advanced=True, gt=0, le=10)
+    label_noise: float = param(
+        0.0, "Share of pairs whose chosen and rejected answers are swapped, to study noisy labels.", title="Label noise", advanced=True, ge=0, le=0.5
+    )
     max_length: int = param(
         128, "Longest prompt and answer together; longer rows are cut.", title="Longest sequence", unit="tokens", advanced=True, ge=8
     )

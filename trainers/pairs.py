@@ -5,6 +5,7 @@ What was sampled is kept in the run folder batch by batch, so that an interrupte
 
 import json
 import os
+import random
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -81,6 +82,17 @@ def pair(example: Example, right: str, wrong: str) -> Row:
         "chosen": [{"role": "assistant", "content": right}],
         "rejected": [{"role": "assistant", "content": wrong}],
     }
+
+
+def with_noise(rows: list[Row], share: float, seed: int) -> list[Row]:
+    """Rows with that share of the pairs swapped, chosen by the seed; a column ``flipped`` says which, for panels and never for training."""
+    if not share:
+        return rows
+    swapped = set(random.Random(f"label noise/{seed}").sample(range(len(rows)), round(share * len(rows))))
+    return [
+        {**row, "chosen": row["rejected"], "rejected": row["chosen"], "flipped": True} if place in swapped else {**row, "flipped": False}
+        for place, row in enumerate(rows)
+    ]
 
 
 def unpaired(pair: Row) -> list[Row]:

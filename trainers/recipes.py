@@ -112,6 +112,66 @@ RECIPES = (
         ),
     ),
     Recipe(
+        "explore",
+        "GRPO that keeps exploring",
+        "Two methods stacked on Dr. GRPO: risk-sensitive advantages favour rare successes, and the entropy of decisive tokens is held.",
+        2,
+        (
+            Stage(
+                "GRPO",
+                {
+                    "policy": COLD_STARTED,
+                    "task": WORD_PROBLEMS,
+                    "base": {"name": "dr-grpo"},
+                    "methods": [{"name": "rs-grpo"}, {"name": "siren", "config": {"weight": 5.0}}],
+                    "training": {"trainer": "grpo"},
+                },
+            ),
+        ),
+    ),
+    Recipe(
+        "noisy-labels",
+        "DPO on noisy labels",
+        "Three in ten preference labels are wrong on purpose. RE-PO learns which ones while it trains; watch the posterior part the two.",
+        2,
+        (
+            Stage(
+                "RE-PO",
+                {
+                    "policy": COLD_STARTED,
+                    "task": WORD_PROBLEMS,
+                    "methods": [{"name": "re-po"}],
+                    "training": {"trainer": "dpo", "label_noise": 0.3},
+                    "evaluation": {"every": 40},
+                },
+            ),
+        ),
+    ),
+    Recipe(
+        "kto",
+        "KTO on its own answers",
+        "The same answers as DPO's, but each on its own, marked right or wrong. Needs no pairs.",
+        2,
+        (Stage("KTO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "kto"}, "evaluation": {"every": 40}}),),
+    ),
+    Recipe(
+        "reward",
+        "Reward model",
+        "Learns from pairs which of two answers is better. Its result scores answers and writes none.",
+        2,
+        (
+            Stage(
+                "Reward model",
+                {
+                    "policy": COLD_STARTED,
+                    "task": WORD_PROBLEMS,
+                    "training": {"trainer": "reward", "learning_rate": 1e-3},
+                    "evaluation": {"prompts": 0},
+                },
+            ),
+        ),
+    ),
+    Recipe(
         "lora",
         "LoRA on a hub model",
         "A short supervised start teaches a 0.5 B instruct model the form of the answer, then GRPO takes over. Only adapters are trained.",

@@ -230,11 +230,13 @@ def read_data(attempt: Attempt) -> list[Any]:
     if spec.dataset:
         with attempt.reporter.busy("loading"):
             rows = datasets.read_rows(Path(spec.dataset.path), training.trainer)
+        if isinstance(training, DPO | Reward):
+            return pairs.with_noise(rows, training.label_noise, spec.seed)
         return datasets.examples(rows) if training.trainer == "grpo" else rows
     if isinstance(training, SFT):
         return demonstrations(task, training.demonstrations, spec.seed, difficulty)
     if isinstance(training, Preferences):
-        found = pairs.sample(attempt)
+        found = pairs.with_noise(pairs.sample(attempt), training.label_noise, spec.seed)
         return [row for pair in found for row in pairs.unpaired(pair)] if isinstance(training, KTO) else found
     return task.examples("train", training.prompts, spec.seed, difficulty)
 
