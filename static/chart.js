@@ -93,8 +93,10 @@
       const bad = this.panel.metrics.reduce((sum, metric) => sum + (this.page.store.nonfinite[metric] || 0), 0);
       this.note.hidden = !bad;
       this.note.textContent = bad ? `${bad} NaN or infinite` : "";
-      this.blank.hidden = this.panel.metrics.some((metric) => this.page.store.series[metric]);
-      this.blank.textContent = this.page.open() ? "appears after the first step" : "not logged in this run";
+      const blank = this.isBlank;
+      this.figure.classList.toggle("blank", blank);
+      this.blank.hidden = !blank;
+      this.blank.textContent = !blank ? "" : this.page.open() ? "appears after the first step" : "not logged in this run";
     }
 
     nearest(one, x) {
@@ -115,7 +117,10 @@
       if (inside) this.cross.style.transform = `translateX(${axis._offset + axis.c2p(this.page.hoverX)}px)`;
     }
 
+    get isBlank() { return !this.panel.metrics.some((metric) => this.page.store.series[metric]); }
+
     draw() {
+      if (this.isBlank && !this.listening) { this.showValues(); return; } // axes without a point say nothing
       const { data, ends } = this.traces();
       Plotly.react(this.plot, data, this.layout(ends), { displayModeBar: false, responsive: false, doubleClick: false, scrollZoom: false, showTips: false });
       if (!this.listening) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,10 @@ class Figures:
     rows: list[Row]
     contributions: list[Contribution]
     chart: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def chart_json(self) -> str:
+        return json.dumps(self.chart)
 
 
 def figures(ablation: Ablation, members: list[AblationRun]) -> Figures:

@@ -221,7 +221,7 @@ def test_the_page_shows_every_seed_as_a_dot_that_leads_to_its_run(as_owner: Clie
     assert [dot["url"] for dot in dots] == [f"/runs/{member.run_id}/" for member in members]
     page = as_owner.get(f"/ablations/{ablation.pk}/").content.decode()
     assert "2 of 8 runs finished" in page
-    assert '"heldout-reward"' in page
+    assert "&quot;heldout-reward&quot;" in page
 
 
 def test_the_page_polls_while_runs_are_open_and_rests_afterwards(as_owner: Client, ablation: Ablation) -> None:

@@ -1,0 +1,96 @@
+"""An ablation in a browser: from a run's button to its figures, which follow by themselves."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from lab.ablations.launch import create
+from lab.ablations.models import Ablation
+from lab.accounts.models import Team, User
+from lab.runs import metrics
+from lab.runs.launch import launch
+from lab.runs.models import Attempt, Run, Status
+
+SPEC: dict[str, Any] = {
+    "recipe": "grpo",
+    "task": {"name": "mini_gsm"},
+    "training": {"trainer": "grpo", "max_steps": 20},
+    "methods": [{"name": "rs-grpo"}, {"name": "siren"}],
+}
+
+
+@pytest.fixture
+def me(owner: User, sign_in: Callable[[User], None]) -> User:
+    sign_in(owner)
+    return owner
+
+
+def finish(ablation: Ablation, variant: str, seed: int, reward: float) -> Run:
+    run = ablation.members.get(variant=variant, seed=seed).run
+    now = timezone.now()
+    Attempt.objects.create(run=run, number=1, from_step=0, host="h", device="cpu", started_at=now)
+    with transaction.atomic(), connection.cursor() as cursor:
+        metrics.append(cursor, run.pk, 1, {"heldout/reward": [(0, 0.1), (20, reward)]})
+    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED, started_at=now - timedelta(minutes=2), finished_at=now, step=20)
+    return run
+
+
+def test_one_button_on_a_run_leads_to_its_ablation(page: Page, team: Team, me: User) -> None:
+    run = launch(team, me, SPEC, "stacked")
+    page.goto(f"/runs/{run.pk}/")
+    page.get_by_role("link", name="Ablate", exact=True).click()
+    expect(page.get_by_role("button", name="Queue 12 runs")).to_be_visible()
+    page.get_by_label("Seeds of each variant").fill("2")
+    expect(page.get_by_role("button", name="Queue 8 runs")).to_be_visible()
+    page.get_by_label("Seeds of each variant").fill("40")
+    expect(page.get_by_text("an ablation has at most 60")).to_be_visible()
+    page.get_by_label("Seeds of each variant").fill("2")
+    page.get_by_role("button", name="Queue 8 runs").click()
+    expect(page.get_by_text("0 of 8 runs finished, 8 waiting")).to_be_visible()
+    assert Ablation.objects.get().members.count() == 8
+
+
+def test_figures_and_dots_come_as_runs_finish_and_a_dot_opens_its_run(page: Page, team: Team, me: User) -> None:
+    ablation = create(team, me, "Parts", SPEC, 2)
+    page.goto(f"/ablations/{ablation.pk}/")
+    expect(page.get_by_role("heading", name="No figures yet")).to_be_visible()
+    page.evaluate("window.loadedOnce = true")
+    first = finish(ablation, "full", 0, 0.8)
+    expect(page.get_by_text("1 of 8 runs finished")).to_be_visible()
+    expect(page.locator("[data-quantity=heldout-reward] .scatterlayer .point")).to_have_count(2)  # the mean's mark and a dot
+    finish(ablation, "full", 1, 0.6)
+    finish(ablation, "base", 0, 0.2)
+    expect(page.locator("table.figures").first.locator("tbody tr").first).to_contain_text("0.700 ± 1.27")
+    assert page.evaluate("window.loadedOnce") is True
+    drawn = "document.querySelector('[data-quantity=heldout-reward] .plot').data.map((one) => [one.y[0], one.x])"
+    found = page.evaluate(drawn)
+    assert ["full", [0.8, 0.6]] in found
+    assert ["base", [0.2]] in found
+    dot = page.locator("[data-quantity=heldout-reward] .scatterlayer .trace").nth(1).locator(".point").first
+    dot.scroll_into_view_if_needed()
+    box = dot.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url(f"**/runs/{first.pk}/")
+
+
+def test_stopping_and_deleting_ask_first(page: Page, team: Team, me: User) -> None:
+    ablation = create(team, me, "Parts", SPEC, 1)
+    page.goto(f"/ablations/{ablation.pk}/")
+    page.get_by_role("button", name="Stop all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert not Run.objects.exclude(status=Status.QUEUED).exists()
+    page.get_by_role("button", name="Stop all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop all").click()
+    expect(page.get_by_text("4 runs asked to stop and save")).to_be_visible()
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="No ablations yet")).to_be_visible()
+    assert Run.objects.count() == 4
