@@ -1,0 +1,121 @@
+"""ROVER: random policy valuation (arXiv 2509.24981), as published in the authors' code.
+
+In a tree of tokens with a reward at the leaves, acting softly on the values of the *uniform* policy already finds every rewarded leaf. So training is
+a Bellman regression: Q(a_t|s_t) = rho (log pi(a_t|s_t) - log pi_old(a_t|s_t)) is pulled by a squared error to the detached target
+r~ + rho mean over the vocabulary of (log pi - log pi_old)(.|s_{t+1}), without the second term at the last token; r~ = reward minus the group's mean.
+Differs from GRPO: no ratio, no clipping, no KL term, no standard deviation. In the first pass Q = 0, the target is r~ and the gradient is
+-2 rho r~ grad log pi, the plain policy gradient; the next-state term speaks in later passes.
+
+What the card has wrong: the standard deviation is off in the Countdown code only; the released maths script divides by it (``normalise``). rho
+multiplies Q and the next term in that code only, Countdown has rho = 1. A group of one, whose raw reward the code keeps, gets 0.
+The old policy's vocabulary means are those of the first pass over a batch, which is the sampling policy when all of the batch is passed before the
+weights move; with more micro-batches per generation than accumulated ones the later slices would take a policy some updates younger.
+Needs the logits, which TRL's fused head does not build: the forward pass materialises (B, T, V), a few per cent on a small vocabulary.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers.advantages import centred, z_score
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Requirement, Series
+from trainers.reduce import masked_mean
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch, RolloutBatch
+
+
+def vocabulary_mean(logits: Tensor) -> Tensor:
+    """(..., V) -> (...): mean over the vocabulary of log pi."""
+    return logits.mean(-1) - torch.logsumexp(logits, -1)
+
+
+def next_term(now: Tensor, old: Tensor, mask: Tensor, rho: float) -> Tensor:
+    """(B, T) vocabulary means at the state before each token -> (B, T): the uniform policy's value of the state after it, 0 at the end."""
+    value = rho * (now - old) * mask
+    return torch.nn.functional.pad(value[:, 1:], (0, 1))
+
+
+def bellman_errors(log_ratio: Tensor, gaps: Tensor, following: Tensor, rho: float) -> Tensor:
+    """(B, T), (B, 1) or (B, T), (B, T) -> (B, T): squared distance of Q to its target."""
+    return (rho * log_ratio - (gaps + following).detach()) ** 2
+
+
+class Config(Strict):
+    rho: float = param(1.0, "Temperature of the values: how far the policy moves for the same reward.", title="Temperature (rho)", gt=0, le=100)
+    normalise: bool = param(False, "Divide by the group's standard deviation, as the maths script does.", title="Divide by the spread")
+
+
+class ROVER(Method):
+    card = Card(
+        name="rover",
+        title="Random policy valuation",
+        arxiv="2509.24981",
+        system="ROVER",
+        base="grpo",
+        provenance="code",
+        source="github tinnerhrhe/ROVER: Countdown and Math, verl/workers/actor/dp_actor.py, trainer/ppo/core_algos.py",
+        fit="core",
+        idea="Regress token values of a policy that acts at random; following them softly finds all the right answers, not only the likeliest.",
+        formula=(
+            r"Q_t = \rho \left(\log \pi_\theta(a_t|s_t) - \log \pi_{old}(a_t|s_t)\right)",
+            r"y_t = \tilde r + \frac{\rho}{|V|}\sum_a \log \frac{\pi_\theta(a|s_{t+1})}{\pi_{old}(a|s_{t+1})}",
+            r"L = \left(Q_t - \mathrm{sg}[y_t]\right)^2",
+        ),
+        claim=("entropy", "higher"),
+    )
+    Config = Config
+    owns = frozenset({"advantages", "policy loss"})
+    needs = frozenset({"logits"})
+    requires = (
+        Requirement(
+            "training.num_iterations", "at least", 2, "in a single pass it is the plain policy gradient: the next-state term is 0", hard=False
+        ),
+    )
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.source: RolloutBatch | None = None  # the sampled batch that ``old`` belongs to
+        self.old = torch.empty(0)  # (B, T) vocabulary means of the policy that sampled it
+
+    def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
+        right = batch.correct.tolist()
+        answers = [(example, text) for example, text, is_right in zip(batch.example_ids, batch.texts, right, strict=True) if is_right]
+        if answers:
+            self.log("distinct_right", len(set(answers)) / len(answers))
+        return (z_score if self.config.normalise else centred)(batch.shaped, batch.group_size)
+
+    def policy_loss(self, batch: "LossBatch") -> Tensor:
+        assert batch.logits is not None
+        with torch.no_grad():
+            now = vocabulary_mean(batch.logits)
+            following = next_term(now, self.old_means(batch, now), batch.mask, self.config.rho)
+        log_ratio, gaps = batch.logprobs - batch.old_logprobs, batch.token_advantages()
+        self.log("q", masked_mean(self.config.rho * log_ratio, batch.mask))
+        self.log("target", masked_mean(gaps + following, batch.mask))
+        self.log("next_term", masked_mean(following, batch.mask))
+        self.log("next_term_size", masked_mean(following.abs(), batch.mask))
+        return masked_mean(bellman_errors(log_ratio, gaps, following, self.config.rho), batch.mask)
+
+    def old_means(self, batch: "LossBatch", now: Tensor) -> Tensor:
+        """(B, T) of the rows at hand, remembered from their first pass."""
+        rows = batch.rows.to(now.device)
+        if self.source is not batch.rollout:
+            self.source, self.old = batch.rollout, now.new_zeros(batch.rollout.mask.shape)
+        if batch.first_pass:
+            self.old[rows] = now
+        return self.old[rows]
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel(
+                "Values and their targets",
+                (Series("rover/q", "Q"), Series("rover/target", "target"), Series("rover/next_term", "next-state term", dashed=True)),
+            ),
+            Panel("Size of the next-state term", (Series("rover/next_term_size"),), help="0 in the first pass over a batch."),
+            Panel("Diversity", (Series("rover/distinct_right", "distinct among right answers"), Series("entropy", "token entropy"))),
+        )
