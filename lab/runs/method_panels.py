@@ -46,10 +46,9 @@ def described(method: str, place: int, panel: dict[str, Any]) -> Described:
 def histogram_bins(panel: dict[str, Any]) -> list[dict[str, Any]]:
     """One series a bin, as ``Method.log_histogram`` names them, each called by the middle of its bin where that is known."""
     name, low, high = panel["series"][0]["metric"], panel.get("low"), panel.get("high")
-    known = low is not None and high is not None
 
     def label(place: int) -> str:
-        return f"{low + (high - low) * (place + 0.5) / BINS:.3g}" if known else f"bin {place}"
+        return f"bin {place}" if low is None or high is None else f"{low + (high - low) * (place + 0.5) / BINS:.3g}"
 
     return [{"metric": f"{name}/{place:02d}", "label": label(place), "dashed": False} for place in range(BINS)]
 
