@@ -20,12 +20,20 @@ def pair(prompt: str, chosen: str, rejected: str, **columns: Any) -> Row:
     return {"prompt": [{"role": "user", "content": prompt}], **sides, **columns}
 
 
+def examples(count: int) -> list[Example]:
+    return registry.get("mini_gsm").examples("pairs", count, 0, "easy")
+
+
+def gold(example: Example) -> str:
+    return registry.get("mini_gsm").gold(example)
+
+
 def rows(count: int = 32, flip_every: int = 0, wrong: Callable[[Example], str] = lambda example: WRONG, **columns: Callable[[int], Any]) -> list[Row]:
     """``flip_every`` 4: rows 0, 4, 8, ... have chosen and rejected the wrong way round, and say so in ``flipped``. ``columns``: from the place."""
-    task, made = registry.get("mini_gsm"), []
-    for place, example in enumerate(task.examples("pairs", count, 0, "easy")):
+    made = []
+    for place, example in enumerate(examples(count)):
         flipped = bool(flip_every) and place % flip_every == 0
-        sides = (task.gold(example), wrong(example))
+        sides = (gold(example), wrong(example))
         chosen, rejected = sides[::-1] if flipped else sides
         more = {name: column(place) for name, column in columns.items()} | ({"flipped": flipped} if flip_every else {})
         made.append(pair(example.prompt[0].content, chosen, rejected, **more))
