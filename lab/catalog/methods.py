@@ -93,7 +93,7 @@ def all_methods(entries: Iterable[Mapping[str, Any]]) -> list[Method]:
 
 FACETS: dict[str, tuple[str, Callable[[Method], list[str]], Mapping[str, str]]] = {
     "trainer": ("Trainer", lambda method: method.trainers, words.TRAINERS),
-    "group": ("Works on", lambda method: [method.data["group"]], words.GROUPS),
+    "group": ("Kind", lambda method: [method.data["group"]], words.GROUPS),
     "hook": ("Hook", lambda method: list(method.data["hooks"]), {}),
     "base": ("Builds on", lambda method: [method.data["base"]] if method.data["base"] else [], {}),
     "provenance": ("Formula", lambda method: [method.provenance], words.PROVENANCES),

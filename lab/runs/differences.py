@@ -74,8 +74,8 @@ def _settings(spec: Spec) -> dict[str, Any]:
     if "training" in spec:
         found["base"] = base["name"] if base else DEFAULT_BASES.get(spec["training"]["trainer"], "")
         found["methods"] = ", ".join(choice["name"] for choice in methods)
-    for part, choice in [("base", base)] * bool(base) + [("methods", choice) for choice in methods]:
-        found |= {f"{part}.{choice['name']}.{key}": value for key, value in choice["config"].items()}
+    for choice in [base] * bool(base) + methods:
+        found |= {f"method.{choice['name']}.{key}": value for key, value in choice["config"].items()}
     return found
 
 
@@ -110,7 +110,7 @@ def command(form: LaunchForm) -> str:
 
 def _of_stack(path: str) -> bool:
     parts = path.split(".")
-    return (parts[2] if parts[0] == "stages" else parts[0]) in STACK
+    return (parts[2] if parts[0] == "stages" else parts[0]) in (*STACK, "method")
 
 
 def stack_words(catalog: Catalog, recipe: str, specs: list[Spec]) -> list[str]:
@@ -129,7 +129,12 @@ def stack_words(catalog: Catalog, recipe: str, specs: list[Spec]) -> list[str]:
 
 
 def _stacks(specs: list[Spec]) -> list[tuple[Any, Any]]:
-    return [(spec.get("base"), spec.get("methods") or []) for spec in specs]
+    """Base and methods of each stage; a recipe may leave out what is empty."""
+    return [(_choice(spec["base"]) if spec.get("base") else None, [_choice(choice) for choice in spec.get("methods") or []]) for spec in specs]
+
+
+def _choice(choice: Spec) -> Spec:
+    return {"name": choice["name"], "config": choice.get("config") or {}}
 
 
 def _comparable(recipe: Draft, draft: Draft) -> bool:

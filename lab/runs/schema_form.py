@@ -143,6 +143,8 @@ def as_text(value: Any) -> str:
 
 def from_text(made: Field, text: str) -> Any:
     """The spec's value of an input's text. What does not read as the field's kind stays text, for the spec to refuse by name."""
+    if made.kind == "text" and text == made.default:
+        return text  # with the blanks at its ends, which may be meant
     text = text.strip()
     if made.kind == "boolean":
         return text == "on"

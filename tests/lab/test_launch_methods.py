@@ -17,9 +17,11 @@ from lab.runs.launch import launch, launch_recipe, planned
 from lab.runs.management.commands.launch import Command
 from lab.runs.models import Run
 from lab.runs.stages import as_argument, from_argument, stage_specs
+from lab.runs.views.methods import RECIPES
 from tests.lab.html_forms import error_of, filled, form_values, send
 from tests.lab.test_commands import run_command
 from trainers.spec import SpecError
+from trainers.stacking import DEFAULT_BASES
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 RISK = {"name": "rs-grpo", "config": {"risk": 3.0}}
@@ -85,14 +87,13 @@ def test_it_launches_what_was_stacked(as_owner: Client, team: Team) -> None:
 
 def test_every_method_launches_alone_with_its_defaults_as_the_browser_sends_them(as_owner: Client, team: Team) -> None:
     for entry in catalog().methods:
-        recipe = {"grpo": "grpo", "dpo": "dpo", "sft": "cold-start"}.get((entry["trains"] or [""])[0])
-        if recipe is None:
-            continue
+        recipe = RECIPES.get((entry["trains"] or [""])[0])
+        assert recipe is not None
         form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), recipe), filled(as_owner, f"/launch/{recipe}/?add={entry['name']}"))
         (spec,) = form.specs()
         stacked = [spec["base"]] if spec["base"] else spec["methods"]
         required = dict.fromkeys(entry["parameters"].get("required", ()), "")
-        usual = entry["name"] in ("dapo", "dpo", "sft")
+        usual = entry["name"] in DEFAULT_BASES.values()
         assert stacked == ([] if usual else [{"name": entry["name"], "config": required}])
 
 
@@ -239,6 +240,9 @@ STACKS: list[tuple[str, str, EDIT]] = [
     ("grpo", "?add=gspo", {}),
     ("grpo", "", {}),
     ("dpo", "?add=ipo&add=re-po", {"seed": "3"}),
+    ("explore", "", {}),
+    ("explore", "?add=gspo", {"stages.0.method.siren.weight": "0.5"}),
+    ("explore", "", {"stages.0.methods": "siren rs-grpo", "stages.0.base": "dapo"}),
     ("demo", "?add=rs-grpo&add=ipo", {"stages.1.method.rs-grpo.risk": "0.5"}),
 ]
 
@@ -254,6 +258,13 @@ def test_the_command_shown_stacks_the_same(recipe: str, query: str, changed: EDI
     wanted = [(spec["base"], spec["methods"]) for spec in differences.complete_specs(form)]
     assert [(run.spec["base"], run.spec["methods"]) for run in runs] == wanted
     assert ("--set" in words) == ("seed" in changed)
+
+
+def test_the_command_shown_can_take_a_recipes_methods_away(as_owner: Client, team: Team) -> None:
+    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "explore"), filled(as_owner, "/launch/explore/", **{"stages.0.methods": ""}))
+    words = shlex.split(differences.command(form).replace("\\\n", " "))
+    assert run_command("launch", *words[3:], "--team", team.slug)[0] == 0
+    assert Run.objects.of(team).get().spec["methods"] == []
 
 
 def test_stages_that_stack_differently_are_written_out_one_by_one() -> None:

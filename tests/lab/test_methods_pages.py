@@ -150,9 +150,9 @@ def test_a_method_that_does_not_exist_is_not_found(as_owner: Client) -> None:
 def test_a_method_says_what_it_decides_and_offers_the_recipe_it_goes_into(as_owner: Client) -> None:
     page = as_owner.get("/methods/rs-grpo/").content.decode()
     assert "how advantages are computed" in page
-    assert 'href="/launch/grpo/?add=rs-grpo"' in page
+    assert 'href="/launch/grpo/?add=rs-grpo#composer-0"' in page
     assert "Not measured here yet" in page or "Measured" in page
-    assert 'href="/launch/dpo/?add=ipo"' in as_owner.get("/methods/ipo/").content.decode()
+    assert 'href="/launch/dpo/?add=ipo#composer-0"' in as_owner.get("/methods/ipo/").content.decode()
 
 
 def test_the_measured_effect_is_shown(as_owner: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

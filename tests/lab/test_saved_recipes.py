@@ -46,7 +46,7 @@ def test_the_same_name_makes_the_next_version_and_two_of_them_are_compared(as_ow
     recipe = SavedRecipe.objects.get(name="Risky")
     page = as_owner.get(f"/saved/{recipe.pk}/").content.decode()
     assert "From version 1 to 2" in page
-    for text in ("methods.rs-grpo.risk", "<del>3.0</del>", "<ins>4.0</ins>", "<ins>rs-grpo, siren</ins>", "<del>dapo</del>", "<ins>gspo</ins>"):
+    for text in ("method.rs-grpo.risk", "<del>3.0</del>", "<ins>4.0</ins>", "<ins>rs-grpo, siren</ins>", "<del>dapo</del>", "<ins>gspo</ins>"):
         assert text in page
     assert "max_steps" not in page.split("From version")[1]
     back = as_owner.get(f"/saved/{recipe.pk}/?old=2&new=1").content.decode()

@@ -58,12 +58,12 @@ def detail(request: LabRequest, name: str) -> HttpResponse:
 
 
 def additions(known: Catalog, method: methods.Method) -> list[tuple[str, str]]:
-    """(recipe's title, URL of its launch form with the method in it) for each trainer the method works on."""
+    """(recipe's title, URL of its launch form with the method in it, at its method section) for each trainer the method works on."""
     recipes = {recipe["name"]: recipe["title"] for recipe in known.recipes}
     found = []
     for trainer in method.trainers:
         recipe = RECIPES.get(trainer, "")
         if recipe in recipes:
             query = urlencode({"add": method.name})
-            found.append((recipes[recipe], f"{reverse('launch-recipe', args=[recipe])}?{query}"))
+            found.append((recipes[recipe], f"{reverse('launch-recipe', args=[recipe])}?{query}#composer-0"))
     return found
