@@ -1,4 +1,4 @@
-"""PNS on word problems: preference pairs against plausible negatives of a generator trained in reverse, against the answers that just came out wrong."""
+"""PNS on word problems: preference pairs against plausible negatives of a generator trained in reverse, against answers that came out wrong."""
 
 import shutil
 from pathlib import Path
