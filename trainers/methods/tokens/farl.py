@@ -1,0 +1,111 @@
+"""FARL: unlearning the bare answer while learning to reason (arXiv 2509.24156), as published in the authors' code, in one update instead of two.
+
+A policy may be right from memory, with reasoning that decides nothing. So beside GRPO it is pushed away from the shortcut on the same prompts:
+with M = the tokens of the gold answer after an empty chain of thought, loss term = coefficient * mean over M of -log sigmoid(log pi_ref - log pi)
+(NPO): d/d log pi = coefficient / |M| * sigmoid(log pi - log pi_ref), which fades once the shortcut is far less likely than it was.
+The code makes a second actor update after each GRPO update; here both are terms of one loss, which for small steps is the same (our simplification).
+Its target begins with "</think> The correct answer is (A)", of which a fixed number of tokens is masked; ours is <think></think><answer>...</answer>
+with everything but the answer itself masked, tags and end token included: they are the form of every answer and must not be forgotten.
+Assumes one gold answer a prompt (example.reference). The KL to the reference (0.001) is the base's beta. The paper's perturbation tests (R-PSR,
+T-PSR, PER) need poisoned copies of the policy and are no part of training; what is drawn instead is the probability of the bare answer.
+Step time: two forward passes over one short sequence a prompt (policy and reference), one of them backward.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from trainers.hyperparameters import Strict, param
+from trainers.imitation import different_examples
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.reduce import masked_mean
+from trainers.tasks.answers import ANSWER, write_answer
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch
+    from trainers.methods.context import RunContext
+
+
+def forget_loss(logprobs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
+    """(B, T) each -> scalar: negative preference optimisation, token by token, averaged over the mask."""
+    return masked_mean(-logsigmoid(reference - logprobs), mask)
+
+
+def answer_tokens(pieces: list[str], start: int, end: int) -> list[float]:
+    """1 for each piece of a text that holds any of its characters [start, end)."""
+    marks, before = [], 0
+    for piece in pieces:
+        marks.append(float(before < end and before + len(piece) > start))
+        before += len(piece)
+    return marks
+
+
+class Config(Strict):
+    weight: float = param(0.01, "Weight of the forgetting term.", title="NPO coefficient", ge=0, le=100)
+
+
+class FARL(Method):
+    card = Card(
+        name="farl",
+        title="Forgetting-augmented reinforcement learning",
+        arxiv="2509.24156",
+        system="FARL",
+        base="grpo",
+        provenance="code",
+        source="github ZJUWYH/FARL: train/farl.py, script/run_farl.sh, loss npo_logistic_gate in the readme",
+        fit="core",
+        idea="Make the policy forget the bare answer of each prompt it trains on, so that only reasoning can earn the reward.",
+        formula=(r"L = L_{GRPO} + \frac{c}{|M|} \sum_{t \in M} -\log \sigma\left(\log \pi_{ref}(y_t) - \log \pi_\theta(y_t)\right)",),
+        reading="both updates of a step are one loss here; the code makes two updates, one after the other",
+        claim=("farl/bare_probability", "lower"),
+    )
+    Config = Config
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+
+    def targets(self, references: list[str]) -> tuple[list[list[int]], Tensor]:
+        """Token ids of bare answers and the mask (B, T) of the answers proper in them."""
+        texts = [write_answer([], reference) for reference in references]
+        ids = [self.run.completion_ids(text, end=False) for text in texts]
+        marks = []
+        for text, row, reference in zip(texts, ids, references, strict=True):
+            start = text.index(ANSWER) + len(ANSWER)
+            marks.append(answer_tokens([self.run.tokenizer.decode([token]) for token in row], start, start + len(reference)))
+        longest = max(map(len, marks))
+        return ids, torch.tensor([row + [0.0] * (longest - len(row)) for row in marks], device=self.run.device)
+
+    def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
+        examples = [example for example in different_examples(batch) if example.reference]
+        if not examples:
+            return None
+        prompts = self.run.prompt_ids([example.prompt for example in examples])
+        answers, mask = self.targets([example.reference for example in examples])
+        with torch.set_grad_enabled(self.config.weight > 0):
+            logprobs, _ = self.run.logprobs(prompts, answers)
+        with torch.no_grad():
+            reference, _ = self.run.logprobs(prompts, answers, self.run.reference)
+        self.report(logprobs.detach(), reference, mask)
+        term = forget_loss(logprobs, reference, mask)
+        self.log("forget_loss", term)
+        return self.config.weight * term
+
+    def report(self, logprobs: Tensor, reference: Tensor, mask: Tensor) -> None:
+        self.log("bare_probability", (logprobs * mask).sum(1).exp().mean())
+        self.log("bare_probability_reference", (reference * mask).sum(1).exp().mean())
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel(
+                "Probability of the bare answer",
+                (Series("farl/bare_probability", "policy"), Series("farl/bare_probability_reference", "reference", dashed=True)),
+                help="Of the right answer straight after an empty chain of thought, on the prompts of the step.",
+            ),
+            Panel(
+                "Loss terms", (Series("loss", "whole loss"), Series("farl/loss", "forgetting, weighted"), Series("farl/forget_loss", "forgetting"))
+            ),
+        )
