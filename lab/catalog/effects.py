@@ -16,17 +16,20 @@ TONES = {"held": "good", "not seen": "warn", "opposite": "bad"}
 
 @dataclass(frozen=True)
 class Effect:
-    """``measured`` against ``parent`` over ``seeds`` seeds; ``step_time_ratio`` is its time for a step relative to the parent's."""
+    """``measured`` is the ``quantity`` with the method against without it, on ``problem``, over ``seeds`` seeds; ``interval`` is of the difference.
+    ``step_time_ratio`` is its time for a step relative to the parent's. Without a verdict only that time was measured.
+    """
 
-    claim: str
-    parent: str
-    measured: str
-    interval: str
-    verdict: str
-    seconds: float
-    step_time_ratio: float | None
-    seeds: int
-    problem: str
+    parent: str = ""
+    claim: str = ""
+    quantity: str = ""
+    problem: str = ""
+    measured: str = ""
+    interval: str = ""
+    verdict: str = ""
+    seconds: float = 0.0
+    seeds: int = 0
+    step_time_ratio: float | None = None
 
     @property
     def tone(self) -> str:
@@ -47,6 +50,6 @@ def effects() -> dict[str, Effect]:
 
 @lru_cache(maxsize=2)
 def _read(path: Path, changed: int) -> dict[str, Effect]:
-    data: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
-    fields = Effect.__dataclass_fields__
-    return {name: Effect(**{key: entry.get(key) for key in fields}) for name, entry in data.items()}
+    data: dict[str, Any] = json.loads(path.read_bytes())
+    known = Effect.__dataclass_fields__
+    return {name: Effect(**{key: value for key, value in entry.items() if key in known}) for name, entry in data.items()}

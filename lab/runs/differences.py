@@ -57,8 +57,8 @@ def changes(before: list[Spec], after: list[Spec]) -> list[Change]:
 
 def between(before: list[Spec], after: list[Spec]) -> list[Change]:
     """Everything that is otherwise in one version of a recipe than in another, also what only one of them has."""
-    found = []
-    for number, (old_spec, new_spec) in enumerate(zip_longest(before, after, fillvalue={})):
+    found, nothing = [], Spec()
+    for number, (old_spec, new_spec) in enumerate(zip_longest(before, after, fillvalue=nothing)):
         old, new = _settings(old_spec), _settings(new_spec)
         prefix = f"stages.{number}." if max(len(before), len(after)) > 1 else ""
         for path in dict.fromkeys([*old, *new]):
@@ -70,11 +70,12 @@ def between(before: list[Spec], after: list[Spec]) -> list[Change]:
 def _settings(spec: Spec) -> dict[str, Any]:
     """The spec by dotted paths; of the stack the names, and each method's parameters under its name."""
     found = {path: value for path, value in leaves(spec).items() if path.split(".")[0] not in (*NEVER_SAID, *STACK)}
-    base, methods = spec.get("base"), spec.get("methods") or []
+    base: Spec | None = spec.get("base")
+    methods: list[Spec] = spec.get("methods") or []
     if "training" in spec:
         found["base"] = base["name"] if base else DEFAULT_BASES.get(spec["training"]["trainer"], "")
         found["methods"] = ", ".join(choice["name"] for choice in methods)
-    for choice in [base] * bool(base) + methods:
+    for choice in [*([base] if base else []), *methods]:
         found |= {f"method.{choice['name']}.{key}": value for key, value in choice["config"].items()}
     return found
 

@@ -167,11 +167,13 @@ def test_the_measured_effect_is_shown(as_owner: Client, tmp_path: Path, monkeypa
         "seeds": 3,
         "problem": "calendar",
     }
-    (tmp_path / "effects.json").write_text(json.dumps({"rs-grpo": measured}))
+    timed = {"parent": "dapo", "step_time_ratio": 1.3, "verdict": "", "seeds": 0}
+    (tmp_path / "effects.json").write_text(json.dumps({"rs-grpo": measured | {"difference": 0.21}, "canon": timed}))
     monkeypatch.setattr(effects, "FILE", tmp_path / "effects.json")
     page = as_owner.get("/methods/rs-grpo/").content.decode()
-    for text in ("keeps entropy higher", "+0.21", "[0.10, 0.33]", "held", "1.02 × its parent"):
+    for text in ("keeps entropy higher", "+0.21", "[0.10, 0.33]", "held", "1.02 × its parent", "1 min 1 s"):
         assert text in page
+    assert "A step takes 1.30 × as long" in " ".join(as_owner.get("/methods/canon/").content.decode().split())
     assert "effect held" in as_owner.get("/methods/?q=rs-grpo").content.decode()
     assert "Not measured here yet" in as_owner.get("/methods/siren/").content.decode()
 
