@@ -158,6 +158,12 @@ def test_a_run_with_methods_offers_to_be_ablated(as_owner: Client, source: Run) 
     assert f"/ablations/new/?from_run={source.pk}" in as_owner.get(f"/runs/{source.pk}/").content.decode()
 
 
+def test_a_run_of_an_ablation_leads_back_to_it(as_owner: Client, ablation: Ablation, source: Run) -> None:
+    member = ablation.members.get(variant="without siren", seed=8)
+    assert f'<a href="/ablations/{ablation.pk}/">without siren, seed 8</a>' in as_owner.get(f"/runs/{member.run_id}/").content.decode()
+    assert "in the ablation" not in as_owner.get(f"/runs/{source.pk}/").content.decode()
+
+
 def test_more_seeds_go_on_where_the_others_ended(as_owner: Client, ablation: Ablation) -> None:
     for _ in range(2):  # sent twice
         as_owner.post(f"/ablations/{ablation.pk}/more/", {"seeds": "2", "token": "t"})
