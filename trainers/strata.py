@@ -7,7 +7,7 @@ from torch import Tensor
 def strata_of(keys: Tensor, group_size: int) -> Tensor:
     """(B,) keys -> (B,) int64: equal for rows of one group with the same key."""
     groups = torch.arange(len(keys), device=keys.device) // group_size
-    found: Tensor = torch.stack([groups, keys.long()], 1).unique(dim=0, return_inverse=True)[1]
+    found: Tensor = torch.unique(torch.stack([groups, keys.long()], 1), dim=0, return_inverse=True)[1]
     return found
 
 
