@@ -10,6 +10,8 @@ from lab.catalog.catalog import CatalogError, catalog
 from lab.runs.models import Run
 
 GROUPS = {
+    "base": "Methods",
+    "methods": "Methods",
     "policy": "Policy",
     "lora": "LoRA",
     "task": "Task",
@@ -56,11 +58,14 @@ def text(value: Any) -> str:
 
 
 def flat(spec: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted path → value; lists and empty objects are values."""
+    """Dotted path → value; lists and empty objects are values, but the methods stand one by one under their names."""
     found: dict[str, Any] = {}
     for key, value in spec.items():
         path = f"{prefix}{key}"
-        if isinstance(value, dict) and value:
+        if path == "methods" and value:
+            for choice in value:
+                found |= flat({choice["name"]: choice.get("config") or "default parameters"}, "methods.")
+        elif isinstance(value, dict) and value:
             found |= flat(value, path + ".")
         else:
             found[path] = value
@@ -76,9 +81,9 @@ def groups(spec: dict[str, Any], usual: dict[str, Any]) -> list[tuple[str, list[
         part, _, name = path.partition(".")
         expected = usual.get(path, MISSING)
         differs = expected is not MISSING and expected != value
-        title = GROUPS.get(part, "Run") if name else "Run"
+        title = GROUPS.get(part, "Run") if name or part in ("base", "methods") else "Run"
         found.setdefault(title, []).append(Value(path, name or part, value, None if expected is MISSING else expected, differs))
-    titles = sorted([*GROUPS.values(), "Run"], key=lambda title: not any(value.differs for value in found.get(title, [])))
+    titles = sorted([*dict.fromkeys(GROUPS.values()), "Run"], key=lambda title: not any(value.differs for value in found.get(title, [])))
     return [(title, sorted(found[title], key=lambda value: not value.differs)) for title in titles if title in found]
 
 

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from lab.accounts.models import Team, User
+from lab.runs import launched
 from lab.runs.charts import panels
 from lab.runs.launch import launch
 from lab.runs.method_panels import BINS
@@ -141,6 +142,25 @@ def test_the_header_shows_the_stack_in_its_order(as_owner: Client, make_run: Mak
     page = as_owner.get(f"/runs/{make_run().pk}/").content.decode()
     places = [page.index(f'href="/methods/{name}/"') for name in ("dr-grpo", "siren", "rs-grpo")]
     assert places == sorted(places)
+
+
+def test_the_config_shows_methods_one_by_one_with_their_parameters(make_run: MakeRun, team: Team, owner: User, as_owner: Client) -> None:
+    run = make_run()
+    spec = {**run.spec, "methods": [{"name": "rs-grpo", "config": {"risk": 4.0}}, {"name": "kimi-k2.5", "config": {}}]}
+    values = dict(launched.groups(spec, {}))["Methods"]
+    assert [(value.name, value.text) for value in values] == [
+        ("name", "dr-grpo"),
+        ("config", "{}"),
+        ("rs-grpo.risk", "4.0"),
+        ("kimi-k2.5", "default parameters"),
+    ]
+    assert [change.path for change in launched.changes(run.spec, spec)] == [
+        "methods.kimi-k2.5",
+        "methods.rs-grpo",
+        "methods.rs-grpo.risk",
+        "methods.siren",
+    ]
+    assert "<h2>Methods</h2>" in as_owner.get(f"/runs/{run.pk}/config/").content.decode()
 
 
 def test_the_list_shows_stacks_and_is_filtered_by_a_method_or_a_base(as_owner: Client, make_run: MakeRun) -> None:
