@@ -1,0 +1,53 @@
+"""Closed-book questions, half of them known to the policy and half not to be known: does it stop inventing answers to the latter?"""
+
+import torch
+
+from bench.effect_cases import Case
+from trainers.advantages import z_score
+from trainers.methods.group.faithrl import geometric
+
+QUESTIONS, ANSWERS, GROUP, BATCH, STEPS, LEARNING_RATE = 100, 4, 8, 32, 600, 4.0
+SILENT = ANSWERS  # the choice of not answering
+
+
+def measure(seed: int) -> tuple[float, float]:
+    return invented(seed, True), invented(seed, False)
+
+
+def invented(seed: int, method: bool) -> float:
+    """Share of wrong answers of the trained policy. The answer to an unknown question is another one every time: nobody can learn it."""
+    generator = torch.Generator().manual_seed(seed)
+    known = torch.arange(QUESTIONS) < QUESTIONS // 2
+    logits = torch.zeros(QUESTIONS, ANSWERS + 1)
+    logits[known, 0], logits[:, SILENT] = 2.5, -1.0
+    x0, y0 = rates(logits, known)
+    for _ in range(STEPS):
+        asked = torch.randperm(QUESTIONS, generator=generator)[:BATCH]
+        probabilities = torch.softmax(logits[asked], 1)
+        chosen = torch.multinomial(probabilities, GROUP, replacement=True, generator=generator)  # (BATCH, GROUP)
+        truth = torch.where(known[asked], 0, torch.randint(ANSWERS, (BATCH,), generator=generator))[:, None]
+        right, silent = (chosen == truth).flatten(), (chosen == SILENT).flatten()
+        advantage = z_score(geometric(right, silent, x0, y0) if method else right.float(), GROUP).view(BATCH, GROUP)
+        gradient = torch.zeros_like(probabilities).scatter_add_(1, chosen, advantage) - probabilities * advantage.sum(1, keepdim=True)
+        logits[asked] += LEARNING_RATE * gradient / (BATCH * GROUP)
+    return rates(logits, known)[1]
+
+
+def rates(logits: torch.Tensor, known: torch.Tensor) -> tuple[float, float]:
+    """Expected shares of right and of wrong answers."""
+    probabilities = torch.softmax(logits, 1)
+    answered = 1 - probabilities[:, SILENT]
+    right = torch.where(known, probabilities[:, 0], answered / ANSWERS)
+    return float(right.mean()), float((answered - right).mean())
+
+
+CASE = Case(
+    method="faithrl",
+    parent="grpo",
+    claim="invented answers become rare, where a reward of 1 for right answers alone drives out not answering",
+    quantity="share of wrong answers",
+    direction="lower",
+    problem="100 closed-book questions, half of them unknowable, 600 updates; the reward alone, no steps",
+    measure=measure,
+    launch={"base": "grpo"},
+)

@@ -1,0 +1,25 @@
+"""Few prompts, so that they come back: does dropping solved ones and recalling successes leave fewer groups without a signal?"""
+
+from bench.effect_cases import Case, tiny
+
+
+def silent_groups(seed: int, method: str) -> float:
+    made = tiny.run_train(seed, method, base="grpo", training__prompts=64)
+    return made.last("frac_reward_zero_std", 15)
+
+
+def measure(seed: int) -> tuple[float, float]:
+    return silent_groups(seed, "fathom-rapo"), silent_groups(seed, "")
+
+
+CASE = Case(
+    method="fathom-rapo",
+    parent="grpo",
+    claim="fewer groups have rewards without any spread",
+    quantity="share of groups without spread in the reward, last 15 of 40 steps",
+    direction="lower",
+    problem="64 word problems, tiny policy, 40 steps, 5 epochs",
+    measure=measure,
+    seeds=3,
+    launch={"base": "grpo"},
+)
