@@ -1,0 +1,58 @@
+"""C2GSPG where answers cannot be known for sure: 8 kinds of question, 5 answers, and the right one is the usual one only some of the time.
+
+A policy that is rewarded for being right ends up sure of the usual answer; a calibrated one is as sure as it is right.
+"""
+
+import torch
+from torch import Tensor
+
+from bench.effect_cases import Case
+from trainers.advantages import centred, z_score
+from trainers.methods.group.c2gspg import calibrated_advantages, calibration_error, cross_entropy
+
+KINDS, ANSWERS, GROUP, STEPS, LEARNING_RATE, BETA = 8, 5, 16, 600, 0.5, 0.01
+USUAL = torch.linspace(0.3, 0.95, KINDS)  # how often answer 0 is right
+LARGEST = -1e-6
+
+
+def right_answers(generator: torch.Generator, count: int) -> Tensor:
+    """(KINDS, count): the right answer of ``count`` questions of each kind."""
+    usual = torch.rand(KINDS, count, generator=generator) < USUAL[:, None]
+    other = torch.randint(1, ANSWERS, (KINDS, count), generator=generator)
+    return torch.where(usual, torch.zeros_like(other), other)
+
+
+def final_error(seed: int, calibrated: bool) -> float:
+    """Expected calibration error of 2,000 answers to questions of each kind."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.zeros(KINDS, ANSWERS, requires_grad=True)
+    for _ in range(STEPS):
+        chosen = torch.multinomial(torch.softmax(logits.detach(), 1), GROUP, replacement=True, generator=generator)  # (KINDS, G)
+        rewards = (chosen == right_answers(generator, 1)).float().flatten()  # one question a group
+        log_c = torch.log_softmax(logits, 1).gather(1, chosen).flatten().clamp(max=LARGEST)
+        if calibrated:
+            gain = calibrated_advantages(centred(rewards, GROUP), log_c.detach()) * log_c + BETA * cross_entropy(log_c, rewards)
+        else:
+            gain = z_score(rewards, GROUP) * log_c
+        (gradient,) = torch.autograd.grad(-gain.mean() * KINDS, logits)
+        logits = (logits - LEARNING_RATE * gradient / max(1.0, float(gradient.norm()))).detach().requires_grad_()
+    probabilities = torch.softmax(logits.detach(), 1)
+    chosen = torch.multinomial(probabilities, 2000, replacement=True, generator=generator)
+    right = (chosen == right_answers(generator, 2000)).float()
+    return float(calibration_error(probabilities.gather(1, chosen).flatten(), right.flatten()))
+
+
+def measure(seed: int) -> tuple[float, float]:
+    return final_error(seed, True), final_error(seed, False)
+
+
+CASE = Case(
+    method="c2gspg",
+    parent="grpo",
+    claim="the policy is better calibrated",
+    quantity="expected calibration error after 600 steps",
+    direction="lower",
+    problem="8 kinds of question with uncertain answers",
+    measure=measure,
+    launch={"base": "grpo"},
+)

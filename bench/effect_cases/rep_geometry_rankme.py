@@ -1,0 +1,28 @@
+"""What the probe is for: reinforcement compresses representations, preference learning spreads them. RankMe in the end relative to the start."""
+
+from bench.effect_cases import Case, tiny
+
+NAME = "rep-geometry-rankme"
+
+
+def growth(seed: int, trainer: str) -> float:
+    steps = tiny.run_train(seed, NAME, {"every": 1}, trainer=trainer, base=trainer).steps
+    values = [step[f"{NAME}/rankme"] for step in steps]
+    return values[-1] / values[0]
+
+
+def measure(seed: int) -> tuple[float, float]:
+    return growth(seed, "grpo"), growth(seed, "dpo")
+
+
+CASE = Case(
+    method=NAME,
+    parent="dpo",
+    claim="GRPO compresses the representation of prompts more than DPO does",
+    quantity="RankMe after 40 steps relative to the start",
+    direction="lower",
+    problem="word problems, tiny policy, 40 steps",
+    measure=measure,
+    seeds=3,
+    launch={"base": "grpo"},
+)
