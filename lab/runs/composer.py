@@ -16,7 +16,7 @@ from lab.catalog.catalog import Catalog
 from lab.catalog.methods import Method
 from lab.catalog.words import TRAINERS
 from lab.runs.schema_form import Field, as_text, fields_of, from_text
-from trainers.stacking import DEFAULT_BASES
+from trainers.stacking import DEFAULT_BASES, conflict
 
 Values = Mapping[str, str]
 Spec = dict[str, Any]
@@ -36,14 +36,14 @@ class Card:
 
 @dataclass(frozen=True)
 class Stack:
-    """The section as it is shown. ``addable``: what can still be added; ``adding``: the text typed there."""
+    """The section as it is shown. ``addable``: what can still be added, and what of the stack it does not go with; ``adding``: what is typed."""
 
     number: int
     bases: list[Method]
     base: Card
     base_error: str
     cards: list[Card]
-    addable: list[Method]
+    addable: list[tuple[Method, str]]
     adding: str
     adding_error: str
 
@@ -146,10 +146,16 @@ def shown(catalog: Catalog, number: int, trainer: str, values: Values, errors: V
         base=card(catalog, base, base_place(number, base), values, errors),
         base_error=errors.get(f"{at(number)}.base", ""),
         cards=cards,
-        addable=[Method(entry) for entry in catalog.stackable(trainer) if entry["name"] not in names],
+        addable=[(Method(entry), opponent(catalog, [base, *names], entry)) for entry in catalog.stackable(trainer) if entry["name"] not in names],
         adding=values.get(f"{at(number)}.add", ""),
         adding_error=errors.get(f"{at(number)}.add", ""),
     )
+
+
+def opponent(catalog: Catalog, names: list[str], entry: Mapping[str, Any]) -> str:
+    """The first of the stack's methods that this one cannot be stacked on; empty when it goes with all."""
+    known = [catalog.methods_by_name[name] for name in names if name in catalog.methods_by_name]
+    return next((str(one["name"]) for one in known if any(conflict("", one, dict(entry)))), "")
 
 
 def card(catalog: Catalog, name: str, place: str, values: Values, errors: Values) -> Card:

@@ -66,6 +66,12 @@ def test_only_bases_and_methods_of_the_trainer_are_offered(as_owner: Client) -> 
         assert re.findall(r'<option value="([^"]+)"', addable) == [entry["name"] for entry in known.stackable(trainer)]
 
 
+def test_what_does_not_go_with_the_stack_says_so_before_it_is_added(as_owner: Client) -> None:
+    page = as_owner.get("/launch/grpo/?add=rloo").content.decode()
+    assert re.search(r'<option value="rs-grpo">[^<]*\(not with rloo\)</option>', page)
+    assert re.search(r'<option value="siren">[^<(]*</option>', page)
+
+
 def test_a_method_from_the_catalogue_is_in_the_form_with_its_defaults(as_owner: Client) -> None:
     page = as_owner.get("/launch/grpo/?add=rs-grpo&add=siren").content.decode()
     values = form_values(page, "data-launch")
