@@ -1,0 +1,179 @@
+"""Annealed RLVR: a short burst of imitation at the turning point of a GRPO run (arXiv 2509.23629), our reading of the abstract and two reading notes.
+
+GRPO first learns islands of skill, while right completions get shorter, then joins them, while they get longer. Heating begins when the smoothed
+mean length of right completions has passed its minimum (no new one for P checks) and the mean reward has passed its knee (slope over the last checks
+at most f times that over the first ones): for a few tens of steps cross-entropy on H = prompts solved at least once whose accuracy over the run is
+below 0.1, each with its first right completion, and no policy gradient. Then GRPO goes on from the heated weights ("cooling"). One burst a run.
+Differs from GRPO in that burst alone. Ours: smoothing, how often is checked, both slopes, accuracy as the share of all samples so far, and that
+heating waits while H is empty (with groups of 8, a prompt met once has an accuracy of at least 1/8). Completions are still sampled while heating, to
+be watched. ``at`` starts the burst at a fixed step instead: the paper's control for the wrong moment.
+Step time while heating: one forward and backward pass over ``answers`` stored completions more, for ``steps`` steps of the run.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers.hyperparameters import Strict, param
+from trainers.imitation import cross_entropy
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+
+if TYPE_CHECKING:
+    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.context import RunContext
+
+SMOOTHING = 0.9
+WINDOW = 2  # checks that a slope is measured over
+PHASES = ("islands", "heating", "web")
+
+
+def turned(lengths: list[float], patience: int) -> bool:
+    """Whether the last ``patience`` values are all above the lowest before them."""
+    return len(lengths) > patience and min(lengths[-patience:]) > min(lengths[:-patience])
+
+
+def past_knee(rewards: list[float], fraction: float) -> bool:
+    """Whether the reward now rises at most ``fraction`` times as fast as at first; also when it never rose."""
+    if len(rewards) <= WINDOW:
+        return False
+    at_first, now = rewards[WINDOW] - rewards[0], rewards[-1] - rewards[-1 - WINDOW]
+    return at_first <= 0 or now <= fraction * at_first
+
+
+def heating_set(accuracies: list[float], solved: list[int], threshold: float) -> list[int]:
+    """Places of the prompts that were solved at least once and are almost unsolved."""
+    return [place for place, (accuracy, count) in enumerate(zip(accuracies, solved, strict=True)) if count > 0 and accuracy < threshold]
+
+
+class Config(Strict):
+    threshold: float = param(0.1, "Prompts solved at least once with an accuracy below this are heated on.", title="Accuracy threshold", gt=0, le=1)
+    steps: int = param(30, "Steps of the burst.", title="Heating steps", ge=0, le=100_000)
+    answers: int = param(32, "Stored completions in each of its steps.", title="Completions a step", ge=1, le=65_536)
+    patience: int = param(2, "Checks without a new lowest length that mean the minimum has passed.", title="Patience (P)", ge=1, le=1000)
+    knee: float = param(0.3, "The reward's knee: slope now at most this share of the first one.", title="Knee (f)", ge=0, le=1)
+    every: int = param(5, "Steps from one check to the next.", title="Check every", ge=1, le=100_000)
+    at: int = param(0, "Begin heating after this step instead, as a control; 0 = at the turning point.", title="Fixed time", ge=0)
+
+
+class AnnealedRLVR(Method):
+    card = Card(
+        name="annealed-rlvr",
+        title="Annealed RLVR",
+        arxiv="2509.23629",
+        system="Annealed-RLVR, CoNet",
+        base="grpo",
+        provenance="abstract",
+        source="abstract; trigger and selection from two reading notes of the ICLR 2026 paper",
+        fit="core",
+        idea="When right answers stop getting shorter and the reward stops rising fast, imitate rare successes for a few steps, then reinforce on.",
+        formula=(
+            r"t^* = \min \left\{t : \bar\ell_t > \min_{s < t} \bar\ell_s, \; \dot r_t \le f\, \dot r_0\right\}",
+            r"H = \left\{q : n_q > 0,\; acc(q) < 0.1\right\}",
+            r"L_{heat} = -\frac{1}{|y|} \sum_t \log \pi_\theta(y_t \mid q), \quad q \in H",
+        ),
+        reading="smoothing, checks, slopes and the accuracy over the whole run are ours; the notes give the trigger and the set in words",
+        claim=("heldout/accuracy", "higher"),
+    )
+    Config = Config
+    owns = frozenset({"stage"})
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.tried: dict[int, int] = {}  # by example
+        self.solved: dict[int, int] = {}
+        self.solutions: dict[int, str] = {}  # first right completion
+        self.length: float | None = None  # smoothed
+        self.reward: float | None = None
+        self.lengths: list[float] = []  # at each check
+        self.rewards_seen: list[float] = []
+        self.started = 0  # first step of heating, 0 = not yet
+        self.heated: list[int] = []  # examples
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+
+    def phase(self, step: int) -> int:
+        if not self.started or step < self.started:
+            return 0
+        return 1 if step < self.started + self.config.steps else 2
+
+    def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
+        return torch.zeros_like(advantages) if self.phase(batch.step) == 1 else advantages
+
+    def observe(self, batch: "RolloutBatch") -> None:
+        right = batch.correct
+        self.count(batch, right.tolist())
+        if right.any():
+            self.log("length_right", batch.lengths[right].mean())
+            self.length = smoothed(self.length, float(batch.lengths[right].mean()))
+        self.reward = smoothed(self.reward, float(batch.reward.mean()))
+        self.log("phase", float(self.phase(batch.step)))
+        self.log("length_smoothed", self.length or 0.0)
+        self.log("reward_smoothed", self.reward)
+        if not self.started and batch.step % self.config.every == 0:
+            self.check(batch.step)
+        self.log("heating_set", float(len(self.heated)))
+
+    def count(self, batch: "RolloutBatch", right: list[bool]) -> None:
+        for example, text, correct in zip(batch.example_ids, batch.texts, right, strict=True):
+            self.tried[example] = self.tried.get(example, 0) + 1
+            if correct:
+                self.solved[example] = self.solved.get(example, 0) + 1
+                self.solutions.setdefault(example, text)
+
+    def check(self, step: int) -> None:
+        """Begins to heat with the next batch when the moment has come and there is something to heat on."""
+        if self.length is None or self.reward is None:
+            return
+        self.lengths.append(self.length)
+        self.rewards_seen.append(self.reward)
+        due = (
+            step >= self.config.at
+            if self.config.at
+            else turned(self.lengths, self.config.patience) and past_knee(self.rewards_seen, self.config.knee)
+        )
+        if due and (found := self.candidates()):
+            self.started, self.heated = step + 1, found
+
+    def candidates(self) -> list[int]:
+        examples = sorted(self.solutions)
+        accuracies = [self.solved[example] / self.tried[example] for example in examples]
+        return [examples[place] for place in heating_set(accuracies, [self.solved[example] for example in examples], self.config.threshold)]
+
+    def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
+        if self.phase(batch.rollout.step) != 1:
+            return None
+        rng = self.run.rng("annealed-rlvr", batch.step)
+        chosen = rng.sample(self.heated, min(self.config.answers, len(self.heated)))
+        term = cross_entropy(self.run, [self.run.examples[place].prompt for place in chosen], [self.solutions[place] for place in chosen])
+        self.log("heating_loss", term)
+        return term
+
+    def state(self) -> dict[str, Any]:
+        names = ("tried", "solved", "solutions", "length", "reward", "lengths", "rewards_seen", "started", "heated")
+        return {name: getattr(self, name) for name in names}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        shaded: dict[str, Any] = {"kind": "phases", "phase": "annealed-rlvr/phase", "phase_names": PHASES}
+        return (
+            Panel(
+                "Length of right completions",
+                (Series("annealed-rlvr/length_right", "of a step"), Series("annealed-rlvr/length_smoothed", "smoothed", dashed=True)),
+                unit="tokens",
+                help="Falls while islands of skill form, rises while they are joined. Heating begins past the minimum.",
+                **shaded,
+            ),
+            Panel("Reward", (Series("reward", "of a step"), Series("annealed-rlvr/reward_smoothed", "smoothed", dashed=True)), **shaded),
+            Panel("Heating", (Series("annealed-rlvr/heating_loss", "cross-entropy on the heating set"),), unit="nats"),
+        )
+
+
+def smoothed(before: float | None, now: float) -> float:
+    return now if before is None else SMOOTHING * before + (1 - SMOOTHING) * now
