@@ -1,4 +1,4 @@
-"""RLHI on word problems: held-out questions asked by three simulated users; how well are their styles kept, against DPO on right and wrong answers?"""
+"""RLHI on word problems: held-out questions asked by three simulated users; are their styles kept, against DPO on right and wrong ones?"""
 
 import tempfile
 from pathlib import Path

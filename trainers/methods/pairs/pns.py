@@ -83,7 +83,7 @@ class PNS(Method):
         idea="Learn most from wrong answers that look right: train a policy to write them, and prefer the right answer to those.",
         formula=(
             r"R_{neg}(y) = 1 + w_{rm}\, \sigma(RM(x, y)) + w_{cot}\, q_{cot}(y) \quad (y\ \mathrm{formed,\ wrong})",
-            r"y^- = \arg\max_{y \sim \nu} R_{neg}(y)",
+            r"y^- = \mathrm{arg}\max_{y \sim \nu} R_{neg}(y)",
             r"L = -\log \sigma\left(\beta \left[\log\frac{\pi(y^+|x)}{\pi_{ref}(y^+|x)} - \log\frac{\pi(y^-|x)}{\pi_{ref}(y^-|x)}\right]\right)",
         ),
         reading="how the parts of the reward combine, their weights, and the rules that stand for reward model and judge",

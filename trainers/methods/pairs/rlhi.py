@@ -111,7 +111,8 @@ class RLHI(Method):
         fit="core",
         idea="What a user says after a poor answer tells what a good one would be; who the user is tells which of several answers is the better one.",
         formula=(
-            r"y^+ = \mathrm{Rewrite}(x, y, f, p_u),\ y^- = y \quad \mathrm{or} \quad y^+, y^- = \arg\max, \arg\min_i RM(y_i | x, p_u)",
+            r"y^+ = \mathrm{Rewrite}(x, y, f, p_u), \quad y^- = y",
+            r"y^+, y^- = \mathrm{arg}\max_i,\ \mathrm{arg}\min_i\ RM(y_i | x, p_u)",
             r"L = -\log \sigma\left(\beta \left[\log\frac{\pi(y^+|x, p_u)}{\pi_{ref}(y^+|x, p_u)}"
             r" - \log\frac{\pi(y^-|x, p_u)}{\pi_{ref}(y^-|x, p_u)}\right]\right)",
         ),
