@@ -1,0 +1,107 @@
+"""The paper's test bed, smaller: walks on a random graph, questions of start and goal; GRPO on the hops, with a burst of imitation or without."""
+
+import random
+
+import torch
+from torch import Tensor
+
+from bench.effect_cases import Case
+from trainers.advantages import z_score
+from trainers.methods.tokens.annealed_rlvr import heating_set, past_knee, smoothed, turned
+
+NODES, DEGREE, QUESTIONS, GROUP, LONGEST = 400, 10, 64, 16, 40
+STEPS, CHECK, BURST, BATCH, LEARNING_RATE = 300, 5, 30, 32, 100.0
+
+
+class Walks:
+    """The policy is a table (NODES, DEGREE) of logits over neighbours; a walk is right when it meets its goal within LONGEST hops."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self.neighbours = torch.stack([torch.randperm(NODES, generator=self.generator)[:DEGREE] for _ in range(NODES)])
+        self.starts, self.goals = (torch.randint(NODES, (QUESTIONS,), generator=self.generator) for _ in range(2))
+        self.logits = torch.zeros(NODES, DEGREE)
+
+    def walk(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Nodes, choices and mask (B, LONGEST) of GROUP walks a question, and whether each is right (B,)."""
+        place, goal = self.starts.repeat_interleave(GROUP), self.goals.repeat_interleave(GROUP)
+        chances, done = torch.softmax(self.logits, 1), place == goal
+        nodes, choices, mask = [], [], []
+        for _ in range(LONGEST):
+            choice = torch.multinomial(chances[place], 1, generator=self.generator)[:, 0]
+            nodes.append(place)
+            choices.append(choice)
+            mask.append(~done)
+            place = torch.where(done, place, self.neighbours[place, choice])
+            done = done | (place == goal)
+        return torch.stack(nodes, 1), torch.stack(choices, 1), torch.stack(mask, 1).float(), done
+
+    def ascend(self, nodes: Tensor, choices: Tensor, weights: Tensor) -> None:
+        """A step along the gradient of the weighted log-probabilities of hops, averaged over walks."""
+        chances, flat, gradient = torch.softmax(self.logits, 1), nodes.flatten(), torch.zeros_like(self.logits)
+        gradient.index_put_((flat, choices.flatten()), weights.flatten(), accumulate=True)
+        total = torch.zeros(NODES).index_add_(0, flat, weights.flatten())
+        self.logits = self.logits + LEARNING_RATE * (gradient - chances * total[:, None]) / len(nodes)
+
+
+class Memory:
+    """What the trigger and the heating set are made of."""
+
+    def __init__(self) -> None:
+        self.solved, self.samples = [0] * QUESTIONS, 0
+        self.first: dict[int, tuple[Tensor, ...]] = {}  # right walk of each question
+        self.length: float | None = None
+        self.rate: float | None = None
+        self.lengths, self.rates = list[float](), list[float]()
+
+    def see(self, walks: tuple[Tensor, ...], right: Tensor) -> None:
+        self.samples += GROUP
+        for row in right.nonzero()[:, 0].tolist():
+            self.solved[row // GROUP] += 1
+            self.first.setdefault(row // GROUP, tuple(part[row] for part in walks))
+        if right.any():
+            self.length = smoothed(self.length, float(walks[2][right].sum(1).mean()))
+        self.rate = smoothed(self.rate, float(right.float().mean()))
+
+    def due(self) -> list[int]:
+        """The heating set when the turning point has come, else nothing."""
+        self.lengths.append(self.length or 0.0)
+        self.rates.append(self.rate or 0.0)
+        found = heating_set([count / self.samples for count in self.solved], self.solved, 0.1)
+        return found if turned(self.lengths, 2) and past_knee(self.rates, 0.3) else []
+
+
+def solve_rate(seed: int, burst: int) -> float:
+    """Share of right walks over the last 20 steps; the ``burst`` steps of imitation count as steps of the run."""
+    world, memory, rng, rates = Walks(seed), Memory(), random.Random(seed), list[float]()
+    heated, began = list[int](), STEPS
+    for step in range(1, STEPS + 1):
+        *walks, right = world.walk()
+        rates.append(float(right.float().mean()))
+        memory.see(tuple(walks), right)
+        if began < step <= began + burst:
+            some = [memory.first[question] for question in rng.sample(heated, min(len(heated), BATCH))]
+            nodes, choices, weights = (torch.stack(parts) for parts in zip(*some, strict=True))
+        else:
+            nodes, choices, weights = walks[0], walks[1], z_score(right.float(), GROUP)[:, None] * walks[2]
+        world.ascend(nodes, choices, weights)
+        if began == STEPS and step % CHECK == 0 and (heated := memory.due()):
+            began = step
+    return sum(rates[-20:]) / 20
+
+
+def measure(seed: int) -> tuple[float, float]:
+    return solve_rate(seed, BURST), solve_rate(seed, 0)
+
+
+CASE = Case(
+    method="annealed-rlvr",
+    parent="grpo",
+    claim="a burst of imitation on rare successes at the turning point leaves a higher solve rate than none",
+    quantity="solve rate over the last 20 of 300 steps",
+    direction="higher",
+    problem="walks on a random graph of 400 nodes of degree 10, 64 questions",
+    measure=measure,
+    seeds=3,
+    launch={"base": "grpo"},
+)
