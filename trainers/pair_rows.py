@@ -34,6 +34,13 @@ def question(prompt: Sequence[Message]) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.content} for message in prompt]
 
 
+def question_of(value: Any) -> list[dict[str, str]] | None:
+    """A column that holds a prompt, as text or as messages; None where it holds none."""
+    if isinstance(value, str) and value.strip():
+        return [{"role": "user", "content": value}]
+    return value if isinstance(value, list) and value else None
+
+
 def examples_of(rows: Sequence[Row], run: "RunContext") -> list[Example | None]:
     """The task's example behind each row: from the columns ``reference`` (and ``data``), else the task's own pair prompt of the same text.
 

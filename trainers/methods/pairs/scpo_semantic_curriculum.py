@@ -138,7 +138,7 @@ class SCPO(Method):
 
     def with_contrast(self, rows: list[Row]) -> list[Row]:
         if any(row.get("contrast") for row in rows):
-            return [{**row, "contrast": contrast_of(row.get("contrast"))} for row in rows]
+            return [{**row, "contrast": pair_rows.question_of(row.get("contrast"))} for row in rows]
         examples, gold = pair_rows.examples_of(rows, self.run), self.run.task.gold
         known, made = [example for example in examples if example is not None], list[Row]()
         for place, (row, example) in enumerate(zip(rows, examples, strict=True)):
@@ -214,10 +214,3 @@ class SCPO(Method):
 def with_masks(batch: "PairBatch", chosen: Tensor, rejected: Tensor) -> list[tuple[Tensor, Tensor]]:
     """(values, mask) of chosen and of rejected, (B, T) each."""
     return [(chosen, batch.chosen_mask), (rejected, batch.rejected_mask)]
-
-
-def contrast_of(value: Any) -> list[dict[str, str]] | None:
-    """A prompt as messages; None where a row has none."""
-    if isinstance(value, str) and value.strip():
-        return [{"role": "user", "content": value}]
-    return value if isinstance(value, list) and value else None
