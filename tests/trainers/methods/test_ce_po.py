@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.methods.group.ce_po import CEPO, Config, hardened, influences, power_mean, share_left
+from trainers.methods.group.ce_po import CEPO, Config, hardened, influences, power_mean, share_left, working_span
 
 UNITS = st.floats(0, 1, width=32)
 TEXT = "<think>abc</think><answer>d</answer>"
@@ -102,6 +102,13 @@ def test_answers_without_working_or_answer_are_not_coherent(model):
     assert coherence[0] > 0
     assert coherence[1:].tolist() == [0.0] * 4
     assert torch.isfinite(coherence).all()
+
+
+def test_the_working_is_what_stands_before_the_answer_where_nothing_is_thought():
+    assert working_span(TEXT) == (7, 10)
+    assert working_span("<search>a</search>x<answer>d</answer>") == (0, 19)
+    assert working_span("<answer>d</answer>") == (0, 0)
+    assert working_span("d") is None
 
 
 def test_padding_changes_nothing(model):

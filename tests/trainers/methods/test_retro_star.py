@@ -12,6 +12,7 @@ from tests.trainers.methods.batches import rollout_batch
 from trainers.events import Message
 from trainers.methods.group.retro_star import KEY, Config, RetroStar, inter, intra, ordering, score_of
 from trainers.methods.history import History
+from trainers.problems import SpecError
 from trainers.tasks import registry
 from trainers.tasks.base import Example
 
@@ -103,8 +104,12 @@ def test_a_batch_holds_all_documents_of_its_queries():
     assert not torch.equal(weights, method.curriculum(History(len(rows), 10, step=2)))
 
 
-def test_examples_that_do_not_say_how_they_are_solved_are_left_out():
-    assert RetroStar().data([Example([Message("user", "?")], "1")] * 5, run_of(2)) == []
+def test_examples_that_do_not_say_how_they_are_solved_are_refused():
+    run = run_of(2)
+    unknown, known = Example([Message("user", "?")], "1"), run.task.examples("train", 2, 0, "easy")
+    with pytest.raises(SpecError, match="0 of 5 examples say how they are solved"):
+        RetroStar().data([unknown] * 5, run)
+    assert len(RetroStar().data([unknown, *known], run)) == 4
 
 
 @pytest.mark.training

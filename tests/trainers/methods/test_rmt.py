@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tests.trainers.methods.batches import loss_batch, rollout_batch
 from trainers.events import Message
 from trainers.methods.prompts.rmt import KEY, RMT, Config, budget, kept_loss, length_reward, mixed, tier_odds, tiers_of
+from trainers.problems import SpecError
+from trainers.tasks import registry
 from trainers.tasks.base import Example
 
 
@@ -122,6 +124,12 @@ def test_items_are_one_of_each_tier_and_text():
         begun = item.prompt[0].content.split("\n")[1]
         assert "abcdef"[len(begun)] == item.reference
     assert sorted(len(chosen) for _, _, chosen in method.texts) == [3, 3]
+
+
+def test_examples_that_do_not_say_how_they_are_solved_are_refused():
+    run = SimpleNamespace(task=registry.get("mini_gsm"), completion_ids=None)
+    with pytest.raises(SpecError, match="0 of 3 examples say how they are solved"):
+        RMT().data([Example([Message("user", "?")], "1")] * 3, run)
 
 
 @pytest.mark.training

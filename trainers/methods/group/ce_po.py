@@ -22,6 +22,7 @@ from trainers.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 from trainers.spans import answer_span, thought_span
+from trainers.tasks.answers import ANSWER
 
 if TYPE_CHECKING:
     from trainers.batch import RolloutBatch
@@ -130,7 +131,7 @@ class CEPO(Method):
         for row in rows:
             head, kept = len(batch.prompt_ids[row]), int((batch.mask[row].nonzero().max() + 1) if batch.mask[row].any() else 0)
             ids = torch.cat([torch.tensor(batch.prompt_ids[row], device=batch.ids.device), batch.ids[row, :kept]])
-            working = self.marked(batch, row, thought_span(batch.texts[row]), head, kept)
+            working = self.marked(batch, row, working_span(batch.texts[row]), head, kept)
             answer = self.marked(batch, row, answer_span(batch.texts[row]), head, kept)
             places = working.nonzero().flatten().tolist()
             twin = ids.clone()
@@ -174,3 +175,11 @@ class CEPO(Method):
             ),
             Panel("Coherence of the answers", (Series(f"{name}/coherence_of_answers"),), "histogram"),
         )
+
+
+def working_span(text: str) -> tuple[int, int] | None:
+    """The inside of <think>, or else all that stands before the answer: in a task of several turns, what the policy looked up."""
+    thought, answer = thought_span(text), answer_span(text)
+    if thought is not None or answer is None:
+        return thought
+    return 0, answer[0] - len(ANSWER)

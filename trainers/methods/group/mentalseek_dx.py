@@ -7,6 +7,8 @@ Our reading throughout: the abstract alone was read, and it has no formula. The 
 ``category`` of an example's data where a dataset has one, else the band of ``band`` numbers that a number lies in (5 by default, near the paper's 76
 disorders in 16 categories), else a word's first letter. Difficulty is what the card says: how many other answers of the training data share the
 category. The stage of supervised reasoning traces is the lab's cold start. Differs from GRPO in the reward and the order of prompts only.
+In the toy problem of the effect case it does the opposite of what is hoped: paid for the category alone at first, a policy without shared features
+settles on one answer of it, and the exact one is seldom sampled when its time comes.
 """
 
 from collections import defaultdict

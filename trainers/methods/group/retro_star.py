@@ -23,6 +23,7 @@ from trainers.events import Message
 from trainers.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
+from trainers.problems import Problem, SpecError
 from trainers.spans import answer_of
 from trainers.tasks.base import Example
 
@@ -104,7 +105,8 @@ class RetroStar(Method):
         solutions = [(example, text) for example in rows if (text := solution_of(run, example))]
         rng, made = run.rng(self.card.name, "documents"), list[Example]()
         if len(solutions) <= self.config.others:
-            return []
+            message = f"documents are solutions, and {len(solutions)} of {len(rows)} examples say how they are solved"
+            raise SpecError([Problem("methods", self.card.name, message, "train on a task of the lab, or give the examples its data")])
         for query, (example, own) in enumerate(solutions):
             places = rng.sample([place for place in range(len(solutions)) if place != query], self.config.others)
             for document, relevant in [(own, True), *((solutions[place][1], False) for place in places)]:

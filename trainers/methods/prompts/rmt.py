@@ -24,6 +24,7 @@ from trainers.events import Message
 from trainers.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
+from trainers.problems import Problem, SpecError
 from trainers.spans import answer_of, thought_span
 from trainers.tasks.base import Example
 
@@ -119,7 +120,8 @@ class RMT(Method):
         self.texts = [(run.prompt_ids([example.prompt])[0], ids, []) for example, ids in found]
         places = [(text, place) for text, (_, ids, _) in enumerate(self.texts) for place in range(1, len(ids)) if visible(run, ids[place])]
         if not places:
-            return []
+            message = f"its texts are solutions, and {len(found)} of {len(rows)} examples say how they are solved"
+            raise SpecError([Problem("methods", self.card.name, message, "train on a task of the lab, or give the examples its data")])
         known = torch.cat([self.entropies(text) for text in range(len(self.texts))])
         starts = [0, *torch.tensor([len(ids) for _, ids, _ in self.texts]).cumsum(0).tolist()]
         tiers = tiers_of(torch.stack([known[starts[text] + place] for text, place in places])).tolist()
