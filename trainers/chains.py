@@ -76,13 +76,21 @@ def corrupt(text: str, error: Error, rng: random.Random) -> str | None:
     lines, answer = found
     slip = rng.choice([-1, 1]) * rng.randint(1, LARGEST_SLIP)
     if not lines:
-        return write_answer([], str(abs(int(answer) + slip) or 1)) if error == "fact" and answer.isdecimal() and len(answer) < 7 else None
+        return guessed_otherwise(answer, slip) if error == "fact" else None
     place = rng.randrange(len(lines))
     for size in (slip, abs(slip)):  # a chain has no negative numbers: where a step down leads there, one up does not
         made = changed(lines, error, place, size)
         if made and all(line.before >= 0 and line.after >= 0 for line in made):
-            return write_answer([str(line) for line in made], str(made[-1].after))
+            written = write_answer([str(line) for line in made], str(made[-1].after))
+            return written if written != text.strip() else None  # it had this very error
     return None
+
+
+def guessed_otherwise(answer: str, slip: int) -> str | None:
+    if not answer.isdecimal() or len(answer) > 6:
+        return None
+    value = int(answer) + (slip if int(answer) + slip >= 0 else abs(slip))
+    return write_answer([], str(value))
 
 
 def changed(lines: list[Line], error: Error, place: int, slip: int) -> list[Line] | None:

@@ -79,6 +79,18 @@ def test_any_text_is_corrupted_or_refused_never_left_as_it_is(text, error, seed)
     assert corrupt(text, error, random.Random(seed)) != text
 
 
+@given(st.integers(0, 40), st.integers(0, 50))
+def test_a_guess_without_working_becomes_another_guess(guess, seed):
+    text = answers.write_answer([], str(guess))
+    assert chain_of(corrupt(text, "fact", random.Random(seed)))[1] != str(guess)
+    assert corrupt(text, "logic", random.Random(seed)) is None
+
+
+def test_an_answer_that_has_the_error_already_is_refused():
+    made = corrupt(GOLD, "logic", random.Random(0))
+    assert corrupt(made, "logic", random.Random(0)) is None
+
+
 def test_answers_of_other_tasks_are_corrupted_too():
     for name in ("calendar", "kb"):
         task = registry.get(name)
