@@ -120,7 +120,7 @@ class VERL(Method):
     def added(self, batch: "RolloutBatch", advantages: Tensor, found: dict[str, Tensor]) -> Tensor:
         """(B,) or (B, T), as ``advantages``."""
         config = self.config
-        phi, weight = auxiliary(*(deviation(found[name], self.baselines[name]) for name in NAMES), config.gain)
+        phi, weight = auxiliary(*self.deviations(found), config.gain)
         scale = config.weight * (1 - (self.score + 1) / 2) if config.fade else config.weight
         wanted = phi.to(advantages.dtype) if advantages.dim() == 1 else phi.to(advantages.dtype)[:, None]
         made = bonus(advantages, wanted, scale, config.kappa)
@@ -132,6 +132,10 @@ class VERL(Method):
         self.log("exploration_weight", weight.mean())
         self.log_histogram("exploration_weights", weight, 0.0, 1.0)
         return made
+
+    def deviations(self, found: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        er, erv, era = (deviation(found[name], self.baselines[name]) for name in NAMES)
+        return er, erv, era
 
     def learn(self, batch: "RolloutBatch", found: dict[str, Tensor]) -> None:
         rate = self.config.rate
