@@ -1,10 +1,13 @@
 """PR-Clip-Delta: the card's numbers with its correction, GRPO at a = 0, no pay for repetition, and each token's own return."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.trainers.judge_endpoint import step_endpoint
 from tests.trainers.methods.batches import rollout_batch
 from trainers.advantages import z_score
 from trainers.methods.group.effective_rl_reward_clip_delta import (
@@ -17,6 +20,7 @@ from trainers.methods.group.effective_rl_reward_clip_delta import (
     step_rewards,
     token_z_score,
 )
+from trainers.problems import SpecError
 
 SCORES = torch.tensor([0.9, 0.4, 0.8, 0.7])
 STEPS = st.lists(st.floats(0, 1, width=32), max_size=8)
@@ -93,6 +97,16 @@ def test_without_weight_it_is_grpo_and_a_bad_step_is_marked_down_before_the_answ
     assert shaped[1, 1] < shaped[0, 1]  # the wrong first step
     assert shaped[1, 2] == shaped[0, 2]  # the last step's own score is paid nowhere
     assert shaped[1, 3] == shaped[0, 3]
+
+
+def test_a_configured_judge_scores_the_steps():
+    with step_endpoint("1+1") as (judge, _):
+        method = ClipDelta(Config(scorer="endpoint"))
+        method.prepare(SimpleNamespace(judge=judge))
+        texts = ["<think>1+1=2 2+1=3</think>", "no working"]
+        assert method.scores(rollout_batch([1, 0], 2, texts=texts)) == [[1.0, 0.0], []]
+    with pytest.raises(SpecError, match="no judge endpoint"):
+        method.prepare(SimpleNamespace(judge=None))
 
 
 @pytest.mark.training

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.trainers.judge_endpoint import step_endpoint
 from tests.trainers.methods.batches import rollout_batch
 from trainers.advantages import z_score
 from trainers.methods.group.faithrl import (
@@ -25,6 +26,7 @@ from trainers.methods.group.faithrl import (
     without_repeats,
 )
 from trainers.problems import SpecError
+from trainers.segments import step_texts
 from trainers.tasks.base import Example
 from trainers.tasks.mini_gsm import MiniGsm
 
@@ -135,3 +137,14 @@ def test_two_real_steps(two_steps):
     for rollout in trained.rollouts:
         assert abs(rollout.contributions["faithrl"]) <= abs(rollout.contributions["base"]) + 1e-5
         assert rollout.token_advantages
+
+
+@pytest.mark.training
+def test_a_real_run_asks_the_worker_s_judge(two_steps, monkeypatch):
+    with step_endpoint("=") as (judge, heard):
+        monkeypatch.setenv("LAB_JUDGE_URL", judge.url)
+        monkeypatch.setenv("LAB_JUDGE_MODEL", judge.model)
+        trained = two_steps("faithrl", {"judge": "endpoint", "probes": 8})
+    asked_for = sum(bool(step_texts(rollout.completion)) for rollout in trained.rollouts)
+    assert len(heard) == asked_for > 0
+    assert all(step["faithrl/supported"] > 0 for step in trained.steps if "faithrl/supported" in step)
