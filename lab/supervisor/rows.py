@@ -35,6 +35,8 @@ LENGTH = Struct(">i").pack
 TOKENS = Struct(">hiqi").pack
 NO_TURNS = LENGTH(3) + b"\x01[]"
 NOTHING = LENGTH(3) + b"\x01{}"
+NO_METHODS = NOTHING + NOTHING
+NO_ARRAYS = LENGTH(0) + LENGTH(0)
 encode_json = msgspec.json.Encoder().encode
 
 Numbered = tuple[Rollout, int]  # an event and the spool offset after it
@@ -54,16 +56,17 @@ def rollout_rows(run_id: UUID, rollouts: Sequence[Numbered], ids: Sequence[int],
                 4, event.length, 1, False, 8, end, 8, int((event.time - EPOCH_2000) * 1_000_000),
             ))
             # fmt: on
-            completion = event.completion.encode()
+            completion, rewards = event.completion.encode(), encode_json(event.rewards)
             parts += (
                 doubles(event.reward, event.advantage, event.mean_entropy, event.max_entropy),
                 words[event.phase],
                 words[event.finish_reason],
                 words[event.filtered],
                 turns(event) if event.turns else NO_TURNS,
-                jsonb(event.rewards),
-                jsonb(event.contributions) if event.contributions else NOTHING,
-                jsonb(event.shaped) if event.shaped else NOTHING,
+                LENGTH(len(rewards) + 1),
+                b"\1",
+                rewards,
+                by_methods(event) if event.contributions or event.shaped else NO_METHODS,
                 LENGTH(len(completion)),
                 completion,
             )
@@ -79,7 +82,6 @@ def token_rows(rollouts: Sequence[Numbered], ids: Sequence[int]) -> Iterator[byt
         for index in range(start, min(start + PIECE_ROWS, len(rollouts))):
             event = rollouts[index][0]
             lengths, logprobs, entropies, mask = event.lengths, event.logprobs, event.entropies, event.mask
-            advantages, weights = event.token_advantages, event.weights
             parts += (
                 TOKENS(8, 8, ids[index], len(event.ids)),
                 event.ids,
@@ -91,10 +93,7 @@ def token_rows(rollouts: Sequence[Numbered], ids: Sequence[int]) -> Iterator[byt
                 entropies,
                 LENGTH(len(mask)),
                 mask,
-                LENGTH(len(advantages)),
-                advantages,
-                LENGTH(len(weights)),
-                weights,
+                arrays_by_methods(event) if event.token_advantages or event.weights else NO_ARRAYS,
             )
         yield b"".join(parts)
     yield TRAILER
@@ -118,6 +117,15 @@ def doubles(*numbers: float | None) -> bytes:
 
 def turns(event: Rollout) -> bytes:
     return jsonb([[turn.role, turn.start, turn.end] for turn in event.turns])
+
+
+def by_methods(event: Rollout) -> bytes:
+    return jsonb(event.contributions) + (jsonb(event.shaped) if event.shaped else NOTHING)
+
+
+def arrays_by_methods(event: Rollout) -> bytes:
+    advantages, weights = event.token_advantages, event.weights
+    return LENGTH(len(advantages)) + advantages + LENGTH(len(weights)) + weights
 
 
 def jsonb(value: Any) -> bytes:
