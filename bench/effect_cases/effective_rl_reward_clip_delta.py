@@ -1,26 +1,49 @@
-"""A scorer that likes any true equation: does the policy farm it? Clip-Delta against the plain sum of the same scores."""
+"""A policy that may write safe true equations for ever and a scorer that gives each of them 0.9: Clip-Delta against the plain sum of the scores."""
 
-from bench.effect_cases import Case, tiny
+import torch
+from torch.nn.functional import logsigmoid
 
+from bench.effect_cases import Case
+from trainers.methods.group.effective_rl_reward_clip_delta import Config, returns, step_rewards, token_z_score
 
-def steps_written(seed: int, shape: str) -> float:
-    name = "effective-rl-reward-clip-delta"
-    made = tiny.run_train(seed, name, {"shape": shape, "scorer": "arithmetic"}, base="grpo")
-    return made.last("completions/mean_length", 10)
+SCORE, MOST, GROUP, GROUPS, STEPS, LEARNING_RATE = 0.9, 20, 8, 8, 200, 1.0
 
 
 def measure(seed: int) -> tuple[float, float]:
     return steps_written(seed, "clip-delta"), steps_written(seed, "sum")
 
 
+def steps_written(seed: int, shape: str) -> float:
+    """Expected number of safe equations that the trained policy writes before it answers."""
+    generator, config = torch.Generator().manual_seed(seed), Config()
+    go_on, right = torch.tensor(0.0, requires_grad=True), torch.tensor(0.0, requires_grad=True)
+    worth = [returns(step_rewards(torch.full((count,), SCORE), shape, config.eta), 0.0, config.scale) for count in range(MOST + 1)]
+    for _ in range(STEPS):
+        going = torch.rand(GROUP * GROUPS, MOST, generator=generator) < torch.sigmoid(go_on.detach())
+        counts = going.int().cumprod(1).sum(1)  # equations of each answer; its last token answers
+        outcomes = (torch.rand(GROUP * GROUPS, generator=generator) < torch.sigmoid(right.detach())).float()
+        places = torch.arange(MOST + 1)
+        mask = (places <= counts[:, None]).float()
+        values = torch.zeros_like(mask)
+        for row, count in enumerate(counts.tolist()):
+            values[row, : count + 1] = worth[count] + outcomes[row]
+        advantage = token_z_score(values, mask, GROUP)
+        stopping = torch.where(counts < MOST, logsigmoid(-go_on), 0.0) + logsigmoid(torch.where(outcomes > 0, right, -right))
+        chosen = torch.where(places == counts[:, None], stopping[:, None], logsigmoid(go_on))
+        gain = (advantage * chosen * mask).sum(1).mean()
+        slopes = torch.autograd.grad(gain, (go_on, right))
+        go_on, right = [(value + LEARNING_RATE * slope).detach().requires_grad_() for value, slope in zip((go_on, right), slopes, strict=True)]
+    chance = torch.sigmoid(go_on.detach())
+    return float(sum(chance**count for count in range(1, MOST + 1)))
+
+
 CASE = Case(
     method="effective-rl-reward-clip-delta",
     parent="grpo",
-    claim="answers stay shorter than under the plain sum of step scores, which pays for every true equation",
-    quantity="mean length of an answer, last 10 of 40 steps (tokens)",
+    claim="the policy does not write safe equations for their score, as it does under the plain sum of step scores",
+    quantity="expected number of safe equations before the answer, 20 at most",
     direction="lower",
-    problem="word problems, tiny policy, 40 steps; both with a scorer that gives 0.9 to any true equation",
+    problem="policy that goes on or answers, every equation scored 0.9, 200 updates",
     measure=measure,
-    seeds=3,
     launch={"base": "grpo"},
 )

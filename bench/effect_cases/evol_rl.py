@@ -1,24 +1,53 @@
-"""Learning without labels: majority voting alone, or with novelty."""
+"""Sums without labels, each answered in several ways: majority voting alone, or with novelty."""
 
-from bench.effect_cases import Case, tiny
+import torch
 
+from bench.effect_cases import Case
+from trainers.advantages import z_score
+from trainers.methods.group.evol_rl import evolved, majority
+from trainers.similarity import cosines, ngram_vectors
 
-def entropy(seed: int, band: float) -> float:
-    return tiny.run_train(seed, "evol-rl", {"band": band}, base="grpo").final("heldout/entropy")
+ANSWERS = ("11", "12", "10")  # the first is right
+WAYS = ("3+3=6 6+5=11", "5+3=8 8+3=11", "3+5=8 8+3=11", "6+5=11", "twelve less one", "two fives and one")
+PROMPTS, GROUP, STEPS, LEARNING_RATE = 16, 8, 300, 2.0
 
 
 def measure(seed: int) -> tuple[float, float]:
     return entropy(seed, 0.5), entropy(seed, 0.0)
 
 
+def entropy(seed: int, band: float) -> float:
+    """Mean entropy (nats) of the trained policies over answers and ways of working."""
+    generator = torch.Generator().manual_seed(seed)
+    alike = cosines(ngram_vectors(WAYS))
+    logits = 0.5 * torch.randn(PROMPTS, len(ANSWERS), len(WAYS), generator=generator)
+    logits[:, 0] += 1.0
+    logits = logits.flatten(1)
+    for _ in range(STEPS):
+        probabilities = torch.softmax(logits, 1)
+        chosen = torch.multinomial(probabilities, GROUP, replacement=True, generator=generator)  # (PROMPTS, GROUP)
+        rewards = torch.stack([reward_of(row, alike, band) for row in chosen])
+        advantage = z_score(rewards.flatten(), GROUP).view(PROMPTS, GROUP)
+        gradient = torch.zeros_like(logits).scatter_add_(1, chosen, advantage) - probabilities * advantage.sum(1, keepdim=True)
+        logits = logits + LEARNING_RATE * gradient / (PROMPTS * GROUP)
+    return float(torch.special.entr(torch.softmax(logits, 1)).sum(1).mean())
+
+
+def reward_of(chosen: torch.Tensor, alike: torch.Tensor, band: float) -> torch.Tensor:
+    """(G,) choices of one group -> (G,)."""
+    answers = [ANSWERS[choice // len(WAYS)] for choice in chosen.tolist()]
+    elected, ways = majority(answers), chosen % len(WAYS)
+    verdict = torch.tensor([answer == elected for answer in answers])
+    return evolved(alike[ways][:, ways], verdict, torch.ones(len(answers), dtype=torch.bool), band)
+
+
 CASE = Case(
     method="evol-rl",
     parent="grpo",
-    claim="entropy stays higher than with majority voting alone (band 0)",
-    quantity="held-out entropy after 40 steps (nats)",
+    claim="the policy keeps several ways of working, where majority voting alone (band 0) settles on fewer",
+    quantity="entropy over answers and ways of working (nats)",
     direction="higher",
-    problem="word problems without labels, tiny policy, 40 steps",
+    problem="16 sums without labels, 3 answers x 6 ways of working, 300 updates",
     measure=measure,
-    seeds=3,
     launch={"base": "grpo"},
 )

@@ -38,4 +38,5 @@ CASE = Case(
     direction="higher",
     problem="policy of one choice on two kinds of prompts with given rates of right answers, 300 updates",
     measure=measure,
+    launch={"base": "grpo"},
 )
