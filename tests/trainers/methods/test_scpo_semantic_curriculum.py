@@ -8,7 +8,8 @@ from torch.nn.functional import logsigmoid
 
 from tests.trainers.methods import pair_files
 from tests.trainers.methods.batches import pair_batch
-from trainers.methods.pairs.scpo_semantic_curriculum import SCPO, Config, cut, four_margins, retold, stage_of, stage_starts, swaps
+from trainers.methods.pairs.scpo_semantic_curriculum import SCPO, Config, cut, four_margins, retold, swaps
+from trainers.stages import stage_of, stage_starts
 
 scores = st.floats(-20, 20)
 
@@ -57,7 +58,7 @@ def test_an_answer_that_swaps_with_its_context_is_right_in_both():
 
 @given(st.integers(1, 200), st.integers(1, 9))
 def test_stages_share_the_steps(steps, stages):
-    starts = stage_starts(steps, min(stages, steps))
+    starts = stage_starts(steps, stages)
     sizes = [end - start for start, end in zip(starts, [*starts[1:], steps + 1], strict=True)]
     assert starts[0] == 1
     assert max(sizes) - min(sizes) <= 1

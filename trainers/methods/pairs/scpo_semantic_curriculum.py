@@ -31,6 +31,7 @@ from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 from trainers.problems import Problem, SpecError
 from trainers.similarity import alike
+from trainers.stages import stage_of, stage_starts
 from trainers.tasks.base import Example
 
 if TYPE_CHECKING:
@@ -45,15 +46,6 @@ LEVELS = ("object", "attribute", "relation")
 def four_margins(own_right: Tensor, own_wrong: Tensor, other_right: Tensor, other_wrong: Tensor) -> Tensor:
     """(B,) scores s(I, y_w), s(I, y_l), s(I', y_l), s(I', y_w) -> (4, B) margins: two of L_text, two of L_vis."""
     return torch.stack([own_right - own_wrong, other_right - other_wrong, own_right - other_wrong, other_right - own_wrong])
-
-
-def stage_starts(steps: int, stages: int) -> list[int]:
-    """First step, from 1, of every stage."""
-    return [place * steps // stages + 1 for place in range(stages)]
-
-
-def stage_of(step: int, starts: list[int]) -> int:
-    return sum(step >= start for start in starts) - 1
 
 
 def cut(rows: list[Row], stages: int) -> list[list[Row]]:
@@ -117,7 +109,7 @@ class SCPO(Method):
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
-        self.starts = stage_starts(run.training.max_steps, min(self.config.stages, run.training.max_steps))
+        self.starts = stage_starts(run.training.max_steps, self.config.stages)
 
     def data(self, rows: list[Row], run: "RunContext") -> list[Row]:
         made = self.with_contrast(rows)

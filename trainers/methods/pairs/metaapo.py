@@ -1,0 +1,243 @@
+"""MetaAPO: meta-weighted online sampling (arXiv 2509.23371).
+
+A small meta-learner reads how well the policy fits an offline pair already and says how much that pair is worth beside one the policy makes itself:
+
+    Delta = [log pi(y+) - log pi(y-)] - [log pi_ref(y+) - log pi_ref(y-)]      (no beta)
+    s = log sigmoid(Delta_off),   w = h(s) = sigmoid(W2 tanh(W1 s + b1) + b2)  (100 hidden units, all weights .1, biases 0)
+    online sampling: u ~ U(0, 1); if u > w, eight answers are sampled and the best and the worst by reward are the online pair
+    L = w l_off + (1 - w) l_on,   l = -log sigmoid(beta Delta)                 (w without gradient)
+
+and every eight batches h takes a step of its own on the same expression, in which only w has a gradient: dL/dw = l_off - l_on. As published (the
+authors' code); their SimPO variant is left out.
+
+What differs from the code: rounds are parts of one run. A row is drawn for when it is first visited in a round, from the policy of that moment, where
+the code samples for all rows between rounds, when policy and reference are still the same and every s is log .5; at the start of each later round the
+reference becomes the policy, as there (that first update is still measured from the old one). The verifier is the reward model. Rows not drawn, and
+rows whose answers are all worth the same, are trained on with their offline pair, as in the paper; the released script leaves them out. Differs from
+DPO, which has offline pairs only. Sampling, and two more forward passes of policy and reference on the online pairs, make steps several times longer.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from trainers import pair_rows
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.problems import Problem, SpecError
+from trainers.stages import stage_of, stage_starts
+
+if TYPE_CHECKING:
+    from trainers.batch import PairBatch
+    from trainers.methods.context import RunContext
+    from trainers.tasks.base import Example
+
+Row = dict[str, Any]
+HIDDEN, FIRST_WEIGHT = 100, 0.1
+CURVE = (-3.0, -1.0, -0.1)  # where h is drawn
+
+
+class MetaLearner(torch.nn.Module):
+    """h: (B,) -> (B,) in (0, 1)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = torch.nn.Linear(1, HIDDEN), torch.nn.Linear(HIDDEN, 1)
+        for layer in (self.inner, self.outer):
+            torch.nn.init.constant_(layer.weight, FIRST_WEIGHT)
+            torch.nn.init.zeros_(layer.bias)
+
+    def forward(self, fit: Tensor) -> Tensor:
+        weight: Tensor = torch.sigmoid(self.outer(torch.tanh(self.inner(fit[:, None]))))[:, 0]
+        return weight
+
+
+def mixed(weight: Tensor, offline: Tensor, online: Tensor) -> Tensor:
+    """(B,) weight and losses of the two pairs -> (B,)."""
+    return weight * offline + (1 - weight) * online
+
+
+def best_and_worst(texts: list[str], rewards: list[float]) -> tuple[str, str] | None:
+    """The first of the best and the first of the worst; None where all are worth the same."""
+    best, worst = max(rewards), min(rewards)
+    return (texts[rewards.index(best)], texts[rewards.index(worst)]) if best > worst else None
+
+
+class Config(Strict):
+    answers: int = param(8, "Answers sampled for an online pair.", title="Answers", ge=2, le=64)
+    temperature: float = param(1.0, "Sampling temperature.", title="Temperature", advanced=True, gt=0, le=10)
+    rounds: int = param(3, "Rounds: in each, every row is drawn for anew, and the reference becomes the policy.", title="Rounds", ge=1, le=100)
+    meta_rate: float = param(0.005, "Learning rate of the meta-learner.", title="Meta learning rate", ge=0, le=1)
+    meta_decay: float = param(1e-4, "Weight decay of the meta-learner.", advanced=True, ge=0, le=1)
+    meta_every: int = param(8, "Batches between its steps.", title="Meta step every", advanced=True, ge=1)
+
+
+class MetaAPO(Method):
+    card = Card(
+        name="metaapo",
+        title="Meta-weighted online sampling",
+        arxiv="2509.23371",
+        system="MetaAPO",
+        base="dpo",
+        provenance="code",
+        source="junming-yang/MetaAPO: meta_learner.py, loss.py, meta_dpo_trainer.py, cli/sample.py",
+        fit="core",
+        idea="Let a tiny network decide, from how well a pair is fitted, whether to keep it or to sample a fresh one, and how to mix the two.",
+        formula=(
+            r"s = \log \sigma(\Delta_{off})",
+            r"w = h_\phi(s) = \sigma\left(W_2 \tanh(W_1 s + b_1) + b_2\right)",
+            r"L = w\, \ell_{off} + (1 - w)\, \ell_{on}",
+            r"\frac{\partial L}{\partial w} = \ell_{off} - \ell_{on}",
+        ),
+        claim=("heldout/accuracy", "higher"),
+    )
+    Config = Config
+    trains = frozenset({"dpo"})
+    owns = frozenset({"pair loss", "reference"})
+    excludes = frozenset({"ipo"})  # w mixes losses whose scale is that of log-odds
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.learner = MetaLearner()
+        self.optimiser = torch.optim.Adam(self.learner.parameters(), lr=self.config.meta_rate, weight_decay=self.config.meta_decay)
+        self.buffer: list[Tensor] = []  # (3, K) of each batch since its last step: s, offline and online loss
+        self.batches = 0
+        self.drawn: dict[int, tuple[int, str, str]] = {}  # row -> round, its online pair; empty texts: none
+        self.examples: list[Example | None] = []
+        self.starts: list[int] = [1]
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+        self.starts = stage_starts(run.training.max_steps, self.config.rounds)
+
+    def data(self, rows: list[Row], run: "RunContext") -> list[Row]:
+        """Rows are numbered as they come: a method after this one in the recipe must not reorder them."""
+        self.examples = pair_rows.examples_of(rows, run)
+        if not any(self.examples):
+            fix = "give the rows a reference, or let the task sample the pairs"
+            raise SpecError([Problem("methods", "metaapo", "no row says what a right answer is, so new answers cannot be ranked", fix)])
+        return rows
+
+    def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
+        gap = batch.reduce(batch.chosen_logprobs - batch.chosen_reference, batch.chosen_mask)
+        gap = gap - batch.reduce(batch.rejected_logprobs - batch.rejected_reference, batch.rejected_mask)
+        fit = logsigmoid(gap.detach()).float().cpu()
+        with torch.no_grad():
+            weight = self.learner(fit)
+        self.draw(batch, weight)
+        offline: Tensor = base(score)
+        places = [place for place, row in enumerate(batch.indices) if row in self.drawn and self.drawn[row][1]]
+        online = offline.detach().clone()
+        losses = offline
+        if places:
+            found = base(batch.beta * self.online_gap(batch, places))
+            online[places] = found.detach()
+            both = mixed(weight[places].to(found), offline[places], found)
+            losses = offline.index_copy(0, torch.tensor(places, device=offline.device), both)
+        self.report(batch, fit, weight, offline, online, places)
+        self.learn(torch.stack([fit, offline.detach().float().cpu(), online.float().cpu()])[:, places])
+        return losses
+
+    def draw(self, batch: "PairBatch", weight: Tensor) -> None:
+        """Rows seen for the first time in this round: the weight decides who gets an online pair."""
+        current = stage_of(batch.step, self.starts)
+        new = [place for place, row in enumerate(batch.indices) if row < len(self.examples) and self.drawn.get(row, (-1,))[0] != current]
+        wanted = []
+        for place in new:
+            row = batch.indices[place]
+            self.drawn[row] = (current, "", "")
+            if self.examples[row] is not None and self.run.rng("metaapo", current, row).random() > weight[place]:
+                wanted.append(row)
+        if wanted:
+            self.sample(wanted, current)
+
+    def sample(self, rows: list[int], current: int) -> None:
+        each, examples = self.config.answers, [example for row in rows if (example := self.examples[row]) is not None]
+        asked = [example for example in examples for _ in range(each)]
+        made = self.run.sample(asked, self.config.temperature, ("metaapo", current, *rows))
+        texts = [completion.text for completion in made]
+        worth = [self.run.score(example, text) for example, text in zip(asked, texts, strict=True)]
+        for place, row in enumerate(rows):
+            some = slice(place * each, (place + 1) * each)
+            self.drawn[row] = (current, *(best_and_worst(texts[some], worth[some]) or ("", "")))
+        self.log("answers_sampled", float(len(asked)))
+
+    def online_gap(self, batch: "PairBatch", places: list[int]) -> Tensor:
+        """(K,) Delta of the online pairs, with gradient."""
+        rows = []
+        for place in places:
+            _, best, worst = self.drawn[batch.indices[place]]
+            rows.append({"prompt": batch.rows[place]["prompt"], "chosen": pair_rows.answer(best), "rejected": pair_rows.answer(worst)})
+        return pair_rows.ratios(self.run, rows, "chosen") - pair_rows.ratios(self.run, rows, "rejected")
+
+    def learn(self, rows: Tensor) -> None:
+        """A step of the meta-learner on what was buffered, every so many batches."""
+        self.buffer.append(rows)
+        self.batches += 1
+        if self.batches % self.config.meta_every:
+            return
+        fit, offline, online = torch.cat(self.buffer, 1)
+        self.buffer = []
+        if not len(fit):
+            return
+        with torch.enable_grad():
+            loss = mixed(self.learner(fit), offline, online).mean()
+            self.optimiser.zero_grad()
+            loss.backward()
+        self.optimiser.step()
+        self.log("meta_loss", loss)
+
+    def report(self, batch: "PairBatch", fit: Tensor, weight: Tensor, offline: Tensor, online: Tensor, places: list[int]) -> None:
+        self.log("fit", fit.mean())
+        self.log("offline_weight", weight.mean())
+        self.log_histogram("weights", weight, 0.0, 1.0)
+        self.log("offline_loss", offline.mean())
+        if places:
+            self.log("online_loss", online[places].mean())
+        drawn = torch.zeros(len(batch.rows))
+        drawn[places] = 1.0
+        self.log("online_share", drawn.mean())
+        flipped = torch.tensor([bool(value) for value in batch.column("flipped", False)])
+        for name, which in (("flipped", flipped), ("clean", ~flipped)):
+            if flipped.any() and which.any():
+                self.log(f"online_share_{name}", drawn[which].mean())
+                self.log(f"offline_weight_{name}", weight[which].mean())
+        with torch.no_grad():
+            for place, value in enumerate(self.learner(torch.tensor(CURVE))):
+                self.log(f"curve/{place:02d}", value)
+
+    def reference(self, step: int, policy: Any, reference: Any) -> bool:
+        if step not in self.starts[1:]:
+            return False
+        reference.load_state_dict(policy.state_dict())
+        return True
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "learner": self.learner.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "buffer": list(self.buffer),
+            "batches": self.batches,
+            "drawn": {row: list(pair) for row, pair in self.drawn.items()},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.learner.load_state_dict(state["learner"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.buffer, self.batches = list(state["buffer"]), state["batches"]
+        self.drawn = {int(row): (int(pair[0]), str(pair[1]), str(pair[2])) for row, pair in state["drawn"].items()}
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        kinds = {"": "all pairs", "_flipped": "flipped pairs", "_clean": "clean pairs"}
+        shares = tuple(Series(f"metaapo/online_share{name}", label) for name, label in kinds.items())
+        curve = tuple(Series(f"metaapo/curve/{place:02d}", f"h({value:g})") for place, value in enumerate(CURVE))
+        return (
+            Panel("Pairs with an online pair beside them", shares, help="Share of the batch."),
+            Panel("Loss of the two kinds of pair", (Series("metaapo/offline_loss", "offline"), Series("metaapo/online_loss", "online"))),
+            Panel("The meta-learner", (*curve, Series("metaapo/offline_weight", "mean weight", dashed=True)), help="h at three values of s."),
+            Panel("Weights of the offline pairs", (Series("metaapo/weights"),), "histogram", low=0.0, high=1.0),
+        )
