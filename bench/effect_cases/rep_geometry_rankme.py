@@ -6,7 +6,9 @@ NAME = "rep-geometry-rankme"
 
 
 def growth(seed: int, trainer: str) -> float:
-    steps = tiny.run_train(seed, NAME, {"every": 1}, trainer=trainer, base=trainer).steps
+    size = {"per_device_train_batch_size": 32} | ({"sampled_prompts": 256} if trainer == "dpo" else {})
+    arguments = {f"training__{name}": value for name, value in size.items()}
+    steps = tiny.run_train(seed, NAME, {"every": 1}, trainer=trainer, base=trainer, heldout=0, **arguments).steps
     values = [step[f"{NAME}/rankme"] for step in steps]
     return values[-1] / values[0]
 
@@ -21,7 +23,7 @@ CASE = Case(
     claim="GRPO compresses the representation of prompts more than DPO does",
     quantity="RankMe after 40 steps relative to the start",
     direction="lower",
-    problem="word problems, tiny policy, 40 steps",
+    problem="word problems, tiny policy, 40 steps of 32 rows",
     measure=measure,
     seeds=3,
     launch={"base": "grpo"},

@@ -40,6 +40,9 @@ def test_short_constant_and_masked_rows_have_a_rank():
     hidden = torch.ones(3, 4, 6) * 0.7
     mask = torch.tensor([[1.0, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]])
     assert effective_rank(hidden, mask).tolist() == [1.0, 0.0, 0.0]
+    for only in (mask[1:], mask[2:]):  # all of the batch too short for a window
+        found = velocity_and_acceleration(prefix_ranks(hidden[: len(only)], only, 5))
+        assert [values.tolist() for values in found] == [[0.0] * len(only)] * 2
 
 
 @settings(deadline=None)

@@ -8,8 +8,9 @@ each segment averaged on its own. The scope of the answers' standardisation is o
 
 In the lab a thought is what stands before and with </think>, and the group holds K M rows: K = group size / M. A thought's tokens occur in all M of
 its rows but are in the loss of the first only, where they weigh M times a row, which makes the sum above exact whatever the base's own averaging.
-A thought that ends without its tag (end token, length) is its own and only answer, M times over; the copies are masked. Standard deviations are
-sample ones plus 1e-4 as in TRL; K = 1 gives thoughts no advantage. The clip range is the base's. The paper's T4A4 needs groups of 16.
+A thought that ends without its tag (end token, length) is its own and only answer, M times over; the copies are masked, so a task whose answers have
+no thoughts (kb) only loses variety. Standard deviations are sample ones plus 1e-4 as in TRL; K = 1 gives thoughts no advantage. The clip range is the
+base's. The paper's T4A4 needs groups of 16.
 Two generations a step, one of K thoughts and one of K M answers, in place of one of K M: x 0.9 to 1.3 of a GRPO step, by the length of the answers.
 """
 

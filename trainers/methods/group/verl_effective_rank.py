@@ -42,7 +42,7 @@ def prefix_ranks(hidden: Tensor, mask: Tensor, stride: int) -> Tensor:
 
 def velocity_and_acceleration(ranks: Tensor) -> tuple[Tensor, Tensor]:
     """(B, K), nan at the end of shorter rows -> ERV (B,), ERA (B,); 0 where there are too few windows."""
-    count = torch.arange(1, ranks.shape[1], dtype=ranks.dtype, device=ranks.device)
+    count = torch.arange(1, max(1, ranks.shape[1]), dtype=ranks.dtype, device=ranks.device)
     delta = ranks[:, 1:] - ranks.cumsum(1)[:, :-1] / count  # (B, K - 1)
     second = delta[:, 1:] - delta[:, :-1]
     return nan_mean(delta), nan_mean(second)
