@@ -48,6 +48,13 @@ def test_both_follow_their_members_and_equal_rewards_teach_nothing(rows, order):
         assert advantage(torch.full((6,), 0.7), thinks).abs().sum() == 0
 
 
+@given(st.permutations(range(8)))
+def test_a_tie_is_a_tie_in_any_order(order):
+    order = list(order)
+    made = choice_advantages(REWARDS[order], THINKS[order], 8, 0.01, 0.3)
+    assert torch.allclose(made, choice_advantages(REWARDS, THINKS, 8, 0.01, 0.3)[order], atol=1e-4)
+
+
 def test_a_mode_of_one_has_no_answer_advantage():
     thinks = torch.tensor([True, False, False, False])
     assert answer_advantages(torch.tensor([1.0, 0, 0, 1]), thinks, 4)[0] == 0

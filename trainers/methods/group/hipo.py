@@ -27,7 +27,7 @@ from trainers.strata import strata_of, z_score_within
 if TYPE_CHECKING:
     from trainers.batch import RolloutBatch
 
-EPSILON = 1e-6  # added to standard deviations
+EPSILON = 1e-6  # added to standard deviations, and the rounding of a mean
 
 
 def mode_means(rewards: Tensor, thinks: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,8 @@ def mode_means(rewards: Tensor, thinks: Tensor, group_size: int) -> tuple[Tensor
 def corrected(on: Tensor, off: Tensor, both: Tensor, omega: float) -> Tensor:
     """(N,), (N,), (N,) bool -> (N,): M_off with the bias correction, in groups that have both modes."""
     margin, gap = omega * on, on - off
-    return torch.where(both & (gap >= 0) & (gap <= margin), off + margin, off)
+    # a tie may be off by rounding, depending on the order of the rows
+    return torch.where(both & (gap >= -EPSILON) & (gap <= margin), off + margin, off)
 
 
 def choice_advantages(rewards: Tensor, thinks: Tensor, group_size: int, omega: float, gamma: float) -> Tensor:
