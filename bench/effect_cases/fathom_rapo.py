@@ -21,8 +21,9 @@ def silent_groups(seed: int, config: Config) -> float:
     visits, accuracy, known, silent = [0] * PROMPTS, [0.0] * PROMPTS, set[int](), list[float]()
     for _ in range(STEPS):
         weights = draw_weights(visits, accuracy if config.prune else [0.0] * PROMPTS, config.solved)
-        weights = weights if (weights > 0).sum() >= BATCH else weights + 1e-9
-        asked = torch.multinomial(weights, BATCH, generator=generator)
+        weights = weights if weights.sum() > 0 else torch.ones(PROMPTS)
+        few = int((weights > 0).sum()) < BATCH  # then a run draws some of them twice
+        asked = torch.multinomial(weights, BATCH, replacement=few, generator=generator)
         probabilities = torch.softmax(logits[asked], 1)
         chosen = torch.multinomial(probabilities, GROUP, replacement=True, generator=generator)  # (BATCH, GROUP)
         for row, prompt in enumerate(asked.tolist()):
@@ -37,7 +38,7 @@ def silent_groups(seed: int, config: Config) -> float:
         scale = informative_scale(rewards.flatten(), GROUP) if config.scale else 1.0
         advantage = scale * z_score(rewards.flatten(), GROUP).view(BATCH, GROUP)
         gradient = torch.zeros(BATCH, KEYS).scatter_add_(1, chosen, advantage) - probabilities * advantage.sum(1, keepdim=True)
-        logits[asked] += LEARNING_RATE * gradient / (BATCH * GROUP)
+        logits.index_add_(0, asked, LEARNING_RATE * gradient / (BATCH * GROUP))
     return sum(silent[-LAST:]) / LAST
 
 
