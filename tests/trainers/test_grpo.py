@@ -11,6 +11,7 @@ from trl import GRPOTrainer
 from tests.trainers.conftest import current, events_in, make_spec
 from trainers import arrays, cold_start, policies, train
 from trainers.adapters.grpo import as_dataset, grpo_config
+from trainers.adapters.scoring import total_rewards
 from trainers.attempt import Attempt
 from trainers.events import AttemptFinished, AttemptStarted, Checkpoint, Metrics, Phase, Rollout, Saved
 from trainers.methods import stack
@@ -247,3 +248,9 @@ def bare_trl(folder, spec):
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+
+def test_an_answer_that_nobody_can_score_moves_no_baseline():
+    nan = float("nan")
+    scores = torch.tensor([[1.0, 0.5], [0.0, nan], [nan, nan], [nan, nan], [nan, nan], [nan, nan]])
+    assert total_rewards(scores, torch.tensor([1.0, 2.0]), 3).tolist() == [2.0, 0.0, 1.0, 0.0, 0.0, 0.0]

@@ -118,7 +118,7 @@ class Scoring:
             reported.contributions[method.card.name] = row_means(advantages, batch.mask).tolist()
         unscored = scores.isnan().all(1)
         advantages = advantages.masked_fill(unscored if advantages.dim() == 1 else unscored[:, None], 0.0)
-        check_finite(advantages, self.stack)
+        check_finite(advantages, "an advantage", self.stack)
         reported.advantages = row_means(advantages, batch.mask).tolist()
         if advantages.dim() == 2:
             reported.token_advantages = advantages.float().cpu().numpy()
@@ -134,13 +134,13 @@ class Scoring:
             shaped = method.rewards(batch, shaped)
             reported.shaped[method.card.name] = shaped.tolist()
             method.log("reward", shaped.mean())
+        check_finite(shaped, "a reward", self.stack)
         batch.shaped = shaped
         return shaped
 
     def batch_of(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> RolloutBatch:
         trainer = self.trainer
-        weights = trainer.reward_weights.to(scores.device)
-        reward = (scores * weights).nansum(1)
+        reward = total_rewards(scores, trainer.reward_weights.to(scores.device), trainer.num_generations)
         ids, there = output["completion_ids"], output["completion_mask"]
         mask = there * output["tool_mask"] if "tool_mask" in output else there
         batch = RolloutBatch(
@@ -205,12 +205,19 @@ class Scoring:
             self.stack.history.add(batch.example_ids[place * batch.group_size], Visit(batch.step, mean, share))
 
 
+def total_rewards(scores: Tensor, weights: Tensor, group_size: int) -> Tensor:
+    """(B, F), (F,) -> (B,) weighted sums. A row that no function has an opinion on gets its group's mean, so that it moves no baseline."""
+    total = (scores * weights).nansum(1).masked_fill(scores.isnan().all(1), float("nan"))
+    means = total.view(-1, group_size).nanmean(1).nan_to_num(0.0).repeat_interleave(group_size)
+    return torch.where(total.isnan(), means, total)
+
+
 def row_means(advantages: Tensor, mask: Tensor) -> Tensor:
     """(B,): advantages as they are, or their mean over each row's own tokens."""
     return advantages if advantages.dim() == 1 else (advantages * mask).sum(1) / mask.sum(1).clamp(min=1.0)
 
 
-def check_finite(advantages: Tensor, stack: Stack) -> None:
-    if not torch.isfinite(advantages).all():
+def check_finite(values: Tensor, what: str, stack: Stack) -> None:
+    if not torch.isfinite(values).all():
         names = ", ".join(method.card.name for method in stack.methods)
-        raise FloatingPointError(f"an advantage is not finite after {names}")
+        raise FloatingPointError(f"{what} is not finite after {names}")
