@@ -8,9 +8,10 @@ from torch import Tensor
 from bench.effect_cases import Case
 from trainers.advantages import z_score
 from trainers.methods.tokens.annealed_rlvr import heating_set, past_knee, smoothed, turned
+from trainers.reduce import masked_mean
 
 NODES, DEGREE, QUESTIONS, GROUP, LONGEST = 400, 10, 64, 16, 40
-STEPS, CHECK, BURST, BATCH, LEARNING_RATE = 300, 5, 30, 32, 100.0
+STEPS, CHECK, BURST, BATCH, LEARNING_RATE = 300, 5, 30, 32, 0.1
 
 
 class Walks:
@@ -20,12 +21,13 @@ class Walks:
         self.generator = torch.Generator().manual_seed(seed)
         self.neighbours = torch.stack([torch.randperm(NODES, generator=self.generator)[:DEGREE] for _ in range(NODES)])
         self.starts, self.goals = (torch.randint(NODES, (QUESTIONS,), generator=self.generator) for _ in range(2))
-        self.logits = torch.zeros(NODES, DEGREE)
+        self.logits = torch.zeros(NODES, DEGREE, requires_grad=True)
+        self.optimiser = torch.optim.Adam([self.logits], LEARNING_RATE)
 
     def walk(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Nodes, choices and mask (B, LONGEST) of GROUP walks a question, and whether each is right (B,)."""
         place, goal = self.starts.repeat_interleave(GROUP), self.goals.repeat_interleave(GROUP)
-        chances, done = torch.softmax(self.logits, 1), place == goal
+        chances, done = torch.softmax(self.logits.detach(), 1), place == goal
         nodes, choices, mask = [], [], []
         for _ in range(LONGEST):
             choice = torch.multinomial(chances[place], 1, generator=self.generator)[:, 0]
@@ -36,12 +38,12 @@ class Walks:
             done = done | (place == goal)
         return torch.stack(nodes, 1), torch.stack(choices, 1), torch.stack(mask, 1).float(), done
 
-    def ascend(self, nodes: Tensor, choices: Tensor, weights: Tensor) -> None:
-        """A step along the gradient of the weighted log-probabilities of hops, averaged over walks."""
-        chances, flat, gradient = torch.softmax(self.logits, 1), nodes.flatten(), torch.zeros_like(self.logits)
-        gradient.index_put_((flat, choices.flatten()), weights.flatten(), accumulate=True)
-        total = torch.zeros(NODES).index_add_(0, flat, weights.flatten())
-        self.logits = self.logits + LEARNING_RATE * (gradient - chances * total[:, None]) / len(nodes)
+    def ascend(self, nodes: Tensor, choices: Tensor, weights: Tensor, mask: Tensor) -> None:
+        """A step along the gradient of the weighted log-probabilities, averaged over hops: as both losses of a real run are over tokens."""
+        logprobs = torch.log_softmax(self.logits, 1)[nodes, choices]
+        self.optimiser.zero_grad()
+        (-masked_mean(weights * logprobs, mask)).backward()
+        self.optimiser.step()
 
 
 class Memory:
@@ -81,10 +83,10 @@ def solve_rate(seed: int, burst: int) -> float:
         memory.see(tuple(walks), right)
         if began < step <= began + burst:
             some = [memory.first[question] for question in rng.sample(heated, min(len(heated), BATCH))]
-            nodes, choices, weights = (torch.stack(parts) for parts in zip(*some, strict=True))
+            nodes, choices, mask = (torch.stack(parts) for parts in zip(*some, strict=True))
+            world.ascend(nodes, choices, torch.ones_like(mask), mask)
         else:
-            nodes, choices, weights = walks[0], walks[1], z_score(right.float(), GROUP)[:, None] * walks[2]
-        world.ascend(nodes, choices, weights)
+            world.ascend(walks[0], walks[1], z_score(right.float(), GROUP)[:, None], walks[2])
         if began == STEPS and step % CHECK == 0 and (heated := memory.due()):
             began = step
     return sum(rates[-20:]) / 20

@@ -18,9 +18,9 @@ def test_the_worked_examples():
 
 
 def test_the_knee():
-    rising = [0.0, 0.1, 0.2, 0.3, 0.31, 0.32]
+    rising = [0.0, 0.05, 0.15, 0.3, 0.31, 0.32]
     assert [past_knee(rising[: end + 1], 0.3) for end in range(6)] == [False] * 5 + [True]
-    assert past_knee([0.5, 0.5, 0.5], 0.3)  # it never rose: there is no slope to wait for
+    assert not past_knee([0.5] * 6, 0.3)  # it never rose
     assert not past_knee([0.5, 0.6], 0.3)
 
 
@@ -46,9 +46,10 @@ def step(method, number, rewards, lengths):
 
 
 def through_the_turning_point(method):
-    """Lengths fall for six steps, then rise; one of four is right at first, none afterwards."""
+    """Lengths fall for six steps, then rise; the reward rises at first and then no more."""
     lengths = [8, 7, 6, 5, 4, 3, 8, 8, 8, 8]
-    return [step(method, number, [float(number < 11), 0, 0, 0], [length] * 4).sum().item() for number, length in enumerate(lengths, 1)]
+    right = [[0, 0, 0, 0], [1, 0, 0, 0], *[[1, 1, 0, 0]] * 2, *[[1, 0, 0, 0]] * 6]
+    return [step(method, number, right[number - 1], [length] * 4).sum().item() for number, length in enumerate(lengths, 1)]
 
 
 def test_it_is_grpo_until_the_turning_point_and_has_no_policy_gradient_while_heating():
@@ -56,7 +57,7 @@ def test_it_is_grpo_until_the_turning_point_and_has_no_policy_gradient_while_hea
     assert through_the_turning_point(method)[:7] == [4.0] * 7
     assert 7 <= method.started <= 11
     assert method.heated == [0]
-    assert method.solutions == {0: "answer 1"}
+    assert method.solutions == {0: "answer 2"}
     assert [method.phase(method.started + offset) for offset in (-1, 0, 1, 2)] == [0, 1, 1, 2]
     assert step(method, method.started, [0, 0, 0, 0], [8] * 4).sum() == 0.0
     assert step(method, method.started + 2, [0, 0, 0, 0], [8] * 4).sum() == 4.0

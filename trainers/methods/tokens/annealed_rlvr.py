@@ -2,7 +2,7 @@
 
 GRPO first learns islands of skill, while right completions get shorter, then joins them, while they get longer. Heating begins when the smoothed
 mean length of right completions has passed its minimum (no new one for P checks) and the mean reward has passed its knee (slope over the last checks
-at most f times that over the first ones): for a few tens of steps cross-entropy on H = prompts solved at least once whose accuracy over the run is
+at most f times the steepest so far): for a few tens of steps cross-entropy on H = prompts solved at least once whose accuracy over the run is
 below 0.1, each with its first right completion, and no policy gradient. Then GRPO goes on from the heated weights ("cooling"). One burst a run.
 Differs from GRPO in that burst alone. Ours: smoothing, how often is checked, both slopes, accuracy as the share of all samples so far, and that
 heating waits while H is empty (with groups of 8, a prompt met once has an accuracy of at least 1/8). Completions are still sampled while heating, to
@@ -35,11 +35,9 @@ def turned(lengths: list[float], patience: int) -> bool:
 
 
 def past_knee(rewards: list[float], fraction: float) -> bool:
-    """Whether the reward now rises at most ``fraction`` times as fast as at first; also when it never rose."""
-    if len(rewards) <= WINDOW:
-        return False
-    at_first, now = rewards[WINDOW] - rewards[0], rewards[-1] - rewards[-1 - WINDOW]
-    return at_first <= 0 or now <= fraction * at_first
+    """Whether the reward has risen and now rises at most ``fraction`` times as fast as at its steepest."""
+    slopes = [after - before for before, after in zip(rewards, rewards[WINDOW:], strict=False)]
+    return bool(slopes) and max(slopes) > 0 and slopes[-1] <= fraction * max(slopes)
 
 
 def heating_set(accuracies: list[float], solved: list[int], threshold: float) -> list[int]:
@@ -52,7 +50,7 @@ class Config(Strict):
     steps: int = param(30, "Steps of the burst.", title="Heating steps", ge=0, le=100_000)
     answers: int = param(32, "Stored completions in each of its steps.", title="Completions a step", ge=1, le=65_536)
     patience: int = param(2, "Checks without a new lowest length that mean the minimum has passed.", title="Patience (P)", ge=1, le=1000)
-    knee: float = param(0.3, "The reward's knee: slope now at most this share of the first one.", title="Knee (f)", ge=0, le=1)
+    knee: float = param(0.3, "The reward's knee: slope now at most this share of the steepest.", title="Knee (f)", ge=0, le=1)
     every: int = param(5, "Steps from one check to the next.", title="Check every", ge=1, le=100_000)
     at: int = param(0, "Begin heating after this step instead, as a control; 0 = at the turning point.", title="Fixed time", ge=0)
 
@@ -69,7 +67,7 @@ class AnnealedRLVR(Method):
         fit="core",
         idea="When right answers stop getting shorter and the reward stops rising fast, imitate rare successes for a few steps, then reinforce on.",
         formula=(
-            r"t^* = \min \left\{t : \bar\ell_t > \min_{s < t} \bar\ell_s, \; \dot r_t \le f\, \dot r_0\right\}",
+            r"t^* = \min \left\{t : \bar\ell_t > \min_{s < t} \bar\ell_s, \; \dot r_t \le f\, \max_{s < t} \dot r_s\right\}",
             r"H = \left\{q : n_q > 0,\; acc(q) < 0.1\right\}",
             r"L_{heat} = -\frac{1}{|y|} \sum_t \log \pi_\theta(y_t \mid q), \quad q \in H",
         ),
