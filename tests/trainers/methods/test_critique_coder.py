@@ -31,6 +31,7 @@ def test_the_worked_examples():
     ("text", "words", "said"),
     [
         ("<answer>False</answer>", "True/False", False),
+        (r"\conclusion{T} /conclusion{F}", "True/False", False),
         ("<answer>1</answer>", "1/0", True),
         ("<answer> 0 </answer>", "1/0", False),
         ("<answer>10</answer>", "1/0", None),

@@ -29,7 +29,7 @@ def batch_of(scores, group=4, queries=1):
 
 
 def rewards_of(scores, **config):
-    return RetroStar(Config(**config)).rewards(batch_of(scores), torch.zeros(len(scores)))
+    return RetroStar(Config(**{"alpha": 0.5, "tau": 5.0, **config})).rewards(batch_of(scores), torch.zeros(len(scores)))
 
 
 def test_the_worked_examples():

