@@ -119,11 +119,17 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
         raise refuse(folder, f"the weights cannot be loaded: {one_line(error)}", fix) from error
 
 
+def base_of(folder: Path) -> Path | None:
+    """The policy that a folder's adapters were trained on; None where it holds none."""
+    file = folder / "adapter_config.json"
+    return Path(json.loads(file.read_text())["base_model_name_or_path"] or "") if file.is_file() else None
+
+
 def load_merged(folder: Path, dtype: torch.dtype) -> Any:
     from peft import PeftModel
 
-    base = Path(json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] or "")
-    if not base.is_dir():
+    base = base_of(folder)
+    if base is None or not base.is_dir():
         raise refuse(folder, f"it holds LoRA adapters for {base}, which is not there", "choose the run's final policy: adapters are merged into it")
     check(base)
     merged = PeftModel.from_pretrained(load_model(base, dtype), folder, use_safetensors=True).merge_and_unload()

@@ -1,0 +1,180 @@
+"""OrthAlign: the next objective's gradients stay out of the directions that the last one used (arXiv 2509.24610).
+
+With Delta W = U S V^T the update that objective 1 made to a weight (d_out x d_in), its strong left singular directions U_r are protected:
+
+    P = I - U_r U_r^T,   g <- P g
+
+for the gradient of the weight, or of lora_B (d_out x r) under adapters. The next objective trains with its own loss, here DPO's. As published (the
+authors' code) in what is protected: all but the last ``null_ratio`` of the singular directions.
+
+The card and the code write P with the kept columns of the economy SVD. That also drops the d_out - d_in directions outside of U for tall matrices,
+and depends on arbitrary null vectors where the cut falls among singular values of 0. Here P is I less the protected directions, and directions
+without energy are never protected: whatever objective 1 left alone stays free. With null_ratio 1 nothing is protected and this is the base, as in the
+code, which skips such a module. Left out: the search for the largest null_ratio that keeps objective 1's reward, and the clipping of the new
+update's norm. Several earlier objectives are joined into one orthonormal basis.
+
+What it assumes: Adam rescales coordinates, so a projected gradient does not make a projected update. ``exact`` projects, at each step, what the
+updates so far have added (the paper's code does not); the last update alone is then left as Adam made it. ``earlier`` names the policy that an
+earlier run ended with, or its adapters; ``start`` the policy that run began with (empty: the one this run begins with; adapters know their own).
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers import policies
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Method
+from trainers.methods.card import Card, Panel, Series
+from trainers.problems import Problem, SpecError
+
+if TYPE_CHECKING:
+    from trainers.methods.context import RunContext
+
+SHOWN = 10  # points of the drawn spectrum
+
+
+def protected_basis(update: Tensor, null_ratio: float) -> Tensor:
+    """(d_out, d_in) -> (d_out, r) orthonormal: strong left singular directions, without those that have no energy."""
+    left, values, _ = torch.linalg.svd(update.float(), full_matrices=False)
+    count = len(values) - int(null_ratio * len(values))
+    alive = int((values > values[:1] * max(update.shape) * torch.finfo(values.dtype).eps).sum()) if len(values) else 0
+    return left[:, : min(count, alive)]
+
+
+def joined(bases: list[Tensor]) -> Tensor:
+    """(d_out, r_k) each -> (d_out, r): an orthonormal basis of all of them."""
+    if len(bases) == 1:
+        return bases[0]
+    left, values, _ = torch.linalg.svd(torch.cat(bases, 1), full_matrices=False)
+    return left[:, values > 1e-4]
+
+
+def projected(gradient: Tensor, basis: Tensor) -> Tensor:
+    """(d_out, n), (d_out, r) -> (d_out, n): what lies outside of the basis."""
+    return gradient - basis @ (basis.T @ gradient)
+
+
+def weight_of(name: str) -> str | None:
+    """The weight that a trained parameter changes from the left: itself, or the one its lora_B is added to. None for a lora_A."""
+    if ".lora_A." in name:
+        return None
+    return name.removeprefix("base_model.model.").replace(".lora_B.default.weight", ".weight").replace(".base_layer.", ".")
+
+
+class Config(Strict):
+    earlier: str = param("", "What earlier objectives ended with: folders of policies or adapters, separated by commas.", title="Earlier policies")
+    start: str = param("", "The policy those runs began with; empty: the one this run begins with.", title="Their start")
+    null_ratio: float = param(0.8, "Share of singular directions that stay free, the weak ones; 1 protects nothing.", title="Null ratio", ge=0, le=1)
+    targets: str = param("", "Only weights whose name has one of these parts, for example q_proj,v_proj; empty: all matrices.", advanced=True)
+    exact: bool = param(False, "Project what was added to the weights too, since Adam's updates leave the projected directions.", title="Exact")
+
+
+class OrthAlign(Method):
+    card = Card(
+        name="orthalign",
+        title="Orthogonal alignment of objectives",
+        arxiv="2509.24610",
+        system="OrthAlign",
+        base="dpo",
+        provenance="code",
+        source="233liang/OrthAlign: project.py, accuracy.py, scripts/dpo.py",
+        fit="core",
+        idea="Take the directions in which an earlier objective changed each weight, and keep the next objective's gradients out of them.",
+        formula=(
+            r"\Delta W = U S V^\top",
+            r"P = I - U_r U_r^\top",
+            r"g \leftarrow P g",
+        ),
+        claim=("orthalign/leak", "lower"),
+    )
+    Config = Config
+    trains = frozenset({"dpo", "grpo"})
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.bases: dict[str, Tensor] = {}  # weight -> (d_out, r)
+        self.begun: dict[str, Tensor] = {}  # weight -> what it was when this run began
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
+        folders = [part.strip() for part in self.config.earlier.split(",") if part.strip()]
+        if not folders:
+            raise self.refusal("there is no earlier objective to protect", "give the folder of the policy that an earlier run ended with")
+        found: dict[str, list[Tensor]] = {}
+        for folder in folders:
+            for name, update in self.updates(Path(folder)).items():
+                found.setdefault(name, []).append(protected_basis(update, self.config.null_ratio))
+                self.spectrum(update)
+        self.bases = {name: joined(bases).to(run.device) for name, bases in found.items()}
+        own = dict(run.model.named_parameters())
+        if wrong := [name for name, basis in self.bases.items() if name not in own or len(own[name]) != len(basis)]:
+            raise self.refusal(f"the earlier policy has another architecture: {wrong[0]}", "give a policy of the same shape as this run's")
+        if not self.bases:
+            raise self.refusal("the earlier policy is the one it began with, or no weight is called that", "check earlier, start and targets")
+
+    @staticmethod
+    def refusal(message: str, fix: str) -> SpecError:
+        return SpecError([Problem("methods", "orthalign", message, fix)])
+
+    def updates(self, folder: Path) -> dict[str, Tensor]:
+        """What an earlier run added to each matrix. Raises SpecError."""
+        start = Path(self.config.start) if self.config.start else policies.base_of(folder) or self.run.attempt.policy.folder
+        before, after = (dict(policies.load_model(place, torch.float32).named_parameters()) for place in (start, folder))
+        wanted = [part.strip() for part in self.config.targets.split(",") if part.strip()]
+        names = [name for name, value in after.items() if value.dim() == 2 and (not wanted or any(part in name for part in wanted))]
+        if wrong := [name for name in names if name not in before or before[name].shape != after[name].shape]:
+            raise self.refusal(f"start and end of the earlier run have different shapes: {wrong[0]}", "check earlier and start")
+        made = {name: (after[name] - before[name]).detach() for name in names}
+        return {name: update for name, update in made.items() if update.any()}
+
+    def spectrum(self, update: Tensor) -> None:
+        values = torch.linalg.svdvals(update)
+        for place in range(SHOWN):
+            self.log(f"spectrum/{place:02d}", values[place * len(values) // SHOWN] / values[0])
+
+    @torch.no_grad()
+    def gradients(self, model: Any) -> None:
+        before = after = 0.0
+        changed, inside = list[Tensor](), list[Tensor]()
+        for name, parameter in model.named_parameters():
+            weight = weight_of(name)
+            if parameter.grad is None or weight not in self.bases:
+                continue
+            basis = self.bases[weight]
+            added = self.added(name, parameter)
+            changed.append(added.norm())
+            inside.append((basis.T @ added).norm())
+            if self.config.exact:
+                parameter.sub_(basis @ (basis.T @ added))
+            before = before + parameter.grad.pow(2).sum()
+            parameter.grad.copy_(projected(parameter.grad, basis))
+            after = after + parameter.grad.pow(2).sum()
+        if changed:
+            self.log("gradient_kept", (torch.as_tensor(after) / torch.as_tensor(before).clamp(min=1e-30)).sqrt())
+            self.log("leak", torch.stack(inside).norm() / torch.stack(changed).norm().clamp(min=1e-12))
+
+    def added(self, name: str, parameter: Tensor) -> Tensor:
+        """What this run has added to a weight so far; a lora_B begins at 0."""
+        if ".lora_B." in name:
+            return parameter
+        if not self.begun:
+            self.begun = {held: value for held, value in self.run.reference.named_parameters() if held in self.bases}
+        return parameter - self.begun[name]
+
+    @classmethod
+    def panels(cls) -> tuple[Panel, ...]:
+        return (
+            Panel(
+                "Gradient left by the projection",
+                (Series("orthalign/gradient_kept", "of the gradient"), Series("orthalign/leak", "update in protected directions")),
+                help="Norm after and before the projection; norm of what was added to the weights inside of the protected directions.",
+            ),
+            Panel(
+                "Singular values of the earlier update",
+                tuple(Series(f"orthalign/spectrum/{place:02d}", f"from {place * SHOWN} %") for place in range(SHOWN)),
+                help="Relative to the largest, averaged over the matrices; logged once. The first (1 - null ratio) of them are protected.",
+            ),
+        )
