@@ -39,8 +39,8 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
         stack, trainer = self.trainer.stack, self.trainer
         policy = trainer.accelerator.unwrap_model(trainer.model)
         stack.gradients(policy)
-        if (method := stack.one("reference")) is not None and stack.run is not None:
-            method.log("reference_updated", float(method.reference(state.global_step + 1, policy, stack.run.reference)))
+        if (method := stack.one("reference")) is not None:
+            method.log("reference_updated", float(method.reference(state.global_step + 1, policy, stack.context.reference)))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> TrainerControl:
         self.step_seconds = time.perf_counter() - self.step_began

@@ -39,6 +39,9 @@ class WithRows:
 
 
 class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
+    data_collator: Any
+    _signature_columns: list[str]
+
     def __init__(self, attempt: Attempt, rows: Sequence[dict[str, Any]], heldout: HeldOut | None, stack: Stack) -> None:
         """``rows``: prompt, chosen and rejected, each a list of messages; more columns are for methods."""
         training = attempt.spec.training

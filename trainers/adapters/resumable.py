@@ -37,10 +37,9 @@ class Resumable(Trainer):  # type: ignore[misc]
     def attach(self, attempt: Attempt, heldout: HeldOut | None, between: BetweenSteps, stack: Stack) -> None:
         self.attempt, self.heldout, self.between, self.stack = attempt, heldout, between, stack
         between.trainer = self
-        assert stack.run is not None
-        stack.run.trained = self.model
+        stack.context.trained = self.model
         if getattr(self, "ref_model", None) is not None:
-            stack.run.reference = self.ref_model
+            stack.context.reference = self.ref_model
         self.remove_callback(PrinterCallback)  # the spool has the metrics
 
     def at_boundary(self) -> bool:
@@ -82,7 +81,7 @@ class Resumable(Trainer):  # type: ignore[misc]
         self.state.save_to_json(str(partial / TRAINER_STATE_NAME))
         torch.save(self.stack.state(), partial / METHODS)
         if self.stack.fills("reference"):
-            self.accelerator.unwrap_model(self.stack.run.reference).save_pretrained(partial / REFERENCE)
+            self.accelerator.unwrap_model(self.stack.context.reference).save_pretrained(partial / REFERENCE)
         (partial / COUNTERS).write_text(json.dumps(self.counters()))
         written = size(partial)
         sync_folder(partial)
@@ -107,7 +106,7 @@ class Resumable(Trainer):  # type: ignore[misc]
             self.stack.restore(torch.load(file, weights_only=True))
         if (folder := checkpoint / REFERENCE).is_dir():
             moved = load_model(folder, torch.float32).state_dict()
-            self.accelerator.unwrap_model(self.stack.run.reference).load_state_dict(moved)
+            self.accelerator.unwrap_model(self.stack.context.reference).load_state_dict(moved)
 
     def restore_weights(self, checkpoint: Path) -> None:
         """The policy as it was saved, without training on."""

@@ -24,8 +24,7 @@ class Scoring:
     def __init__(self, trainer: "GRPOAdapter", stack: Stack) -> None:
         self.trainer = trainer
         self.stack = stack
-        assert stack.run is not None
-        self.run = stack.run
+        self.run = stack.context
         self.rollout_batch: RolloutBatch | None = None
         self.token_weights: Tensor | None = None  # (B, T) of the sampled batch; a slice fills its rows in the first pass
         if stack.fills("curriculum"):

@@ -26,6 +26,9 @@ from trainers.tasks.base import Task
 
 
 class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
+    data_collator: Any
+    _signature_columns: list[str]
+
     def __init__(self, attempt: Attempt, rows: Sequence[dict[str, Any]], heldout: HeldOut | None, stack: Stack) -> None:
         """``rows``: prompt and completion, each a list of messages; more columns are for methods."""
         training = attempt.spec.training

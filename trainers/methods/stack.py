@@ -23,6 +23,12 @@ class Stack:
         self.history: History | None = None
         self.run: RunContext | None = None
 
+    @property
+    def context(self) -> RunContext:
+        """The run the stack was prepared for."""
+        assert self.run is not None
+        return self.run
+
     def filling(self, hook: str) -> list[Method]:
         """The methods that fill a hook, in order."""
         return [method for method in self.methods if hook in hooks_of(type(method))]
@@ -51,12 +57,11 @@ class Stack:
 
     def data(self, rows: list[Any]) -> list[Any]:
         """What the run trains on. Raises SpecError when a method leaves nothing."""
-        assert self.run is not None
         for method in self.filling("data"):
-            rows = method.data(rows, self.run)
+            rows = method.data(rows, self.context)
             if not rows:
                 raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left nothing to train on", "loosen its parameters")])
-        self.run.examples = rows
+        self.context.examples = rows
         return rows
 
     def collect(self) -> dict[str, float]:
