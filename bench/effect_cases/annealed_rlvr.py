@@ -11,7 +11,7 @@ from trainers.methods.tokens.annealed_rlvr import heating_set, past_knee, smooth
 from trainers.reduce import masked_mean
 
 NODES, DEGREE, QUESTIONS, GROUP, LONGEST = 400, 10, 64, 16, 40
-STEPS, CHECK, BURST, BATCH, LEARNING_RATE = 300, 5, 30, 32, 0.1
+STEPS, CHECK, BURST, BATCH, LEARNING_RATE = 500, 5, 30, 32, 0.1
 
 
 class Walks:
@@ -100,7 +100,7 @@ CASE = Case(
     method="annealed-rlvr",
     parent="grpo",
     claim="a burst of imitation on rare successes at the turning point leaves a higher solve rate than none",
-    quantity="solve rate over the last 20 of 300 steps",
+    quantity="solve rate over the last 20 of 500 steps",
     direction="higher",
     problem="walks on a random graph of 400 nodes of degree 10, 64 questions",
     measure=measure,
