@@ -1,6 +1,7 @@
 """CE-PO on word problems: is the answers' coherence higher than when accuracy alone is paid for?"""
 
 from bench.effect_cases import Case, tiny
+from trainers.methods.group.ce_po import Config
 
 
 def coherence(seed: int, weight: float) -> float:
@@ -8,7 +9,7 @@ def coherence(seed: int, weight: float) -> float:
 
 
 def measure(seed: int) -> tuple[float, float]:
-    return coherence(seed, 0.5), coherence(seed, 1.0)
+    return coherence(seed, Config().weight), coherence(seed, 1.0)
 
 
 CASE = Case(

@@ -1,17 +1,23 @@
-"""CE-PO: pays for answers that really depend on the working, and for working that really depends on the prompt (arXiv 2509.23095).
+"""CE-PO: pays for answers that really depend on the working, and for working that really depends on the prompt (arXiv 2509.23095), as in the
+authors' code.
 
-Z prompt, X working, Y answer, e input embeddings. g_ZX = d log p(X|Z) / d e(Z) and g_XY = d log p(Y|Z, X) / d e(X). The same gradients g' of a
-counterfactual twin hold what is a nuisance: g~ = g - <g, g'> / (|g'|^2 + eps) g', s = |g~| / (|g| + eps) in [0, 1], C = sqrt(s_ZX s_XY). The reward
-is the power mean of accuracy a and coherence C, R = (w a^p + (1 - w) C^p)^(1/p): p = 1 is the mean, p -> -inf the smaller, p -> inf the larger.
+Z prompt, X working, Y answer. J_ZX = d log p(X|Z) / d e(Z), J_XY = d log p(Y|Z, X) / d e(X), and J_ZY the same for Y and Z without what its
+projection on J_ZX * u explains, u the mean direction of J_XY; e are input embeddings, each J is positions x dimensions. Counterfactual hardening:
+J~ = J - <J, J'> / |J'|^2 J', J' of a twin whose prompt (for ZX, ZY) or working (for XY) stands in random order. A channel's score is
+s = sqrt(shape x size), shape the share of J~'s energy in its first singular value, size |J~|^2 / |J|^2, lifted to [0.005, 1]. The reward is a power
+mean of four signals, accuracy with weight w and the three channels with (1 - w) / 3 each: p = 1 adds up, p -> 0 and below asks for all.
 
-Our reading: the abstract alone was read, so the gradients, the projection and the defaults of w and p are ours. The twin is the completion with the
-tokens of its own working in random order: it has the same length, so that gradients can be compared, and what its gradients share with the real ones
-is length, position and vocabulary, not reasoning. The direct influence of the prompt on the answer is not taken off. a is the reward so far, cut to
-[0, 1]; a floor of 1e-3 under a and C keeps p < 0 finite. Without working or answer C = 0. Only ``share`` of the groups is measured, all rows of each;
-the others keep their reward. Step time: two forward and four backward passes over the measured rows.
+The card, written from the abstract, had s = |J~| / |J| without the shape, two channels, and took the direct one off; the released code has all three
+and pays for the direct one too. Its settings vary (w 0.6 to 0.8, p 0 to 1.3, one draw of the twin); 0.7 and 0.2 are among them. What differs here:
+order is shuffled by tokens, not words, so that twins have the same length, special tokens staying where they are; accuracy is the reward so far, cut
+to [0, 1], where the code has BERTScore; the current policy explains itself, where the code asks a fixed copy; only ``share`` of the groups is
+measured, all rows of each, and the others keep their reward. Step time: three forward and five backward passes over the measured rows, and a singular
+value decomposition of each channel.
 """
 
-import math
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,48 +34,86 @@ if TYPE_CHECKING:
     from trainers.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
-EPSILON, FLOOR, NEAR_ZERO = 1e-8, 1e-3, 1e-4
+CHANNELS = ("prompt_to_working", "prompt_to_answer", "working_to_answer")
+TINY, LEAST, NEAR_ZERO = 1e-12, 0.005, 1e-6
 
 
-def hardened(gradient: Tensor, twin: Tensor) -> Tensor:
-    """(B, K) each -> (B, K): the part of every row that its twin's does not explain."""
-    along = (gradient * twin).sum(1, keepdim=True) / (twin.square().sum(1, keepdim=True) + EPSILON)
-    return gradient - along * twin
+def hardened(jacobian: Tensor, twin: Tensor) -> Tensor:
+    """(B, L, D) each -> (B, L, D): the part of every row's Jacobian that its twin's does not explain."""
+    along = (jacobian * twin).sum((1, 2), keepdim=True) / twin.square().sum((1, 2), keepdim=True).clamp(min=TINY)
+    return jacobian - along * twin
 
 
-def share_left(gradient: Tensor, twin: Tensor) -> Tensor:
-    """(B, K) each -> (B,) s in [0, 1]; 0 for a gradient of nothing but zeros."""
-    scale = gradient.abs().amax(1, keepdim=True).clamp(min=torch.finfo(gradient.dtype).tiny)  # gradients of sure answers are tiny
-    twins = twin.abs().amax(1, keepdim=True).clamp(min=torch.finfo(gradient.dtype).tiny)
-    left = hardened(gradient / scale, twin / twins)
-    return (left.norm(dim=1) / ((gradient / scale).norm(dim=1) + EPSILON)).clamp(0.0, 1.0)
+def scaled(jacobian: Tensor) -> Tensor:
+    """(B, L, D) with a largest entry of 1 in each row: gradients of sure answers are too small to be squared. Scores do not depend on the scale."""
+    largest = jacobian.abs().amax((1, 2), keepdim=True)
+    return jacobian / torch.where(largest > 0, largest, 1.0)
 
 
-def power_mean(accuracy: Tensor, coherence: Tensor, weight: float, power: float) -> Tensor:
-    """(B,), (B,) in [0, 1] -> (B,): R; near p = 0 the weighted geometric mean, its limit."""
+def channel_score(jacobian: Tensor, twin: Tensor) -> Tensor:
+    """(B, L, D) each, 0 where masked -> (B,) in [0.005, 1]."""
+    jacobian = scaled(jacobian.double())
+    left = hardened(jacobian, scaled(twin.double()))
+    energy = left.square().sum((1, 2))
+    shape = torch.linalg.svdvals(left)[:, 0].square() / energy.clamp(min=TINY)
+    size = energy / jacobian.square().sum((1, 2)).clamp(min=TINY)
+    return LEAST + (1 - LEAST) * (shape.clamp(0, 1) * size.clamp(0, 1)).sqrt().float()
+
+
+def direct(to_prompt: Tensor, through: Tensor, to_working: Tensor) -> Tensor:
+    """d Y / d Z, d X / d Z, d Y / d X, (B, L, D) each -> (B, L, D): the prompt's influence on the answer that does not go through the working."""
+    length = to_working.norm(dim=2, keepdim=True)
+    there = (length > 0).to(length)
+    way = (to_working / length.clamp(min=TINY)).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1.0)  # (B, 1, D)
+    return hardened(to_prompt, scaled(through * way))
+
+
+def power_mean(signals: Tensor, weights: Tensor, power: float) -> Tensor:
+    """(S, B) in [0, 1], (S,) that sum to 1 -> (B,): near p = 0 the weighted geometric mean, its limit."""
+    shares = weights.double()[:, None]
     if power == 1.0:
-        return weight * accuracy + (1 - weight) * coherence
-    a, c = accuracy.double().clamp(min=FLOOR), coherence.double().clamp(min=FLOOR)
+        return (shares * signals.double()).sum(0).to(signals)
+    logs = signals.double().clamp(min=TINY).log()
     if abs(power) < NEAR_ZERO:
-        return torch.exp(weight * a.log() + (1 - weight) * c.log()).to(accuracy)
-    logs = torch.stack([math.log(max(weight, 1e-30)) + power * a.log(), math.log(max(1 - weight, 1e-30)) + power * c.log()])
-    return torch.exp(torch.logsumexp(logs, 0) / power).to(accuracy)
+        return torch.exp((shares * logs).sum(0)).to(signals)
+    return torch.exp(torch.logsumexp(shares.clamp(min=1e-300).log() + power * logs, 0) / power).to(signals)
 
 
-def influences(model: Any, ids: Tensor, there: Tensor, prompt: Tensor, working: Tensor, answer: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, L) ids, attention and the three parts as masks -> (B, L * D) g_ZX and g_XY. Rows do not touch each other, so one pass serves all."""
+@dataclass
+class Parts:
+    """(B, L) each, padded on the right: token ids, attention, and where the prompt, the working and the answer stand."""
+
+    ids: Tensor
+    there: Tensor
+    prompt: Tensor
+    working: Tensor
+    answer: Tensor
+
+
+def jacobians(model: Any, parts: Parts) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, L, D) d X / d Z, d Y / d Z and d Y / d X. Rows do not touch each other, so one pass serves all."""
     with torch.enable_grad():
-        embedded = model.get_input_embeddings()(ids).detach().requires_grad_()
-        logits = model(inputs_embeds=embedded, attention_mask=there, use_cache=False).logits[:, :-1].float()
-        chosen = torch.log_softmax(logits, -1).gather(2, ids[:, 1:, None])[..., 0]  # (B, L - 1)
-        (to_prompt,) = torch.autograd.grad((chosen * working[:, 1:]).sum(), embedded, retain_graph=True)
-        (to_working,) = torch.autograd.grad((chosen * answer[:, 1:]).sum(), embedded)
-    return (to_prompt * prompt[..., None]).flatten(1).float(), (to_working * working[..., None]).flatten(1).float()
+        embedded = model.get_input_embeddings()(parts.ids).detach().requires_grad_()
+        logits = model(inputs_embeds=embedded, attention_mask=parts.there, use_cache=False).logits[:, :-1].float()
+        chosen = torch.log_softmax(logits, -1).gather(2, parts.ids[:, 1:, None])[..., 0]  # (B, L - 1)
+        (of_working,) = torch.autograd.grad((chosen * parts.working[:, 1:]).sum(), embedded, retain_graph=True)
+        (of_answer,) = torch.autograd.grad((chosen * parts.answer[:, 1:]).sum(), embedded)
+    prompt, working = parts.prompt[..., None], parts.working[..., None]
+    return (of_working * prompt).float(), (of_answer * prompt).float(), (of_answer * working).float()
+
+
+def shuffled(ids: Tensor, places: Tensor, fixed: Collection[int], rng: random.Random) -> Tensor:
+    """(B, L) ids with the tokens of each row's ``places`` (B, L) in random order; ``fixed`` tokens stay."""
+    twin = ids.clone()
+    for row, marks in enumerate(places.bool().tolist()):
+        free = [place for place, mark in enumerate(marks) if mark and int(ids[row, place]) not in fixed]
+        twin[row, free] = ids[row, rng.sample(free, len(free))]
+    return twin
 
 
 class Config(Strict):
-    weight: float = param(0.5, "Weight of accuracy against coherence; 1 is accuracy alone.", title="Accuracy weight (w)", ge=0, le=1)
-    power: float = param(1.0, "Exponent of the mean: 1 adds up, negative values ask for both.", title="Exponent (p)", ge=-64, le=64)
+    weight: float = param(0.7, "Weight of accuracy against the three channels; 1 is accuracy alone.", title="Accuracy weight (w)", ge=0, le=1)
+    power: float = param(0.2, "Exponent of the mean: 1 adds up, smaller values ask for all signals at once.", title="Exponent (p)", ge=-64, le=64)
     share: float = param(0.5, "Share of the groups whose coherence is measured.", gt=0, le=1)
 
 
@@ -80,16 +124,16 @@ class CEPO(Method):
         arxiv="2509.23095",
         system="CE-PO",
         base="grpo",
-        provenance="abstract",
-        source="abstract and a secondary page",
+        provenance="code",
+        source="github XiangqiWang77/causalrl: reward_part/modi_signal.py (counterfactual Jacobians), reward_part/updated_server.py",
         fit="core",
         idea="Reward an answer also for following from its working, and the working for following from the prompt, as input gradients tell.",
         formula=(
-            r"\tilde g = g - \frac{\langle g, g' \rangle}{\|g'\|^2 + \epsilon} g'",
-            r"C = \sqrt{s_{ZX}\, s_{XY}}, \quad s = \frac{\|\tilde g\|}{\|g\| + \epsilon}",
-            r"R = \left(w a^p + (1 - w) C^p\right)^{1/p}",
+            r"\tilde J = J - \frac{\langle J, J' \rangle}{\|J'\|^2} J'",
+            r"s = \sqrt{\frac{\sigma_1^2(\tilde J)}{\sum_k \sigma_k^2(\tilde J)} \cdot \frac{\|\tilde J\|^2}{\|J\|^2}}",
+            r"R = \left(w a^p + \frac{1 - w}{3}\sum_c s_c^p\right)^{1/p}",
         ),
-        reading="the abstract names the parts; gradients, twin, projection and defaults are ours",
+        reading="shuffled by tokens instead of words; the task's reward as accuracy; the current policy instead of a fixed copy",
         claim=("ce-po/coherence", "higher"),
     )
     Config = Config
@@ -99,11 +143,12 @@ class CEPO(Method):
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         rows = self.measured(batch)
-        accuracy = rewards[rows].clamp(0.0, 1.0)
-        coherence = self.coherence(batch, rows.tolist()).to(rewards)
-        self.report(batch, rows, coherence)
+        channels = self.channels(batch, rows.tolist()).to(rewards)  # (3, M)
+        self.report(batch, rows, channels)
+        each = (1 - self.config.weight) / len(CHANNELS)
+        weights = torch.tensor([self.config.weight, *[each] * len(CHANNELS)], device=rewards.device)
         fused = rewards.clone()
-        fused[rows] = power_mean(accuracy, coherence, self.config.weight, self.config.power)
+        fused[rows] = power_mean(torch.cat([rewards[rows].clamp(0.0, 1.0)[None], channels]), weights, self.config.power)
         return fused
 
     def measured(self, batch: "RolloutBatch") -> Tensor:
@@ -114,35 +159,30 @@ class CEPO(Method):
         rows = torch.arange(len(batch.texts), device=batch.mask.device).view(groups, -1)
         return rows[chosen].flatten()
 
-    def coherence(self, batch: "RolloutBatch", rows: list[int]) -> Tensor:
-        """(M,) C of the given rows."""
-        ids, twins, there, prompt, working, answer = self.parts(batch, rows)
-        real = influences(self.run.model, ids, there, prompt, working, answer)
-        other = influences(self.run.model, twins, there, prompt, working, answer)
-        to_prompt, to_working = (share_left(one, twin) for one, twin in zip(real, other, strict=True))
-        complete = (working.sum(1) > 0) & (answer.sum(1) > 0)
-        self.log("prompt_to_working", to_prompt.mean())
-        self.log("working_to_answer", to_working.mean())
-        return torch.sqrt(to_prompt * to_working) * complete
+    def channels(self, batch: "RolloutBatch", rows: list[int]) -> Tensor:
+        """(3, M) scores of prompt to working, prompt to answer and working to answer."""
+        parts, rng, model = self.parts(batch, rows), self.run.rng(self.card.name, "twins", batch.step), self.run.model
+        fixed = frozenset(self.run.tokenizer.all_special_ids)
+        real = jacobians(model, parts)
+        other_prompt = jacobians(model, replace(parts, ids=shuffled(parts.ids, parts.prompt, fixed, rng)))
+        other_working = jacobians(model, replace(parts, ids=shuffled(parts.ids, parts.working, fixed, rng)))
+        straight, other = (direct(found[1], found[0], real[2]) for found in (real, other_prompt))
+        pairs = ((real[0], other_prompt[0]), (straight, other), (real[2], other_working[2]))
+        return torch.stack([channel_score(one, twin) for one, twin in pairs])
 
-    def parts(self, batch: "RolloutBatch", rows: list[int]) -> tuple[Tensor, ...]:
-        """(M, L) ids, twin's ids, attention, and masks of prompt, working and answer; padded on the right."""
-        rng, columns = self.run.rng(self.card.name, "twins", batch.step), list[list[Tensor]]()
+    def parts(self, batch: "RolloutBatch", rows: list[int]) -> Parts:
+        columns = list[list[Tensor]]()
         for row in rows:
             head, kept = len(batch.prompt_ids[row]), int((batch.mask[row].nonzero().max() + 1) if batch.mask[row].any() else 0)
             ids = torch.cat([torch.tensor(batch.prompt_ids[row], device=batch.ids.device), batch.ids[row, :kept]])
-            working = self.marked(batch, row, working_span(batch.texts[row]), head, kept)
-            answer = self.marked(batch, row, answer_span(batch.texts[row]), head, kept)
-            places = working.nonzero().flatten().tolist()
-            twin = ids.clone()
-            twin[places] = ids[rng.sample(places, len(places))]
             prompt = torch.zeros(len(ids), device=ids.device)
             prompt[:head] = 1.0
-            columns.append([ids, twin, torch.ones_like(ids), prompt, working, answer])
-        pads = (self.run.tokenizer.pad_token_id, self.run.tokenizer.pad_token_id, 0, 0.0, 0.0, 0.0)
-        return tuple(
-            pad_sequence(list(part), batch_first=True, padding_value=pad) for part, pad in zip(zip(*columns, strict=True), pads, strict=True)
-        )
+            working = self.marked(batch, row, working_span(batch.texts[row]), head, kept)
+            answer = self.marked(batch, row, answer_span(batch.texts[row]), head, kept)
+            columns.append([ids, torch.ones_like(ids), prompt, working, answer])
+        pads = (self.run.tokenizer.pad_token_id, 0, 0.0, 0.0, 0.0)
+        padded = [pad_sequence(list(part), batch_first=True, padding_value=pad) for part, pad in zip(zip(*columns, strict=True), pads, strict=True)]
+        return Parts(*padded)
 
     def marked(self, batch: "RolloutBatch", row: int, span: tuple[int, int] | None, head: int, kept: int) -> Tensor:
         """(L,) float: the policy's tokens inside a span of the text, behind the prompt's ``head`` tokens."""
@@ -151,10 +191,13 @@ class CEPO(Method):
             marks[head:] = (batch.span(row, *span) * batch.mask[row])[:kept]
         return marks
 
-    def report(self, batch: "RolloutBatch", rows: Tensor, coherence: Tensor) -> None:
-        right = batch.correct[rows]
+    def report(self, batch: "RolloutBatch", rows: Tensor, channels: Tensor) -> None:
+        for name, values in zip(CHANNELS, channels, strict=True):
+            self.log(name, values.mean())
+        coherence = (channels[0] * channels[2]).sqrt()  # of the way from the prompt through the working
         self.log("coherence", coherence.mean())
         self.log_histogram("coherence_of_answers", coherence, 0.0, 1.0)
+        right = batch.correct[rows]
         for name, chosen in (("right", right), ("wrong", ~right)):
             if chosen.any():
                 self.log(f"coherence_{name}", coherence[chosen].mean())
@@ -169,9 +212,10 @@ class CEPO(Method):
                     Series(f"{name}/coherence_right", "right answers"),
                     Series(f"{name}/coherence_wrong", "wrong answers"),
                     Series(f"{name}/prompt_to_working", "prompt to working", dashed=True),
+                    Series(f"{name}/prompt_to_answer", "prompt to answer", dashed=True),
                     Series(f"{name}/working_to_answer", "working to answer", dashed=True),
                 ),
-                help="Share of the input gradient that a shuffled working does not explain.",
+                help="How much of the input gradients a shuffled twin does not explain, and how much of that lies in one direction.",
             ),
             Panel("Coherence of the answers", (Series(f"{name}/coherence_of_answers"),), "histogram"),
         )
