@@ -116,7 +116,7 @@ class DPOPoP(Method):
         self.average: Any = None  # the target policy, from its first use
         self.saved: dict[str, Tensor] = {}  # its weights in a checkpoint that is being resumed
         self.margins = torch.empty(0)
-        self.reference = torch.empty(0)
+        self.weaker_reference = torch.empty(0)
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
@@ -153,8 +153,8 @@ class DPOPoP(Method):
         self.margins = torch.zeros(len(batch.rows), device=batch.chosen_logprobs.device)
         if places := self.coupled(batch):
             weaker = [batch.rows[place]["partner"] for place in places]
-            self.reference = self.difference(weaker, self.run.reference)
-            held = batch.beta * (self.difference(weaker, self.target()) - self.reference)
+            self.weaker_reference = self.difference(weaker, self.run.reference)
+            held = batch.beta * (self.difference(weaker, self.target()) - self.weaker_reference)
             self.margins[places] = adaptive_margin(held, self.config.max_margin)
             self.log("weaker_margin", held.mean())
         return self.margins
@@ -163,14 +163,14 @@ class DPOPoP(Method):
         """(B,) log-probability of chosen less that of rejected."""
         return pair_rows.sums(self.run, rows, "chosen", model) - pair_rows.sums(self.run, rows, "rejected", model)
 
-    def loss(self, batch: "PairBatch") -> Tensor | None:
+    def loss(self, batch: "PairBatch") -> Tensor | None:  # type: ignore[override]
         """The weaker pairs' own term, and what is known once the scores are."""
         self.report(batch)
         places = self.coupled(batch)
         if not self.config.weaker or not places:
             return None
         own = self.difference([batch.rows[place]["partner"] for place in places], None)
-        return -logsigmoid(batch.beta * (own - self.reference)).sum() / len(batch.rows)
+        return -logsigmoid(batch.beta * (own - self.weaker_reference)).sum() / len(batch.rows)
 
     def report(self, batch: "PairBatch") -> None:
         own = (batch.score + self.margins).detach()

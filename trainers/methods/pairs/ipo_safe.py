@@ -177,7 +177,7 @@ class IPOSafe(Method):
         self.log("suffix_rejected", cut[1].detach().sum(1).mean())
         return cut
 
-    def loss(self, batch: "PairBatch") -> Tensor | None:
+    def loss(self, batch: "PairBatch") -> Tensor | None:  # type: ignore[override]
         if not self.config.nll:
             return None
         mask = from_cut(batch.chosen_mask, shared_prefix(batch.chosen_ids, batch.rejected_ids))

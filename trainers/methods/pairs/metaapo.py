@@ -186,7 +186,7 @@ class MetaAPO(Method):
         with torch.enable_grad():
             loss = mixed(self.learner(fit), offline, online).mean()
             self.optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
         self.log("meta_loss", loss)
 

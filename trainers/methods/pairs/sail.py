@@ -125,7 +125,9 @@ class SAIL(Method):
     def adherence(self, rows: list[Row], run: "RunContext") -> None:
         """CRAS of both sides, with the task's reward functions for a rubric."""
         for row, example in zip(rows, pair_rows.examples_of(rows, run), strict=True):
-            for side in ("chosen", "rejected") if example else ():
+            if example is None:
+                continue
+            for side in ("chosen", "rejected"):
                 scores = [score for score in rewards.score_all(run.task, pair_rows.text_of(row[side]), example).values() if score is not None]
                 if scores:
                     self.log(f"adherence_{side}", sum(scores) / len(scores))
