@@ -84,7 +84,7 @@ class SFT(Common):
 
 
 class GRPO(Common):
-    """Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300) as TRL's GRPOTrainer runs it: DAPO loss, group-scaled advantages."""
+    """Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300) as TRL's GRPOTrainer runs it; the base says loss and advantages."""
 
     trainer: Literal["grpo"] = "grpo"
     per_device_train_batch_size: int = param(64, "Completions in one forward pass on one device.", title="Batch per device", ge=1, le=65_536)

@@ -85,7 +85,7 @@ class SIREN(Method):
         entropies = nucleus_entropy(batch.logits, self.config.top_p)  # (B, T)
         mean = peak_entropy(entropies, peak_mask(entropies, batch.mask, self.config.quantile))
         if self.anchor is None:
-            self.anchor = float(mean)
+            self.anchor = float(mean.detach())
         self.log("peak_entropy", mean)
         self.log("anchor", self.anchor)
         self.log("anchor_low", 0.8 * self.anchor)
