@@ -91,6 +91,6 @@ def test_it_is_plain_json_of_the_agreed_shape():
 
 def test_reading_it_needs_no_torch():
     """Building it does: methods are written with torch. Whoever checks or shows a run only reads what was built."""
-    code = "import sys; from trainers import preflight, stacking; assert len(stacking.entries()) > 60; print({'torch', 'transformers'} & set(sys.modules))"
+    code = "import sys; from trainers import preflight, stacking; stacking.entries(); print({'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "set()\n"
