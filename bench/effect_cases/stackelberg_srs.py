@@ -3,7 +3,7 @@
 import torch
 
 from bench.effect_cases import Case
-from trainers.methods.group.stackelberg_srs import Config, soft_threshold, threshold
+from trainers.methods.group.stackelberg_srs import Config, bounds, soft_threshold, threshold
 
 ANSWERS, PROMPTS, SAMPLES = 30, 200, 10  # of a prompt; prompts; base samples that the threshold is estimated from
 
@@ -13,8 +13,10 @@ def measure(seed: int) -> tuple[float, float]:
     utility = torch.rand(PROMPTS, ANSWERS, generator=generator)  # in [0, 1], so the linear reward has the same bound
     base = (torch.randn(PROMPTS, ANSWERS, generator=generator) - 2.0 * utility).log_softmax(1)  # biased against what is good
     drawn = torch.multinomial(base.exp(), SAMPLES, replacement=True, generator=generator)
-    cut = threshold(utility.gather(1, drawn), config.bound / config.beta)
-    return earned(base, soft_threshold(utility, cut, config.bound, config.sharpness), utility), earned(base, config.bound * utility, utility)
+    samples = utility.gather(1, drawn)
+    bound = bounds(samples, config.bound)
+    cut = threshold(samples, config.log_ratios(bound))
+    return earned(base, soft_threshold(utility, cut, bound, config.sharpness), utility), earned(base, config.bound * utility, utility)
 
 
 def earned(base: torch.Tensor, reward: torch.Tensor, utility: torch.Tensor) -> float:

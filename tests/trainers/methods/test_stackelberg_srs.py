@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
 from trainers.advantages import z_score
-from trainers.methods.group.stackelberg_srs import Config, StackelbergSRS, soft_threshold, threshold, utility_gap
+from trainers.methods.group.stackelberg_srs import Config, StackelbergSRS, bounds, soft_threshold, threshold, utility_gap
 
+ONE = torch.ones(1)
 ANSWERS = torch.tensor([[0.0, 1.0, 2.0, 3.0]])
 GROUPS = st.lists(st.floats(-2, 2, width=32), min_size=4, max_size=4)
 
@@ -21,17 +22,17 @@ def follower(rewards, beta=1.0):
 
 
 def test_the_worked_examples():
-    root = threshold(ANSWERS, 1.0)
+    root = threshold(ANSWERS, ONE)
     assert root.item() == pytest.approx(1.9621, abs=1e-4)
     assert follower((ANSWERS[0] > root).float()) == pytest.approx(root.item(), abs=1e-4)  # it delivers what it asks for
     assert follower(ANSWERS[0] / 3) == pytest.approx(1.9041, abs=1e-4)
-    assert soft_threshold(ANSWERS, root, 1.0, 2.0)[0].tolist() == pytest.approx([0.0194, 0.1274, 0.5189, 0.8885], abs=1e-4)
-    assert threshold(ANSWERS, 2.0).item() == pytest.approx(2.4225, abs=1e-4)
+    assert soft_threshold(ANSWERS, root, ONE, 2.0)[0].tolist() == pytest.approx([0.0194, 0.1274, 0.5189, 0.8885], abs=1e-4)
+    assert threshold(ANSWERS, 2 * ONE).item() == pytest.approx(2.4225, abs=1e-4)
 
 
 def test_no_bounded_reward_beats_the_threshold():
     generator = torch.Generator().manual_seed(0)
-    best = threshold(ANSWERS, 1.0).item()
+    best = threshold(ANSWERS, ONE).item()
     assert max(follower(torch.rand(4, generator=generator)) for _ in range(200)) <= best + 1e-5
 
 
@@ -39,19 +40,27 @@ def test_no_bounded_reward_beats_the_threshold():
 @settings(deadline=None, max_examples=30)
 def test_the_threshold_is_a_root_between_mean_and_best(rewards, log_ratio):
     groups = torch.tensor([rewards], dtype=torch.double)
-    root = threshold(groups, log_ratio)
+    log_ratios = torch.tensor([log_ratio], dtype=torch.double)
+    root = threshold(groups, log_ratios)
     assert groups.mean() - 1e-9 <= root <= groups.max() + 1e-9
-    assert utility_gap(groups, root, log_ratio).abs() < 1e-9
+    assert utility_gap(groups, root, log_ratios).abs() < 1e-9
 
 
 @given(GROUPS, st.permutations(range(4)), st.floats(-3, 3))
 @settings(deadline=None, max_examples=30)
 def test_it_follows_its_members_and_ignores_a_shift(rewards, order, shift):
     groups = torch.tensor([rewards], dtype=torch.double)
-    made = soft_threshold(groups, threshold(groups, 1.0), 1.0, 10.0)
-    moved, turned = groups + shift, groups[:, list(order)]
-    assert torch.allclose(soft_threshold(moved, threshold(moved, 1.0), 1.0, 10.0), made, atol=1e-6)
-    assert torch.allclose(soft_threshold(turned, threshold(turned, 1.0), 1.0, 10.0), made[:, list(order)], atol=1e-9)
+
+    def made(values):
+        return soft_threshold(values, threshold(values, ONE.double()), ONE.double(), 10.0)
+
+    assert torch.allclose(made(groups + shift), made(groups), atol=1e-6)
+    assert torch.allclose(made(groups[:, list(order)]), made(groups)[:, list(order)], atol=1e-9)
+
+
+def test_a_bound_is_at_most_twice_the_spread():
+    assert bounds(torch.tensor([[0.0, 0.3], [0.0, 3.0], [0.5, 0.5]]), 1.0).tolist() == pytest.approx([0.6, 1.0, 0.0])
+    assert Config(beta=0.1).log_ratios(ONE).tolist() == [2.0]
 
 
 def shaped(rewards, group, **config):
@@ -60,8 +69,8 @@ def shaped(rewards, group, **config):
 
 @pytest.mark.parametrize("rewards", [[1.0, 0.2, 0.5, 0.9], [0.1, 0.3, 0.2, 0.0]])
 def test_with_a_straight_sigmoid_the_advantages_are_those_of_grpo(rewards):
-    made = shaped(rewards, 4, sharpness=0.05, bound=1000.0, beta=1000.0)
-    assert torch.allclose(z_score(made, 4), z_score(torch.tensor(rewards), 4), atol=1e-2)
+    made = shaped(rewards, 4, sharpness=0.05)
+    assert torch.allclose(z_score(made, 4, epsilon=0.0), z_score(torch.tensor(rewards), 4, epsilon=0.0), atol=1e-2)
 
 
 def test_right_or_wrong_stays_grpo_under_group_scaling():
@@ -92,6 +101,7 @@ def test_two_real_steps(two_steps):
     for key in {(r.step, r.group) for r in trained.rollouts}:
         group = [r for r in trained.rollouts if (r.step, r.group) == key]
         utilities = torch.tensor([[r.reward for r in group]])
-        expected = soft_threshold(utilities, threshold(utilities, 1.0), 1.0, 5.0)[0]
+        bound = bounds(utilities, 1.0)
+        expected = soft_threshold(utilities, threshold(utilities, bound), bound, 5.0)[0]
         assert [r.shaped["stackelberg-srs"] for r in group] == pytest.approx(expected.tolist(), abs=1e-4)
         assert [r.advantage for r in group] == pytest.approx((expected - expected.mean()).tolist(), abs=1e-4)

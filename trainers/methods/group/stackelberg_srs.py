@@ -1,17 +1,17 @@
 """SRS: Stackelberg reward shaping, a soft threshold in place of the reward (arXiv 2602.02572).
 
 A policy that maximises E[r] - beta KL(pi || base) follows with rho_r(y) ~ base(y) exp(r(y) / beta). Of all rewards in [0, B] the one whose follower
-earns most of the true utility r_U is not r_U but a threshold: B above m*, 0 below, where m* is the utility that it earns itself, the root of
-F(m) = E_base[w(m) (r_U - m)] with w = 1 below m and exp(B / beta) above. Softened: r^ = B sigmoid(alpha (r_U - m*)).
+earns most of the true utility r_U is not r_U but a threshold: B above m*, 0 below, where m* is the utility that it earns itself, the root of F(m) =
+E_base[w(m) (r_U - m)] with w = 1 below m and exp(B / beta) above. Softened: r^ = B sigmoid(alpha (r_U - m*)).
 
-Our reading: the abstract and a second-hand note with the theorems were read; the paper shapes rewards of decoding, the use in training is ours.
-m* is solved on the group's own rewards, samples of the policy of this step in place of M samples of the base, and r^ replaces the reward.
-Rewards of two values only (right or wrong) stay two values: with group-scaled advantages the method is then GRPO itself. It acts on graded rewards,
-or where advantages are not divided by the group's deviation (Dr. GRPO). It assumes a KL penalty of weight beta; without one m* still lies between
-the group's mean and its best. alpha is swept in the paper; 10 suits rewards of about one.
+As in the authors' code, which shapes rewards for decoding, where B is at most twice the spread of a prompt's rewards and B / beta at most ``cap``;
+the card has neither. Its use in training is our reading: m* is solved on the group's own rewards, samples of the policy of this step in place of M
+= 10 samples of the base, and r^ replaces the reward. Rewards of two values only (right or wrong) stay two values: with group-scaled advantages the
+method is then GRPO itself. It acts on graded rewards, or where advantages are not divided by the group's deviation (Dr. GRPO). It assumes a KL
+penalty of weight beta; without one m* still lies between the group's mean and its best. alpha is 1 to 1.5 in the released commands, for rewards
+that span ten and more; 10 suits rewards of about one.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,28 +25,34 @@ if TYPE_CHECKING:
     from trainers.batch import RolloutBatch
 
 HALVINGS = 60
+STRETCH = 2.0  # a bound is at most this many times the spread of its rewards
 
 
-def utility_gap(utilities: Tensor, threshold: Tensor, log_ratio: float) -> Tensor:
-    """F(m) of (N, M) base samples at (N,) -> (N,), divided by exp(B / beta) so that it cannot overflow; falls in m. ``log_ratio``: B / beta."""
+def bounds(utilities: Tensor, bound: float) -> Tensor:
+    """(N, M) -> (N,): B, or twice the spread of a prompt's utilities where that is less."""
+    return (STRETCH * (utilities.amax(1) - utilities.amin(1))).clamp(max=bound)
+
+
+def utility_gap(utilities: Tensor, threshold: Tensor, log_ratios: Tensor) -> Tensor:
+    """F(m) of (N, M) base samples at (N,) -> (N,), divided by exp(B / beta) so that it cannot overflow; falls in m. ``log_ratios`` (N,): B / beta."""
     gaps = utilities - threshold[:, None]
-    weights = torch.where(gaps < 0, math.exp(-log_ratio), 1.0)
+    weights = torch.where(gaps < 0, torch.exp(-log_ratios)[:, None], 1.0)
     return (weights * gaps).mean(1)
 
 
-def threshold(utilities: Tensor, log_ratio: float) -> Tensor:
-    """(N, M) -> (N,): the root m* of F, by bisection between the smallest and the largest utility."""
+def threshold(utilities: Tensor, log_ratios: Tensor) -> Tensor:
+    """(N, M), (N,) -> (N,): the root m* of F, by bisection between the smallest and the largest utility."""
     low, high = utilities.amin(1), utilities.amax(1)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        above = utility_gap(utilities, middle, log_ratio) > 0
+        above = utility_gap(utilities, middle, log_ratios) > 0
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     return (low + high) / 2
 
 
-def soft_threshold(utilities: Tensor, thresholds: Tensor, bound: float, sharpness: float) -> Tensor:
-    """(N, M), (N,) -> (N, M): B sigmoid(alpha (r_U - m))."""
-    return bound * torch.sigmoid(sharpness * (utilities - thresholds[:, None]))
+def soft_threshold(utilities: Tensor, thresholds: Tensor, bound: Tensor, sharpness: float) -> Tensor:
+    """(N, M), (N,), (N,) -> (N, M): B sigmoid(alpha (r_U - m))."""
+    return bound[:, None] * torch.sigmoid(sharpness * (utilities - thresholds[:, None]))
 
 
 class Config(Strict):
@@ -54,9 +60,11 @@ class Config(Strict):
     beta: float = param(
         1.0, "Weight of the KL penalty that the threshold is solved for: B / beta bounds the log-ratio.", title="KL weight", gt=0, le=1000
     )
-    sharpness: float = param(
-        10.0, "0 would shape nothing, large values are a hard threshold; swept in the paper.", title="Sharpness (alpha)", gt=0, le=1e6
-    )
+    sharpness: float = param(10.0, "0 would shape nothing, large values are a hard threshold.", title="Sharpness (alpha)", gt=0, le=1e6)
+    cap: float = param(2.0, "B / beta is at most this where the threshold is solved.", title="Largest log-ratio", gt=0, le=100)
+
+    def log_ratios(self, bound: Tensor) -> Tensor:
+        return (bound / self.beta).clamp(max=self.cap)
 
 
 class StackelbergSRS(Method):
@@ -66,15 +74,15 @@ class StackelbergSRS(Method):
         arxiv="2602.02572",
         system="SRS",
         base="grpo",
-        provenance="abstract",
-        source="abstract and a second-hand note with theorems and equations; the authors' repository was not found",
+        provenance="code",
+        source="github Haichuan23/Stackelberg-Reward-Shaping: cd/util_offline/compute_offline_shaped_reward_soft.py",
         fit="core",
         idea="Under a KL penalty the reward to optimise is a threshold: everything above the utility it delivers counts fully, the rest not at all.",
         formula=(
             r"F(m) = E_{\mathrm{base}}\left[w(m)\,(r_U - m)\right] = 0",
             r"\hat r = \frac{B}{1 + e^{-\alpha (r_U - m^*)}}",
         ),
-        reading="written from a second-hand note; in training the threshold is solved on the group's own rewards instead of base samples",
+        reading="published for decoding; in training the threshold is solved on the group's own rewards instead of base samples",
         claim=("heldout/reward", "higher"),
     )
     Config = Config
@@ -86,12 +94,13 @@ class StackelbergSRS(Method):
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         config, groups = self.config, batch.grouped(rewards)  # (N, G)
-        cut = threshold(groups, config.bound / config.beta)
-        shaped = soft_threshold(groups, cut, config.bound, config.sharpness)
+        bound = bounds(groups, config.bound)
+        cut = threshold(groups, config.log_ratios(bound))
+        shaped = soft_threshold(groups, cut, bound, config.sharpness)
         self.log("threshold", cut.mean())
         self.log("mean_utility", groups.mean())
         self.log("above", (groups >= cut[:, None]).float().mean())
-        self.log("gap_at_mean", utility_gap(groups, groups.mean(1), config.bound / config.beta).mean())
+        self.log("gap_at_mean", utility_gap(groups, groups.mean(1), config.log_ratios(bound)).mean())
         self.log_histogram("shaped", shaped, 0.0, config.bound)
         return shaped.flatten()
 
