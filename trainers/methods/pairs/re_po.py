@@ -113,6 +113,8 @@ class REPO(Method):
                 "Posteriors of the pairs",
                 (Series("re-po/posterior_of_pairs"),),
                 "histogram",
+                low=0.0,
+                high=1.0,
                 help="Share of a batch's pairs by posterior, from 0 to 1.",
             ),
         )
