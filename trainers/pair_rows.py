@@ -59,6 +59,14 @@ def examples_of(rows: Sequence[Row], run: "RunContext") -> list[Example | None]:
     return found
 
 
+def gold_of(run: "RunContext", example: Example | None) -> str | None:
+    """The task's own solution; None where nothing says how the answer is reached."""
+    try:
+        return None if example is None else run.task.gold(example)
+    except LookupError:  # a person's own example, with a reference alone
+        return None
+
+
 def token_ids(run: "RunContext", row: Row, side: str, prompt: str = "prompt") -> tuple[list[int], list[int]]:
     """Token ids of a row's prompt and of one of its sides, split and cut where the DPO trainer does."""
     before: list[int] = tokens(run, row[prompt], True)

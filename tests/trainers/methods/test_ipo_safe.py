@@ -118,3 +118,10 @@ def test_the_policy_finds_the_cue_and_writes_the_suffix(tmp_path, two_steps):
     assert ratios[0] > ratios[-1]  # often right from the first tag on, never after a wrong answer
     assert ratios[-1] == 0
     assert first["ipo-safe/intervened"] > 0
+
+
+@pytest.mark.training
+def test_rows_that_say_the_answer_but_not_the_way_to_it_stay_as_they_are(tmp_path, two_steps):
+    made = [pair_files.pair(f"What is {place} and 1?", str(place + 1), "0", reference=str(place + 1)) for place in range(8)]
+    trained = two_steps("ipo-safe", trainer="dpo", dataset=pair_files.write(tmp_path, made))
+    assert trained.steps[0]["ipo-safe/intervened"] == 0

@@ -9,8 +9,9 @@ with more pairs on benign prompts, a normal answer preferred to a refusal. The c
 continuations from there that end safe) falls below 0.1. Our reading of the abstract and a reading note; the original text was not read. beta is ours.
 
 On the lab's tasks, unsafe means wrong: the steps are the equations of the thought, safe is what the task's accuracy calls right. The cue is found by
-rule (the first step that differs from the gold solution) or by continuations; the suffix is the gold solution's, or the policy's own, judged, and cut
-again where it is still wrong. Rows without a known answer, or whose rejected side is right, keep their two sides. In every pair the loss begins
+rule (the first step that differs from the gold solution) or by continuations; the suffix is the gold solution's, or the policy's own, judged, and
+sampled again where it is still wrong (the paper cuts the new chain again). Rows without a known solution, or with a right rejected side, stay as they
+are. In every pair the loss begins
 at the first token in which the sides differ: the trigger in a pair made here. In a sum over tokens the shared prefix cancels anyway; the cut matters
 for means, for the NLL and for where other methods look. Continuations are sampled before training; steps take as long as DPO's.
 """
@@ -82,7 +83,7 @@ class Config(Strict):
     )
     patience: int = param(15, "For so many steps (K).", advanced=True, ge=1)
     regenerate: Literal["gold", "policy"] = param("gold", "Who writes the safe suffix.", title="Suffix")
-    tries: int = param(3, "Interventions in the policy's suffix before the gold one is taken.", advanced=True, ge=1, le=16)
+    tries: int = param(3, "How often the policy's suffix is sampled before the gold one is taken.", advanced=True, ge=1, le=16)
     trigger: str = param("Careful: ", "What is written at the cut. The paper has six sentences.", title="Trigger", max_length=200)
     benign: float = param(
         0.5, "Further pairs that prefer a normal answer to a refusal, as a share of the pairs; the paper has about as many.", ge=0, le=4
@@ -126,8 +127,8 @@ class IPOSafe(Method):
 
     def intervened(self, row: Row, example: Example, place: int) -> Row:
         """The pair of an unsafe chain and the same chain, cut and continued; the row itself where its rejected side is safe or has no cue."""
-        text, gold = pair_rows.text_of(row["rejected"]), self.run.task.gold(example)
-        if self.run.right(example, text):
+        text, gold = pair_rows.text_of(row["rejected"]), pair_rows.gold_of(self.run, example)
+        if gold is None or self.run.right(example, text):
             return row
         cut = first_difference(text, gold) if self.config.detect == "rule" else self.cue(example, text, place)
         if cut is None:
@@ -152,7 +153,7 @@ class IPOSafe(Method):
             (text,) = self.continued(example, [prefix + self.config.trigger], ("suffix", place, attempt))
             if self.run.right(example, text):
                 return text
-            self.log("interventions", attempt + 1.0)
+            self.log("suffixes_still_wrong", attempt + 1.0)
         kept = first_difference(prefix, gold)
         return prefix[:kept] + self.config.trigger + gold[kept:]
 

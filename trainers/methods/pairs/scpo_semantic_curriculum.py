@@ -131,19 +131,26 @@ class SCPO(Method):
     def with_contrast(self, rows: list[Row]) -> list[Row]:
         if any(row.get("contrast") for row in rows):
             return [{**row, "contrast": pair_rows.question_of(row.get("contrast"))} for row in rows]
-        examples, gold = pair_rows.examples_of(rows, self.run), self.run.task.gold
+        examples = pair_rows.examples_of(rows, self.run)
         known, made = [example for example in examples if example is not None], list[Row]()
         for place, (row, example) in enumerate(zip(rows, examples, strict=True)):
-            level = LEVELS[place % len(LEVELS)] if example is not None and example.data.get("changes") else LEVELS[0]
-            other = None
-            if example is not None:
-                other = retold(example, level) if level != "object" else known[(known.index(example) + 1) % len(known)]
-            if example is None or other is None or gold(other) == gold(example):
+            other, level = self.other(example, known, LEVELS[place % len(LEVELS)])
+            right, wrong = pair_rows.gold_of(self.run, example), pair_rows.gold_of(self.run, other)
+            if other is None or right is None or wrong is None or right == wrong:
                 made.append({**row, "contrast": None})
                 continue
-            sides = {"chosen": pair_rows.answer(gold(example)), "rejected": pair_rows.answer(gold(other))}
+            sides = {"chosen": pair_rows.answer(right), "rejected": pair_rows.answer(wrong)}
             made.append({**row, **sides, "contrast": pair_rows.question(other.prompt), "level": level})
         return made
+
+    @staticmethod
+    def other(example: Example | None, known: list[Example], level: str) -> tuple[Example | None, str]:
+        """The second context of an example, and how it differs."""
+        if example is None:
+            return None, ""
+        if level != "object" and example.data.get("changes"):
+            return retold(example, level), level
+        return known[(known.index(example) + 1) % len(known)], "object"
 
     def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
         places = [place for place, contrast in enumerate(batch.column("contrast")) if contrast]
