@@ -10,7 +10,7 @@ What the card has wrong: T >= 2 s is not enough for ERV, which needs T > 2 s (ER
 1 - (running score + 1) / 2 unless ``aux_fix``, which the released training sets, so here it is off unless asked for.
 The released GRPO path puts the bonus on the last token only; the paper gives it to the whole response (the default).
 Fewer than two tokens have ER 0, equal states 1. The stride of 40 is for answers of 1,000 tokens.
-Costs one forward pass for the hidden states and some fifteen small SVDs a response: x 1.2 to 1.5 of a GRPO step on the tiny policy.
+Costs one forward pass for the hidden states and some fifteen small SVDs a response: about x 1.2 of a GRPO step on the tiny policy.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
