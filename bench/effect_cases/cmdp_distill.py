@@ -1,7 +1,8 @@
 """Constrained distillation on a bigram policy whose task pays for leaving the teacher: what is earned within the budget, whatever it is.
 
 Satisfaction alone would not do: a soft penalty heavy enough keeps every budget by earning nothing. By that measure the soft penalty wins here
-(all completions within every budget, against a third to four fifths), which is not what the abstract promises.
+(all completions within every budget, against a third to four fifths), which is not what the abstract promises. The measure, a smaller step size and
+more steps were chosen after seeing that: read the verdict with it in mind.
 """
 
 import torch
