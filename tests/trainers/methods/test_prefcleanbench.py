@@ -1,6 +1,10 @@
 """PrefCleanBench: the card's numbers, the quirks that are corrected, and real data whose wrong labels are found."""
 
+import json
 import random
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
@@ -113,3 +117,36 @@ def test_a_cleaner_without_effect_leaves_the_rows_alone():
     method = PrefCleanBench(Config(cleaner="rw_gap_r", share=0.0))
     method.implicit_gaps = lambda rows: torch.zeros(1, len(rows))
     assert [{name: row[name] for name in rows[0]} for row in method.data(rows, None)] == rows
+
+
+@contextmanager
+def rater():
+    """An endpoint that gives ten to worked answers and two to the others."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][0]["content"]
+            content = "Score: 10" if "=" in question else "2"
+            answer = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *parts):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+@pytest.mark.training
+def test_an_endpoint_may_judge(tmp_path, two_steps, monkeypatch):
+    dataset = pair_files.write(tmp_path, pair_files.rows(16, flip_every=4))
+    with rater() as url:
+        monkeypatch.setenv("LAB_JUDGE_URL", url)
+        config = {"cleaner": "llm_judge_f", "judge": "endpoint"}
+        first = two_steps("prefcleanbench", config, trainer="dpo", dataset=dataset, training__max_steps=1).steps[0]
+    assert first["prefcleanbench/precision"] == first["prefcleanbench/recall"] == 1
