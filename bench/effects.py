@@ -22,6 +22,7 @@ from typing import Any
 from bench import effect_cases
 from bench.effect_cases import Case
 from bench.effects_report import write_report
+from trainers.methods import registry
 
 RESULTS = Path(__file__).parent / "effect_cases" / "results"
 BLOCKS, STEPS = 3, 12  # of the step-time comparison: runs of each, steps a run
@@ -82,10 +83,29 @@ def time_steps(case: Case) -> None:
 
 
 def digest(case: Case) -> str:
-    """Of the case's code without comments and docstring: measured again when it changes."""
-    tree = ast.parse(Path(importlib.import_module(case.measure.__module__).__file__ or "").read_text())
-    body = tree.body[1:] if isinstance(tree.body[0], ast.Expr) else tree.body
-    return hashlib.blake2b("".join(ast.dump(node) for node in body).encode(), digest_size=8).hexdigest()
+    """Of the case and of the method's functions and parameters, without comments and docstrings: measured again when they change."""
+    method = registry.places()[registry.module_name(case.method)]
+    return hashlib.blake2b((code_of(case.measure.__module__) + code_of(method)).encode(), digest_size=8).hexdigest()
+
+
+def code_of(module: str) -> str:
+    """What a module does; what a method's card and panels say about it is left out."""
+    tree = ast.parse(Path(importlib.import_module(module).__file__ or "").read_text())
+    kept = [WithoutWords().visit(node) for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom | ast.If)]
+    return "".join(ast.dump(node) for node in kept if node is not None)
+
+
+class WithoutWords(ast.NodeTransformer):
+    """Drops docstrings, cards and panels."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        return None if any(isinstance(target, ast.Name) and target.id == "card" for target in node.targets) else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
+        return None if node.name == "panels" else self.generic_visit(node)
 
 
 def file_of(case: Case) -> Path:

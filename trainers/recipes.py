@@ -123,7 +123,7 @@ RECIPES = (
                     "policy": COLD_STARTED,
                     "task": WORD_PROBLEMS,
                     "base": {"name": "dr-grpo"},
-                    "methods": [{"name": "rs-grpo"}, {"name": "siren", "config": {"weight": 0.2}}],
+                    "methods": [{"name": "rs-grpo"}, {"name": "siren"}],
                     "training": {"trainer": "grpo"},
                 },
             ),
