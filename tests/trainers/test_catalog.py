@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,8 @@ def test_reading_it_needs_no_torch():
     code = "import sys; from trainers import preflight, stacking; stacking.entries(); print({'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_every_method_of_the_first_set_is_there():
+    counts = Counter(entry["group"] for entry in CATALOGUE["methods"])
+    assert counts >= Counter({"bases": 11, "group": 24, "tokens": 10, "prompts": 7, "pairs": 13, "analysis": 1})
