@@ -25,7 +25,8 @@ from bench.effects_report import write_report
 from trainers.methods import registry
 
 RESULTS = Path(__file__).parent / "effect_cases" / "results"
-BLOCKS, STEPS = 3, 12  # of the step-time comparison: runs of each, steps a run
+BLOCKS, STEPS = 2, 12  # of the step-time comparison: runs of each, steps a run
+SMALL_DATA = {"dpo": {"training__sampled_prompts": 160}, "sft": {"training__demonstrations": 512}}  # what is trained on does not change a step's time
 
 
 def main() -> None:
@@ -71,7 +72,7 @@ def time_steps(case: Case) -> None:
     """Medians over blocks that alternate, so that a busy minute slows both."""
     from bench.effect_cases.tiny import step_seconds
 
-    launch = {"steps": STEPS, "heldout": 0, **case.launch}
+    launch = {"steps": STEPS, "heldout": 0, **case.launch, **SMALL_DATA.get(case.launch.get("trainer", "grpo"), {})}
     config = launch.pop("config", None)
     seconds: dict[str, list[float]] = {"": [], case.method: []}
     for block in range(BLOCKS):

@@ -74,13 +74,22 @@ def postgres(folder: Path) -> str:
         raise ServiceError(f"LAB_HOME {str(folder)!r}: embedded PostgreSQL needs a path without spaces; set LAB_HOME to another folder")
     for left in reversed(range(START_TRIES)):
         try:
-            server = get_server(folder / "postgres")
+            with alone(folder / "postgres.lock"):  # the package reads what another process may be making for the first time
+                server = get_server(folder / "postgres")
             forget_killed_users(server)
             return str(server.get_uri())
         except Exception as error:
             if not (left and isinstance(error, subprocess.TimeoutExpired)):
                 raise ServiceError(f"PostgreSQL did not start: {error}; see {folder / 'postgres' / 'log'}") from error
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Inside, no other process of this installation is."""
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def forget_killed_users(server: Any) -> None:
@@ -142,7 +151,7 @@ class EmbeddedRedis:
 
     def start(self) -> str:
         self.users.mkdir(parents=True, exist_ok=True)
-        with self._alone():
+        with alone(self.folder / "lock"):
             (self.users / str(os.getpid())).write_text(str(psutil.Process().create_time()))
             if not self.answers():
                 self._launch()
@@ -156,12 +165,6 @@ class EmbeddedRedis:
             return True
         except redis.RedisError:
             return False
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with (self.folder / "lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def _launch(self) -> None:
         log = self.folder / "redis.log"
@@ -182,7 +185,7 @@ class EmbeddedRedis:
         """Called at the exit of the process that called start; a forked child inherits the call and must not act on it."""
         if pid != os.getpid() or not self.users.is_dir():
             return
-        with self._alone():
+        with alone(self.folder / "lock"):
             (self.users / str(pid)).unlink(missing_ok=True)
             if any(self._lives(user) for user in self.users.iterdir()):
                 return

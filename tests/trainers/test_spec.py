@@ -129,8 +129,8 @@ def test_a_missing_field_shows_no_value():
 @pytest.mark.parametrize(
     ("parts", "field", "fix"),
     [
-        ({"training": {}}, "training.trainer", "use one of sft, grpo, dpo"),
-        ({"training": {"trainer": "gpro"}}, "training.trainer", "use one of sft, grpo, dpo; did you mean grpo?"),
+        ({"training": {}}, "training.trainer", "use one of sft, grpo, dpo, kto, reward"),
+        ({"training": {"trainer": "gpro"}}, "training.trainer", "use one of sft, grpo, dpo, kto, reward; did you mean grpo?"),
         ({"policy": {"kind": "hubb"}}, "policy.kind", "use one of tiny, hub, folder, run; did you mean hub?"),
         ({"device": "cud"}, "device", "use one of these; did you mean cuda?"),
         ({"training": "grpo"}, "training", "write {…}"),
