@@ -119,6 +119,12 @@ class Card:
     chips: list[Chip]
     characters: int
     stages: list[Stage] = field(default_factory=list)
+    own_prompt: Prompt | None = None  # where a method asked this member something else than the first of its group
+
+    @property
+    def asked(self) -> list[Piece]:
+        """The last message of the prompt this member got, where it is not the group's."""
+        return list(visible(str(self.own_prompt.messages[-1][1]))) if self.own_prompt else []
 
     @property
     def shaped(self) -> bool:
@@ -224,7 +230,8 @@ def summarised(rows: QuerySet[Rollout], order: str) -> QuerySet[Any, dict[str, A
 
 
 def assembled(chosen: list[dict[str, Any]], cards: list[Card], continued: bool) -> list[Group]:
-    prompts = Prompt.objects.in_bulk([summary["prompt"] for summary in chosen])
+    first = {summary["group"]: summary["prompt"] for summary in chosen}
+    prompts = Prompt.objects.in_bulk({*first.values(), *(card.rollout.prompt_id for card in cards)})
     groups = {
         summary["group"]: Group(
             number=summary["group"],
@@ -238,7 +245,8 @@ def assembled(chosen: list[dict[str, Any]], cards: list[Card], continued: bool) 
         for summary in chosen
     }
     for card in cards:
-        groups[card.rollout.group].cards.append(card)
+        other = card.rollout.prompt_id != first[card.rollout.group]
+        groups[card.rollout.group].cards.append(replace(card, own_prompt=prompts[card.rollout.prompt_id]) if other else card)
     return [group for group in groups.values() if group.cards]
 
 

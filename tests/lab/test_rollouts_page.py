@@ -295,3 +295,13 @@ def test_a_card_says_its_rewards_by_name_and_sign(run: Run, as_owner: Client) ->
     for text in ("correct</bdi> +1", "format</bdi> −0.5", "brevity</bdi> 0"):
         assert text in body
     assert json.dumps(body)  # no lone surrogate reached the page
+
+
+def test_a_member_that_was_asked_something_else_shows_what(run: Run, as_owner: Client) -> None:
+    hinted = f"1 + 1? Hint: {HOSTILE}"
+    store(run, started(), rollout(1, 0, 0, prompt=[Message("user", "1 + 1?")]), rollout(1, 0, 1, prompt=[Message("user", hinted)]))
+    first, second = feed(run).groups[0].cards
+    assert (first.own_prompt is None) != (second.own_prompt is None)
+    shown = page(as_owner, run)
+    assert shown.count(">asked<") == 1
+    assert HOSTILE not in shown
