@@ -83,7 +83,7 @@ def seated(groups: list[Group], count: int) -> list[tuple[Group, bool]]:
 def kl_terms(logprobs: Tensor, reference: Tensor) -> Tensor:
     """(B, T), (B, T) -> (B, T): low-variance estimate of KL(pi || pi_ref)."""
     gap = (reference - logprobs).clamp(-LARGEST_GAP, LARGEST_GAP)
-    return (gap.exp() - gap - 1).clamp(max=LARGEST_KL)
+    return (torch.expm1(gap) - gap).clamp(0.0, LARGEST_KL)  # below 0 by rounding only
 
 
 class Config(Strict):
