@@ -12,6 +12,7 @@ Its parent is Dr. GRPO: advantages divided by the group's deviation would be on 
 effect case the policy settles at the edge of its budget, not inside: about as many completions just beyond as within.
 z is compared with a tolerance of 1e-6, as sums of floats miss a budget that is met exactly.
 Step time: the distributions of the policy and, twice, of the teacher are three more forward passes, and the logits are materialised.
+Step time above the parent's: the teacher's forward pass, and logits (B, T, V) for the direct gradient of the divergence.
 """
 
 from typing import TYPE_CHECKING, Any, Literal

@@ -8,6 +8,7 @@ What differs here: the task is any of the lab's, so solutions are the starting p
 between right and wrong; the paper takes those of a weaker model. A verdict is the last \\conclusion{...}, or else the last <answer>: T in it is
 True, else F is False. The card writes \\conclusion, the code looks for /conclusion: both count. The tiny policy writes digits and hardly any
 letters: by default it says 1 or 0, and nothing else counts.
+Step time above the parent's: the items that ask for a verdict have a solution in their prompt, so sequences are longer.
 """
 
 import random

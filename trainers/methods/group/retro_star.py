@@ -12,6 +12,7 @@ is 0, which a group's normalisation removes. The text stand-in: queries are the 
 the others are solutions of other questions, and the prompt asks for a score. The task's own reward is not used, and held-out accuracy, measured on
 the task, says nothing about this method: its ``auc`` does. The supervised start on consensus trajectories is the lab's cold start, which knows the
 form of an answer and nothing about relevance.
+Step time above the parent's: its prompts, a query and a document each, are longer than the task's own.
 """
 
 from math import ceil

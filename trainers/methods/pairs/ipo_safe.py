@@ -14,6 +14,7 @@ sampled again where it is still wrong (the paper cuts the new chain again). Rows
 are. In every pair the loss begins
 at the first token in which the sides differ: the trigger in a pair made here. In a sum over tokens the shared prefix cancels anyway; the cut matters
 for means, for the NLL and for where other methods look. Continuations are sampled before training; steps take as long as DPO's.
+Step time above the parent's: the likelihood term, and chains that are longer for the sentence put into them.
 """
 
 import re

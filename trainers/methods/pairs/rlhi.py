@@ -10,6 +10,7 @@ short (no working), steps (one line for each change of the story) or last (one l
 Complaints are told from thanks by their words. The rewriter and the reward model are rules too: the rewrite keeps the answer's result where the
 style has no working and tells the story's steps where it has; the score is the mean of how well the style is kept and whether the result is that
 of the pair's chosen side. Differs from the base in its pairs alone: what was rejected before is not used for simulated users.
+Step time above the parent's: the user's persona stands in the prompt, and rewritten answers are longer.
 """
 
 import re

@@ -9,6 +9,7 @@ mathematics parser. The lab's tasks read one form, so our nine templates word th
 tags. Their teacher-forced starts (the answer begins with a tag that is given) are left out; ``format_share`` scores them all the same.
 ``draw`` = member gives every member of a group a template of its own, which the paper does not do: a tag-free member then has the full format reward.
 Held-out prompts keep the plain template, as the authors evaluate with a fixed one.
+Step time above the parent's: templates lengthen prompts, and answers to them.
 """
 
 from collections.abc import Sequence

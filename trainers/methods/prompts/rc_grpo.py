@@ -11,6 +11,7 @@ message in place of special tokens. By default the high mark is empty: then the 
 later stages see it without knowing of marks.
 Differs from the base in the prompts alone. Assumes stage 1, else marks mean nothing: start from the policy of an SFT run with this method. Rows of a
 dataset say how good they are in a column ``reward`` (1 = right); rows nobody can judge stay unmarked.
+Step time above the parent's: the mark lengthens the prompts of the members that carry one.
 """
 
 from collections.abc import Sequence
