@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trainers.events import Message
 from trainers.reduce import masked_row_mean
+from trainers.sampling import as_rows
 from trainers.tasks.base import Example
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ def answer(text: str) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": text}]
 
 
-def question(prompt: Sequence[Message]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in prompt]
-
-
 def question_of(value: Any) -> list[dict[str, str]] | None:
     """A column that holds a prompt, as text or as messages; None where it holds none."""
     if isinstance(value, str) and value.strip():
@@ -48,7 +45,7 @@ def examples_of(rows: Sequence[Row], run: "RunContext") -> list[Example | None]:
     """
     training, spec = run.training, run.attempt.spec
     count = max(len(rows), getattr(training, "sampled_prompts", 0))
-    own = {text_of(question(example.prompt)): example for example in run.task.examples("pairs", count, run.seed, spec.task.difficulty)}
+    own = {text_of(as_rows(example.prompt)): example for example in run.task.examples("pairs", count, run.seed, spec.task.difficulty)}
     found: list[Example | None] = []
     for row in rows:
         if isinstance(reference := row.get("reference"), str):

@@ -16,7 +16,7 @@ from trainers.adapters.resumable import sync
 from trainers.attempt import Attempt
 from trainers.evaluate import events, fields_of, own_randomness
 from trainers.hyperparameters import Preferences
-from trainers.sampling import Completion, Sampler, Sampling
+from trainers.sampling import Completion, Sampler, Sampling, as_rows
 from trainers.tasks.base import Example
 from trainers.telemetry import Scored
 
@@ -78,7 +78,7 @@ def sample_batch(attempt: Attempt, training: Preferences, examples: Sequence[Exa
 
 def pair(example: Example, right: str, wrong: str) -> Row:
     return {
-        "prompt": [{"role": message.role, "content": message.content} for message in example.prompt],
+        "prompt": as_rows(example.prompt),
         "chosen": [{"role": "assistant", "content": right}],
         "rejected": [{"role": "assistant", "content": wrong}],
     }

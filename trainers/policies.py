@@ -164,12 +164,12 @@ def load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def adapters(lora: Lora) -> Any:
-    """peft's configuration of a spec's adapters."""
+def adapters(lora: Lora, task_type: str = "CAUSAL_LM", **more: Any) -> Any:
+    """peft's configuration of a spec's adapters; ``more`` of its settings where the network is not only a language model."""
     from peft import LoraConfig
 
     layers: str | list[str] = "all-linear" if lora.target_modules == ["all-linear"] else lora.target_modules
-    return LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=layers, task_type="CAUSAL_LM")
+    return LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=layers, task_type=task_type, **more)
 
 
 def export(model: Any, tokenizer: Any, folder: Path) -> None:

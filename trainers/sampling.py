@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from trainers.events import Turn
+from trainers.events import Message, Turn
 from trainers.tasks.base import Example, Task
 from trainers.telemetry import storable
 
@@ -76,9 +76,19 @@ class TokenStatistics(LogitsProcessor):  # type: ignore[misc]
 
 
 def prompt_ids(tokenizer: Any, examples: Sequence[Example]) -> list[list[int]]:
-    chats = [[{"role": message.role, "content": message.content} for message in example.prompt] for example in examples]
+    return chat_ids(tokenizer, [example.prompt for example in examples])
+
+
+def chat_ids(tokenizer: Any, prompts: Sequence[Sequence[Message]]) -> list[list[int]]:
+    """Token ids of chats, up to where the policy begins to write."""
+    chats = [as_rows(prompt) for prompt in prompts]
     found: list[list[int]] = tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
     return found
+
+
+def as_rows(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Messages as TRL and chat templates want them."""
+    return [{"role": message.role, "content": message.content} for message in messages]
 
 
 class Sampler:

@@ -30,7 +30,7 @@ from trainers.evaluate import HeldOut
 from trainers.hyperparameters import GRPO
 from trainers.methods.stack import Stack
 from trainers.policies import adapters
-from trainers.sampling import Completion
+from trainers.sampling import Completion, as_rows
 from trainers.tasks.base import Example
 
 ROW = "rollout_row"  # key under which a row's number travels with TRL's tensors
@@ -180,7 +180,7 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
 
 def as_dataset(examples: Sequence[Example]) -> Dataset:
     """Prompts, and the number of the example each one belongs to: everything else about it stays here."""
-    prompts = [[{"role": message.role, "content": message.content} for message in example.prompt] for example in examples]
+    prompts = [as_rows(example.prompt) for example in examples]
     return Dataset.from_dict({"prompt": prompts, "example": list(range(len(examples)))})
 
 

@@ -17,7 +17,7 @@ from trainers.callbacks import BetweenSteps
 from trainers.evaluate import HeldOut
 from trainers.hyperparameters import Reward
 from trainers.methods.stack import Stack
-from trainers.policies import weights_dtype
+from trainers.policies import adapters, weights_dtype
 
 
 class RewardAdapter(Resumable, RewardTrainer):  # type: ignore[misc]
@@ -30,7 +30,7 @@ class RewardAdapter(Resumable, RewardTrainer):  # type: ignore[misc]
             args=reward_config(attempt, stack),
             train_dataset=as_dataset(rows),
             callbacks=[between],
-            peft_config=adapters_of(attempt),
+            peft_config=adapters(attempt.spec.lora, "SEQ_CLS", modules_to_save=["score"]) if attempt.spec.lora else None,  # the head is trained whole
         )
         self.attach(attempt, None, between, stack)
 
@@ -44,19 +44,6 @@ def reward_model(attempt: Attempt) -> Any:
     )
     model.config.pad_token_id = policy.tokenizer.pad_token_id
     return model.to(policy.device)
-
-
-def adapters_of(attempt: Attempt) -> Any:
-    """Low-rank adapters on the network; the head is trained whole."""
-    from peft import LoraConfig
-
-    lora = attempt.spec.lora
-    if lora is None:
-        return None
-    layers: str | list[str] = "all-linear" if lora.target_modules == ["all-linear"] else lora.target_modules
-    return LoraConfig(
-        r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=layers, task_type="SEQ_CLS", modules_to_save=["score"]
-    )
 
 
 def as_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:

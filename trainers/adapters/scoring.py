@@ -12,7 +12,7 @@ from trainers.events import Message
 from trainers.methods.history import History, Visit
 from trainers.methods.session import Session
 from trainers.methods.stack import Stack
-from trainers.sampling import Completion
+from trainers.sampling import Completion, as_rows
 
 if TYPE_CHECKING:
     from trainers.adapters.grpo import GRPOAdapter
@@ -44,7 +44,7 @@ class Scoring:
                 example = self.trainer.examples[rows[start]["example"]]
                 prompts = method.prompts(example, group, self.step)
                 for row, prompt in zip(rows[start : start + group], prompts or (), strict=False):
-                    row["prompt"] = [{"role": message.role, "content": message.content} for message in prompt]
+                    row["prompt"] = as_rows(prompt)
         return rows
 
     def draw(self, rows: list[Row], group: int) -> None:
@@ -65,7 +65,7 @@ class Scoring:
         for place, row in enumerate(rows):
             number = drawn[place // group]
             row["example"] = number
-            row["prompt"] = [{"role": message.role, "content": message.content} for message in self.trainer.examples[number].prompt]
+            row["prompt"] = as_rows(self.trainer.examples[number].prompt)
 
     def prompts_of(self, rows: list[Row]) -> list[list[Message]]:
         return [[Message(message["role"], message["content"]) for message in row["prompt"]] for row in rows]
@@ -97,7 +97,7 @@ class Scoring:
         numbers = {id(self.trainer.examples[row["example"]]): row["example"] for row in rows}
         for row, example, prompt in zip(rows, session.examples, session.prompts, strict=True):
             row["example"] = numbers[id(example)]
-            row["prompt"] = [{"role": message.role, "content": message.content} for message in prompt]
+            row["prompt"] = as_rows(prompt)
 
     def apply(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> Tensor:
         """(B,) or (B, T) advantages after every method; fills in what is reported about them."""

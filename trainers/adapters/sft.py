@@ -22,6 +22,7 @@ from trainers.hyperparameters import SFT
 from trainers.methods.stack import Stack
 from trainers.policies import adapters
 from trainers.reduce import masked_mean
+from trainers.sampling import as_rows
 from trainers.tasks.base import Task
 
 
@@ -93,7 +94,7 @@ def demonstrations(task: Task, count: int, seed: int, difficulty: str) -> list[d
     rng = random.Random(seed)
     return [
         {
-            "prompt": [{"role": message.role, "content": message.content} for message in example.prompt],
+            "prompt": as_rows(example.prompt),
             "completion": [{"role": "assistant", "content": task.demonstration(example, rng)}],
         }
         for example in task.examples("train", count, seed, difficulty)

@@ -14,7 +14,7 @@ from trainers import policies, rewards
 from trainers.attempt import Attempt
 from trainers.events import Message
 from trainers.judge import Judge
-from trainers.sampling import Completion, Sampler, Sampling
+from trainers.sampling import Completion, Sampler, Sampling, chat_ids
 from trainers.tasks.base import Example, Task
 
 
@@ -89,9 +89,7 @@ class RunContext:
 
     def prompt_ids(self, prompts: Sequence[Sequence[Message]]) -> list[list[int]]:
         """Token ids of chats, up to where the policy begins to write."""
-        chats = [[{"role": message.role, "content": message.content} for message in prompt] for prompt in prompts]
-        found: list[list[int]] = self.tokenizer.apply_chat_template(chats, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
-        return found
+        return chat_ids(self.tokenizer, prompts)
 
     def completion_ids(self, text: str, end: bool = True) -> list[int]:
         """Token ids of a completion, with the end token unless it goes on."""

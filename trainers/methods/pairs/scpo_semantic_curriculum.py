@@ -30,6 +30,7 @@ from trainers.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 from trainers.problems import Problem, SpecError
+from trainers.sampling import as_rows
 from trainers.similarity import alike
 from trainers.stages import stage_of, stage_starts
 from trainers.tasks.base import Example
@@ -140,7 +141,7 @@ class SCPO(Method):
                 made.append({**row, "contrast": None})
                 continue
             sides = {"chosen": pair_rows.answer(right), "rejected": pair_rows.answer(wrong)}
-            made.append({**row, **sides, "contrast": pair_rows.question(other.prompt), "level": level})
+            made.append({**row, **sides, "contrast": as_rows(other.prompt), "level": level})
         return made
 
     @staticmethod
