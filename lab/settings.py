@@ -49,6 +49,13 @@ INSTALLED_APPS = [
     "lab.runs",
     "lab.ablations",
     "lab.trajectories",
+    "lab.annotations",
+    "lab.browse",
+    "lab.reading",
+    "lab.atlas",
+    "lab.comparison",
+    "lab.replay",
+    "lab.doctor",
     "lab.supervisor",
 ]
 

@@ -13,5 +13,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("setup/<str:token>/", setup, name="setup"),
     path("", include("lab.runs.urls")),
     path("ablations/", include("lab.ablations.urls")),
-    path("", include("lab.trajectories.urls")),
+    *(
+        path("", include(f"lab.{room}.urls"))
+        for room in ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor")
+    ),
 ]

@@ -90,6 +90,9 @@ class Rollout(Event, tag="rollout", frozen=True):
     shaped: dict[str, float] = {}  # method -> the reward after it, for methods that shape rewards
     token_advantages: bytes = b""  # (T,) where a method gives tokens advantages of their own
     weights: bytes = b""  # (T,) the methods' multiplier on the policy gradient; empty = all ones
+    reference_logprobs: bytes = b""  # (T,) log-probability under the reference policy, nats; empty = the run has none
+    ratios: bytes = b""  # (T,) importance ratio in the last pass over the batch; empty = all ones
+    clipped: bytes = b""  # (T,) 1 = the clip took the token's gradient away in that pass; empty = nowhere
 
 
 class Checkpoint(Event, tag="checkpoint", frozen=True):

@@ -90,6 +90,8 @@ class Run(models.Model):
     special_tokens = models.JSONField(default=dict)  # id -> text
     ingested = models.BigIntegerField(default=0)  # bytes of the spool that are in the database
     log_ingested = models.BigIntegerField(default=0)  # bytes of the current attempt's log that are in the database
+    last_rollout = models.BigIntegerField(default=0)  # id of the newest stored rollout
+    searchable_to = models.BigIntegerField(default=0)  # id of the newest rollout whose words can be searched
 
     objects = RunQuerySet.as_manager()
 
@@ -232,6 +234,8 @@ class MetricChunk(models.Model):
     last_step = models.PositiveIntegerField()
     lo = models.FloatField(null=True)  # over the finite values
     hi = models.FloatField(null=True)
+    lo_step = models.PositiveIntegerField(null=True)  # where the smallest value is; null in chunks of older versions
+    hi_step = models.PositiveIntegerField(null=True)
     steps = models.BinaryField()
     values = models.BinaryField()
     offsets = models.BinaryField()

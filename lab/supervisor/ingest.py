@@ -76,9 +76,12 @@ def write(batch: Batch) -> metrics.Points:
     run, fields = batch.run, {**batch.fields, "ingested": batch.to, "progress_at": timezone.now()}
     with transaction.atomic(), connection.cursor() as cursor:
         count = len(batch.rollouts)
+        ids = reserve_ids(cursor, count)
+        if ids:
+            fields["last_rollout"] = ids[-1]
         if not Run.objects.filter(pk=run.pk, ingested=batch.since).update(**fields, rollouts=F("rollouts") + count):
             raise LostRace
-        new_prompts = copy_rollouts(cursor, batch) if batch.rollouts else {}
+        new_prompts = copy_rollouts(cursor, batch, ids) if batch.rollouts else {}
         record_attempts(batch)
         if hidden := supersede(batch):
             Run.objects.filter(pk=run.pk).update(rollouts=F("rollouts") - hidden)
@@ -94,12 +97,16 @@ def write(batch: Batch) -> metrics.Points:
     return stored
 
 
-def copy_rollouts(cursor: Any, batch: Batch) -> dict[bytes, int]:
+def reserve_ids(cursor: Any, count: int) -> list[int]:
+    """Ids for that many rollouts, ascending."""
+    cursor.execute("SELECT nextval('trajectories_rollout_id_seq') FROM generate_series(1, %s)", [count])
+    return [row[0] for row in cursor.fetchall()]
+
+
+def copy_rollouts(cursor: Any, batch: Batch, ids: list[int]) -> dict[bytes, int]:
     """Returns the prompts that are new, by digest."""
     run = batch.run
     keys, new_prompts = prompts.resolve(cursor, run.team_id, [event for event, _ in batch.rollouts])
-    cursor.execute("SELECT nextval('trajectories_rollout_id_seq') FROM generate_series(1, %s)", [len(batch.rollouts)])
-    ids = [row[0] for row in cursor.fetchall()]
     with connection.wrap_database_errors:
         with cursor.copy(f"COPY trajectories_rollout ({ROLLOUT_COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
             for piece in rollout_rows(run.pk, batch.rollouts, ids, keys):

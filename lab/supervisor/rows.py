@@ -25,7 +25,7 @@ ROLLOUT_COLUMNS = (
     "id, run_id, prompt_id, attempt, step, group_index, sample, length, superseded, spool_end, created_at, reward, advantage, mean_entropy,"
     " max_entropy, phase, finish_reason, filtered, turns, rewards, contributions, shaped, completion"
 )
-TOKEN_COLUMNS = "rollout_id, ids, lengths, logprobs, entropies, mask, token_advantages, weights"
+TOKEN_COLUMNS = "rollout_id, ids, lengths, logprobs, entropies, mask, token_advantages, weights, reference_logprobs, ratios, clipped"
 
 # 23 fields, of which these eleven have one length: bigint, uuid, bigint, smallint, three integers … each after its length
 FIXED = Struct(">h iq i16s iq ih ii ii ih ii i? iq iq".replace(" ", "")).pack
@@ -36,7 +36,7 @@ TOKENS = Struct(">hiqi").pack
 NO_TURNS = LENGTH(3) + b"\x01[]"
 NOTHING = LENGTH(3) + b"\x01{}"
 NO_METHODS = NOTHING + NOTHING
-NO_ARRAYS = LENGTH(0) + LENGTH(0)
+NO_ARRAYS = 5 * LENGTH(0)
 encode_json = msgspec.json.Encoder().encode
 
 Numbered = tuple[Rollout, int]  # an event and the spool offset after it
@@ -83,7 +83,7 @@ def token_rows(rollouts: Sequence[Numbered], ids: Sequence[int]) -> Iterator[byt
             event = rollouts[index][0]
             lengths, logprobs, entropies, mask = event.lengths, event.logprobs, event.entropies, event.mask
             parts += (
-                TOKENS(8, 8, ids[index], len(event.ids)),
+                TOKENS(11, 8, ids[index], len(event.ids)),
                 event.ids,
                 LENGTH(len(lengths)),
                 lengths,
@@ -93,7 +93,7 @@ def token_rows(rollouts: Sequence[Numbered], ids: Sequence[int]) -> Iterator[byt
                 entropies,
                 LENGTH(len(mask)),
                 mask,
-                arrays_by_methods(event) if event.token_advantages or event.weights else NO_ARRAYS,
+                more_arrays(event) or NO_ARRAYS,
             )
         yield b"".join(parts)
     yield TRAILER
@@ -123,9 +123,10 @@ def by_methods(event: Rollout) -> bytes:
     return jsonb(event.contributions) + (jsonb(event.shaped) if event.shaped else NOTHING)
 
 
-def arrays_by_methods(event: Rollout) -> bytes:
-    advantages, weights = event.token_advantages, event.weights
-    return LENGTH(len(advantages)) + advantages + LENGTH(len(weights)) + weights
+def more_arrays(event: Rollout) -> bytes:
+    """What only some runs have; nothing where this rollout has none of it."""
+    found = (event.token_advantages, event.weights, event.reference_logprobs, event.ratios, event.clipped)
+    return b"".join(LENGTH(len(packed)) + packed for packed in found) if any(found) else b""
 
 
 def jsonb(value: Any) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
 from lab.accounts.models import Team
@@ -65,7 +67,16 @@ class Rollout(models.Model):
     objects = RolloutQuerySet.as_manager()
 
     class Meta:
-        indexes = [models.Index(fields=["run", "step", "group", "sample"], name="rollout_step")]
+        indexes = [
+            # With everything lists sort and filter by: a page, a histogram or a rare match reads the index of one run, never its texts.
+            models.Index(
+                fields=["run", "step", "group", "sample"],
+                include=["id", "phase", "superseded", "reward", "advantage", "length", "mean_entropy", "max_entropy", "finish_reason", "prompt"],
+                name="rollout_listed",
+            ),
+            models.Index(fields=["prompt", "run", "step"], name="rollout_prompt"),
+            models.Index(fields=["run"], condition=~models.Q(filtered=""), name="rollout_filtered"),
+        ]
 
     def __str__(self) -> str:
         return f"step {self.step}, group {self.group}, sample {self.sample}"
@@ -85,6 +96,25 @@ class RolloutTokens(models.Model):
     mask = models.BinaryField()
     token_advantages = models.BinaryField(default=b"")  # empty: every token has the rollout's advantage
     weights = models.BinaryField(default=b"")  # empty: all ones
+    reference_logprobs = models.BinaryField(default=b"")  # empty: the run has no reference policy
+    ratios = models.BinaryField(default=b"")  # importance ratio in the last pass; empty: all ones
+    clipped = models.BinaryField(default=b"")  # 1 where the clip took the gradient away; empty: nowhere
 
     def __str__(self) -> str:
         return f"tokens of rollout {self.rollout_id}"
+
+
+class RolloutWords(models.Model):
+    """The words of a completion for full-text search, added behind the ingest (``Run.searchable_to`` says how far).
+
+    Besides the words it has lexemes no text can have, so that one GIN scan narrows by them: its run's and its block's (``lab.browse.words``).
+    """
+
+    rollout = models.OneToOneField(Rollout, models.CASCADE, primary_key=True, related_name="words", db_constraint=False)
+    words = SearchVectorField()
+
+    class Meta:
+        indexes = [GinIndex(fields=["words"], name="rollout_words")]
+
+    def __str__(self) -> str:
+        return f"words of rollout {self.rollout_id}"

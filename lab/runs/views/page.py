@@ -35,7 +35,7 @@ def overview(request: HttpRequest, run_id: Any) -> HttpResponse:
     return render(request, "runs/run_overview.html", header(run, "overview"))
 
 
-TABS = ("overview", "rollouts", "logs", "config")
+TABS = ("overview", "rollouts", "atlas", "logs", "config")
 
 
 @require_safe

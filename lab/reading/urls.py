@@ -1,0 +1,11 @@
+"""One rollout, one group, one prompt."""
+
+from django.urls import path
+
+from lab.reading import pages
+
+urlpatterns = [
+    path("rollouts/<int:rollout_id>/", pages.rollout, name="rollout"),
+    path("runs/<uuid:run_id>/groups/<str:phase>/<int:step>/<int:group>/", pages.group, name="group"),
+    path("prompts/<int:prompt_id>/", pages.prompt, name="prompt"),
+]
