@@ -39,7 +39,7 @@ def summaries(rollout_ids: Iterable[int]) -> dict[int, Summary]:
         found[rollout].rating, found[rollout].ratings = mean, count
     thread = Q(parent=None, resolved_at=None)
     said = Comment.objects.filter(rollout__in=ids, deleted_at=None).order_by().values_list("rollout_id")
-    for rollout, count, still_open in said.annotate(Count("pk"), Count("pk", filter=thread)):
+    for rollout, count, still_open in said.annotate(count=Count("pk"), open=Count("pk", filter=thread)):
         found[rollout].comments, found[rollout].open = count, still_open
     for rollout, mark, count in StepMark.objects.filter(rollout__in=ids).order_by().values_list("rollout_id", "mark").annotate(Count("pk")):
         found[rollout].marks[mark] = count
