@@ -1,0 +1,184 @@
+"""What changed between two texts, word by word.
+
+The alignment is a longest common subsequence of words, found with bit-parallel rows (Hyyrö 2004): a row of the table is one integer, so two texts
+of 10,000 words take 10,000 additions. difflib's matcher gives nicer blocks but has no bound: it needs seconds for two lists of 1,000 numbers that
+share only their commas. Common words that stand alone between larger changes are then given up, which is what makes the result readable.
+
+Measured on two cores (tests/lab/test_diff.py holds the bound): two answers of 300 words 1 ms, two unlike texts of 9,000 words 0.15 s,
+texts of 40,000 words (lines instead of words) 0.1 s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["same", "removed", "added"]
+
+LARGEST = 100_000_000  # cells of the table, one bit each (12 MB): 10,000 words by 10,000; above it whole lines are compared, then nothing
+
+# Scripts without spaces give a word for each character; a run of one sign (====) is one word; everything else that is no space or sign
+# belongs together, so that an emoji sequence or a letter with its marks is never cut.
+_ALONE = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_SIGNS = r"!-/:-@\[-^`{-~\u2010-\u2027\u2030-\u205e\u3000-\u303f"
+_UNIT = re.compile(rf"(\s*)([{_ALONE}]|[^\s{_ALONE}{_SIGNS}]+|([{_SIGNS}])\3*|$)")
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of the two texts. same + removed spans joined are the first text, same + added the second."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A word (or a line) and the white space before it."""
+
+    space: str
+    word: str
+
+    @property
+    def text(self) -> str:
+        return self.space + self.word
+
+
+def words(before: str, after: str, ignore_space: bool = False) -> list[Span]:
+    """The spans from ``before`` to ``after``; in each change what was removed stands first.
+
+    With ``ignore_space`` white space that differs is no change: same spans have the white space of ``after``, and ``before`` is
+    restored only up to its white space.
+    """
+    first, second = units(before), units(after)
+    runs = aligned([unit.word for unit in first], [unit.word for unit in second])
+    if runs is None:
+        first, second = lines(before), lines(after)
+        runs = aligned(*([key(unit.word, ignore_space) for unit in side] for side in (first, second)))
+    return joined(spans(first, second, readable(first, second, runs or []), ignore_space))
+
+
+def units(text: str) -> list[Unit]:
+    found = (Unit(match[1], match[2]) for match in _UNIT.finditer(text))
+    return [unit for unit in found if unit.text]
+
+
+def lines(text: str) -> list[Unit]:
+    return [Unit("", line) for line in text.splitlines(keepends=True)]
+
+
+def key(line: str, ignore_space: bool) -> str:
+    return "".join(line.split()) if ignore_space else line
+
+
+Run = tuple[int, int, int]  # start in the first list, start in the second, length
+
+
+def aligned(first: list[str], second: list[str]) -> list[Run] | None:
+    """Runs of equal items that are a longest common subsequence, in order; None when the table would be too large."""
+    shorter = min(len(first), len(second))
+    head = next((place for place in range(shorter) if first[place] != second[place]), shorter)
+    left = shorter - head
+    tail = next((place for place in range(left) if first[-1 - place] != second[-1 - place]), left)
+    middle = first[head : len(first) - tail], second[head : len(second) - tail]
+    if len(middle[0]) * len(middle[1]) > LARGEST:
+        return None
+    pairs = [(head + one, head + other) for one, other in subsequence(*middle)]
+    pairs = [*((place, place) for place in range(head)), *pairs]
+    pairs += [(len(first) - place, len(second) - place) for place in range(tail, 0, -1)]
+    return list(in_runs(pairs))
+
+
+def subsequence(first: list[str], second: list[str]) -> list[tuple[int, int]]:
+    """Places of the pairs of a longest common subsequence.
+
+    Bit j of a row is 0 where the subsequence of first[:row] with second[:j + 1] is longer than with second[:j].
+    """
+    if not first or not second:
+        return []
+    full = (1 << len(second)) - 1
+    places: defaultdict[str, int] = defaultdict(int)
+    for place, item in enumerate(second):
+        places[item] |= 1 << place
+    row, rows = full, []
+    for item in first:
+        hit = row & places.get(item, 0)
+        row = ((row + hit) | (row - hit)) & full
+        rows.append(row)
+    pairs = []
+    one, other = len(first) - 1, len(second) - 1
+    while one >= 0 and other >= 0:
+        if first[one] == second[other]:
+            pairs.append((one, other))
+            one, other = one - 1, other - 1
+        elif rows[one] >> other & 1:
+            other -= 1
+        else:
+            one -= 1
+    return pairs[::-1]
+
+
+def in_runs(pairs: list[tuple[int, int]]) -> Iterator[Run]:
+    start = 0
+    for place in range(1, len(pairs) + 1):
+        if place == len(pairs) or pairs[place] != (pairs[place - 1][0] + 1, pairs[place - 1][1] + 1):
+            yield (*pairs[start], place - start)
+            start = place
+
+
+def readable(first: list[Unit], second: list[Unit], runs: list[Run]) -> list[Run]:
+    """Without the runs that are no longer than the change before and the change after them: a shared "the" between two other sentences."""
+    kept: list[Run] = []
+    at = (0, 0)
+    for index, (one, other, length) in enumerate(runs):
+        next_one, next_other = runs[index + 1][:2] if index + 1 < len(runs) else (len(first), len(second))
+        size = characters(first, one, one + length)
+        before = max(characters(first, at[0], one), characters(second, at[1], other))
+        after = max(characters(first, one + length, next_one), characters(second, other + length, next_other))
+        if size > min(before, after):
+            kept.append((one, other, length))
+            at = (one + length, other + length)
+    return kept
+
+
+def characters(side: list[Unit], start: int, end: int) -> int:
+    return sum(len(unit.word) for unit in side[start:end])
+
+
+def spans(first: list[Unit], second: list[Unit], runs: list[Run], ignore_space: bool) -> Iterator[Span]:
+    at, other_at = 0, 0
+    for one, other, length in [*runs, (len(first), len(second), 0)]:
+        yield from changed("".join(unit.text for unit in first[at:one]), "".join(unit.text for unit in second[other_at:other]), ignore_space)
+        for old, new in zip(first[one : one + length], second[other : other + length], strict=True):
+            if old.space == new.space or ignore_space:
+                yield Span("same", new.text)
+            else:
+                yield from changed(old.space, new.space, ignore_space)
+                yield Span("same", new.word)
+        at, other_at = one + length, other + length
+
+
+def changed(old: str, new: str, ignore_space: bool) -> Iterator[Span]:
+    """A change; white space both begin with is none."""
+    if ignore_space:
+        lead = len(new) - len(new.lstrip()) if old.strip() or not new.strip() else 0
+        yield from (Span("same", new[:lead]), Span("removed", old.lstrip()), Span("added", new[lead:]))
+        return
+    shared = 0
+    while shared < min(len(old), len(new)) and old[shared] == new[shared] and old[shared].isspace():
+        shared += 1
+    yield from (Span("same", old[:shared]), Span("removed", old[shared:]), Span("added", new[shared:]))
+
+
+def joined(found: Iterator[Span]) -> list[Span]:
+    """Without empty spans, neighbours of a kind as one."""
+    result: list[Span] = []
+    for span in found:
+        if span.text and result and result[-1].kind == span.kind:
+            result[-1] = Span(span.kind, result[-1].text + span.text)
+        elif span.text:
+            result.append(span)
+    return result
