@@ -92,6 +92,7 @@ def describe_method(group: str, kind: type[Method]) -> dict[str, Any]:
         "summary": " ".join((getdoc(sys.modules[kind.__module__]) or "").split()),
         "claim": {"metric": claim[0], "direction": claim[1]},
         "trainer": kind.trainer if issubclass(kind, Base) else "",
+        "scale": kind.scale if issubclass(kind, Base) else "",
         "trains": sorted(kind.trains),
         "hooks": list(hooks_of(kind)),
         "owns": sorted(kind.owns),

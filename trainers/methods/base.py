@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 # What a method may ask the adapter for. Each is one more forward pass a step unless the adapter has it anyway.
 Need = Literal["logprobs", "hidden", "reference", "logits"]
 
+# What a base divides a reward's distance to its group's mean by: the group's standard deviation, the generation batch's, or nothing;
+# "leave-one-out" compares with the mean of the other members and divides by nothing. Empty where there are no groups.
+Scale = Literal["", "group", "batch", "none", "leave-one-out"]
+
 BINS = 20  # of a logged histogram
 
 
@@ -173,6 +177,7 @@ class Base(Method):
     """A method that is a whole trainer: what a recipe is stacked on. ``arguments`` are its settings of the TRL trainer ``trainer``."""
 
     trainer: ClassVar[Trainer]
+    scale: ClassVar[Scale] = ""
 
     def arguments(self) -> dict[str, Any]:
         return {}

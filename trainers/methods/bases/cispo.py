@@ -28,6 +28,7 @@ class CISPO(Base):
     )
     Config = Config
     trainer = "grpo"
+    scale = "group"
 
     def arguments(self) -> dict[str, Any]:
-        return {"loss_type": "cispo", "scale_rewards": "group", "epsilon_high": self.config.epsilon_high}
+        return {"loss_type": "cispo", "scale_rewards": self.scale, "epsilon_high": self.config.epsilon_high}

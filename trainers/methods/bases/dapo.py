@@ -32,6 +32,7 @@ class DAPO(Base):
     )
     Config = Config
     trainer = "grpo"
+    scale = "group"
 
     def arguments(self) -> dict[str, Any]:
-        return {"loss_type": "dapo", "scale_rewards": "group", "epsilon_high": self.config.epsilon_high}
+        return {"loss_type": "dapo", "scale_rewards": self.scale, "epsilon_high": self.config.epsilon_high}

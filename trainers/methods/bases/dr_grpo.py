@@ -26,6 +26,7 @@ class DrGRPO(Base):
         claim=("completions/mean_length", "lower"),
     )
     trainer = "grpo"
+    scale = "none"
 
     def arguments(self) -> dict[str, Any]:
-        return {"loss_type": "dr_grpo", "scale_rewards": "none"}
+        return {"loss_type": "dr_grpo", "scale_rewards": self.scale}

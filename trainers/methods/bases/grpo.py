@@ -25,6 +25,7 @@ class GRPO(Base):
         ),
     )
     trainer = "grpo"
+    scale = "group"
 
     def arguments(self) -> dict[str, Any]:
-        return {"loss_type": "grpo", "scale_rewards": "group"}
+        return {"loss_type": "grpo", "scale_rewards": self.scale}

@@ -32,12 +32,13 @@ class GSPO(Base):
     )
     Config = Config
     trainer = "grpo"
+    scale = "group"
 
     def arguments(self) -> dict[str, Any]:
         config = self.config
         return {
             "loss_type": "grpo",
-            "scale_rewards": "group",
+            "scale_rewards": self.scale,
             "importance_sampling_level": "sequence",
             "epsilon": config.epsilon_low,
             "epsilon_high": config.epsilon_high,

@@ -38,6 +38,7 @@ class RLOO(Base):
         formula=(r"A_i = r_i - \frac{1}{G-1}\sum_{j \neq i} r_j", r"\nabla J = \frac{1}{G}\sum_i A_i \nabla \log \pi_\theta(o_i)"),
     )
     trainer = "grpo"
+    scale = "leave-one-out"
     owns = frozenset({"advantages"})
 
     def arguments(self) -> dict[str, Any]:
