@@ -5,10 +5,6 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 
 
-def rollout(request: HttpRequest, rollout_id: int) -> HttpResponse:
-    raise Http404
-
-
 def group(request: HttpRequest, run_id: Any, phase: str, step: int, group: int) -> HttpResponse:
     raise Http404
 

@@ -17,9 +17,11 @@ import numpy.typing as npt
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\ufff9-\ufffc\U000e0000-\U000e0fff]+"
 )
-THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 FOLD_FROM = 600  # characters of thinking that are shown without unfolding
 CUT_AT = 6000  # characters of a completion that are shown before "show all"
+# What opens thinking, or a stretch by which a policy asks its environment for something: the general forms and those of this lab's own tasks.
+OPENING = re.compile("<(think|tool_call|function_call|search|python|code|sql|bash|browse)>")
+CALLED = re.compile(r'"name"\s*:\s*"([^"\\\n]{1,60})"')
 GIVEN = "given"  # role of what a method put in front of the policy's own tokens; without loss
 NAMED = 8  # code points of one invisible run that are named
 
@@ -38,11 +40,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Block:
-    """A stretch of a completion by one author: the policy, thinking, the environment, or a method that gave it as context."""
+    """A stretch of a completion by one author: the policy, its thinking, its call of a tool, the environment, or a method that gave it as context."""
 
-    kind: str  # policy, think, environment, given
+    kind: str  # policy, think, call, environment, given
     role: str
     text: str
+    called: str = ""  # what a call asks for: the tool's name
 
     @property
     def pieces(self) -> list[Piece]:
@@ -55,6 +58,11 @@ class Block:
     @property
     def length(self) -> int:
         return len(self.text)
+
+    @property
+    def title(self) -> str:
+        """The tool a call names, else who wrote it."""
+        return named(self.called or self.role)
 
 
 def visible(text: str) -> Iterator[Piece]:
@@ -81,15 +89,35 @@ def blocks(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDAr
         if role != "assistant":
             found.append(Block("given" if role == GIVEN else "environment", role, text))
             continue
-        at = 0
-        for match in THINK.finditer(text):
-            if match.start() > at:
-                found.append(Block("policy", role, text[at : match.start()]))
-            found.append(Block("think", role, match.group()))
-            at = match.end()
-        if at < len(text):
-            found.append(Block("policy", role, text[at:]))
+        found += own_blocks(text, role)
     return found
+
+
+def own_blocks(text: str, role: str) -> Iterator[Block]:
+    """What the policy wrote, apart from its thinking and its calls. Thinking that never ends goes to the end; a call that never ends is none."""
+    at, unclosed = 0, set[str]()
+    for match in OPENING.finditer(text):
+        tag = match[1]
+        if match.start() < at or tag in unclosed:
+            continue
+        end = text.find(f"</{tag}>", match.end())
+        if end < 0 and tag != "think":
+            unclosed.add(tag)  # looked for once, however often it opens
+            continue
+        end = len(text) if end < 0 else end + len(tag) + 3
+        if match.start() > at:
+            yield Block("policy", role, text[at : match.start()])
+        part = text[match.start() : end]
+        yield Block("think", role, part) if tag == "think" else Block("call", role, part, tool(tag, part))
+        at = end
+    if at < len(text):
+        yield Block("policy", role, text[at:])
+
+
+def tool(tag: str, text: str) -> str:
+    """The name that a call in JSON gives its tool; of other calls the tag is the tool."""
+    name = CALLED.search(text) if tag in ("tool_call", "function_call") else None
+    return name[1] if name else tag
 
 
 def by_turn(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDArray[np.int64] | None) -> Iterator[tuple[str, str]]:
@@ -103,8 +131,9 @@ def by_turn(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDA
         begin, stop = (int(edges[min(max(int(str(token)), 0), len(edges) - 1)]) for token in (start, end))
         if begin > at:
             yield "assistant", completion[at:begin]
-        if stop > max(at, begin):
-            yield str(role), completion[max(at, begin) : stop]
-        at = max(at, stop)
+            at = begin
+        if stop > at:
+            yield str(role), completion[at:stop]
+            at = stop
     if at < len(completion):
         yield "assistant", completion[at:]

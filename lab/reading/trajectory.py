@@ -1,0 +1,111 @@
+"""The page of one rollout: what was asked, what the policy and its world wrote, what was measured on each token, and where to go next."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from lab.reading.walk import walk
+from lab.runs.stack import stack_of
+from lab.trajectories.feed import card_of, lengths_of
+from lab.trajectories.models import Rollout, RolloutTokens
+from lab.trajectories.packed import packed
+from lab.trajectories.pieces import CUT_AT, named, visible
+from lab.trajectories.steps import PHASE_LABELS
+
+MAX_ID = 2**63 - 1
+FOLD_PROMPT, FOLD_EARLIER = 1500, 200  # characters of the last message, and of those before it, that are shown without unfolding
+LIST_LENGTH = 4000  # characters of ``list`` that are followed; more is no list of ours
+# Overlays in the order the key goes through them: (name, button).
+OVERLAYS = (
+    ("", "Off"),
+    ("entropy", "Entropy"),
+    ("logprob", "Log-prob"),
+    ("kl", "KL"),
+    ("ratio", "Ratio"),
+    ("advantage", "Advantage"),
+    ("weight", "Weight"),
+    ("mask", "Loss mask"),
+)
+MODES = (("", "Rendered"), ("text", "Raw text"), ("tokens", "Raw tokens"))
+CLIPS = (90, 95, 98, 100)
+
+
+def rollout_of(request: HttpRequest, rollout_id: int) -> Rollout:
+    """The team's rollout with its run and prompt, or 404."""
+    mine = Rollout.objects.of(request.team).select_related("run", "prompt")  # type: ignore[attr-defined]
+    return get_object_or_404(mine, pk=min(rollout_id, MAX_ID))
+
+
+@require_safe
+def rollout(request: HttpRequest, rollout_id: int) -> HttpResponse:
+    found = rollout_of(request, rollout_id)
+    listed = request.GET.get("list", "")[:LIST_LENGTH]
+    way = walk(request.team, found, listed)  # type: ignore[attr-defined]
+    head = found.completion[:CUT_AT]
+    lengths = lengths_of([found]).get(found.pk) if found.turns else None
+    where = {"phase": found.phase, "step": found.step}
+    return render(
+        request,
+        "reading/trajectory.html",
+        {
+            "room": "rollouts",
+            "run": found.run,
+            "rollout": found,
+            "card": card_of(found, head, len(found.completion), lengths, stack_of(found.run.spec).methods),
+            "phase": PHASE_LABELS.get(found.phase, found.phase),
+            "asked": asked(found),
+            "reference": list(visible(found.prompt.reference)),
+            "ways": ways(way, listed),
+            "members": [{"id": pk, "sample": sample, "reward": reward} for pk, sample, reward in way.members],
+            "step_url": f"{reverse('run-rollouts', args=[found.run_id])}?{urlencode(where)}",
+            "replay_url": f"{reverse('what-if', args=[found.run_id])}?{urlencode({'step': found.step, 'group': found.group})}"
+            if found.phase == "train"
+            else "",
+            "listed": listed,
+            "overlays": OVERLAYS,
+            "modes": MODES,
+            "clips": CLIPS,
+        },
+    )
+
+
+def asked(found: Rollout) -> list[dict[str, Any]]:
+    """The prompt's messages for the page; long ones start folded, those before the last sooner."""
+    shown = [(named(str(role)), str(content)) for role, content in found.prompt.messages]
+    opened = [len(text) <= (FOLD_PROMPT if text is shown[-1][1] else FOLD_EARLIER) for _, text in shown]
+    return [
+        {"role": role, "pieces": list(visible(text)), "characters": len(text), "open": is_open}
+        for (role, text), is_open in zip(shown, opened, strict=True)
+    ]
+
+
+def ways(way: Any, listed: str) -> list[dict[str, Any]]:
+    """The links of the keys, in the order they stand on the page."""
+    query = f"?{urlencode({'list': listed})}" if listed else ""
+    place = "in the list" if listed else "of the step"
+    named_ways = (
+        ("k", f"Previous rollout {place}", "‹", way.before),
+        ("j", f"Next rollout {place}", "›", way.after),
+        ("p", "Previous member of the group", "‹", way.member_before),
+        ("n", "Next member of the group", "›", way.member_after),
+        ("[", "This group a step before", "‹", way.step_before),
+        ("]", "This group a step after", "›", way.step_after),
+    )
+    return [
+        {"key": key, "label": label, "sign": sign, "url": reverse("rollout", args=[pk]) + query if pk else ""} for key, label, sign, pk in named_ways
+    ]
+
+
+@require_safe
+def packed_tokens(request: HttpRequest, rollout_id: int) -> HttpResponse:
+    """Text and arrays of the rollout (``lab.trajectories.packed``). What lies there never changes, so the reader's browser may keep it."""
+    found = rollout_of(request, rollout_id)
+    tokens = RolloutTokens.objects.filter(rollout=found).first()
+    body = packed(found, tokens, found.run.special_tokens)
+    return HttpResponse(body, content_type="application/octet-stream", headers={"Cache-Control": "private, max-age=3600", "Vary": "Cookie"})
