@@ -1,0 +1,65 @@
+"""Reading what the rules need of one run: a fixed number of queries, whatever its length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models.functions import Right
+
+from lab.catalog.catalog import CatalogError, catalog
+from lab.doctor.facts import Answer, Facts
+from lab.doctor.rules import RULES
+from lab.runs import metrics
+from lab.runs.models import Run
+from lab.trajectories.models import Rollout
+
+ANSWERS = 256
+TAIL = 600  # characters of a completion
+
+
+def facts_of(run: Run) -> Facts:
+    wanted = sorted({name for rule in RULES for name in rule.metrics})
+    series = metrics.read(run.pk, wanted)
+    training = part(run.spec, "training")
+    return Facts(
+        trainer=run.trainer,
+        series=series,
+        answers=answers(run) if "reward" in series else [],
+        weights=weights(run.spec),
+        length_limit=whole(training.get("max_completion_length")),
+        heldout_prompts=whole(part(run.spec, "evaluation").get("prompts")),
+    )
+
+
+def answers(run: Run) -> list[Answer]:
+    """The newest training rollouts, newest first. Their steps come from the index; only these rows are read."""
+    newest = Rollout.objects.filter(run=run, phase="train", superseded=False).order_by("-step", "-group", "-sample").values_list("pk", flat=True)
+    rows = Rollout.objects.filter(pk__in=list(newest[:ANSWERS])).order_by("-step", "-group", "-sample")
+    fields = rows.values_list("step", "reward", "rewards", "finish_reason", "length", Right("completion", TAIL))
+    return [Answer(step, reward, numbers(rewards), finish, length, tail) for step, reward, rewards, finish, length, tail in fields]
+
+
+def numbers(rewards: Any) -> dict[str, float | None]:
+    """A rollout's rewards; what is neither a number nor absent (NaN is stored as text) counts as absent."""
+    given = rewards.items() if isinstance(rewards, dict) else ()
+    return {name: float(value) if isinstance(value, int | float) else None for name, value in given}
+
+
+def weights(spec: Mapping[str, Any]) -> dict[str, float]:
+    """Weight of each reward function: the task's own, or the spec's. A task the catalogue does not know gives only the spec's."""
+    task = part(spec, "task")
+    try:
+        own = {reward["name"]: float(reward["weight"]) for reward in catalog().task(str(task.get("name", "")))["rewards"]}
+    except CatalogError:
+        own = {}
+    return own | {name: float(value) for name, value in part(task, "rewards").items() if isinstance(value, int | float)}
+
+
+def part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = spec.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
