@@ -41,6 +41,7 @@ class RolloutBatch:
     reference_logprobs: Tensor | None = None  # (B, T); needs "reference"
     prompt_ids: list[list[int]] = field(default_factory=list)  # B
     notes: list[dict[str, Any]] = field(default_factory=list)  # B; what a rollout method said about each completion (Completion.notes)
+    filtered: list[str] = field(default_factory=list)  # B, or none: why a method leaves the completion out of the loss, in words
 
     @property
     def correct(self) -> Tensor:

@@ -120,14 +120,13 @@ class Scored:
     contributions: dict[str, float] = field(default_factory=dict)
     shaped: dict[str, float] = field(default_factory=dict)
     token_advantages: bytes = b""
+    filtered: str = ""
 
 
-def rollout(
-    scored: Scored, logprobs: npt.NDArray[Any], entropies: npt.NDArray[Any], pieces: Pieces, stamp: dict[str, Any], weights: bytes = b""
-) -> Rollout:
+def rollout(scored: Scored, logprobs: npt.NDArray[Any], entropies: npt.NDArray[Any], pieces: Pieces, stamp: dict[str, Any], **more: bytes) -> Rollout:
     """The event of a completion with its per-token log-probabilities and entropies (T,) in nats. ``stamp``: attempt and time.
 
-    ``weights``: the methods' token weights, packed.
+    ``more``: other arrays of the event (weights, reference_logprobs, ratios, clipped), packed.
     """
     mask = np.asarray(scored.mask, dtype=bool)
     own = entropies[mask] if mask.size else entropies
@@ -157,5 +156,6 @@ def rollout(
         contributions=scored.contributions,
         shaped=scored.shaped,
         token_advantages=scored.token_advantages,
-        weights=weights,
+        filtered=scored.filtered,
+        **more,
     )

@@ -21,6 +21,7 @@ from trl.trainer.utils import RepeatSampler
 from trainers import rewards
 from trainers.adapters.arguments import common
 from trainers.adapters.micro_batch import MicroBatch
+from trainers.adapters.passes import Passes, Slice, copied, first_planes, last_planes
 from trainers.adapters.resumable import Resumable
 from trainers.adapters.rollouts import GenerationBatch, build_events
 from trainers.adapters.scoring import Scoring
@@ -68,6 +69,7 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         )
         self.attach(attempt, heldout, between, stack)
         self.scoring = Scoring(self, stack)
+        self.passes = Passes(self.write)
 
     def reward_function(self, name: str) -> Callable[..., list[float | None]]:
         def function(completions: list[list[dict[str, str]]], example: list[int], **rest: Any) -> list[float | None]:
@@ -93,6 +95,7 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         texts = [completion[-1]["content"] for completion in completions]
         examples = [self.examples[row["example"]] for row in inputs]
         self.batch = GenerationBatch(examples, self.scoring.prompts_of(inputs), texts, completion_ids_list, dict(self.scores))
+        self.batch.masks_cut_off = self.mask_truncated_completions
         self.component_scores = scores
         return scores
 
@@ -131,24 +134,42 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         return logprobs, entropies.masked_fill(~there, 0.0), logits
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        first_pass = self._step % self.generate_every < self.args.steps_per_generation
+        number, slices = self._step % self.generate_every, self.args.steps_per_generation
+        first_pass, last_pass = number < slices, number >= self.generate_every - slices
         self.micro = MicroBatch(self, self.stack, dict(inputs), inputs[ROW], first_pass)
         loss: Tensor = super()._compute_loss(model, self.micro.inputs)
         loss = loss + self.micro.terms() / self.current_gradient_accumulation_steps
-        if first_pass:
-            self.report(inputs[ROW].tolist(), self.micro.weights)
+        self.report(number % slices, self.micro, first_pass, last_pass)
         self.micro = None
         return loss
 
-    def report(self, rows: list[int], weights: Tensor | None) -> None:
-        """Hands a slice of the batch to the writer's thread, with one copy from the device."""
+    def report(self, place: int, micro: MicroBatch, first_pass: bool, last_pass: bool) -> None:
+        """Hands a slice of the batch to the writer's thread once its last pass is over, with one copy from the device in each of the two passes."""
         assert self.batch is not None
-        statistics = torch.stack(self.statistics).float().cpu().numpy()  # (2, B, T)
-        step = self.state.global_step + 1  # the update they lead to
-        scored = [self.batch.scored(row, step, self.num_generations, self.weights, self.eos_token_ids) for row in rows]
-        reporter = self.attempt.reporter
-        packed = None if weights is None else weights.detach().float().cpu().numpy()
-        reporter.later(partial(build_events, scored, statistics, packed, self.attempt.pieces, reporter.stamp()))
+        planes = first_planes(micro, *self.statistics) if first_pass else {}
+        if last_pass:
+            planes |= last_planes(micro, (self.epsilon_low, self.epsilon_high), self.loss_type, self.importance_sampling_level)
+        arrays = copied(planes)
+        if first_pass:
+            step = self.state.global_step + 1  # the update they lead to
+            scored = [self.batch.scored(row, step, self.num_generations, self.weights, self.eos_token_ids) for row in micro.rows.tolist()]
+            self.passes.first(place, Slice(scored, arrays, self.attempt.reporter.stamp()))
+        if last_pass:
+            self.passes.last(place, arrays)
+
+    def write(self, slice_: Slice) -> None:
+        self.attempt.reporter.later(partial(build_events, slice_.scored, slice_.arrays, self.attempt.pieces, slice_.stamp))
+
+    def train(self, *args: Any, **rest: Any) -> Any:
+        """Nothing that was sampled is lost when training fails between two passes."""
+        try:
+            return super().train(*args, **rest)
+        finally:
+            self.passes.flush()
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        self.passes.flush()  # the last step of a run may be between two passes
+        super()._save_checkpoint(model, trial)
 
     @property
     def generate_every(self) -> int:

@@ -25,9 +25,23 @@ class MicroBatch:
         self.first_pass = first_pass
         self.batch: LossBatch | None = None
         self.weights: Tensor | None = None  # (B, T) product of the methods' token weights
+        self.sampled_logprobs: Tensor | None = inputs.get("old_per_token_logps")  # (B, T); None: the policy of this pass is the one that sampled
+        self.used_logprobs: Tensor | None = None  # (B, T) those that TRL forms the importance ratio with
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, T): 1 = in the loss."""
+        there: Tensor = self.inputs["completion_mask"]
+        return there * self.inputs["tool_mask"] if "tool_mask" in self.inputs else there
 
     def after_forward(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> Tensor:
         """Called when the policy's log-probabilities (B, T) are known and TRL has not read the advantages yet. Returns those TRL is to use."""
+        used = self.apply(logprobs, entropies, logits)
+        self.used_logprobs = used.detach()
+        return used
+
+    def apply(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> Tensor:
+        """The hooks of the forward pass."""
         if not self.stack.shapes_rollouts:
             return logprobs
         self.batch = self.batch_of(logprobs, entropies, logits)
@@ -43,8 +57,6 @@ class MicroBatch:
 
     def batch_of(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> LossBatch:
         inputs, trainer = self.inputs, self.trainer
-        there = inputs["completion_mask"]
-        mask = (there * inputs["tool_mask"] if "tool_mask" in inputs else there).float()
         old = inputs.get("old_per_token_logps")
         assert trainer.scoring.rollout_batch is not None
         return LossBatch(
@@ -53,7 +65,7 @@ class MicroBatch:
             logprobs=logprobs,
             old_logprobs=logprobs.detach() if old is None else old,
             entropies=entropies,
-            mask=mask,
+            mask=self.mask.float(),
             advantages=inputs["advantages"],
             step=int(trainer.state.global_step) + 1,
             total_steps=trainer.args.max_steps,

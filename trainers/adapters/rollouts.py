@@ -1,6 +1,6 @@
 """A sampled batch as the events that report it, every hook's effect included."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from trainers.tasks.base import Example
 from trainers.telemetry import Pieces, Scored, rollout
 
 Array = npt.NDArray[Any]
+UNSCORED = "no reward function had an opinion on it"
+CUT_OFF = "cut off at the longest completion, and cut-off completions are masked"
 
 
 class GenerationBatch:
@@ -37,10 +39,13 @@ class GenerationBatch:
         self.contributions: dict[str, list[float]] = {}  # method -> (B,) advantage after it; "base" first
         self.shaped: dict[str, list[float]] = {}  # method -> (B,) reward after it
         self.episodes: Sequence[Completion] | None = None  # of a task with several turns, or of a rollout method
+        self.masks_cut_off = False  # whether cut-off completions are left out of the loss
+        self.filtered: Sequence[str] = ()  # (B,) why a method leaves a completion out of the loss; () = none does
 
     def scored(self, row: int, step: int, group_size: int, weights: dict[str, float], ends: Sequence[int]) -> Scored:
         score = {name: values[row] for name, values in self.scores.items()}
         episode = self.episodes[row] if self.episodes else None
+        ended = self.ids[row][-1] in ends
         return Scored(
             step=step,
             phase="train",
@@ -52,25 +57,45 @@ class GenerationBatch:
             rewards=score,
             reward=rewards.weighted_sum(score, weights),
             advantage=self.advantages[row],
-            finish_reason=episode.finish_reason if episode else "stop" if self.ids[row][-1] in ends else "length",
+            finish_reason=episode.finish_reason if episode else "stop" if ended else "length",
             ids=self.ids[row],
             mask=episode.mask if episode else (),
             turns=episode.turns if episode and len(episode.turns) > 1 else [],
             contributions={name: values[row] for name, values in self.contributions.items()},
             shaped={name: values[row] for name, values in self.shaped.items()},
             token_advantages=b"" if self.token_advantages is None else arrays.pack(self.token_advantages[row][: len(self.ids[row])], "e"),
+            filtered=self.left_out(row, score, ended, episode),
         )
 
+    def left_out(self, row: int, score: dict[str, float | None], ended: bool, episode: Completion | None) -> str:
+        """Why the completion is not in the loss; empty where it is."""
+        if all(value is None for value in score.values()):
+            return UNSCORED
+        if self.masks_cut_off and not ended:
+            return CUT_OFF
+        if episode is not None and episode.notes.get("filtered"):
+            return str(episode.notes["filtered"])
+        return self.filtered[row] if self.filtered else ""
 
-def build_events(scored: Sequence[Scored], statistics: Array, weights: Array | None, pieces: Pieces, stamp: dict[str, Any]) -> list[AnyEvent]:
-    """``statistics``: log-probabilities and entropies, (2, B, T), padded on the right. ``weights``: the methods' token weights (B, T)."""
-    logprobs, entropies = statistics
+
+def build_events(scored: Sequence[Scored], statistics: Mapping[str, Array], pieces: Pieces, stamp: dict[str, Any]) -> list[AnyEvent]:
+    """``statistics``: field of the event -> (B, T), padded on the right; log-probabilities and entropies always."""
+    logprobs, entropies = statistics["logprobs"], statistics["entropies"]
     made: list[AnyEvent] = []
     for i, one in enumerate(scored):
         count = len(one.ids)
-        packed = b"" if weights is None else arrays.pack(weights[i, :count], "e")
-        made.append(rollout(one, logprobs[i, :count], entropies[i, :count], pieces, stamp, packed))
+        more = {name: packed(name, values[i, :count]) for name, values in statistics.items() if name not in ("logprobs", "entropies")}
+        made.append(rollout(one, logprobs[i, :count], entropies[i, :count], pieces, stamp, **more))
     return made
+
+
+def packed(name: str, values: Array) -> bytes:
+    """(T,) as the event carries it; nothing where all ratios are 1 or nothing was clipped."""
+    if name == "ratios":  # their distance from 1 is often below what float16 can tell
+        return b"" if (values == 1.0).all() else arrays.pack(values, "f")
+    if name == "clipped":
+        return arrays.pack(values, "B") if values.any() else b""
+    return arrays.pack(values, "e")
 
 
 def character_ends(pieces: Pieces, ids: Sequence[Sequence[int]], texts: Sequence[str]) -> list[list[int]]:

@@ -119,6 +119,7 @@ class Scoring:
         advantages = advantages.masked_fill(unscored if advantages.dim() == 1 else unscored[:, None], 0.0)
         check_finite(advantages, "an advantage", self.stack)
         reported.advantages = row_means(advantages, batch.mask).tolist()
+        reported.filtered = batch.filtered
         if advantages.dim() == 2:
             reported.token_advantages = advantages.float().cpu().numpy()
         for method in self.stack.filling("observe"):

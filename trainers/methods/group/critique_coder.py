@@ -118,6 +118,7 @@ class CritiqueCoder(Method):
         if not self.config.mask_truncated:
             return advantages
         kept = batch.finished.to(advantages)
+        batch.filtered = ["" if done else "cut off at the longest completion (critique-coder)" for done in batch.finished.tolist()]
         return advantages * (kept if advantages.dim() == 1 else kept[:, None])
 
     def report(self, batch: "RolloutBatch", rewards: Tensor, judged: Tensor, asked: Tensor, labels: Tensor) -> None:

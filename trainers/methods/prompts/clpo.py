@@ -147,6 +147,7 @@ class CLPO(Method):
                 session.examples[row] = before[0][source]
                 session.prompts[row] = asked[group.place] if group.rewritten else before[1][source]
                 one.notes.update(difficulty=group.difficulty, rewritten=group.rewritten, trained=trained, scale=scale)
+                one.notes["filtered"] = "" if trained else "its group teaches nothing: its answers are all right or all wrong (clpo)"
                 chosen.append(one)
         return chosen
 
