@@ -1,11 +1,14 @@
-"""Views of the browser that people keep."""
+"""Views of the browser that people keep, and the words of prompts."""
 
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
 from lab.accounts.models import Team
+from lab.trajectories.models import Prompt
 
 
 class SavedView(models.Model):
@@ -25,3 +28,19 @@ class SavedView(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class PromptWords(models.Model):
+    """The words of a prompt's last user message for full-text search, added with the words of the first rollout that answers it.
+
+    A table of its own: an index on the prompts would slow the ingest down.
+    """
+
+    prompt = models.OneToOneField(Prompt, models.CASCADE, primary_key=True, related_name="words", db_constraint=False)
+    words = SearchVectorField()
+
+    class Meta:
+        indexes = [GinIndex(fields=["words"], name="prompt_words")]
+
+    def __str__(self) -> str:
+        return f"words of prompt {self.prompt_id}"

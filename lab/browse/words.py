@@ -1,0 +1,56 @@
+"""Full text over completions and prompts: queries. The words are kept behind the ingest (``lab.browse.indexing``).
+
+Each row of words also has lexemes that no text and no query of a person can contain, because the parser drops a leading tilde: its run's, its
+team's and its block's. One GIN scan narrows by them together with the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models.expressions import RawSQL
+
+BLOCK = 4096  # consecutive rollout ids in a block
+
+# Fenced by OFFSET: the planner must start from the index on words. Left to choose it walks rollouts and looks at the words of each.
+ROLLOUTS = """
+SELECT rollout_id FROM trajectories_rolloutwords
+WHERE words @@ (websearch_to_tsquery('simple', %s) && %s::tsquery) OFFSET 0
+"""
+PROMPTS = """
+SELECT prompt_id FROM browse_promptwords
+WHERE words @@ (websearch_to_tsquery('simple', %s) && %s::tsquery) OFFSET 0
+"""
+
+
+def run_lexeme(run: UUID) -> str:
+    return f"~run:{run.hex}"
+
+
+def team_lexeme(team: int) -> str:
+    return f"~team:{team}"
+
+
+def block_lexeme(block: int) -> str:
+    return f"~block:{block}"
+
+
+def any_of(lexemes: Sequence[str]) -> str:
+    """A tsquery that wants one of the lexemes."""
+    return "(" + " | ".join(f"'{lexeme}'" for lexeme in lexemes) + ")"
+
+
+def scope(runs: Sequence[UUID], team: int) -> str:
+    """The tsquery of a team (when given) or of some runs."""
+    return any_of([team_lexeme(team)] if team else [run_lexeme(run) for run in runs] or ["~none"])
+
+
+def rollout_matches(words: str, runs: Sequence[UUID], team: int, extra: str = "") -> Any:
+    """A subquery of the ids of rollouts with those words, in websearch syntax, in the team (when given) or in ``runs``."""
+    return RawSQL(ROLLOUTS, [words, " & ".join(filter(None, (scope(runs, team), extra)))])  # noqa: S611 parameters only
+
+
+def prompt_matches(words: str, team: int) -> Any:
+    return RawSQL(PROMPTS, [words, any_of([team_lexeme(team)])])  # noqa: S611 parameters only
