@@ -76,6 +76,8 @@ class Comment(models.Model):
     start = models.PositiveIntegerField(null=True)
     end = models.PositiveIntegerField(null=True)
     snapshot = models.TextField(blank=True)
+    place = models.CharField(max_length=200, blank=True)  # run, step, group and sample in words, for when the rollout is gone
+    key = models.UUIDField(null=True)  # made by the page: sending the same comment twice makes one
     created_at = models.DateTimeField(auto_now_add=True)
     edited_at = models.DateTimeField(null=True)
     resolved_at = models.DateTimeField(null=True)
@@ -85,6 +87,8 @@ class Comment(models.Model):
     objects = CommentQuerySet.as_manager()
 
     class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "key"], name="comment_once")]
+        indexes = [models.Index(fields=["team", "-id"], name="comment_newest")]
         ordering = ["created_at", "pk"]
 
     def __str__(self) -> str:

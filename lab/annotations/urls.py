@@ -6,4 +6,11 @@ from lab.annotations import views
 
 urlpatterns = [
     path("rollouts/<int:rollout_id>/annotations/", views.annotations, name="annotations"),
+    path("rollouts/<int:rollout_id>/tags/", views.tag, name="tag"),
+    path("rollouts/<int:rollout_id>/tags/<int:tag_id>/remove/", views.untag, name="untag"),
+    path("rollouts/<int:rollout_id>/rating/", views.rate, name="rate"),
+    path("rollouts/<int:rollout_id>/marks/", views.mark, name="mark"),
+    path("rollouts/<int:rollout_id>/comments/", views.comment, name="comment"),
+    path("comments/", views.comments, name="comments"),
+    path("comments/<int:comment_id>/<str:verb>/", views.change, name="comment-change"),
 ]

@@ -1,7 +1,156 @@
-"""What people say about a rollout."""
+"""The panel of a rollout, what its forms send, and the team's newest comments.
 
-from django.http import Http404, HttpRequest, HttpResponse
+A script asks for JSON and gets {"panel": the panel as HTML, "version", "made", "fresh"} or {"error", "field"}; a form without scripts comes
+back to the page it was on.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.accounts.roles import annotators_only, may_annotate
+from lab.annotations import verbs
+from lab.annotations.listing import read_comments
+from lab.annotations.models import Comment, Mark
+from lab.annotations.said import Said
+from lab.annotations.verbs import Done, Refused
+from lab.runs.views.request import LabRequest
+from lab.trajectories.models import Rollout
+
+MAX_ID = 2**63 - 1
+MARKS = ((Mark.GOOD, "✓", "g"), (Mark.BAD, "✗", "b"), (Mark.NEUTRAL, "–", "x"))  # verdict, glyph, key after m
+VERBS: dict[str, Callable[..., Done]] = {"delete": verbs.delete, "restore": verbs.restore, "resolve": verbs.resolve, "reopen": verbs.reopen}
 
 
-def annotations(request: HttpRequest, rollout_id: int) -> HttpResponse:
-    raise Http404
+def rollout_of(request: LabRequest, rollout_id: int) -> Rollout:
+    """The team's rollout, or 404."""
+    if rollout_id > MAX_ID:
+        raise Http404
+    return get_object_or_404(Rollout.objects.of(request.team).select_related("run"), pk=rollout_id)
+
+
+def comment_of(request: LabRequest, comment_id: int) -> Comment:
+    """The team's comment with its rollout, or 404."""
+    if comment_id > MAX_ID:
+        raise Http404
+    return get_object_or_404(Comment.objects.of(request.team).select_related("rollout__run", "parent"), pk=comment_id)
+
+
+@require_safe
+def annotations(request: LabRequest, rollout_id: int) -> HttpResponse:
+    """The panel as JSON for a script (204 when ``?version=`` is what the page has), as a fragment for htmx, else a page of its own."""
+    rollout = rollout_of(request, rollout_id)
+    said = Said(request.team, request.user, rollout)
+    if request.GET.get("version") == said.version:
+        return HttpResponse(status=204)
+    if wants_json(request):
+        return as_json(request, said)
+    template = "annotations/panel.html" if request.htmx else "annotations/page.html"
+    return render(request, template, {"room": "rollouts", **context_of(request, said)})
+
+
+def context_of(request: LabRequest, said: Said) -> dict[str, object]:
+    return {
+        "said": said,
+        "rollout": said.rollout,
+        "writable": may_annotate(request),
+        "choices": MARKS,
+        "ratings": range(1, 6),
+        "key": str(uuid.uuid4()),
+        "comment_length": verbs.COMMENT_LENGTH,
+        "tag_length": verbs.TAG_LENGTH,
+    }
+
+
+def wants_json(request: LabRequest) -> bool:
+    return "application/json" in request.headers.get("Accept", "")
+
+
+def as_json(request: LabRequest, said: Said, done: Done | None = None) -> JsonResponse:
+    panel = render_to_string("annotations/panel.html", context_of(request, said), request)
+    changed = {"made": done.made, "fresh": done.fresh} if done else {}
+    return JsonResponse({"panel": panel, "version": said.version, **changed}, headers={"Cache-Control": "no-store"})
+
+
+def answered(request: LabRequest, rollout: Rollout | None, verb: Callable[[], Done]) -> HttpResponse:
+    """Does it and shows the rollout's panel as it is then, or says why not. Without a rollout (it is gone) there is no panel."""
+    back = reverse("rollout", args=[rollout.pk]) + "#annotations" if rollout else reverse("comments")
+    try:
+        done = verb()
+    except Refused as refused:
+        if wants_json(request):
+            return JsonResponse({"error": refused.message, "field": refused.field}, status=refused.status)
+        messages.error(request, refused.message)
+        return redirect(back)
+    if not wants_json(request):
+        return redirect(back)
+    if rollout is None:
+        return JsonResponse({"panel": "", "version": "", "made": done.made, "fresh": done.fresh})
+    return as_json(request, Said(request.team, request.user, rollout), done)
+
+
+@require_POST
+@annotators_only
+def tag(request: LabRequest, rollout_id: int) -> HttpResponse:
+    rollout = rollout_of(request, rollout_id)
+    return answered(request, rollout, lambda: verbs.tag(request.team, request.user, rollout, request.POST.get("name", "")))
+
+
+@require_POST
+@annotators_only
+def untag(request: LabRequest, rollout_id: int, tag_id: int) -> HttpResponse:
+    rollout = rollout_of(request, rollout_id)
+    if tag_id > MAX_ID:
+        raise Http404
+    return answered(request, rollout, lambda: verbs.untag(rollout, tag_id))
+
+
+@require_POST
+@annotators_only
+def rate(request: LabRequest, rollout_id: int) -> HttpResponse:
+    rollout = rollout_of(request, rollout_id)
+    return answered(request, rollout, lambda: verbs.rate(request.user, rollout, request.POST.get("value", "")))
+
+
+@require_POST
+@annotators_only
+def mark(request: LabRequest, rollout_id: int) -> HttpResponse:
+    rollout = rollout_of(request, rollout_id)
+    return answered(request, rollout, lambda: verbs.mark(request.user, rollout, request.POST.get("start", ""), request.POST.get("mark", "")))
+
+
+@require_POST
+@annotators_only
+def comment(request: LabRequest, rollout_id: int) -> HttpResponse:
+    rollout, sent = rollout_of(request, rollout_id), request.POST
+    text, start, end, key = (sent.get(name, "") for name in ("text", "start", "end", "key"))
+    return answered(request, rollout, lambda: verbs.comment(request.team, request.user, rollout, text, start, end, key))
+
+
+@require_POST
+@annotators_only
+def change(request: LabRequest, comment_id: int, verb: str) -> HttpResponse:
+    """Answers, edits, deletes, restores, resolves or reopens a comment."""
+    found, sent = comment_of(request, comment_id), request.POST
+    if verb == "answer":
+        return answered(request, found.rollout, lambda: verbs.answer(request.team, request.user, found, sent.get("text", ""), sent.get("key", "")))
+    if verb == "edit":
+        return answered(request, found.rollout, lambda: verbs.edit(request.user, found, sent.get("text", ""), sent.get("seen", "")))
+    if verb not in VERBS:
+        raise Http404
+    return answered(request, found.rollout, lambda: VERBS[verb](request.user, found))
+
+
+@require_safe
+def comments(request: LabRequest) -> HttpResponse:
+    """The team's newest comments, also those whose rollout is gone."""
+    page = read_comments(request.team, request.user, request.GET)
+    return render(request, "annotations/comments.html", {"room": "comments", "page": page, "writable": may_annotate(request)})
