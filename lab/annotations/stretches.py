@@ -13,6 +13,7 @@ from typing import Any
 
 BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
 LINES = re.compile(r"\n\s*")
+THOUGHT = re.compile(r"</think>\s*")
 SENTENCES = re.compile(r"[.!?…。！？][\"'”’)\]]*\s+")
 SPECIAL, ENVIRONMENT = 1, 2  # flags of a unit
 SNAPSHOT_AT = 4000  # characters of a snapshot that are kept
@@ -34,7 +35,8 @@ class NoSuchStretch(ValueError):
 
 
 def steps(units: Sequence[Unit]) -> list[Stretch]:
-    """The policy's text cut at blank lines; without one at newlines; without one after sentences. Together they are all its tokens.
+    """The policy's text cut at blank lines; without one at newlines; without one after sentences; and always where thinking ends. Together the
+    steps are all its tokens.
 
     What the environment wrote, or a method gave as context, is no step and ends one. A token with the end of one step and the start of the
     next belongs to the earlier. White space alone is no step: it belongs to the one before it.
@@ -66,7 +68,7 @@ def cut_segment(part: list[Unit], text: str, cut: re.Pattern[str]) -> Iterator[S
         offsets.append(at)
         at += 0 if unit[3] & SPECIAL else len(unit[0])
     firsts = {0}
-    for match in cut.finditer(text):
+    for match in (*cut.finditer(text), *THOUGHT.finditer(text)):
         index = bisect_right(offsets, match.end()) - 1
         whole = offsets[index] == match.end() or not text[offsets[index] : match.end()].strip()
         while whole and index > 0 and offsets[index - 1] == match.end():

@@ -37,6 +37,11 @@ def test_one_line_is_parted_after_its_sentences() -> None:
     ]
 
 
+def test_thinking_that_ends_ends_a_step() -> None:
+    assert found("<think>", "7-2=5", "</think>", "<answer>", "5", "</answer>") == [(0, 3, "<think>7-2=5</think>"), (3, 6, "<answer>5</answer>")]
+    assert found("a", "\n", "b", "</think>", "\n", "c") == [(0, 2, "a"), (2, 5, "b</think>"), (5, 6, "c")]
+
+
 def test_what_the_environment_wrote_is_no_step_and_ends_one() -> None:
     assert found("call", ("result.", ENVIRONMENT), "so", ".", " Done") == [(0, 1, "call"), (2, 4, "so."), (4, 5, "Done")]
 
