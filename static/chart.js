@@ -43,10 +43,16 @@
       this.plot.setAttribute("aria-hidden", "true");
       this.cross = element("div", "chart-cross");
       this.cross.hidden = true;
+      this.pin = element("div", "chart-pin");
+      this.pin.hidden = true;
       this.blank = element("p", "muted chart-blank");
       this.blank.hidden = true;
       this.area = element("div", "chart-area");
-      this.area.append(this.plot, this.cross, this.blank);
+      this.area.tabIndex = 0;
+      this.area.setAttribute("role", "group");
+      this.area.setAttribute("aria-label", `${panel.title}: arrow keys move the pinned step, Enter opens its rollouts`);
+      this.area.addEventListener("keydown", (event) => this.press(event));
+      this.area.append(this.plot, this.pin, this.cross, this.blank);
       this.table = element("div", "scroll chart-table");
       this.table.hidden = true;
       this.figure.append(this.title, this.legend, this.area, this.table);
@@ -82,11 +88,11 @@
 
     get metrics() { return this.panel.traces.map((trace) => trace.metric); }
 
-    /* Values at the hovered x, else the newest. */
+    /* Values at the hovered x, else at the pin, else the newest. */
     showValues() {
       this.panel.traces.forEach((trace, index) => {
         const one = this.page.store.series[trace.metric];
-        const at = one ? (this.page.hoverX === null ? one.steps.length - 1 : this.nearest(one, this.page.hoverX)) : -1;
+        const at = one ? (this.page.readX === null ? one.steps.length - 1 : this.nearest(one, this.page.readX)) : -1;
         const words = at < 0 ? "n/a" : lab.number(one.values[at]);
         if (this.entries[index].textContent !== words) this.entries[index].textContent = words;
       });
@@ -111,10 +117,29 @@
     }
 
     showCross() {
+      this.place(this.cross, this.page.hoverX);
+      this.place(this.pin, this.page.pinX);
+    }
+
+    place(line, x) {
       const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
-      const inside = axis && this.page.hoverX !== null && this.page.hoverX >= axis.range[0] && this.page.hoverX <= axis.range[1];
-      this.cross.hidden = !inside;
-      if (inside) this.cross.style.transform = `translateX(${axis._offset + axis.c2p(this.page.hoverX)}px)`;
+      const inside = Boolean(axis) && x !== null && x >= axis.range[0] && x <= axis.range[1];
+      line.hidden = !inside;
+      if (inside) line.style.transform = `translateX(${axis._offset + axis.c2p(x)}px)`;
+    }
+
+    /* Left and right go through the steps this chart has points at; Home and End to its ends. */
+    press(event) {
+      if (event.target !== this.area || event.ctrlKey || event.metaKey || event.altKey) return;
+      const one = this.metrics.map((metric) => this.page.store.series[metric]).find(Boolean);
+      if (!one) return;
+      const at = this.page.pinX === null ? one.steps.length - 1 : this.nearest(one, this.page.pinX);
+      const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: one.steps.length - 1, Enter: at };
+      if (!(event.key in moves)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      const step = one.steps[Math.min(one.steps.length - 1, Math.max(0, this.page.pinned === null && event.key === "ArrowLeft" ? at : moves[event.key]))];
+      this.page.pick(this, this.page.store.x(step, this.page.settings.x), event.key === "Enter");
     }
 
     get isBlank() { return !this.panel.metrics.some((metric) => this.page.store.series[metric]); }
@@ -126,6 +151,7 @@
       if (!this.listening) {
         this.listening = true;
         this.plot.on("plotly_hover", (event) => this.page.hover(event.points[0].x));
+        this.plot.on("plotly_click", (event) => this.page.pick(this, event.points[0].x, true));
         this.plot.on("plotly_unhover", () => this.page.hover(null));
         this.plot.on("plotly_relayout", (change) => {
           if ("xaxis.range[0]" in change) this.page.zoomTo([change["xaxis.range[0]"], change["xaxis.range[1]"]]);

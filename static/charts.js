@@ -12,7 +12,11 @@
   const charts = new Map(); // panel id → Chart
   const dirty = new Set();
   const settings = readSettings();
-  const page = { store, settings, csv: root.dataset.csv, hoverX: null, hover, zoomTo, redraw, showFull, extent, open: () => lab.live.isOpen() };
+  const page = { store, settings, csv: root.dataset.csv, hoverX: null, pinned: null, hover, pick, zoomTo, redraw, showFull, extent, open: () => lab.live.isOpen(),
+    /* x of the pinned step; null without a pin. */
+    get pinX() { return page.pinned === null ? null : store.x(nearest(page.pinned), settings.x) ?? null; },
+    /* x of what the legends say: where the pointer is, else the pin; null for the newest. */
+    get readX() { return page.hoverX ?? page.pinX; } };
   const { element } = lab;
   let marksAt = 0;
 
@@ -30,13 +34,13 @@
   }
 
   function keepSettings() {
-    const query = new URLSearchParams();
-    if (settings.smooth) query.set("smooth", settings.smooth);
-    if (settings.x !== "step") query.set("x", settings.x);
-    if (settings.log) query.set("log", "1");
-    if (settings.filter) query.set("filter", settings.filter);
-    if (settings.zoom) query.set("zoom", settings.zoom.map((end) => Number(end.toPrecision(7))).join(","));
-    if (settings.full) query.set("full", settings.full);
+    const query = new URLSearchParams(location.search); // the step and the panel are kept by others
+    const values = { smooth: settings.smooth, x: settings.x === "step" ? "" : settings.x, log: settings.log ? "1" : "", filter: settings.filter,
+      zoom: settings.zoom ? settings.zoom.map((end) => Number(end.toPrecision(7))).join(",") : "", full: settings.full };
+    for (const [name, value] of Object.entries(values)) {
+      if (value) query.set(name, value);
+      else query.delete(name);
+    }
     history.replaceState(null, "", location.pathname + (query.size ? `?${query}` : ""));
     document.getElementById("reset-zoom").hidden = !settings.zoom;
   }
@@ -67,8 +71,28 @@
 
   function hover(x) {
     page.hoverX = x;
-    requestAnimationFrame(() => { for (const chart of charts.values()) if (chart.visible) { chart.showValues(); chart.showCross(); } });
+    showAll();
   }
+
+  let showing = 0;
+  function showAll() {
+    showing ||= requestAnimationFrame(() => { showing = 0; for (const chart of charts.values()) if (chart.visible) { chart.showValues(); chart.showCross(); } });
+  }
+
+  /* The logged step nearest to a step, or to an x of the axis in use. */
+  function nearest(wanted, at = (step) => step) {
+    let [best, distance] = [wanted, Infinity];
+    for (const step of store.axes.keys()) {
+      const off = Math.abs((at(step) ?? Infinity) - wanted);
+      if (off < distance) [best, distance] = [step, off];
+    }
+    return best;
+  }
+
+  /* Somebody chose a point of a chart: its step, by a click (which opens the rollouts) or by arrow keys. */
+  function pick(chart, x, opens) { lab.charts.onPick?.(nearest(x, (step) => store.x(step, settings.x)), chart.panel.metrics.some((metric) => metric.startsWith("heldout/")), opens); }
+
+  lab.charts = { pin(step) { page.pinned = step; showAll(); }, redraw: () => redrawAll() };
 
   function zoomTo(range) {
     settings.zoom = range;

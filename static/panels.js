@@ -16,10 +16,10 @@
     return { entry, value };
   }
 
-  /* Index of the point nearest to the hovered x, else of the newest; -1 without points. */
+  /* Index of the point nearest to the hovered or pinned x, else of the newest; -1 without points. */
   function here(chart, one) {
     if (!one || !one.steps.length) return -1;
-    return chart.page.hoverX === null ? one.steps.length - 1 : chart.nearest(one, chart.page.hoverX);
+    return chart.page.readX === null ? one.steps.length - 1 : chart.nearest(one, chart.page.readX);
   }
 
   class Lines extends Chart {
@@ -101,7 +101,7 @@
     showValues() {
       super.showValues();
       const columns = this.columns();
-      const x = this.page.hoverX;
+      const x = this.page.readX;
       const at = !columns.length ? null : x === null ? columns.at(-1) : columns.reduce((best, one) => (Math.abs(one.x - x) < Math.abs(best.x - x) ? one : best));
       for (const { share, value } of this.quantiles) value.textContent = at ? lab.number(this.quantile(at.shares, share)) : "n/a";
     }

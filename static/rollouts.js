@@ -1,10 +1,11 @@
-/* The rollouts tab: steps, following, the pill for what came meanwhile, and the token view over the whole feed. */
+/* The rollouts tab: the feed of the chosen step, following, the pill for what came meanwhile, finding, and the token view over the whole feed. */
 "use strict";
 (function () {
   const root = document.getElementById("rollouts");
   if (!root) return;
 
   let view = feed().dataset.view;
+  let words = (new URLSearchParams(location.search).get("find") || "").slice(0, 200);
   let fresh = 0; // rollouts that came since the feed was read
   let busy = false;
   let again = false;
@@ -19,8 +20,15 @@
       if (value === "" || value === null) asked.delete(name);
       else asked.set(name, value);
     }
-    if (view) asked.set("tokens", view);
-    else asked.delete("tokens");
+    return keeping(asked);
+  }
+
+  /* What the page keeps whatever is shown: the token view and the words to find. */
+  function keeping(asked) {
+    for (const [name, value] of [["tokens", view], ["find", words]]) {
+      if (value) asked.set(name, value);
+      else asked.delete(name);
+    }
     return asked.size ? `?${asked}` : "";
   }
 
@@ -56,37 +64,37 @@
     if (tokens) allTokens(tokens);
   });
 
-  function withView(search) {
-    const asked = new URLSearchParams(search);
-    if (view) asked.set("tokens", view);
-    else asked.delete("tokens");
-    return asked.size ? `?${asked}` : "";
-  }
+  function withView(search) { return keeping(new URLSearchParams(search)); }
 
-  root.addEventListener("submit", (event) => {
-    if (!event.target.matches("#stepper")) return;
-    event.preventDefault();
-    const wanted = event.submitter && event.submitter.name === "step" ? event.submitter.value : document.getElementById("step-number").value;
-    show(query({ step: wanted }));
-  });
-
-  /* The nearest step that has rollouts. */
-  function snap(step) {
-    const steps = feed().dataset.steps ? feed().dataset.steps.split(",").map(Number) : [];
-    return steps.length ? steps.reduce((best, one) => (Math.abs(one - step) < Math.abs(best - step) ? one : best)) : step;
-  }
-
-  let sliding = 0;
   root.addEventListener("input", (event) => {
-    if (event.target.id !== "step-slider") return;
-    const step = snap(Number(event.target.value));
-    document.getElementById("step-number").value = step;
-    clearTimeout(sliding);
-    sliding = setTimeout(() => show(query({ step })).then(() => document.getElementById("step-slider")?.focus()), 150);
+    if (event.target.id !== "feed-find") return;
+    words = event.target.value;
+    history.replaceState(null, "", root.dataset.url + query({}));
+    find();
   });
+
+  /* Hides the cards that do not say the words, in what is loaded of the step: in the prompt of their group or in themselves. */
+  function find() {
+    const box = document.getElementById("feed-find");
+    if (!box) return;
+    if (box.value !== words) box.value = words;
+    const wanted = words.trim().toLowerCase();
+    let [shown, all] = [0, 0];
+    for (const group of root.querySelectorAll(".group")) {
+      const here = Boolean(wanted) && group.querySelector(".prompt").textContent.toLowerCase().includes(wanted);
+      let some = false;
+      for (const article of group.querySelectorAll("[data-rollout]")) {
+        const text = () => `${article.querySelector("[data-plain]").textContent} ${article.querySelector(".rollout-head").textContent}`.toLowerCase();
+        article.hidden = Boolean(wanted) && !here && !text().includes(wanted);
+        all += 1;
+        if (!article.hidden) { shown += 1; some = true; }
+      }
+      group.hidden = !some;
+    }
+    document.getElementById("feed-found").textContent = wanted ? `${shown} of ${all}` : "";
+  }
 
   root.addEventListener("change", (event) => {
-    if (event.target.id === "step-number" && event.target.value !== "") show(query({ step: event.target.value }));
     if (event.target.id === "feed-sort") show(withView(event.target.value));
     if (event.target.id === "show-whitespace") lab.tokens.showWhitespace(event.target.checked);
   });
@@ -124,6 +132,8 @@
 
   /* Puts the chosen token view on every card, fetching the tokens of those that have none yet in one request. */
   async function dress() {
+    find();
+    tellSteps();
     const articles = [...root.querySelectorAll("[data-rollout]")];
     lab.tokens.hideCard();
     if (view) {
@@ -147,6 +157,16 @@
     colour();
   }
 
+  function tellSteps() {
+    const { step, first, last, before, after, phase, steps, following } = feed().dataset;
+    const known = (text) => (text === "" ? null : Number(text));
+    lab.steps.set({ phase, step: known(step), first: known(first), last: known(last), before: known(before), after: known(after),
+      listed: steps ? steps.split(",").map(Number) : [], following: following === "1" });
+    for (const link of root.querySelectorAll("a[data-open]")) link.search = view ? `?tokens=${view}` : "";
+  }
+
+  lab.steps.on((step, phase) => show(query({ step: step === null ? "" : step, phase })));
+
   function colour() {
     const legend = document.getElementById("token-legend");
     if (!legend) return;
@@ -159,7 +179,7 @@
   /* Nothing moves under somebody who reads: the feed follows only while its top is in view and nothing in it is in use. */
   function undisturbed() {
     const top = feed().getBoundingClientRect().top;
-    const using = root.contains(document.activeElement) && document.activeElement.closest(".cards, #stepper, select");
+    const using = document.activeElement.closest("#stepper, #rollouts :is(.cards, select, #feed-find)");
     return top > -40 && !using && !root.querySelector(".group:hover, details[open]") && !String(getSelection());
   }
 
@@ -185,5 +205,11 @@
   setInterval(() => { if (fresh && !document.hidden && feed().dataset.following === "1") arrived(0); }, 1000);
   lab.live.on("delta", (delta) => { if (delta.rollouts && delta.rollouts.count) arrived(delta.rollouts.count); });
   lab.live.on("reset", () => (feed().dataset.following === "1" ? show(query({ step: "" }), { push: false }) : showPill()));
+  lab.reader(() => root);
+  lab.key("o", "Next token overlay", () => {
+    const views = [...root.querySelectorAll("[data-token-view]")].map((link) => link.dataset.tokenView);
+    setView(views[(views.indexOf(view) + 1) % views.length]);
+  });
   dress();
+  lab.steps.look(); // held-out steps and marks on the slider's track
 })();

@@ -6,78 +6,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlencode
 
-from django.db.models import Avg, Count, F, Max, Min, QuerySet, StdDev
+from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet, StdDev
 from django.db.models.functions import Left, Length
-from django.http import QueryDict
 
 from lab.runs.models import Run
 from lab.runs.stack import stack_of
 from lab.trajectories.models import Prompt, Rollout, RolloutTokens
 from lab.trajectories.pieces import CUT_AT, Block, Piece, blocks, named, visible
-from lab.trajectories.steps import PHASE_LABELS, Steps, locate, phases, rollouts_of
+from lab.trajectories.selection import ORDERS, Selection
+from lab.trajectories.steps import Steps, phases, resolve, rollouts_of
 from trainers.arrays import PackError, unpack
 
 PAGE = 64  # rollouts on a page
-MAX_STEP = 2**31 - 1
-TOKEN_VIEWS = {"": "Off", "entropy": "Entropy", "logprob": "Log-probability", "weight": "Token weight", "advantage": "Token advantage"}
-METHOD_VIEWS = ("weight", "advantage")  # only where methods may have given tokens their own
 BASE = "base"  # the entry of ``Rollout.contributions`` before any method
-
-# What a sort shows first, as (label, aggregate that orders the groups, order of the rollouts inside a group).
-ORDERS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
-    "order": ("Order", None, ("sample", "pk")),
-    "best": ("Best", Max("reward"), ("-reward", "sample", "pk")),
-    "worst": ("Worst", Min("reward"), ("reward", "sample", "pk")),
-    "longest": ("Longest", Max("length"), ("-length", "sample", "pk")),
-    "uncertain": ("Most uncertain", Max("mean_entropy"), ("-mean_entropy", "sample", "pk")),
-}
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What the address asks for. ``step`` None follows the newest; ``group`` and ``row`` are where the page starts in the sorted step."""
-
-    phase: str = ""
-    step: int | None = None
-    order: str = "order"
-    tokens: str = ""
-    tries: bool = False
-    group: int = 0
-    row: int = 0
-
-    @classmethod
-    def read(cls, query: QueryDict) -> Selection:
-        """Anything that is not on offer counts as absent: an old or mangled address still shows rollouts."""
-        group, _, row = query.get("after", "").partition(".")
-        return cls(
-            phase=query.get("phase", "") if query.get("phase") in PHASE_LABELS else "",
-            step=number(query.get("step", "")),
-            order=query.get("sort", "") if query.get("sort") in ORDERS else "order",
-            tokens=query.get("tokens", "") if query.get("tokens") in TOKEN_VIEWS else "",
-            tries=query.get("tries") == "1",
-            group=number(group) or 0,
-            row=number(row) or 0,
-        )
-
-    def query(self, **changes: Any) -> str:
-        """The query string of this selection with changes; defaults are left out."""
-        chosen = replace(self, **{"group": 0, "row": 0, **changes})
-        after = f"{chosen.group}.{chosen.row}" if chosen.group or chosen.row else ""
-        order = "" if chosen.order == "order" else chosen.order
-        step = "" if chosen.step is None else chosen.step
-        asked = {"phase": chosen.phase, "step": step, "sort": order, "tokens": chosen.tokens, "tries": "1" if chosen.tries else "", "after": after}
-        return "?" + urlencode({key: value for key, value in asked.items() if value != ""})
-
-    @property
-    def query_following(self) -> str:
-        return self.query(step=None)
-
-
-def number(text: str) -> int | None:
-    """A step or an index, or None for what is not a number PostgreSQL could hold."""
-    return int(text) if text.isascii() and text.isdigit() and int(text[:11]) <= MAX_STEP and len(text) < 11 else None
 
 
 @dataclass(frozen=True)
@@ -178,39 +120,35 @@ class Feed:
 
 def read_feed(run: Run, selection: Selection) -> Feed:
     offered = phases(run, selection.phase)
-    if selection.phase:
-        steps = locate(run, selection.phase, selection.step, selection.tries)
-    else:  # the first phase that has rollouts; of none, the first
-        for phase in offered:
-            steps = locate(run, phase, selection.step, selection.tries)
-            if steps.step is not None:
-                break
-        selection = replace(selection, phase=phase if steps.step is not None else offered[0])
+    phase, steps = resolve(run, selection.phase, selection.step, selection.tries)
+    selection = replace(selection, phase=phase)
     if steps.step is None:
         return Feed(selection, steps, offered, [], 0, "", 0)
-    rows = rollouts_of(run, selection.phase, selection.tries).filter(step=steps.step)
+    rows = rollouts_of(run, phase, selection.tries).filter(step=steps.step)
     groups, more = read_groups(rows, replace(selection, step=steps.step), stack_of(run.spec).methods)
-    superseded = Rollout.objects.filter(run=run, phase=selection.phase, step=steps.step, superseded=True).count()
-    return Feed(selection, steps, offered, groups, rows.count(), more, superseded)
+    superseded = Rollout.objects.filter(run=run, phase=phase, step=steps.step, superseded=True).count()
+    return Feed(selection, steps, offered, groups, shown_of(rows, selection), more, superseded)
 
 
 def read_groups(rows: QuerySet[Rollout], selection: Selection, methods: Sequence[str] = ()) -> tuple[list[Group], str]:
     """A page of whole groups, at most PAGE rollouts; a group larger than a page has pages of its own. ``methods`` in the order they act."""
     _, _, inside = ORDERS[selection.order]
-    summaries = list(summarised(rows, selection.order)[selection.group : selection.group + PAGE + 1])
+    summaries = list(narrowed(summarised(rows, selection.order), selection)[selection.group : selection.group + PAGE + 1])
     chosen: list[dict[str, Any]] = []
     left = PAGE
     for summary in summaries:
-        if chosen and summary["count"] > left:
+        if chosen and summary["shown"] > left:
             break
         chosen.append(summary)
-        left -= summary["count"]
+        left -= summary["shown"]
     if not chosen:
         return [], ""
     start = selection.row if len(chosen) == 1 else 0
+    if selection.filtered:
+        rows = rows.exclude(filtered="")
     members = rows.filter(group__in=[summary["group"] for summary in chosen]).order_by(*inside)[start : start + PAGE]
     groups = assembled(chosen, with_cards(members, methods), continued=start > 0)
-    if len(chosen) == 1 and start + PAGE < chosen[0]["count"]:
+    if len(chosen) == 1 and start + PAGE < chosen[0]["shown"]:
         return groups, selection.query(group=selection.group, row=start + PAGE)
     reached = selection.group + len(chosen)
     return groups, selection.query(group=reached) if len(chosen) < len(summaries) else ""
@@ -227,6 +165,22 @@ def summarised(rows: QuerySet[Rollout], order: str) -> QuerySet[Any, dict[str, A
     key = F("key").desc(nulls_last=True) if inside[0].startswith("-") else F("key").asc(nulls_last=True)
     ordered: QuerySet[Any, Any] = sums.annotate(key=aggregate).order_by(key, "group")
     return ordered
+
+
+def narrowed(sums: QuerySet[Any, dict[str, Any]], selection: Selection) -> QuerySet[Any, dict[str, Any]]:
+    """The groups the selection keeps; ``shown`` is how many of a group's rollouts it shows."""
+    if selection.zero:
+        sums = sums.filter(count__gt=1, low=F("high"))
+    if selection.filtered:
+        return sums.annotate(shown=Count("pk", filter=~Q(filtered=""))).filter(shown__gt=0)
+    return sums.annotate(shown=Count("pk"))
+
+
+def shown_of(rows: QuerySet[Rollout], selection: Selection) -> int:
+    """How many of a step's rollouts the selection shows, on all its pages."""
+    if not selection.zero and not selection.filtered:
+        return rows.count()
+    return sum(narrowed(summarised(rows, "order"), selection).values_list("shown", flat=True))
 
 
 def assembled(chosen: list[dict[str, Any]], cards: list[Card], continued: bool) -> list[Group]:

@@ -85,6 +85,16 @@ def phases(run: Run, chosen: str = "") -> list[str]:
     return [phase for phase in PHASE_LABELS if phase in expected or phase == chosen]
 
 
+def resolve(run: Run, phase: str, wanted: int | None, tries: bool = False) -> tuple[str, Steps]:
+    """The phase and the step in it (``locate``): the asked phase, else the first this kind of run has rollouts of, else the first."""
+    offered = [phase] if phase else phases(run)
+    for one in offered:
+        steps = locate(run, one, wanted, tries)
+        if steps.step is not None:
+            return one, steps
+    return offered[0], steps
+
+
 def replays(run: Run) -> list[tuple[int, int, int]]:
     """(attempt, first step, last step) of what each resumed attempt did again."""
     attempts = list(run.attempts.values_list("number", "from_step"))

@@ -6,6 +6,7 @@ from lab.trajectories import views
 
 urlpatterns = [
     path("runs/<uuid:run_id>/rollouts/", views.rollouts, name="run-rollouts"),
+    path("runs/<uuid:run_id>/steps.json", views.run_steps, name="run-steps"),
     path("runs/<uuid:run_id>/tokens.json", views.run_tokens, name="run-tokens"),
     path("rollouts/<int:rollout_id>/tokens/", views.tokens, name="rollout-tokens"),
 ]

@@ -1,7 +1,8 @@
-"""Pages over rollouts: the feed of a run, and the tokens and the whole text of one rollout."""
+"""Pages over rollouts: the feed of a run, where its steps lie, and the tokens and the whole text of one rollout."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -10,43 +11,76 @@ from django.views.decorators.http import require_safe
 
 from lab.runs.header import header
 from lab.runs.models import Run
+from lab.runs.snapshot import marks
 from lab.runs.stack import stack_of
 from lab.runs.views.page import run_of
-from lab.trajectories.feed import METHOD_VIEWS, ORDERS, PAGE, TOKEN_VIEWS, Selection, read_feed, whole_card
+from lab.trajectories.feed import PAGE, Feed, read_feed, whole_card
 from lab.trajectories.models import Rollout, RolloutTokens
-from lab.trajectories.steps import PHASE_LABELS, replays
+from lab.trajectories.selection import METHOD_VIEWS, ORDERS, TOKEN_VIEWS, Selection
+from lab.trajectories.step_summary import summary
+from lab.trajectories.steps import PHASE_LABELS, listed, phases, replays, resolve, rollouts_of
 from lab.trajectories.tokens import as_json
 
 MAX_ID = 2**63 - 1
-PARTS = {"feed": "trajectories/rollouts.html#feed", "groups": "trajectories/rollouts.html#groups"}
+PARTS = {"feed": "trajectories/rollouts.html#feed", "groups": "trajectories/rollouts.html#groups", "step": "trajectories/rollouts.html#step"}
 
 
 @require_safe
 def rollouts(request: HttpRequest, run_id: Any) -> HttpResponse:
-    """The feed; ``?part=feed`` only what changes with the step, ``?part=groups`` only the groups, for "more"."""
+    """The feed; ``?part=feed`` only what changes with the step, ``?part=groups`` only the groups, for "more", ``?part=step`` the groups
+    under the numbers of their step, for the panel beside the charts.
+    """
     run = run_of(request, run_id)
     selection = Selection.read(request.GET)
     feed = read_feed(run, selection)
+    part = request.GET.get("part", "")
+    context = {"feed": feed, "asked_step": selection.step}
+    if part != "groups" and feed.steps.step is not None:
+        context["summary"] = summary(rollouts_of(run, feed.selection.phase, feed.selection.tries).filter(step=feed.steps.step))
+    if part in ("groups", "step"):
+        return render(request, PARTS[part], {"run": run, **context})
+    context |= feed_bars(run, feed, following=selection.step is None)
+    if part == "feed":
+        return render(request, PARTS[part], {"run": run, **context})
+    return render(request, "trajectories/rollouts.html", {**header(run, "rollouts"), **context})
+
+
+def feed_bars(run: Run, feed: Feed, following: bool) -> dict[str, Any]:
+    """What the feed offers to choose from, each with the address that chooses it."""
     chosen = feed.selection
-    context = {
-        "feed": feed,
-        "following": selection.step is None,
-        "phases": [(PHASE_LABELS[phase], chosen.query(phase=phase), phase == chosen.phase) for phase in feed.phases],
+    kept = {"phase": chosen.phase, "sort": "" if chosen.order == "order" else chosen.order, "tokens": chosen.tokens}
+    kept |= {name: "1" for name in ("tries", "zero", "filtered") if getattr(chosen, name)}
+    return {
+        "steps": feed.steps,
+        "following": following,
+        "step_fields": [(name, value) for name, value in kept.items() if value],
+        "follow_query": chosen.query_following,
+        "phases": [(phase, PHASE_LABELS[phase], chosen.query(phase=phase), phase == chosen.phase) for phase in feed.phases],
         "orders": [(label, chosen.query(order=name), name == chosen.order) for name, (label, _, _) in ORDERS.items()],
         "token_views": [(label, name, chosen.query(tokens=name), name == chosen.tokens) for name, label in token_views(run, chosen).items()],
         "replays": replays(run) if feed.superseded or chosen.tries else [],
         "first_tries": chosen.query(tries=not chosen.tries),
+        "zero_query": chosen.query(zero=not chosen.zero),
+        "filtered_query": chosen.query(filtered=not chosen.filtered),
     }
-    part = PARTS.get(request.GET.get("part", ""))
-    if part:
-        return render(request, part, {"run": run, **context})
-    return render(request, "trajectories/rollouts.html", {**header(run, "rollouts"), **context})
 
 
 def token_views(run: Run, chosen: Selection) -> dict[str, str]:
     """What tokens can be coloured by; by what methods gave them only in a run that has methods."""
     has_methods = bool(stack_of(run.spec).methods)
     return {name: label for name, label in TOKEN_VIEWS.items() if has_methods or name not in METHOD_VIEWS or name == chosen.tokens}
+
+
+@require_safe
+def run_steps(request: HttpRequest, run_id: Any) -> HttpResponse:
+    """Where the rollouts of a run lie, for the step slider of its pages: ``?phase=&step=`` as the feed takes them."""
+    run = run_of(request, run_id)
+    chosen = Selection.read(request.GET)
+    phase, steps = resolve(run, chosen.phase, chosen.step, chosen.tries)
+    measured = listed(run, "heldout", False) if phase != "heldout" else []
+    offered = [{"name": name, "label": PHASE_LABELS[name]} for name in phases(run, phase)]
+    body = {"phase": phase, "phases": offered, **asdict(steps), "measured": measured, "marks": marks(run)}
+    return JsonResponse(body, headers={"Cache-Control": "no-store"})
 
 
 @require_safe

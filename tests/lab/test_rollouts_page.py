@@ -13,8 +13,10 @@ from django.test.utils import CaptureQueriesContext
 from lab.accounts.models import Team
 from lab.runs.models import Run, Status
 from lab.supervisor.ingest import ingest
-from lab.trajectories.feed import PAGE, Feed, Selection, read_feed, signed
+from lab.trajectories.feed import PAGE, Feed, read_feed, signed
 from lab.trajectories.models import Rollout
+from lab.trajectories.selection import Selection
+from lab.trajectories.step_summary import summary
 from lab.trajectories.steps import locate, replays
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, write
 from trainers.arrays import pack, pack_ids
@@ -171,7 +173,7 @@ def test_rollouts_of_a_multi_turn_completion_show_who_wrote_what(run: Run, as_ow
     arrays = {"ids": pack_ids([1, 2, 3]), "lengths": pack(lengths, "H"), "logprobs": pack([0.0] * 3, "e"), "entropies": pack([0.0] * 3, "e")}
     store(run, started(), rollout(1, completion=text, turns=turns, mask=pack([1, 0, 1], "B"), **arrays))
     [card] = feed(run).groups[0].cards
-    assert [(block.kind, block.text) for block in card.blocks] == [("policy", parts[0]), ("environment", parts[1]), ("policy", parts[2])]
+    assert [(block.kind, block.text) for block in card.blocks] == [("call", parts[0]), ("environment", parts[1]), ("policy", parts[2])]
     assert 'class="environment"' in page(as_owner, run)
 
 
@@ -266,6 +268,84 @@ def test_an_address_keeps_what_was_chosen(run: Run) -> None:
     chosen = feed(run, phase="train", step=2, sort="worst", tokens="entropy", tries=1).selection
     assert Selection.read(QueryDict(chosen.query()[1:])) == chosen
     assert "after" not in chosen.query()
+
+
+def test_only_groups_without_variance_and_only_what_was_filtered_out(run: Run, as_owner: Client) -> None:
+    rows = [(0, 0, 1.0, ""), (0, 1, 0.0, "too long"), (1, 0, 1.0, ""), (1, 1, 1.0, "no reward"), (2, 0, 1.0, "")]
+    store(run, started(), *(rollout(1, group, sample, reward=reward, filtered=why) for group, sample, reward, why in rows))
+    assert shape(feed(run, zero=1)) == [(1, [0, 1])]
+    assert (shape(feed(run, filtered=1)), feed(run, filtered=1).total) == ([(0, [1]), (1, [1])], 2)
+    assert feed(run, filtered=1).groups[0].count == 2  # its numbers are those of the whole group
+    assert (shape(feed(run, filtered=1, zero=1)), feed(run, zero=1).total) == ([(1, [1])], 2)
+    kept = feed(run, filtered=1, zero=1).selection
+    assert Selection.read(QueryDict(kept.query()[1:])) == kept
+    store(run, rollout(2), measured(2))
+    assert "Nothing of step 2 matches" in page(as_owner, run, step=2, filtered=1)
+    assert "Every group of this step has rewards that differ" in page(as_owner, run, step=2, zero=1)
+
+
+def test_a_filter_pages_over_what_it_shows(run: Run) -> None:
+    store(run, started(), *(rollout(1, 0, sample, filtered="too long" if sample % 2 else "") for sample in range(2 * PAGE + 10)))
+    first = feed(run, filtered=1)
+    rest = read_feed(run, Selection.read(QueryDict(first.more[1:])))
+    assert [len(found.groups[0].cards) for found in (first, rest)] == [PAGE, 5]
+    assert rest.more == ""
+
+
+def test_a_step_in_numbers(run: Run) -> None:
+    rows = [
+        (0, 0, 1.0, 10, 0.5, "stop"),
+        (0, 1, 0.0, 30, None, "length"),
+        (1, 0, 1.0, 20, 1.5, "stop"),
+        (1, 1, 1.0, 20, 1.0, "stop"),
+        (2, 0, None, 20, None, "stop"),
+    ]
+    made = [
+        rollout(1, group, sample, reward=reward, length=length, mean_entropy=entropy, finish_reason=why)
+        for group, sample, reward, length, entropy, why in rows
+    ]
+    store(run, started(), *made)
+    found = summary(Rollout.objects.filter(run=run, step=1))
+    assert (found.rollouts, found.groups, found.reward, found.length, found.entropy, found.cut) == (5, 3, 0.75, 20.0, 1.0, 0.2)
+    assert (found.zero_groups, found.zero_variance, found.filtered) == (1, 0.5, 0)
+    assert found.spread == pytest.approx(0.5)
+    assert summary(Rollout.objects.none()).reward is None
+
+
+def test_a_step_beside_the_charts_says_which_step_it_is(run: Run, as_owner: Client) -> None:
+    store(run, started(), *steps(2, 2), *steps(5, 5))
+    panel = page(as_owner, run, part="step", step=4)
+    assert "Step 4 has no rollouts here. These are of step 2, the nearest before it." in " ".join(panel.split())
+    assert f'href="/rollouts/?run={run.number}&amp;f=step:eq:2&amp;f=phase:is:train"' in panel
+    assert "<html" not in panel
+    assert "the nearest" not in page(as_owner, run, part="step", step=5)
+
+
+def test_cards_and_groups_lead_to_their_pages(run: Run, as_owner: Client) -> None:
+    store(run, started(), *steps(1, 1))
+    body = page(as_owner, run)
+    first = Rollout.objects.filter(run=run, group=1, sample=0).get()
+    targets = (
+        f"/rollouts/{first.pk}/",
+        f"/runs/{run.pk}/groups/train/1/1/",
+        f"/prompts/{first.prompt_id}/",
+        f"/runs/{run.pk}/what-if/?step=1&amp;group=1",
+    )
+    for target in targets:
+        assert f'href="{target}"' in body
+
+
+def test_where_the_steps_of_a_run_lie(run: Run, as_owner: Client, as_stranger: Client) -> None:
+    held = [event for step in (0, 4) for event in (rollout(step, phase="heldout"), measured(step, values={"heldout/reward": 0.5}))]
+    store(run, started(), *held, *steps(1, 2), *steps(6, 6))
+    address = f"/runs/{run.pk}/steps.json"
+    found = as_owner.get(address, {"step": 3}).json()
+    assert {name: found[name] for name in ("phase", "step", "first", "last", "before", "after")} == {
+        "phase": "train", "step": 2, "first": 1, "last": 6, "before": 1, "after": 6,
+    }  # fmt: skip
+    assert (found["listed"], found["measured"], [one["name"] for one in found["phases"]]) == ([1, 2, 6], [0, 4], ["train", "heldout"])
+    assert as_owner.get(address, {"phase": "heldout", "step": "x" * 9}).json()["step"] == 4
+    assert as_stranger.get(address).status_code == 404
 
 
 def test_an_empty_feed_says_when_rollouts_come(run: Run, as_owner: Client) -> None:
