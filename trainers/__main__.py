@@ -1,9 +1,13 @@
-"""The command line of the training library: ``python -m trainers run | preflight | methods | catalog``. Exit codes are in docs/run-files.md."""
+"""The command line of the training library: ``python -m trainers run | preflight | replay | methods | catalog``.
+
+Exit codes are in docs/run-files.md.
+"""
 
 import argparse
 import json
 import os
 import sys
+from dataclasses import asdict
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,6 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
             return run(Path(options.run_json))
         if options.command == "preflight":
             return check(options.run_json, options.policy_pending)
+        if options.command == "replay":
+            return replay(options.request)
         if options.command == "methods":
             return methods(options.name, options.markdown, options.out)
         return catalog(options.out, options.built_in)
@@ -47,6 +53,13 @@ def parser() -> argparse.ArgumentParser:
     )
     two.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
     two.add_argument("--policy-pending", action="store_true", help="do not look for the policy: the run it comes from has not finished yet")
+    five = commands.add_parser(
+        "replay",
+        help="what a recipe would have done with stored rollouts",
+        description="Reads a spec and stored rollouts as JSON and prints advantages and token weights as JSON. No model is loaded.",
+        epilog="exit codes: 0 fine, 2 a method cannot be replayed, or the request is none",
+    )
+    five.add_argument("request", metavar="REQUEST_JSON", help="the request (docs/run-files.md), or - for standard input")
     four = commands.add_parser("methods", help="list the methods, or show one in full", description="Lists the methods, or shows one in full.")
     four.add_argument("name", nargs="?", default="", metavar="NAME", help="the method to show")
     four.add_argument("--markdown", action="store_true", help="print docs/methods.md instead, without the methods of other packages")
@@ -108,6 +121,23 @@ def check(source: str, policy_pending: bool) -> int:
     print(json.dumps(report.as_json(), allow_nan=False))
     refuse(report.problems)
     return FINE if report.ok else REFUSED
+
+
+def replay(source: str) -> int:
+    import msgspec
+
+    from trainers.replay import Request, answer
+
+    try:
+        text = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        given = answer(msgspec.json.decode(text, type=Request))
+    except (OSError, msgspec.MsgspecError) as error:
+        problem = Problem("request", source, f"is not a replay request: {error}", "see docs/run-files.md")
+        given = {"ok": False, "problems": [asdict(problem)]}
+    except SpecError as error:
+        given = {"ok": False, "problems": error.as_json()}
+    sys.stdout.buffer.write(msgspec.json.encode(given) + b"\n")
+    return FINE if given["ok"] else REFUSED
 
 
 def refuse(problems: list[Problem]) -> int:

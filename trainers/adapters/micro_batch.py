@@ -1,5 +1,6 @@
 """The hooks of one micro-batch of the GRPO loss."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -86,12 +87,7 @@ class MicroBatch:
         if scoring.token_weights is None:
             scoring.token_weights = torch.ones_like(self.batch.rollout.mask)
         if self.first_pass:
-            weights = torch.ones_like(self.batch.mask)
-            for method in methods:
-                if (found := method.token_weights(self.batch)) is not None:
-                    weights = weights * found.detach()
-                    log_weights(method, found, self.batch.mask)
-            scoring.token_weights[self.rows] = weights
+            scoring.token_weights[self.rows] = weights_of(methods, self.batch)
         self.weights = scoring.token_weights[self.rows]
         weighted = self.batch.token_advantages() * self.weights  # (B, T)
         self.batch.advantages = self.inputs["advantages"] = weighted
@@ -111,6 +107,16 @@ class MicroBatch:
                 method.log("loss", term)
                 total = total + term
         return total
+
+
+def weights_of(methods: Sequence[Method], batch: LossBatch) -> Tensor:
+    """(B, T) product of the methods' token weights."""
+    weights = torch.ones_like(batch.mask)
+    for method in methods:
+        if (found := method.token_weights(batch)) is not None:
+            weights = weights * found.detach()
+            log_weights(method, found, batch.mask)
+    return weights
 
 
 def log_weights(method: Method, weights: Tensor, mask: Tensor) -> None:

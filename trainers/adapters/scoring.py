@@ -1,6 +1,6 @@
 """The hooks of a generation batch: which prompts, how they are answered, what the answers are worth."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainers.adapters.grpo import GRPOAdapter
 
 Row = dict[str, Any]
+Scale = Literal["group", "batch", "none"]
 
 
 class Scoring:
@@ -107,36 +108,11 @@ class Scoring:
             return advantages
         batch = self.rollout_batch = self.batch_of(rows, output, scores, reported)
         self.token_weights = None
-        shaped = self.shape(batch, reported)
-        if not torch.equal(shaped, batch.reward):
-            scale = self.trainer.scale_rewards
-            advantages = group_relative.scaled(shaped, batch.group_size, scale)
-        reported.contributions["base"] = advantages.tolist()
-        for method in self.stack.filling("advantages"):
-            advantages = method.advantages(batch, advantages)
-            reported.contributions[method.card.name] = row_means(advantages, batch.mask).tolist()
-        unscored = scores.isnan().all(1)
-        advantages = advantages.masked_fill(unscored if advantages.dim() == 1 else unscored[:, None], 0.0)
-        check_finite(advantages, "an advantage", self.stack)
-        reported.advantages = row_means(advantages, batch.mask).tolist()
-        reported.filtered = batch.filtered
-        if advantages.dim() == 2:
-            reported.token_advantages = advantages.float().cpu().numpy()
+        advantages = advantages_of(self.stack, batch, advantages, self.trainer.scale_rewards, reported)
         for method in self.stack.filling("observe"):
             method.observe(batch)
         self.remember(batch)
         return advantages
-
-    def shape(self, batch: RolloutBatch, reported: GenerationBatch) -> Tensor:
-        """(B,) reward after every method that shapes it."""
-        shaped = batch.reward
-        for method in self.stack.filling("rewards"):
-            shaped = method.rewards(batch, shaped)
-            reported.shaped[method.card.name] = shaped.tolist()
-            method.log("reward", shaped.mean())
-        check_finite(shaped, "a reward", self.stack)
-        batch.shaped = shaped
-        return shaped
 
     def batch_of(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> RolloutBatch:
         trainer = self.trainer
@@ -203,6 +179,38 @@ class Scoring:
         reward, accuracy = batch.grouped(batch.reward).mean(1).tolist(), batch.grouped(batch.correct.float()).mean(1).tolist()
         for place, (mean, share) in enumerate(zip(reward, accuracy, strict=True)):
             self.stack.history.add(batch.example_ids[place * batch.group_size], Visit(batch.step, mean, share))
+
+
+def advantages_of(stack: Stack, batch: RolloutBatch, plain: Tensor, scale: Scale, reported: GenerationBatch) -> Tensor:
+    """(B,) or (B, T) advantages after every method. ``plain`` (B,): TRL's, of the rewards before any method. Fills in what is reported."""
+    advantages = plain
+    shaped = shape(stack, batch, reported)
+    if not torch.equal(shaped, batch.reward):
+        advantages = group_relative.scaled(shaped, batch.group_size, scale)
+    reported.contributions["base"] = advantages.tolist()
+    for method in stack.filling("advantages"):
+        advantages = method.advantages(batch, advantages)
+        reported.contributions[method.card.name] = row_means(advantages, batch.mask).tolist()
+    unscored = batch.rewards.isnan().all(1)
+    advantages = advantages.masked_fill(unscored if advantages.dim() == 1 else unscored[:, None], 0.0)
+    check_finite(advantages, "an advantage", stack)
+    reported.advantages = row_means(advantages, batch.mask).tolist()
+    reported.filtered = batch.filtered
+    if advantages.dim() == 2:
+        reported.token_advantages = advantages.float().cpu().numpy()
+    return advantages
+
+
+def shape(stack: Stack, batch: RolloutBatch, reported: GenerationBatch) -> Tensor:
+    """(B,) reward after every method that shapes it."""
+    shaped = batch.reward
+    for method in stack.filling("rewards"):
+        shaped = method.rewards(batch, shaped)
+        reported.shaped[method.card.name] = shaped.tolist()
+        method.log("reward", shaped.mean())
+    check_finite(shaped, "a reward", stack)
+    batch.shaped = shaped
+    return shaped
 
 
 def total_rewards(scores: Tensor, weights: Tensor, group_size: int) -> Tensor:
