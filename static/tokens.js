@@ -1,27 +1,49 @@
-/* Coloured tokens: units from the server become spans by textContent; colour classes by how far a value lies along the feed's ramp. */
+/* Tokens and what was measured on them. lab.overlays: what tokens can be coloured by, on which scale, with legend and hover card, for every page
+   that shows tokens. lab.tokens: the cards of the feed, whose units come from the server and become spans by textContent. */
 "use strict";
 (function () {
-  const LEVELS = 10; // classes level-0 … level-9 of run.css
-  const none = (data) => data.ids.map(() => null);
-  const VIEWS = {
-    entropy: { title: "Entropy", help: "of the distribution the token was drawn from", unit: " nats", values: (data) => data.entropies },
-    logprob: { title: "Surprise (−log-probability)", help: "of the sampled token", unit: " nats", values: (data) => data.logprobs.map((value) => (value === null ? null : -value)) },
-    weight: { title: "Token weight", help: "what the methods multiply the token's policy gradient by; uncoloured: 1 for all", unit: "", values: (data) => data.weights || none(data) },
-    advantage: { title: "Token advantage", help: "where a method gives tokens their own; uncoloured: the rollout's for all", unit: "", signed: true, values: (data) => data.advantages || none(data) },
-  };
+  const LEVELS = 10; // classes level-0 … level-9 of tokens.css
   const SPECIAL = 1;
   const ENVIRONMENT = 2;
   const TORN = 4;
   const INVISIBLE = /[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\ufff9-\ufffc\u{e0000}-\u{e0fff}]/gu;
   const SPACES = /[ \n\t\r]/g;
 
-  const known = new WeakMap(); // card element → its data
-  const card = document.getElementById("token-card");
-  let whitespace = false;
+  const missing = (value) => value === null || value === undefined || Number.isNaN(value);
+  const each = (data, measure, ...needed) => (needed.every((array) => array) ? Array.from(data.ids, (id, index) => (needed.some((array) => missing(array[index])) ? null : measure(index))) : null);
+  const nats = (value) => `${lab.number(value)} nats`;
+  const times = (value) => `× ${lab.number(Math.exp(value))}`;
 
-  /* Invisible characters by their code point; white space as glyphs when asked. */
-  function visible(text, spaces) {
-    const named = text.replace(INVISIBLE, (character) => ("\n\t\r".includes(character) ? character : `⟨U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`));
+  /* values(data): one number or null a token, or null when the rollout has none. signed: neutral at 0, as are ratios in logarithms at × 1. */
+  const OVERLAYS = {
+    entropy: { title: "Entropy", help: "of the distribution the token was drawn from", write: nats, values: (data) => data.entropies },
+    logprob: { title: "Surprise (−log-probability)", help: "of the sampled token", write: nats, values: (data) => each(data, (index) => -data.logprobs[index], data.logprobs) },
+    kl: { title: "KL to the reference policy", help: "k3 estimate of each token, r − 1 − log r with r = reference / policy", write: nats, values: (data) => each(data, (index) => k3(data, index), data.reference, data.logprobs) },
+    ratio: { title: "Importance ratio", help: "policy now / policy that sampled, in the last pass over the batch; logarithmic", signed: true, write: times, values: (data) => each(data, (index) => Math.log(Math.max(data.ratios[index], 1e-4)), data.ratios) },
+    weight: { title: "Token weight", help: "what the methods multiply the token's policy gradient by; uncoloured: 1 for all", write: (value) => lab.number(value), values: (data) => data.weights },
+    advantage: { title: "Token advantage", help: "where a method gives tokens their own; uncoloured: the rollout's for all", signed: true, write: (value) => lab.number(value), values: (data) => data.advantages },
+    mask: { title: "Loss mask", help: "coloured: in the loss", binary: true, write: (value) => (value ? "in the loss" : "not in the loss"), values: (data) => data.mask },
+  };
+
+  function logRatio(data, index) { return data.reference && !missing(data.reference[index]) && !missing(data.logprobs[index]) ? data.logprobs[index] - data.reference[index] : null; }
+
+  function k3(data, index) {
+    const log = data.reference[index] - data.logprobs[index];
+    return Math.max(0, Math.exp(log) - log - 1); // numbers of 16 bits can leave it a hair below 0
+  }
+
+  const measured = new WeakMap(); // data → {overlay: values}
+
+  function values(data, name) {
+    if (!measured.has(data)) measured.set(data, {});
+    const kept = measured.get(data);
+    if (!(name in kept)) kept[name] = OVERLAYS[name].values(data) || null;
+    return kept[name];
+  }
+
+  /* Invisible characters by their code point unless ``invisible`` is false; white space as glyphs when asked. */
+  function visible(text, spaces, invisible = true) {
+    const named = !invisible ? text : text.replace(INVISIBLE, (character) => ("\n\t\r".includes(character) ? character : `⟨U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`));
     return spaces ? named.replace(SPACES, (character) => ({ " ": "·", "\n": "↵\n", "\t": "→\t", "\r": "␍" })[character]) : named;
   }
 
@@ -29,17 +51,50 @@
   function unitValue(unit, values) {
     let largest = null;
     for (let index = unit[1]; index < unit[1] + unit[2]; index += 1) {
-      const value = values[index];
-      if (value !== null && value !== undefined && (largest === null || Math.abs(value) > Math.abs(largest))) largest = value;
+      const value = values ? values[index] : null;
+      if (!missing(value) && (largest === null || Math.abs(value) > Math.abs(largest))) largest = value;
     }
     return largest;
   }
 
-  function percentile(values, share) {
-    if (!values.length) return 0;
-    const sorted = values.slice().sort((a, b) => a - b);
-    return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+  /* From zero to a percentile of the size of the policy's values in all of ``datas``: {top, level(value)}, with levels from −9 to 9. */
+  function scale(datas, name, share = 0.98) {
+    const sizes = [];
+    for (const data of datas) {
+      const numbers = values(data, name);
+      for (let index = 0; numbers && index < numbers.length; index += 1) if (!missing(numbers[index]) && (!data.mask || data.mask[index])) sizes.push(Math.abs(numbers[index]));
+    }
+    const sorted = Float64Array.from(sizes).sort();
+    const top = (sorted.length && sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]) || sorted[sorted.length - 1] || 1;
+    const { binary } = OVERLAYS[name];
+    function level(value) {
+      if (missing(value) || (binary && !value)) return null;
+      if (binary) return 4;
+      return Math.sign(value) * Math.min(LEVELS - 1, Math.floor((Math.abs(value) / top) * LEVELS));
+    }
+    return { top: binary ? 1 : top, level, share };
   }
+
+  function levelClass(level, value = level) { return level === null ? "" : `level-${Math.abs(level)}${value < 0 ? " negative" : ""}`; }
+
+  /* Title, what it is, the ramp between its ends, and what else the reader has to know. */
+  function legendParts(name, { top, share }, where) {
+    const { title, help, signed, binary, write } = OVERLAYS[name];
+    const words = (text, kind = "") => Object.assign(document.createElement("span"), { className: kind, textContent: text });
+    const parts = [words(title, "legend-title"), words(help, "muted")];
+    if (binary) return parts;
+    const ramp = words("", `ramp view-${name}`);
+    ramp.setAttribute("aria-hidden", "true");
+    for (let level = signed ? -LEVELS + 1 : 0; level < LEVELS; level += 1) ramp.append(words("", `unit ${levelClass(level)}`));
+    const end = share < 1 ? `${write(top)}+` : write(top);
+    parts.push(words(signed ? write(-top) : "0"), ramp, words(end.replace(/ (nats)\+$/, "+ $1")));
+    parts.push(words(share < 1 ? `${Math.round(share * 100)}th percentile of ${where}` : `largest of ${where}`, "muted"));
+    return parts;
+  }
+
+  const known = new WeakMap(); // card element → its data
+  const card = document.getElementById("token-card");
+  let whitespace = false;
 
   function build(article, data) {
     const box = article.querySelector("[data-units]");
@@ -82,58 +137,56 @@
     }
   }
 
-  /* Colours all cards on one scale from zero to the 98th percentile of the policy's tokens on the page; returns the scale's end. */
+  /* Colours all cards on one scale, from zero to the 98th percentile of the policy's tokens on the page; returns the scale. */
   function colour(articles, view) {
-    const { values } = VIEWS[view];
-    const all = [];
-    const measured = articles.filter((article) => known.has(article) && !known.get(article).error).map((article) => [article, known.get(article), values(known.get(article))]);
-    for (const [, data, numbers] of measured) numbers.forEach((value, index) => { if (value !== null && data.mask[index]) all.push(Math.abs(value)); });
-    const top = percentile(all, 0.98) || 1;
-    for (const [article, data, numbers] of measured) {
+    const shown = articles.filter((article) => known.has(article) && !known.get(article).error);
+    const common = scale(shown.map((article) => known.get(article)), view);
+    for (const article of shown) {
+      const data = known.get(article);
+      const numbers = values(data, view);
       for (const span of article.querySelectorAll("[data-unit]")) {
         const unit = data.units[span.dataset.unit];
         const value = span.classList.contains("out") ? null : unitValue(unit, numbers);
-        const level = value === null ? "" : ` level-${Math.min(LEVELS - 1, Math.floor((Math.abs(value) / top) * LEVELS))}${value < 0 ? " negative" : ""}`;
-        const wanted = `${span.className.replace(/ level-\d( negative)?/, "")}${level}`;
+        const level = levelClass(common.level(value), value);
+        const wanted = `${span.className.replace(/ level-\d( negative)?/, "")}${level && ` ${level}`}`;
         if (span.className !== wanted) span.className = wanted;
       }
     }
-    return top;
+    return common;
   }
 
-  function legend(box, view, top) {
-    const { title, help, unit, signed } = VIEWS[view];
-    const ramp = document.createElement("span");
-    ramp.className = `ramp view-${view}`;
-    ramp.setAttribute("aria-hidden", "true");
-    for (let level = signed ? -LEVELS + 1 : 0; level < LEVELS; level += 1) ramp.append(Object.assign(document.createElement("span"), { className: `unit level-${Math.abs(level)}${level < 0 ? " negative" : ""}` }));
-    const words = (text, name = "") => Object.assign(document.createElement("span"), { className: name, textContent: text });
+  function legend(box, view, common) {
     const spaces = Object.assign(document.createElement("label"), { className: "check" });
     const tick = Object.assign(document.createElement("input"), { type: "checkbox", checked: whitespace, id: "show-whitespace" });
     spaces.append(tick, " White space and special tokens");
-    box.replaceChildren(words(title, "legend-title"), words(help, "muted"), words(signed ? `−${lab.number(top)}` : "0"), ramp, words(`${lab.number(top)}+${unit}`), words("98th percentile of this page", "muted"), words("dimmed: not in the loss", "unit out"), spaces);
+    const dimmed = Object.assign(document.createElement("span"), { className: "unit out", textContent: "dimmed: not in the loss" });
+    box.replaceChildren(...legendParts(view, common, "this page"), dimmed, spaces);
     box.hidden = false;
   }
 
-  function showCard(span) {
-    const article = span.closest("[data-rollout]");
-    const data = known.get(article);
-    const unit = data.units[span.dataset.unit];
-    const rows = document.createElement("dl");
-    const add = (term, text) => rows.append(Object.assign(document.createElement("dt"), { textContent: term }), Object.assign(document.createElement("dd"), { textContent: text }));
-    add("token", unit[3] & TORN ? "bytes that never became a character" : visible(unit[0], true) || "(empty)");
-    if (unit[2] > 1) add("pieces", `${unit[2]} tokens make it`);
+  /* Everything known about the tokens of a unit, as [term, text] pairs. */
+  function facts(data, unit) {
+    const rows = [["token", unit[3] & TORN ? "bytes that never became a character" : visible(unit[0], true) || "(empty)"]];
+    if (unit[2] > 1) rows.push(["pieces", `${unit[2]} tokens make it`]);
+    const known = (array, index, write) => (!array || missing(array[index]) ? "n/a" : write(array[index]));
     for (let index = unit[1]; index < unit[1] + unit[2]; index += 1) {
-      const logprob = data.logprobs[index];
-      add("id", `${data.ids[index]}  (position ${index})`);
-      add("log-probability", logprob === null ? "n/a" : `${lab.number(logprob)} nats`);
-      add("probability", logprob === null ? "n/a" : percent(Math.exp(logprob)));
-      add("entropy", data.entropies[index] === null ? "n/a" : `${lab.number(data.entropies[index])} nats`);
-      if (data.weights) add("weight", data.weights[index] === null ? "n/a" : lab.number(data.weights[index]));
-      if (data.advantages) add("advantage", data.advantages[index] === null ? "n/a" : lab.number(data.advantages[index]));
-      add("in the loss", data.mask[index] ? "yes" : "no");
+      rows.push(["id", `${data.ids[index]}  (position ${index})`]);
+      rows.push(["log-probability", known(data.logprobs, index, nats)], ["probability", known(data.logprobs, index, (value) => percent(Math.exp(value)))]);
+      rows.push(["entropy", known(data.entropies, index, nats)]);
+      if (data.reference) rows.push(["log policy / reference", known([logRatio(data, index)], 0, nats)], ["KL, k3", known(values(data, "kl"), index, nats)]);
+      if (data.ratios) rows.push(["ratio", known(data.ratios, index, (value) => `× ${lab.number(value)}`)]);
+      if (data.clipped) rows.push(["clipped", data.clipped[index] ? "yes: no gradient" : "no"]);
+      if (data.weights) rows.push(["weight", known(data.weights, index, lab.number)]);
+      if (data.advantages) rows.push(["advantage", known(data.advantages, index, lab.number)]);
+      rows.push(["in the loss", !data.mask || data.mask[index] ? "yes" : "no"]);
     }
-    card.replaceChildren(rows);
+    return rows;
+  }
+
+  function showFacts(span, rows) {
+    const list = document.createElement("dl");
+    for (const [term, text] of rows) list.append(Object.assign(document.createElement("dt"), { textContent: term }), Object.assign(document.createElement("dd"), { textContent: text }));
+    card.replaceChildren(list);
     card.hidden = false;
     const at = span.getClientRects()[0] || span.getBoundingClientRect();
     const left = Math.max(8, Math.min(at.left, innerWidth - card.offsetWidth - 8));
@@ -141,9 +194,14 @@
     card.style.transform = `translate(${left}px, ${below ? at.bottom + 6 : Math.max(8, at.top - card.offsetHeight - 6)}px)`;
   }
 
+  function showCard(span) {
+    const data = known.get(span.closest("[data-rollout]"));
+    showFacts(span, facts(data, data.units[span.dataset.unit]));
+  }
+
   function percent(share) { return share >= 0.0001 ? `${(share * 100).toFixed(share > 0.1 ? 1 : 2)} %` : share.toExponential(1); }
 
-  function hideCard() { card.hidden = true; }
+  function hideCard() { if (card) card.hidden = true; }
 
   function move(box, by) {
     const spans = [...box.querySelectorAll("[data-unit]:not([hidden])")];
@@ -159,7 +217,7 @@
   document.addEventListener("mouseover", (event) => {
     const span = event.target.closest && event.target.closest("[data-unit]");
     if (span) showCard(span);
-    else if (!event.target.closest?.("#token-card")) hideCard();
+    else if (!event.target.closest?.("#token-card, #text")) hideCard();
   });
   document.addEventListener("scroll", hideCard, { passive: true });
   document.addEventListener("focusin", (event) => { if (event.target.matches("[data-units]")) move(event.target, 0); });
@@ -177,5 +235,6 @@
     move(event.target, by);
   });
 
-  lab.tokens = { views: Object.keys(VIEWS), build, colour, legend, hideCard, has: (article) => known.has(article), showWhitespace(shown) { whitespace = shown; for (const article of document.querySelectorAll("[data-rollout]")) write(article); } };
+  lab.overlays = { all: OVERLAYS, LEVELS, SPECIAL, ENVIRONMENT, TORN, missing, visible, values, unitValue, scale, levelClass, legendParts, facts, showFacts, hideCard, percent };
+  lab.tokens = { views: Object.keys(OVERLAYS), build, colour, legend, hideCard, has: (article) => known.has(article), showWhitespace(shown) { whitespace = shown; for (const article of document.querySelectorAll("[data-rollout]")) write(article); } };
 })();

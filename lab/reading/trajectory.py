@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from lab.reading.walk import walk
+from lab.reading.walk import Walk, walk
 from lab.runs.stack import stack_of
 from lab.trajectories.feed import card_of, lengths_of
 from lab.trajectories.models import Rollout, RolloutTokens
@@ -45,7 +45,7 @@ def rollout_of(request: HttpRequest, rollout_id: int) -> Rollout:
 @require_safe
 def rollout(request: HttpRequest, rollout_id: int) -> HttpResponse:
     found = rollout_of(request, rollout_id)
-    listed = request.GET.get("list", "")[:LIST_LENGTH]
+    listed = request.GET.get("list", "")[:LIST_LENGTH].removeprefix("?")
     way = walk(request.team, found, listed)  # type: ignore[attr-defined]
     head = found.completion[:CUT_AT]
     lengths = lengths_of([found]).get(found.pk) if found.turns else None
@@ -85,21 +85,20 @@ def asked(found: Rollout) -> list[dict[str, Any]]:
     ]
 
 
-def ways(way: Any, listed: str) -> list[dict[str, Any]]:
-    """The links of the keys, in the order they stand on the page."""
+def ways(way: Walk, listed: str) -> list[dict[str, Any]]:
+    """The links of the keys in pairs, as they stand on the page."""
     query = f"?{urlencode({'list': listed})}" if listed else ""
     place = "in the list" if listed else "of the step"
-    named_ways = (
-        ("k", f"Previous rollout {place}", "‹", way.before),
-        ("j", f"Next rollout {place}", "›", way.after),
-        ("p", "Previous member of the group", "‹", way.member_before),
-        ("n", "Next member of the group", "›", way.member_after),
-        ("[", "This group a step before", "‹", way.step_before),
-        ("]", "This group a step after", "›", way.step_after),
+    pairs = (
+        ("rollout", ("k", f"Previous rollout {place}", way.before), ("j", f"Next rollout {place}", way.after)),
+        ("member", ("p", "Previous member of the group", way.member_before), ("n", "Next member of the group", way.member_after)),
+        ("step", ("[", "This group a step before", way.step_before), ("]", "This group a step after", way.step_after)),
     )
-    return [
-        {"key": key, "label": label, "sign": sign, "url": reverse("rollout", args=[pk]) + query if pk else ""} for key, label, sign, pk in named_ways
-    ]
+
+    def link(sign: str, key: str, label: str, pk: int | None) -> dict[str, str]:
+        return {"key": key, "label": label, "sign": sign, "url": reverse("rollout", args=[pk]) + query if pk else ""}
+
+    return [{"name": name, "ways": [link("‹", *back), link("›", *forth)]} for name, back, forth in pairs]
 
 
 @require_safe

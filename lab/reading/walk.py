@@ -8,13 +8,9 @@ from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
 from lab.accounts.models import Team
+from lab.browse.pages import neighbours
+from lab.browse.selection import Selection
 from lab.trajectories.models import Rollout
-
-try:
-    from lab.browse.pages import neighbours
-    from lab.browse.selection import Selection
-except ImportError:  # the browser's engine is being built
-    neighbours = None
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ def walk(team: Team, rollout: Rollout, listed: str) -> Walk:
     members = tuple(group.order_by("sample", "pk").values_list("pk", "sample", "reward"))
     ids = [member[0] for member in members]
     at = ids.index(rollout.pk)
-    before, after = neighbours(team, Selection.read(QueryDict(listed)), rollout) if listed and neighbours else along_the_step(rows, rollout)
+    before, after = neighbours(team, Selection.read(QueryDict(listed)), rollout) if listed else along_the_step(rows, rollout)
     return Walk(
         before=before,
         after=after,

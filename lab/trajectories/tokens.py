@@ -23,6 +23,7 @@ class TokenArrays:
     """Unpacked arrays of one rollout, all (T,). A measurement that was not stored is NaN; without a mask every token is in the loss.
 
     ``advantages`` and ``weights`` are None where no method gave tokens their own: then all have the rollout's advantage, and weight 1.
+    ``reference`` (log-probabilities) is None without a reference policy, ``ratios`` where all are 1, ``clipped`` where nothing was.
     """
 
     ids: npt.NDArray[np.int64]
@@ -32,6 +33,9 @@ class TokenArrays:
     mask: npt.NDArray[np.bool_]
     advantages: Floats | None = None
     weights: Floats | None = None
+    reference: Floats | None = None
+    ratios: Floats | None = None
+    clipped: Floats | None = None
 
 
 def arrays_of(tokens: RolloutTokens) -> TokenArrays:
@@ -41,7 +45,7 @@ def arrays_of(tokens: RolloutTokens) -> TokenArrays:
     if len(lengths) != count:
         raise PackError(f"{count} token ids but {len(lengths)} lengths")
     measured: dict[str, Floats | None] = {}
-    for name in ("logprobs", "entropies", "mask", "token_advantages", "weights"):
+    for name in ("logprobs", "entropies", "mask", "token_advantages", "weights", "reference_logprobs", "ratios", "clipped"):
         values = unpack(bytes(getattr(tokens, name))).astype(np.float64)
         if len(values) not in (0, count):
             raise PackError(f"{count} token ids but {len(values)} {name}")
@@ -52,7 +56,8 @@ def arrays_of(tokens: RolloutTokens) -> TokenArrays:
         return np.full(count, missing) if values is None else values
 
     mask = filled("mask", 1.0) > 0
-    return TokenArrays(ids, lengths, filled("logprobs", np.nan), filled("entropies", np.nan), mask, measured["token_advantages"], measured["weights"])
+    extras = (measured[name] for name in ("token_advantages", "weights", "reference_logprobs", "ratios", "clipped"))
+    return TokenArrays(ids, lengths, filled("logprobs", np.nan), filled("entropies", np.nan), mask, *extras)
 
 
 def units(completion: str, tokens: TokenArrays, special: dict[str, str], turns: list[list[Any]]) -> list[list[Any]]:
@@ -106,9 +111,9 @@ def as_json(rollout: Rollout, tokens: RolloutTokens, special: dict[str, str], ev
         end = SHOWN_TOKENS
     if not everything and shown and len(shown[-1][0]) > CUT_AT:
         shown[-1][0] = shown[-1][0][:CUT_AT]
-    by_methods = {"advantages": arrays.advantages, "weights": arrays.weights}
+    some_have = {name: getattr(arrays, name) for name in ("advantages", "weights", "reference", "ratios", "clipped")}
     return {
-        **{name: rounded(values[:end]) for name, values in by_methods.items() if values is not None},
+        **{name: rounded(values[:end]) for name, values in some_have.items() if values is not None},
         "id": rollout.pk,
         "total": total,
         "shown": end,
