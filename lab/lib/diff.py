@@ -130,22 +130,17 @@ def in_runs(pairs: list[tuple[int, int]]) -> Iterator[Run]:
 
 
 def readable(first: list[Unit], second: list[Unit], runs: list[Run]) -> list[Run]:
-    """Without the runs that are no longer than the change before and the change after them: a shared "the" between two other sentences."""
+    """Without the runs of no more words than the change before and the change after them: a shared "the" between two other sentences."""
     kept: list[Run] = []
     at = (0, 0)
     for index, (one, other, length) in enumerate(runs):
         next_one, next_other = runs[index + 1][:2] if index + 1 < len(runs) else (len(first), len(second))
-        size = characters(first, one, one + length)
-        before = max(characters(first, at[0], one), characters(second, at[1], other))
-        after = max(characters(first, one + length, next_one), characters(second, other + length, next_other))
-        if size > min(before, after):
+        before = max(one - at[0], other - at[1])
+        after = max(next_one - one, next_other - other) - length
+        if length > min(before, after):
             kept.append((one, other, length))
             at = (one + length, other + length)
     return kept
-
-
-def characters(side: list[Unit], start: int, end: int) -> int:
-    return sum(len(unit.word) for unit in side[start:end])
 
 
 def spans(first: list[Unit], second: list[Unit], runs: list[Run], ignore_space: bool) -> Iterator[Span]:

@@ -78,3 +78,11 @@ def grouped(value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
         return f"{int(value):,}".replace(",", "\u202f")
     return numbers.number(value)
+
+
+@register.filter
+def signed(value: Any, digits: int = 3) -> str:
+    """A number that is read by its sign: +1.62, −0.54, 0; a dash where there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return numbers.NONE
+    return f"{value:+.{digits}g}".replace("-", "−") if value else "0"

@@ -2,11 +2,13 @@
 
 from django.urls import path
 
-from lab.reading import pages, trajectory
+from lab.reading import groups, prompts, trajectory
 
 urlpatterns = [
     path("rollouts/<int:rollout_id>/", trajectory.rollout, name="rollout"),
     path("rollouts/<int:rollout_id>/packed/", trajectory.packed_tokens, name="rollout-packed"),
-    path("runs/<uuid:run_id>/groups/<str:phase>/<int:step>/<int:group>/", pages.group, name="group"),
-    path("prompts/<int:prompt_id>/", pages.prompt, name="prompt"),
+    path("runs/<uuid:run_id>/groups/<str:phase>/<int:step>/<int:group>/", groups.group, name="group"),
+    path("runs/<uuid:run_id>/groups/", groups.groups, name="groups"),
+    path("prompts/", prompts.prompts, name="prompts"),
+    path("prompts/<int:prompt_id>/", prompts.prompt, name="prompt"),
 ]

@@ -1,0 +1,273 @@
+"""Pages over groups: the members of one side by side, with how their advantages came about, and all groups of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Avg, Case, Count, F, Max, Min, Q, QuerySet, StdDev, Value, When
+from django.db.models.functions import Abs
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from lab.catalog.formulas import formula
+from lab.reading.members import COLUMNS, Group, best_first, fill, mark, steps_rewards
+from lab.reading.scaling import EPSILON, FORMULAS, SCALES, Inputs
+from lab.runs.header import header
+from lab.runs.models import Run
+from lab.runs.stack import chips
+from lab.runs.views.page import run_of
+from lab.trajectories.models import Prompt, Rollout
+from lab.trajectories.pieces import named, visible
+from lab.trajectories.steps import PHASE_LABELS, phases, resolve
+
+MAX = 2**31 - 1
+AHEAD = 50  # steps that are searched for the next group with variance
+LISTED = 512  # groups in the list of a step
+VIEWS = {"": "Plain", "diff": "Word diff", "entropy": "Entropy", "logprob": "Log-prob"}
+SORTS = {"group": "group", "mean": "mean", "std": "std", "best": "high", "worst": "low"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the address says about how the group is shown; anything not on offer counts as absent."""
+
+    view: str = ""
+    target: int | None = None  # sample that the others are compared with; None is the best
+    space: bool = False  # white space that differs is no difference
+    attempt: int | None = None
+    start: int = 0
+
+    @classmethod
+    def read(cls, query: Any) -> Asked:
+        view = query.get("view", "")
+        return cls(
+            view=view if view in VIEWS else "",
+            target=whole(query.get("with", "")),
+            space=query.get("space") == "ignore",
+            attempt=whole(query.get("attempt", "")),
+            start=(whole(query.get("from", "")) or 0) // COLUMNS * COLUMNS,
+        )
+
+    def query(self, **changes: Any) -> str:
+        now = {**self.__dict__, **changes}
+        shown = {
+            "view": now["view"],
+            "with": "" if now["target"] is None else now["target"],
+            "space": "ignore" if now["space"] else "",
+            "attempt": "" if now["attempt"] is None else now["attempt"],
+            "from": now["start"] or "",
+        }
+        return "?" + urlencode({name: value for name, value in shown.items() if value != ""})
+
+    @property
+    def kept(self) -> str:
+        """What goes along to another group."""
+        return self.query(target=None, attempt=None, start=0) if self.view or self.space else ""
+
+
+def whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= MAX else None
+
+
+@require_safe
+def group(request: HttpRequest, run_id: Any, phase: str, step: int, group: int) -> HttpResponse:
+    """``?part=columns`` only the members, for a change of what is shown of them."""
+    run = run_of(request, run_id)
+    if phase not in PHASE_LABELS or max(step, group) > MAX:
+        raise Http404
+    asked = Asked.read(request.GET)
+    everything = list(Rollout.objects.filter(run=run, phase=phase, step=step, group=group).defer("completion", "turns"))
+    attempts = sorted({row.attempt for row in everything})
+    chosen = (
+        asked.attempt
+        if asked.attempt in attempts
+        else max((row.attempt for row in everything if not row.superseded), default=max(attempts, default=0))
+    )
+    rows = best_first([row for row in everything if row.attempt == chosen])
+    if not rows:
+        raise Http404
+    prompt = Prompt.objects.get(pk=first_asked(rows))
+    found = Group(run, rows, prompt)
+    given = found.inputs(batch_rewards(found, phase, step, rows[0].superseded) if found.scale == "batch" else ())
+    start = asked.start if asked.start < len(rows) else 0
+    fill(found, start, given)
+    target = next((row for row in rows if row.sample == asked.target), rows[0])
+    if asked.view == "diff":
+        mark(found.members, target, asked.space)
+    context = {"run": run, "group": found, "asked": asked, "target": target, "phase": phase, "views": views(asked), "given": given}
+    if request.GET.get("part") == "columns":
+        return render(request, "reading/group.html#columns", context)
+    context |= around(found, phase, step, group, asked) | account(found, given)
+    context |= {
+        "room": "rollouts",
+        "phase_label": PHASE_LABELS[phase],
+        "step": step,
+        "number": group,
+        "chips": chips(found.stack),
+        "asked_messages": [(named(str(role)), list(visible(str(content)))) for role, content in prompt.messages],
+        "reference": list(visible(prompt.reference)),
+        "attempts": [(attempt, asked.query(attempt=attempt)) for attempt in attempts if attempt != chosen],
+        "attempt": chosen,
+        "replayed": rows[0].superseded,
+        "pages": [(place, asked.query(start=place), place == start) for place in range(0, len(rows), COLUMNS)] if len(rows) > COLUMNS else [],
+    }
+    return render(request, "reading/group.html", context)
+
+
+def first_asked(rows: list[Rollout]) -> int:
+    """The prompt of the group's first member; a method may have asked others something else."""
+    return min(rows, key=lambda row: (row.sample, row.pk)).prompt_id
+
+
+def batch_rewards(found: Group, phase: str, step: int, superseded: bool) -> list[float]:
+    rows = Rollout.objects.filter(run=found.run, step=step, phase=phase, superseded=superseded)
+    return steps_rewards(found, rows.values_list("reward", "shaped").iterator())
+
+
+def views(asked: Asked) -> list[tuple[str, str, str, bool]]:
+    return [(label, name, asked.query(view=name), name == asked.view) for name, label in VIEWS.items()]
+
+
+def account(found: Group, given: Inputs | None) -> dict[str, Any]:
+    """What the page says about where the advantages come from."""
+    entry_scale = found.scale
+    differing = [member for member in found.members if member.account and not member.account.agrees]
+    return {
+        "scale": SCALES.get(entry_scale, ""),
+        "formula": formula(FORMULAS[entry_scale]) if entry_scale in FORMULAS else None,
+        "epsilon": EPSILON,
+        "differing": differing,
+    }
+
+
+def around(found: Group, phase: str, step: int, number: int, asked: Asked) -> dict[str, Any]:
+    """Where the keys lead, and where the same prompt was asked before and after."""
+    rows = Rollout.objects.filter(run=found.run, phase=phase, superseded=False)
+    here = rows.filter(step=step)
+    earlier, later = rows.filter(step__lt=step), rows.filter(step__gt=step)
+    visits = rows.filter(prompt=found.prompt)
+
+    def url(at: tuple[int, int] | None) -> str:
+        return reverse("group", args=[found.run.pk, phase, *at]) + asked.kept if at else ""
+
+    before = here.filter(group__lt=number).order_by("-group").values_list("group", flat=True).first()
+    after = here.filter(group__gt=number).order_by("group").values_list("group", flat=True).first()
+    return {
+        "ways": [
+            ("k", "Group before", "‹", url((step, before) if before is not None else None)),
+            ("j", "Group after", "›", url((step, after) if after is not None else None)),
+            ("[", "Step before", "‹", url(beside(found, earlier.order_by("-step"), number))),
+            ("]", "Step after", "›", url(beside(found, later.order_by("step"), number))),
+        ],
+        "asked_before": place_of(visits.filter(step__lt=step).order_by("-step", "group")),
+        "asked_after": place_of(visits.filter(step__gt=step).order_by("step", "group")),
+        "with_variance": url(next_with_variance(rows, step, number)) if found.zero_variance else "",
+    }
+
+
+def beside(found: Group, rows: QuerySet[Rollout], number: int) -> tuple[int, int] | None:
+    """In the nearest step of ``rows``: the group of the same prompt, else the one with the nearest number."""
+    step = rows.values_list("step", flat=True).first()
+    if step is None:
+        return None
+    same = Case(When(prompt=found.prompt.pk, then=Value(0)), default=Value(1))
+    order = (same, Abs(F("group") - Value(number)), "group")
+    other = rows.filter(step=step).order_by(*order).values_list("group", flat=True).first()
+    return (step, other) if other is not None else None
+
+
+def place_of(rows: QuerySet[Rollout]) -> tuple[int, int] | None:
+    return rows.values_list("step", "group").first()
+
+
+def next_with_variance(rows: QuerySet[Rollout], step: int, number: int) -> tuple[int, int] | None:
+    """The first group after this one whose members were told apart; only AHEAD steps are searched."""
+    later = Q(step=step, group__gt=number) | Q(step__gt=step, step__lte=step + AHEAD)
+    near = rows.filter(later).values("step", "group").annotate(low=Min("reward"), high=Max("reward"))
+    return near.filter(low__lt=F("high")).order_by("step", "group").values_list("step", "group").first()
+
+
+@require_safe
+def groups(request: HttpRequest, run_id: Any) -> HttpResponse:
+    """All groups of a step: ``?step=&phase=&zero=1&sort=-std``."""
+    run = run_of(request, run_id)
+    phase = request.GET.get("phase", "")
+    phase, steps = resolve(run, phase if phase in PHASE_LABELS else "", whole(request.GET.get("step", "")))
+    only_zero, sort = request.GET.get("zero") == "1", request.GET.get("sort", "")
+    sort = sort if sort.removeprefix("-") in SORTS else "group"
+    rows = summaries(run, phase, steps.step) if steps.step is not None else []
+    zero = sum(row["zero"] for row in rows)
+    shown = ordered([row for row in rows if row["zero"] or not only_zero], sort)
+
+    def query(**changes: Any) -> str:
+        now = {"phase": phase, "step": steps.step, "zero": "1" if only_zero else "", "sort": "" if sort == "group" else sort, **changes}
+        return "?" + urlencode({name: value for name, value in now.items() if value not in ("", None)})
+
+    prompts = Prompt.objects.in_bulk([row["prompt"] for row in shown[:LISTED]])
+    for row in shown[:LISTED]:
+        row["text"] = list(visible(prompts[row["prompt"]].text[:200]))
+        row["bars"] = strip(row["rewards"])
+    context = {
+        "steps": steps,
+        "phase": phase,
+        "phase_links": [(PHASE_LABELS[one], query(phase=one, step=""), one == phase) for one in phases(run, phase)],
+        "rows": shown[:LISTED],
+        "total": len(rows),
+        "shown": len(shown),
+        "zero": zero,
+        "only_zero": only_zero,
+        "zero_query": query(zero="" if only_zero else "1"),
+        "before": query(step=steps.before) if steps.before is not None else "",
+        "after": query(step=steps.after) if steps.after is not None else "",
+        "heads": [head(name, sort, query) for name in ("group", "mean", "std", "best", "worst")],
+    }
+    return render(request, "reading/groups.html", {**header(run, "groups"), **context})
+
+
+def summaries(run: Run, phase: str, step: int) -> list[dict[str, Any]]:
+    """One row a group of the step with its numbers over all its members, from the index alone."""
+    rows = Rollout.objects.filter(run=run, step=step, phase=phase, superseded=False).values("group")
+    found = rows.annotate(
+        count=Count("pk"),
+        mean=Avg("reward"),
+        std=StdDev("reward", sample=True),
+        low=Min("reward"),
+        high=Max("reward"),
+        prompt=Min("prompt_id"),
+        rewards=ArrayAgg("reward", order_by=F("reward").desc(nulls_last=True)),
+        length=Avg("length"),
+        entropy=Avg("mean_entropy"),
+    )
+    return [{**row, "zero": row["count"] > 1 and row["low"] is not None and row["low"] == row["high"]} for row in found.order_by("group")]
+
+
+def ordered(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
+    key = SORTS[sort.removeprefix("-")]
+    known = sorted((row for row in rows if row[key] is not None), key=lambda row: row[key], reverse=sort.startswith("-"))
+    return [*known, *(row for row in rows if row[key] is None)]
+
+
+def head(name: str, sort: str, query: Any) -> dict[str, Any]:
+    """A column's link: the largest first, then the other way round."""
+    first, second = (name, f"-{name}") if name == "group" else (f"-{name}", name)
+    now = sort.removeprefix("-") == name
+    state = ("descending" if sort.startswith("-") else "ascending") if now else ""
+    return {"name": name, "query": query(sort=second if sort == first else first), "state": state}
+
+
+def strip(rewards: list[float | None]) -> list[tuple[int, float, float]]:
+    """(x, y, height) of a small bar for each reward, of 20 high; at most 32 of them."""
+    known = [value for value in rewards if value is not None][:32]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    span = (high - low) or 1.0
+    zero = 20.0 * high / span if high > low else 20.0
+    bars = []
+    for place, value in enumerate(known):
+        top, end = sorted((zero - 20.0 * value / span, zero))
+        bars.append((place * 10, round(min(top, 19.0), 2), round(max(end - top, 1.0), 2)))
+    return bars

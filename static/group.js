@@ -1,0 +1,115 @@
+/* The group page: what the columns show, scrolling together, walking from member to member. */
+"use strict";
+(function () {
+  const root = document.getElementById("group");
+  if (!root) return;
+  const OVERLAYS = ["entropy", "logprob"];
+  const CYCLE = ["", ...OVERLAYS];
+  let locked = new URLSearchParams(location.search).get("lock") !== "0";
+  let busy = false;
+
+  function columns() { return document.getElementById("columns"); }
+  function members() { return [...root.querySelectorAll(".member")]; }
+  function overlay(view) { return OVERLAYS.includes(view); }
+
+  /* The address of what is shown, with changes; "" takes a part away. */
+  function query(changes) {
+    const asked = new URLSearchParams(columns().dataset.query);
+    if (!locked) asked.set("lock", "0");
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === "") asked.delete(name);
+      else asked.set(name, value);
+    }
+    return asked.size ? `?${asked}` : "";
+  }
+
+  async function show(changes) {
+    if (busy) return;
+    busy = true;
+    const search = query(changes);
+    const here = members().findIndex((member) => member.contains(document.activeElement));
+    const left = root.querySelector(".columns").scrollLeft;
+    try {
+      const asked = new URLSearchParams(search);
+      asked.set("part", "columns");
+      await htmx.ajax("GET", `${root.dataset.url}?${asked}`, { target: "#columns", swap: "outerHTML" });
+      history.replaceState(null, "", root.dataset.url + search);
+      root.querySelector(".columns").scrollLeft = left;
+      if (here >= 0) members()[here]?.focus({ preventScroll: true });
+      await dress();
+      lab.announce(root.querySelector('[data-columns][aria-current="true"]')?.textContent || "");
+    } finally { busy = false; }
+  }
+
+  root.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-columns]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    show({ view: link.dataset.view });
+  });
+
+  root.addEventListener("change", (event) => {
+    if (event.target.id === "target") show({ with: event.target.value }).then(() => document.getElementById("target")?.focus());
+    if (event.target.id === "ignore-space") show({ space: event.target.checked ? "ignore" : "" }).then(() => document.getElementById("ignore-space")?.focus());
+    if (event.target.id === "scroll-lock") {
+      locked = event.target.checked;
+      history.replaceState(null, "", root.dataset.url + query({}));
+    }
+    if (event.target.id === "show-whitespace") lab.tokens.showWhitespace(event.target.checked);
+  });
+
+  /* Every column at the same share of its way: texts differ in length. */
+  let led = null;
+  root.addEventListener("scroll", (event) => {
+    const leader = event.target;
+    if (!locked || !leader.classList?.contains("column-text") || (led && led !== leader)) return;
+    led = leader;
+    const share = leader.scrollTop / Math.max(1, leader.scrollHeight - leader.clientHeight);
+    for (const other of root.querySelectorAll(".column-text")) if (other !== leader) other.scrollTop = share * (other.scrollHeight - other.clientHeight);
+    clearTimeout(led.timer);
+    led.timer = setTimeout(() => { led = null; }, 120);
+  }, true);
+
+  function walk(by) {
+    const all = members();
+    const at = all.findIndex((member) => member.contains(document.activeElement));
+    const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))];
+    if (!next) return;
+    next.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  root.addEventListener("focusin", (event) => {
+    for (const member of members()) member.classList.toggle("current", member.contains(event.target));
+  });
+
+  root.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.matches(".member")) event.target.querySelector("[data-open]").click();
+  });
+
+  /* Token colours, from the tokens of all members on the page at once. */
+  async function dress() {
+    document.getElementById("scroll-lock").checked = locked;
+    const view = columns().dataset.view;
+    if (!overlay(view)) return;
+    columns().classList.add(`view-${view}`); // its hue
+    const ids = members().map((member) => member.dataset.rollout);
+    const response = await fetch(`${root.dataset.tokensUrl}?ids=${ids.join(",")}`);
+    if (!response.ok) { lab.toast("The tokens could not be loaded. Try again.", "error"); return; }
+    const { rollouts } = await response.json();
+    const found = new Map(rollouts.map((one) => [String(one.id), one]));
+    const dressed = members().filter((member) => found.has(member.dataset.rollout));
+    for (const member of dressed) {
+      lab.tokens.build(member, found.get(member.dataset.rollout));
+      member.querySelector("[data-plain]").hidden = true;
+      member.querySelector("[data-units]").hidden = false;
+    }
+    lab.tokens.legend(document.getElementById("legend"), view, lab.tokens.colour(dressed, view));
+  }
+
+  lab.key("n", "Next member", () => walk(1));
+  lab.key("p", "Previous member", () => walk(-1));
+  lab.key("w", "Word diff on or off", () => show({ view: columns().dataset.view === "diff" ? "" : "diff" }));
+  lab.key("o", "Next token overlay", () => show({ view: CYCLE[(CYCLE.indexOf(columns().dataset.view) + 1) % CYCLE.length] }));
+  document.addEventListener("DOMContentLoaded", dress);
+})();
