@@ -29,13 +29,17 @@ class Field:
     sortable: bool = False
     whole: bool = False
 
+    @property
+    def example(self) -> str:
+        return "algebra" if self.kind != "number" else "10" if self.whole else "0.5"
+
     def problem(self, value: str) -> tuple[str, str] | None:
         """What is wrong with a filter's value and how to mend it; None when it can be used."""
         if self.kind in ("choice", "flag"):
             if value not in self.choices:
                 return f"{self.label}: {value!r} is not one of its values", f"choose one of {', '.join(self.choices)}"
         elif not value.strip():
-            return f"{self.label}: there is no value", "give one such as " + ("0.5" if self.kind == "number" else "algebra")
+            return f"{self.label}: there is no value", f"give one such as {self.example}"
         elif self.kind == "number":
             return self.not_a_number(value)
         elif "\0" in value or len(value) > MAX_VALUE:
@@ -45,9 +49,9 @@ class Field:
     def not_a_number(self, value: str) -> tuple[str, str] | None:
         found = number(value)
         if found is None:
-            return f"{self.label}: {value!r} is not a number", f"give one such as {'10' if self.whole else '0.5'}"
+            return f"{self.label}: {value!r} is not a number", f"give one such as {self.example}"
         if self.whole and found != int(found):
-            return f"{self.label}: {value!r} is not a whole number", "give one such as 10"
+            return f"{self.label}: {value!r} is not a whole number", f"give one such as {self.example}"
         return None
 
 

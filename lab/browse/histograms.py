@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.core.exceptions import EmptyResultSet
 from django.db import connection
 
 from lab.accounts.models import Team
@@ -13,7 +14,7 @@ from lab.browse.selection import Selection
 HISTOGRAMS = ("reward", "length", "mean_entropy", "advantage")
 
 SQL = """
-WITH found AS MATERIALIZED (SELECT value FROM ({rows}) AS rows(value) WHERE value > '-Infinity' AND value < 'Infinity'),
+WITH found AS MATERIALIZED (SELECT value::float8 FROM ({rows}) AS rows(value) WHERE value::float8 > '-Infinity' AND value::float8 < 'Infinity'),
     ends AS (SELECT min(value) AS low, max(value) AS high FROM found)
 SELECT low, high, CASE WHEN low < high THEN least(width_bucket(value, low, high, %s), %s) ELSE 1 END AS bin, count(*)
 FROM found, ends GROUP BY 1, 2, 3
@@ -41,7 +42,10 @@ def histogram(team: Team, selection: Selection, field: str, bins: int = 30) -> H
     if field not in HISTOGRAMS:
         raise KeyError(field)
     chosen = span(selection.filters, field)
-    sql, params = matching(team, selection.without(field)).values_list(field).query.sql_with_params()
+    try:
+        sql, params = matching(team, selection.without(field)).values_list(field).query.sql_with_params()
+    except EmptyResultSet:  # no such runs, or a number no column can hold
+        return Histogram(field, [], [], chosen)
     with connection.cursor() as cursor:
         cursor.execute(SQL.format(rows=sql), [*params, bins, bins])
         found = cursor.fetchall()

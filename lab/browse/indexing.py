@@ -20,7 +20,8 @@ from lab.runs.models import Run
 log = logging.getLogger(__name__)
 
 SECONDS = 2.0  # a call; the next one goes on
-BATCH = 1000
+BATCH = 1000  # rollouts in a transaction
+WINDOW = 4 * BATCH  # ids they are looked for among
 LOCK = 0x77_6F_72_64_73
 CHARACTERS = 100_000  # of a text that can be searched
 
@@ -38,7 +39,6 @@ FROM trajectories_prompt AS prompt WHERE id IN (
 ) AND NOT EXISTS (SELECT 1 FROM browse_promptwords AS known WHERE known.prompt_id = prompt.id)
 ON CONFLICT (prompt_id) DO NOTHING
 """
-# The next rollouts of the run: where its ids are not consecutive, other runs have written in between.
 NEXT = """
 SELECT max(id) FROM (
     SELECT id FROM trajectories_rollout WHERE run_id = %s AND id > %s AND id <= %s ORDER BY id LIMIT %s
@@ -83,12 +83,16 @@ def index_batch() -> int:
 def end_of_batch(cursor: Any, run: Run) -> int:
     """Up to which id the next batch goes."""
     since, last = run.searchable_to, run.last_rollout
-    cursor.execute(NEXT, [run.pk, since, min(since + 4 * BATCH, last), BATCH])
+    cursor.execute(NEXT, [run.pk, since, min(since + WINDOW, last), BATCH])
     found = cursor.fetchone()[0]
-    if found is None:
+    if found is None:  # other runs have written in between: on to the first id that is the run's
         cursor.execute(FIRST, [run.pk, since])
+        first = cursor.fetchone()[0]
+        if first is None:
+            return last
+        cursor.execute(NEXT, [run.pk, first - 1, min(first + WINDOW, last), BATCH])
         found = cursor.fetchone()[0]
-    return int(found) if found is not None and found < last else last
+    return min(int(found), last)
 
 
 def add_words(cursor: Any, run: Run, since: int, to: int, characters: int = CHARACTERS) -> None:

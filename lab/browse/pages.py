@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from uuid import UUID
 
-from django.db.models import QuerySet
 from django.db.models.functions import Left
 
 from lab.accounts.models import Team
+from lab.browse import regex
 from lab.browse.conditions import matching, runs_of
 from lab.browse.order import Key, Order, read_cursor, write_cursor
-from lab.browse.selection import Selection
+from lab.browse.selection import Problem, Selection
+from lab.browse.walk import Walk
 from lab.runs.models import Run
 from lab.trajectories.models import Prompt, Rollout
 
@@ -19,7 +23,9 @@ __all__ = ["Count", "Examined", "Page", "SearchProgress", "matching", "neighbour
 
 CUT_AT = 300  # characters of a prompt or completion that a list needs
 COUNTED_TO = 1000
+EXAMINABLE = 100_000  # to which the rollouts a regular expression goes through are counted
 BATCH = 500
+NEIGHBOUR_SECONDS, STREAM_SECONDS = 1.0, 5.0  # for a regular expression: to find a neighbour, for a batch of a stream
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Examined:
 class Page:
     """Rollouts with ``run`` and ``prompt`` loaded, but of their texts only the start: ``rollout.head`` and ``rollout.prompt.head``.
 
-    ``next`` and ``previous`` are cursors, "" where there is nothing further.
+    ``next`` and ``previous`` are cursors, "" where there is nothing further. ``problems``: what only PostgreSQL could tell, a pattern it cannot use.
     """
 
     rows: list[Rollout]
@@ -60,34 +66,48 @@ class Page:
     count: Count
     progress: SearchProgress | None = None
     examined: Examined | None = None
+    problems: tuple[Problem, ...] = ()
 
 
 def read_page(team: Team, selection: Selection, size: int = 50) -> Page:
-    runs = runs_of(team, selection)
-    order = Order.of(selection, len(runs))
-    place = read_cursor(order, selection.after)
-    rows = order.keyed(matching(team, selection))
-    key, backwards = place or (None, False)
-    keys = fetch(rows, order, key, backwards, size + 1)
+    walk = Walk.of(team, selection)
+    progress = progress_of(walk.runs, selection)
+    if selection.pattern:
+        if problem := regex.problem(selection.pattern):
+            page = read_page(team, replace(selection, pattern=""), size)
+            return replace(page, problems=(problem,))
+        return page_of_matches(walk, size, progress)
+    key, backwards = read_cursor(walk.order, selection.after) or (None, False)
+    keys = walk.keys(key, backwards, size + 1)
     if backwards and len(keys) <= size:  # the first page, whole
         key, backwards = None, False
-        keys = fetch(rows, order, None, False, size + 1)
+        keys = walk.keys(None, False, size + 1)
+    count = Count(*walk.count(COUNTED_TO)) if key or len(keys) > size else Count(len(keys), True)
+    return laid_out(walk, keys, key, backwards, size, count, progress)
+
+
+def laid_out(walk: Walk, keys: list[Key], key: Key | None, backwards: bool, size: int, count: Count, progress: SearchProgress | None) -> Page:
+    """The page of up to ``size`` of the keys that lie after (or before) ``key``, nearest first."""
     more, keys = len(keys) > size, keys[:size]
     if backwards:
         keys.reverse()
-    after = write_cursor(order, keys[-1]) if keys and (more or backwards) else ""
-    before = write_cursor(order, keys[0], backwards=True) if keys and (more if backwards else key) else ""
-    return Page(load([key[-1] for key in keys], runs), after, before, counted(rows), progress_of(runs, selection))
+    after = write_cursor(walk.order, keys[-1]) if keys and (more or backwards) else ""
+    before = write_cursor(walk.order, keys[0], backwards=True) if keys and (more if backwards else key) else ""
+    return Page(load([one[-1] for one in keys], walk.runs), after, before, count, progress)
 
 
-def fetch(rows: QuerySet[Rollout], order: Order, key: Key | None, backwards: bool, limit: int) -> list[Key]:
-    found = order.sorted(order.beyond(rows, key, backwards) if key else rows, backwards)
-    return list(found.values_list(*order.columns)[:limit])
-
-
-def counted(rows: QuerySet[Rollout]) -> Count:
-    number = rows.order_by()[: COUNTED_TO + 1].count()
-    return Count(min(number, COUNTED_TO), number <= COUNTED_TO)
+def page_of_matches(walk: Walk, size: int, progress: SearchProgress | None) -> Page:
+    """What a regular expression finds in the time it has; ``examined`` says how far it came."""
+    pattern = walk.selection.pattern
+    key, backwards = read_cursor(walk.order, walk.selection.after) or (None, False)
+    found = regex.search(pattern, lambda last, most: walk.keys(last, backwards, most), key, size + 1)
+    if backwards and found.ended and len(found.keys) <= size:
+        return page_of_matches(replace(walk, selection=replace(walk.selection, after="")), size, progress)
+    count = Count(min(len(found.keys), size), exact=found.ended and not key)
+    page = laid_out(walk, found.keys, key, backwards, size, count, progress)
+    reached = write_cursor(walk.order, found.last, backwards) if found.timed_out and found.last else ""
+    of = sum(run.rollouts for run in walk.runs) if not walk.selection.filters and not walk.selection.words else walk.count(EXAMINABLE)[0]
+    return replace(page, examined=Examined(found.examined, max(of, found.examined), found.timed_out, reached))
 
 
 def progress_of(runs: Sequence[Run], selection: Selection) -> SearchProgress | None:
@@ -111,30 +131,50 @@ def load(ids: Sequence[int], runs: Sequence[Run]) -> list[Rollout]:
 
 def neighbours(team: Team, selection: Selection, rollout: Rollout) -> tuple[int | None, int | None]:
     """The ids before and after ``rollout`` in the selection's order, whether or not it is in the selection itself."""
-    order = Order.of(selection, len(runs_of(team, selection)))
-    rows = order.keyed(matching(team, selection))
-    key = order.keyed(Rollout.objects.filter(pk=rollout.pk)).values_list(*order.columns).first()
+    walk = Walk.of(team, selection)
+    key = walk.order.keyed(Rollout.objects.of(team).filter(pk=rollout.pk)).values_list(*walk.order.columns).first()
     if key is None:
         return None, None
-    before, after = (fetch(rows, order, key, backwards, 1) for backwards in (True, False))
-    return (before[0][-1] if before else None), (after[0][-1] if after else None)
+    before, after = (nearest(walk, key, backwards) for backwards in (True, False))
+    return (before[-1] if before else None), (after[-1] if after else None)
+
+
+def nearest(walk: Walk, key: Key, backwards: bool) -> Key | None:
+    pattern = walk.selection.pattern
+    if not pattern or regex.problem(pattern):
+        found = walk.keys(key, backwards, 1)
+    else:
+        found = regex.search(pattern, lambda last, most: walk.keys(last, backwards, most), key, 1, NEIGHBOUR_SECONDS).keys
+    return found[0] if found else None
 
 
 def stream(team: Team, selection: Selection, limit: int | None = None) -> Iterator[Rollout]:
-    """Every rollout of the selection in its order, whole, with run and prompt; read in batches while they are used."""
+    """Every rollout of the selection in its order, whole, with run and prompt; read in batches while they are used.
+
+    Raises regex.TooSlow when a batch takes its regular expression too long; a pattern PostgreSQL cannot use counts as none.
+    """
     runs = {run.pk: run for run in runs_of(team, selection)}
     order = Order.of(selection, len(runs))
-    ids = order.sorted(order.keyed(matching(team, selection))).values_list("pk", flat=True)[:limit].iterator(chunk_size=BATCH)
-    batch: list[int] = []
-    for pk in ids:
-        batch.append(pk)
-        if len(batch) == BATCH:
-            yield from whole(batch, runs)
-            batch = []
-    yield from whole(batch, runs)
+    pattern = "" if not selection.pattern or regex.problem(selection.pattern) else selection.pattern
+    ids = order.sorted(order.keyed(matching(team, selection))).values_list("pk", flat=True)
+    left = limit if limit is not None else sys.maxsize
+    for batch in batched(ids.iterator(chunk_size=BATCH), BATCH):
+        if left <= 0:
+            return
+        if pattern:
+            known = regex.matching_among(pattern, batch, STREAM_SECONDS)
+            batch = [pk for pk in batch if pk in known]
+        yield from whole(batch[:left], runs)
+        left -= len(batch)
 
 
-def whole(ids: Sequence[int], runs: dict[object, Run]) -> Iterator[Rollout]:
+def batched(ids: Iterable[int], size: int) -> Iterator[list[int]]:
+    everything = iter(ids)
+    while batch := list(islice(everything, size)):
+        yield batch
+
+
+def whole(ids: Sequence[int], runs: Mapping[UUID, Run]) -> Iterator[Rollout]:
     found = Rollout.objects.select_related("prompt").in_bulk(ids)
     for pk in ids:
         if rollout := found.get(pk):

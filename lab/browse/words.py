@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models.expressions import RawSQL
 
 BLOCK = 4096  # consecutive rollout ids in a block
@@ -19,6 +20,7 @@ ROLLOUTS = """
 SELECT rollout_id FROM trajectories_rolloutwords
 WHERE words @@ (websearch_to_tsquery('simple', %s) && %s::tsquery) OFFSET 0
 """
+AMONG = "SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s) AND ts_match_vq(words, websearch_to_tsquery('simple', %s))"
 PROMPTS = """
 SELECT prompt_id FROM browse_promptwords
 WHERE words @@ (websearch_to_tsquery('simple', %s) && %s::tsquery) OFFSET 0
@@ -50,6 +52,13 @@ def scope(runs: Sequence[UUID], team: int) -> str:
 def rollout_matches(words: str, runs: Sequence[UUID], team: int, extra: str = "") -> Any:
     """A subquery of the ids of rollouts with those words, in websearch syntax, in the team (when given) or in ``runs``."""
     return RawSQL(ROLLOUTS, [words, " & ".join(filter(None, (scope(runs, team), extra)))])  # noqa: S611 parameters only
+
+
+def words_among(words: str, rollouts: Sequence[int]) -> set[int]:
+    """Those of ``rollouts`` that have the words, looked at one by one (as a function: an operator would make it the index's turn)."""
+    with connection.cursor() as cursor:
+        cursor.execute(AMONG, [list(rollouts), words])
+        return {row[0] for row in cursor.fetchall()}
 
 
 def prompt_matches(words: str, team: int) -> Any:

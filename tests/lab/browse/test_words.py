@@ -1,0 +1,178 @@
+"""Full text: what is found, how far the index has come, and that indexing is exact, shared between workers and stopped by no text."""
+
+import threading
+
+import pytest
+from django.db import connection, transaction
+
+from lab.accounts.models import Team, User
+from lab.browse import indexing, walk
+from lab.browse.indexing import index_all, index_batch
+from lab.browse.models import PromptWords
+from lab.browse.pages import Count, SearchProgress, read_page
+from lab.runs.models import Run
+from lab.trajectories.models import Rollout, RolloutWords
+from tests.lab.browse.stored import ask, places, store
+from tests.lab.supervisor.spools import make_run, rollout, started
+from trainers.events import Message
+
+
+@pytest.fixture
+def run(team: Team) -> Run:
+    run = make_run(team)
+    texts = ["We add seven and eight.", "We subtract; the Answer is 7", "<think>Übung</think> naïve 北京", "eight seven add we"]
+    store(run, started(), *[rollout(step, 0, sample, completion=text) for step in (1, 2) for sample, text in enumerate(texts)])
+    index_all()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "samples"),
+    [
+        ("add", [0, 3]),
+        ("ADD eight", [0, 3]),
+        ('"seven and eight"', [0]),
+        ("add -and", [3]),
+        ("subtract or übung", [1, 2]),
+        ("answer", [1]),
+        ("北京", [2]),
+        ("absent", []),
+        ("-seven", [1, 2]),
+        ("~run:1 ' \\ : & | ! ( ) <-> *", []),
+    ],
+)
+@pytest.mark.parametrize("scope", ["run=1&", "", "sort=-length&"])
+def test_words_in_web_search_syntax(run: Run, team: Team, scope: str, words: str, samples: list[int]) -> None:
+    assert {sample for _, _, sample in places(team, f"{scope}q={words}")} == set(samples)
+
+
+def test_no_words_of_a_person_reach_the_lexemes_that_narrow(run: Run, team: Team) -> None:
+    for word in (f"~run:{run.pk.hex}", f"~team:{team.pk}", f"'~team:{team.pk}'", f'"~team:{team.pk}"', "~block:0"):
+        assert places(team, f"q={word}") == [], word
+
+
+def test_a_completion_cannot_pose_as_one_of_another_run(run: Run, team: Team, stranger: User) -> None:
+    theirs = make_run(stranger.memberships.get().team)
+    store(theirs, started(), rollout(1, completion=f"'~team:{team.pk}' ~run:{run.pk.hex} seven ~/~team:{team.pk}"))
+    index_all()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM trajectories_rolloutwords WHERE words @@ %s::tsquery", [f"'~team:{team.pk}'"])
+        assert cursor.fetchone()[0] == 8
+    assert {row.run_id for row in read_page(team, ask("q=seven")).rows} == {run.pk}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks, windows and probes so small that a few dozen rollouts go through every stage."""
+    monkeypatch.setattr(walk, "WINDOW", 3)
+    monkeypatch.setattr(walk, "PROBED", 4)
+    monkeypatch.setattr(walk, "BLOCK", 4)
+    monkeypatch.setattr(indexing, "BLOCK", 4)
+    monkeypatch.setattr(walk, "SPANS", (1, 2))
+
+
+@pytest.mark.parametrize("address", ["q=rare", "q=common", "q=rare&f=reward:ge:0.5", "f=reward:ge:0.5", "run=1&q=rare", "q=common&sort=-reward"])
+def test_every_stage_of_the_walk_finds_the_same_rollouts_in_order(team: Team, small: None, address: str) -> None:
+    runs = [make_run(team) for _ in range(4)]
+    for step in range(3):
+        for number, run in enumerate(runs):
+            events = [
+                rollout(step, 0, sample, completion="common rare" if (step + number + sample) % 5 == 0 else "common", reward=(sample % 3) / 2)
+                for sample in range(7)
+            ]
+            store(run, *events)
+    index_all()
+    found, cursor = [], ""
+    while True:
+        page = read_page(team, ask(address, cursor), 3)
+        found += page.rows
+        if not (cursor := page.next):
+            break
+    rows = [
+        row
+        for row in Rollout.objects.all()
+        if ("rare" in row.completion or "q=rare" not in address) and ("run=1" not in address or row.run == runs[0])
+    ]
+    rows = [row for row in rows if "f=" not in address or row.reward >= 0.5]
+    key = (lambda row: (-row.reward, -row.pk)) if "sort" in address else (lambda row: -row.pk)
+    assert [row.pk for row in found] == [row.pk for row in sorted(rows, key=key)]
+    assert read_page(team, ask(address)).count == Count(len(rows), True)
+
+
+def test_a_search_says_how_many_rollouts_it_cannot_find_yet(run: Run, team: Team) -> None:
+    assert read_page(team, ask("q=add")).progress is None
+    store(run, *[rollout(9, 0, sample, completion="add") for sample in range(5)])
+    page = read_page(team, ask("q=add"))
+    assert page.progress == SearchProgress(5)
+    assert len(page.rows) == 4
+    index_all()
+    page = read_page(team, ask("q=add"))
+    assert (page.progress, len(page.rows)) == (None, 9)
+
+
+def test_interleaved_runs_are_indexed_exactly_once_each(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "BATCH", 3)
+    first, second = make_run(team), make_run(team)
+    for step in range(6):
+        store(first, *[rollout(step, 0, sample) for sample in range(5)])
+        store(second, *[rollout(step, 0, sample) for sample in range(2 if step % 2 else 17)])
+    index_all()
+    assert RolloutWords.objects.count() == Rollout.objects.count() == 30 + 57
+    for run in (first, second):
+        run.refresh_from_db()
+        assert run.searchable_to == run.last_rollout
+    index_all()  # nothing to do
+
+
+def test_a_batch_that_fails_leaves_neither_words_nor_progress(team: Team) -> None:
+    run = make_run(team)
+    store(run, *[rollout(1, 0, sample) for sample in range(5)])
+
+    def killed() -> None:
+        with transaction.atomic():
+            assert index_batch()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        killed()
+    run.refresh_from_db()
+    assert (run.searchable_to, RolloutWords.objects.count()) == (0, 0)
+
+
+def test_a_text_that_is_too_much_for_the_index_is_found_by_its_beginning(team: Team) -> None:
+    run = make_run(team)
+    rare = [chr(0x20000 + index % 40_000) + chr(0x20000 + index // 3) for index in range(33_000)]
+    texts = ["before", "beginning " + "-".join(rare), "after"]
+    store(run, *[rollout(1, 0, sample, completion=text) for sample, text in enumerate(texts)])
+    index_all()
+    assert [places(team, f"q={word}") for word in ("before", "beginning", "after")] == [[(1, 0, 0)], [(1, 0, 1)], [(1, 0, 2)]]
+
+
+def test_prompts_are_searched_by_their_last_user_message(team: Team) -> None:
+    run = make_run(team)
+    asked = [Message("system", "zebra"), Message("user", "How many horses?"), Message("assistant", "zebra")]
+    store(run, rollout(1, 0, 0, prompt=asked), rollout(1, 1, 0))
+    index_all()
+    assert places(team, "f=prompt:contains:horses") == [(1, 0, 0)]
+    assert places(team, "f=prompt:contains:zebra") == []
+    assert PromptWords.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_workers_one_indexes() -> None:
+    team = Team.objects.create(name="T", slug="t")
+    run = make_run(team)
+    store(run, *[rollout(step, 0, sample) for step in range(40) for sample in range(5)])
+    seen: list[int] = []
+
+    def work() -> None:
+        seen.append(index_batch())
+        connection.close()
+
+    with transaction.atomic():
+        assert index_batch() > 0
+        other = threading.Thread(target=work)
+        other.start()
+        other.join()
+    assert seen == [0]
+    assert RolloutWords.objects.count() == 200
