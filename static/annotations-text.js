@@ -92,7 +92,7 @@
     if (getSelection().isCollapsed) focusThreadAt(position);
   });
   text?.addEventListener("keyup", () => {
-    const position = positionOf(text.querySelector(".unit.active"));
+    const position = positionOf(text.querySelector(".unit.pinned"));
     if (position !== null && panel()) follow(position);
   });
 
@@ -139,6 +139,7 @@
     found.scrollIntoView({ block: "nearest" });
   }
 
+  document.addEventListener("annotations:anchored", ({ detail }) => tokens()?.replaceMarks("comment-draft", detail ? [[Number(detail.start), Number(detail.end)]] : []));
   document.addEventListener("annotations:shown", () => { paint(); linked(); });
   document.addEventListener("tokens:ready", () => { paint(); linked(); });
 

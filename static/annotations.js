@@ -83,9 +83,10 @@
     document.dispatchEvent(new CustomEvent("annotations:shown"));
   }
 
+  function swap(now, next) { if (now && now.dataset.stamp !== next.dataset.stamp) replace(now, next); }
+
   /* Puts a part in place of the old one; what had the focus has it after. */
-  function swap(now, next) {
-    if (!now || now.dataset.stamp === next.dataset.stamp) return;
+  function replace(now, next) {
     const parts = (inside) => [...inside.querySelectorAll("button, a, input, textarea, summary, [tabindex]")];
     const focus = now.contains(document.activeElement) ? parts(now).indexOf(document.activeElement) : -1;
     const scrolled = now.querySelector(".step-marks")?.scrollTop;
@@ -113,7 +114,7 @@
       if (old.dataset.stamp === thread.dataset.stamp) continue;
       const body = old.querySelector("[data-body]");
       if (writing(body)) { kept = true; continue; }
-      swap(body, Object.assign(thread.querySelector("[data-body]")));
+      replace(body, thread.querySelector("[data-body]"));
       old.className = thread.className;
       old.dataset.stamp = thread.dataset.stamp;
       if ("resolved" in thread.dataset) old.dataset.resolved = "";
@@ -168,6 +169,7 @@
     line.hidden = !range;
     const text = range ? range.text.trim() || range.text : "";
     line.querySelector("[data-quote]").textContent = range ? text.slice(0, 200) + (text.length > 200 ? "…" : "") : "";
+    document.dispatchEvent(new CustomEvent("annotations:anchored", { detail: range }));
     line.title = range ? `Tokens ${range.start} to ${range.end}` : "";
   }
 

@@ -63,7 +63,10 @@
     const list = sheet && sheet.querySelector("[data-keys]");
     if (!list) return;
     list.replaceChildren();
+    const listed = new Set(); // a key a page takes for itself answers to the page only
     for (const item of [...bindings(), { combination: "?", label: "This list" }]) {
+      if (listed.has(item.combination)) continue;
+      listed.add(item.combination);
       const term = document.createElement("dt");
       for (const part of item.combination.split(" ")) term.append(Object.assign(document.createElement("kbd"), { className: "kbd", textContent: part }), " ");
       list.append(term, Object.assign(document.createElement("dd"), { textContent: item.label }));
