@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.core.exceptions import TooManyFieldsSent
 from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
@@ -33,7 +34,8 @@ def walk(team: Team, rollout: Rollout, listed: str) -> Walk:
     members = tuple(group.order_by("sample", "pk").values_list("pk", "sample", "reward"))
     ids = [member[0] for member in members]
     at = ids.index(rollout.pk)
-    before, after = neighbours(team, Selection.read(QueryDict(listed)), rollout) if listed else along_the_step(rows, rollout)
+    selection = selection_of(listed)
+    before, after = neighbours(team, selection, rollout) if selection else along_the_step(rows, rollout)
     return Walk(
         before=before,
         after=after,
@@ -43,6 +45,14 @@ def walk(team: Team, rollout: Rollout, listed: str) -> Walk:
         step_after=other_step(rows, rollout, rows.filter(step__gt=rollout.step).order_by("step")),
         members=members,
     )
+
+
+def selection_of(listed: str) -> Selection | None:
+    """The list of that query string; None for no list, and for more parameters than any list has."""
+    try:
+        return Selection.read(QueryDict(listed)) if listed else None
+    except TooManyFieldsSent:
+        return None
 
 
 def beside(rollout: Rollout) -> QuerySet[Rollout]:
