@@ -1,7 +1,165 @@
-"""The browser over rollouts of one run, several, or the whole team."""
+"""The table over rollouts of one run, several, or the whole team: one address, the whole page or a part of it."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models.functions import Left
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+from django_htmx.http import push_url
+
+from lab.accounts.roles import may_annotate
+from lab.annotations.models import Tag
+from lab.annotations.summary import summaries
+from lab.browse import columns
+from lab.browse.address import COLUMNS_KEY, MAX_COLUMNS, MAX_ID, Address
+from lab.browse.bars import drawn
+from lab.browse.cells import Row, signed
+from lab.browse.columns import Choice, Column
+from lab.browse.exports import FORMATS
+from lab.browse.filter_bar import OPERATORS, components_of, filter_bar, runs_to_choose
+from lab.browse.histograms import histogram
+from lab.browse.pages import Page, read_page
+from lab.browse.saved import DELETED_KEY, views_of
+from lab.runs.models import Run
+from lab.runs.views.request import LabRequest, wants_fragment
+from lab.trajectories.models import Rollout
+from lab.trajectories.pieces import named, visible
+
+OFFERED_TAGS = 200
+PREVIEWED = 4000  # characters
 
 
-def rollouts(request: HttpRequest) -> HttpResponse:
-    raise Http404
+@dataclass(frozen=True)
+class Head:
+    """A column's header: a click sorts by it, numbers with the largest first, and the other way round the second time."""
+
+    column: Column
+    seen: bool
+    url: str = ""
+    direction: str = ""
+
+
+def address_of(request: LabRequest) -> Address:
+    return Address.read(request.GET, remembered=str(request.session.get(COLUMNS_KEY, "")))
+
+
+@require_safe
+def rollouts(request: LabRequest) -> HttpResponse:
+    address = address_of(request)
+    page = read_page(request.team, address.selection)
+    context = {"room": "rollouts", "address": address, "url": address.url(), "page": page, **table_of(request, address, page)}
+    if not wants_fragment(request):
+        deleted = request.session.pop(DELETED_KEY, None) if DELETED_KEY in request.session else None
+        return TemplateResponse(request, "browse/browser.html", {**context, "deleted_view": deleted})
+    response = TemplateResponse(request, "browse/browser.html#browser", context)
+    return push_url(response, reverse("rollouts") + address.url(after=address.selection.after).removesuffix("?"))
+
+
+def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any]:
+    selection = address.selection
+    runs = runs_to_choose(request.team, selection.runs)
+    chosen = [run for run in runs if run.number in selection.runs]
+    components = components_of(chosen or runs, page.rows)
+    offered = columns.table(components, one_run=len(chosen or runs) == 1)
+    heads = [head(column, address) for column in offered]
+    bar = filter_bar(address, runs, components, page.problems)
+    listed = urlencode({"list": selection.query().removeprefix("?")})  # what j and k walk through on the rollout's page
+    said = summaries(rollout.pk for rollout in page.rows)
+    shown = [head.column for head in heads if head.seen]
+    made = [Row(rollout, f"{reverse('rollout', args=[rollout.pk])}?{listed}", said[rollout.pk]) for rollout in page.rows]
+    return {
+        "bar": bar,
+        "chosen": chosen,
+        "any_rollouts": any(run.last_rollout for run in runs),
+        "heads": heads,
+        "rows": [(row, columns.draw(row, shown)) for row in made],
+        "operators": OPERATORS,
+        "formats": FORMATS.values(),
+        "saved": views_of(request.team, request.user, address),
+        "writable": may_annotate(request),
+        "tags": Tag.objects.filter(team=request.team).values_list("name", flat=True)[:OFFERED_TAGS],
+        **addresses(address, page),
+    }
+
+
+def addresses(address: Address, page: Page) -> dict[str, str]:
+    """Where the page's links lead. ``distribution`` names what the histograms depend on, so that they stay where only the order changes."""
+    selection = address.selection
+    return {
+        "older": address.url(after=page.next) if page.next else "",
+        "newer": address.url(after=page.previous) if page.previous else "",
+        "unsorted": address.url(sort=""),
+        "cleared": address.url(filters=(), words="", pattern="", tries=False),
+        "all_runs": address.url(runs=()),
+        "with_tokens": address.url_with("tokens"),
+        "examined_on": address.url(after=page.examined.cursor) if page.examined else "",
+        "distribution": hashlib.md5(selection.query(sort="", pattern="").encode(), usedforsecurity=False).hexdigest()[:12],
+    }
+
+
+def head(column: Column, address: Address) -> Head:
+    sort = address.selection.sort
+    seen = address.choice.sees(column)
+    if not column.sortable:
+        return Head(column, seen)
+    if sort.removeprefix("-") != column.name:
+        return Head(column, seen, address.url(sort=f"-{column.name}"))
+    descending = sort.startswith("-")
+    return Head(column, seen, address.url(sort=column.name if descending else f"-{column.name}"), "descending" if descending else "ascending")
+
+
+@require_safe
+def histograms(request: LabRequest) -> HttpResponse:
+    """How reward, length and mean entropy are distributed; asked for by the page once its table stands."""
+    address = address_of(request)
+    shown = [drawn(histogram(request.team, address.selection, field), address) for field in ("reward", "length", "mean_entropy")]
+    return TemplateResponse(request, "browse/histograms.html", {"histograms": [one for one in shown if one]})
+
+
+@require_safe
+def preview(request: LabRequest, rollout_id: int) -> HttpResponse:
+    """A look into one rollout beside the table: the start of its texts, cut by the database."""
+    if rollout_id > MAX_ID:
+        raise Http404
+    rows = Rollout.objects.of(request.team).select_related("run", "prompt").defer("completion", "run__spec", "prompt__messages")
+    rollout = get_object_or_404(rows.annotate(head=Left("completion", PREVIEWED + 1)), pk=rollout_id)
+    context = {
+        "rollout": rollout,
+        "prompt": list(visible(rollout.prompt.text[:PREVIEWED])),
+        "completion": list(visible(rollout.head[:PREVIEWED])),
+        "is_cut": len(rollout.head) > PREVIEWED,
+        "rewards": [(named(name), signed(value)) for name, value in rollout.rewards.items() if isinstance(value, int | float)],
+        "listed": urlencode({"list": request.GET.get("list", "")}),
+        "summary": summaries([rollout.pk])[rollout.pk],
+    }
+    return TemplateResponse(request, "browse/preview.html", context)
+
+
+@require_safe
+def run_choices(request: LabRequest) -> HttpResponse:
+    """The picker's runs that ``find`` fits, after those that are chosen."""
+    address = address_of(request)
+    runs = runs_to_choose(request.team, address.selection.runs, request.GET.get("find", "").replace("\0", "").strip()[:100])
+    return TemplateResponse(request, "browse/browser.html#run-choices", {"bar": filter_bar(address, runs, ()), "address": address})
+
+
+@require_POST
+def choose_columns(request: LabRequest) -> HttpResponse:
+    """Remembers which columns the person wants to see, and shows the same address with them."""
+    address = Address.read(request.GET)
+    names = request.POST.getlist("offered")[: columns.MOST_COMPONENTS + 40]
+    runs = Run.objects.of(request.team)
+    one_run = len(set(address.selection.runs)) == 1 or (not address.selection.runs and runs.count() == 1)
+    offered = columns.table([name.removeprefix("component.") for name in names if name.startswith("component.")], one_run)
+    wanted = request.POST.getlist("column") if "usual" not in request.POST else [column.name for column in offered if column.usual]
+    choice = str(Choice.of(offered, wanted))[:MAX_COLUMNS]
+    request.session[COLUMNS_KEY] = choice
+    return redirect(reverse("rollouts") + address.with_columns(choice).url(after=address.selection.after))

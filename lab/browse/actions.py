@@ -1,0 +1,121 @@
+"""What is done with the rollouts of a selection at once: put a tag on them or take it off, and take them along as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from asgiref.sync import sync_to_async
+from django.contrib import messages
+from django.core.handlers.asgi import ASGIRequest
+from django.db import transaction
+from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.accounts.roles import annotators_only
+from lab.annotations.models import RolloutTag
+from lab.annotations.verbs import TAG_LENGTH, clean, new_tag, tag_named
+from lab.browse.address import MAX_ID, Address
+from lab.browse.exports import FORMATS, MOST, MOST_WITH_TOKENS, Batches, Format
+from lab.browse.filter_bar import components_of, runs_to_choose
+from lab.browse.pages import matching, stream
+from lab.browse.records import records
+from lab.browse.selection import Selection
+from lab.runs.views.request import LabRequest
+from lab.trajectories.models import Rollout
+
+MOST_TAGGED = 10_000  # rollouts by one press of the button
+INSERTED = 1000  # rows of one statement
+
+
+@require_POST
+@annotators_only
+def tag(request: LabRequest) -> HttpResponse:
+    """Puts a tag on the rollouts that are ticked, or on the whole selection (``scope=all``); ``act=remove`` takes it off."""
+    address = Address.read(QueryDict(request.POST.get("query", "").removeprefix("?")))
+    problem, words = tagged(request, address.selection)
+    (messages.error if problem else messages.success)(request, words)
+    return redirect(reverse("rollouts") + address.url(after=address.selection.after).removesuffix("?"))
+
+
+def tagged(request: LabRequest, selection: Selection) -> tuple[bool, str]:
+    """Whether something was wrong, and what to say."""
+    name = " ".join(clean(request.POST.get("tag", "")).split())
+    if not name:
+        return True, "Type a tag first."
+    if len(name) > TAG_LENGTH:
+        return True, f"A tag has at most {TAG_LENGTH} characters, this one has {len(name):,}. Shorten it."
+    ids = chosen(request, selection)
+    if not ids:
+        return True, "No rollout is ticked. Tick some with x, or choose the whole selection."
+    if len(ids) > MOST_TAGGED:
+        return True, f"The selection has more than {MOST_TAGGED:,} rollouts. Narrow it first; nothing was changed."
+    label = f"{len(ids):,} rollout{'' if len(ids) == 1 else 's'}"
+    if request.POST.get("act") == "remove":
+        gone = take_off(request, ids, name)
+        return False, f"Took “{name}” off {gone:,} of {label}."
+    added = put_on(request, ids, name)
+    return False, f"Tagged {label} “{name}”." + (f" {len(ids) - added:,} had it already." if added < len(ids) else "")
+
+
+def chosen(request: LabRequest, selection: Selection) -> list[int]:
+    """Ids of the team's rollouts that are meant; one more than allowed when there are too many."""
+    if request.POST.get("scope") == "all":
+        if selection.pattern:
+            return [rollout.pk for rollout in stream(request.team, selection, limit=MOST_TAGGED + 1)]
+        return list(matching(request.team, selection).values_list("pk", flat=True)[: MOST_TAGGED + 1])
+    asked = {int(text) for text in request.POST.getlist("id") if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_ID}
+    return list(Rollout.objects.of(request.team).filter(pk__in=asked).values_list("pk", flat=True)[: MOST_TAGGED + 1])
+
+
+def put_on(request: LabRequest, ids: list[int], name: str) -> int:
+    with transaction.atomic():
+        wanted = tag_named(request.team, name) or new_tag(request.team, request.user, name)
+        have = set(RolloutTag.objects.filter(tag=wanted, rollout__in=ids).values_list("rollout_id", flat=True))
+        rows = [RolloutTag(rollout_id=pk, tag=wanted, user=request.user) for pk in ids if pk not in have]
+        RolloutTag.objects.bulk_create(rows, batch_size=INSERTED, ignore_conflicts=True)
+    return len(rows)
+
+
+def take_off(request: LabRequest, ids: Iterable[int], name: str) -> int:
+    wanted = tag_named(request.team, name)
+    return RolloutTag.objects.filter(tag=wanted, rollout__in=ids).delete()[0] if wanted else 0
+
+
+@require_safe
+def export(request: LabRequest, form: str) -> HttpResponseBase:
+    """The selection as a file. More than a file holds is refused with words; ``first=1`` takes as many as it holds."""
+    if form not in FORMATS:
+        raise Http404
+    kind = FORMATS[form]
+    address = Address.read(request.GET)
+    tokens = kind.tokens and request.GET.get("tokens") == "1"
+    most = MOST_WITH_TOKENS if tokens else MOST
+    if "first" not in request.GET and matching(request.team, address.selection).order_by()[: most + 1].count() > most:
+        first = address.url_with("first") + ("&tokens=1" if tokens else "")
+        context = {"room": "rollouts", "most": most, "kind": kind, "tokens": tokens, "first": first, "back": reverse("rollouts") + address.url()}
+        return render(request, "browse/too_many.html", context, status=400)
+    runs = runs_to_choose(request.team, address.selection.runs)
+    components = components_of([run for run in runs if run.number in address.selection.runs] or runs, ())
+    rows = records(stream(request.team, address.selection, limit=most), tokens)
+    return download(request, kind, rows, components, tokens, file_name(address.selection, kind))
+
+
+def file_name(selection: Selection, kind: Format) -> str:
+    """Made by the lab alone: nothing of it comes from a person or a model."""
+    runs = "-".join(str(number) for number in selection.runs[:5]) or "all"
+    return f"rollouts-run-{runs}-{timezone.now():%Y%m%d-%H%M%S}.{kind.name}"
+
+
+def download(request: LabRequest, kind: Format, rows: Batches, components: list[str], tokens: bool, name: str) -> StreamingHttpResponse:
+    """In pieces; under ASGI a plain iterator would be read into memory as a whole first."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+    body = kind.write(rows, components, tokens)
+
+    async def pieces():  # type: ignore[no-untyped-def]
+        while (piece := await sync_to_async(next)(body, None)) is not None:
+            yield piece
+
+    return StreamingHttpResponse(pieces() if isinstance(request, ASGIRequest) else body, content_type=kind.media_type, headers=headers)

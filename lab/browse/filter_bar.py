@@ -1,0 +1,100 @@
+"""What stands above the table: the runs to choose from, the filters that are set and can be added, and what is wrong with an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab.accounts.models import Team
+from lab.browse.address import Adding, Address
+from lab.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
+from lab.browse.selection import Problem
+from lab.runs.models import Run
+from lab.trajectories.models import Rollout
+from lab.trajectories.pieces import named
+
+OFFERED_RUNS = 100  # in the picker at once; further ones are found by number or name
+ASKED_RUNS = 20  # of the newest runs, whose reward functions are offered
+IN_BAR = ("q", "re")  # problems with these stand at their own field
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A condition in words and the address without it."""
+
+    words: str
+    without: str
+
+
+@dataclass(frozen=True)
+class FilterBar:
+    runs: list[Run]
+    more_runs: bool
+    chips: list[Chip]
+    fields: list[Field]
+    adding: Adding
+    words: str
+    pattern: str
+    problems: dict[str, Problem]  # by the field they stand at
+    other_problems: list[Problem]
+
+    @property
+    def chosen_field(self) -> Field | None:
+        return field_named(self.adding.field)
+
+
+def filter_bar(address: Address, runs: list[Run], components: Iterable[str], further: Sequence[Problem] = ()) -> FilterBar:
+    """``further``: what turned out to be wrong only when the rollouts were read."""
+    selection = address.selection
+    problems = [*selection.problems, *further]
+    at_field = {problem.field: problem for problem in problems if problem.field in (*IN_BAR, "adding")}
+    others = [replace(problem, value=problem.value[:80]) for problem in problems if problem.field not in at_field]
+    return FilterBar(
+        runs=runs[:OFFERED_RUNS],
+        more_runs=len(runs) > OFFERED_RUNS,
+        chips=chips(address),
+        fields=[*FIELDS.values(), *(field for name in components if (field := field_named(COMPONENT + name)))],
+        adding=address.adding,
+        words=at_field["q"].value if "q" in at_field else selection.words,
+        pattern=at_field["re"].value if "re" in at_field else selection.pattern,
+        problems=at_field,
+        other_problems=others,
+    )
+
+
+def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "") -> list[Run]:
+    """The chosen ones first, then the newest; at most one more than fits. ``find`` is a number or a part of a name."""
+    runs = Run.objects.of(team).only("number", "name", "status", "rollouts", "last_rollout").order_by("-number")
+    others = runs.exclude(number__in=chosen)
+    if find:
+        number = find.removeprefix("#")
+        named_so = others.filter(name__icontains=find)
+        others = named_so | others.filter(number=int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else named_so
+    picked = sorted(runs.filter(number__in=chosen), key=lambda run: chosen.index(run.number)) if chosen else []
+    return [*picked, *others[: OFFERED_RUNS + 1]]
+
+
+def chips(address: Address) -> list[Chip]:
+    selection = address.selection
+    found = [Chip(named(one.label), address.url(filters=tuple(other for other in selection.filters if other != one))) for one in selection.filters]
+    if selection.words:
+        found.append(Chip(f"Text: {named(selection.words)}", address.url(words="")))
+    if selection.pattern:
+        found.append(Chip(f"Matches /{named(selection.pattern)}/", address.url(pattern="")))
+    if selection.tries:
+        found.append(Chip("Replayed steps too", address.url(tries=False)))
+    return found
+
+
+def components_of(runs: Sequence[Run], rows: Iterable[Any]) -> list[str]:
+    """Names of the reward functions in view: those of the rows, then of the newest rollout of each of the runs (one query)."""
+    newest = [run.last_rollout for run in runs[:ASKED_RUNS] if run.last_rollout]
+    stored = Rollout.objects.filter(pk__in=newest).order_by("-pk").values_list("rewards", flat=True) if newest else []
+    found: dict[str, None] = {}
+    for rewards in [*(row.rewards for row in rows), *stored]:
+        found |= dict.fromkeys(rewards)
+    return [name for name in found if field_named(COMPONENT + name)]
+
+
+OPERATORS = [{"value": name, "label": label} for name, label in OPERATOR_LABELS.items()]

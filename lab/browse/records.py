@@ -1,0 +1,86 @@
+"""A rollout as one record of an export: plain values, read in batches with a fixed number of queries each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from lab.annotations.summary import Summary, summaries
+from lab.trajectories.models import Rollout, RolloutTokens
+from trainers.arrays import PackError, unpack
+
+BATCH = 500
+BATCH_WITH_TOKENS = 50  # a rollout may have 200,000 tokens
+TOKENS = {
+    "token_ids": "ids",
+    "logprobs": "logprobs",
+    "entropies": "entropies",
+    "mask": "mask",
+    "token_advantages": "token_advantages",
+    "token_weights": "weights",
+    "reference_logprobs": "reference_logprobs",
+    "ratios": "ratios",
+    "clipped": "clipped",
+}
+WHOLE = frozenset({"token_ids", "mask", "clipped"})  # arrays of integers
+
+
+def records(rollouts: Iterable[Rollout], tokens: bool) -> Iterator[list[dict[str, Any]]]:
+    """Batches of records in the order given. ``rollouts`` come with run and prompt, and are of the reader's team already."""
+    left = iter(rollouts)
+    while batch := list(islice(left, BATCH_WITH_TOKENS if tokens else BATCH)):
+        said = summaries(rollout.pk for rollout in batch)
+        packed = RolloutTokens.objects.in_bulk([rollout.pk for rollout in batch]) if tokens else {}
+        yield [record(rollout, said[rollout.pk]) | (arrays(packed.get(rollout.pk)) if tokens else {}) for rollout in batch]
+
+
+def record(rollout: Rollout, said: Summary) -> dict[str, Any]:
+    run, prompt = rollout.run, rollout.prompt
+    return {
+        "id": rollout.pk,
+        "run": run.number,
+        "run_name": run.name,
+        "phase": rollout.phase,
+        "step": rollout.step,
+        "group": rollout.group,
+        "sample": rollout.sample,
+        "attempt": rollout.attempt,
+        "prompt": [{"role": str(role), "content": str(content)} for role, content in prompt.messages],
+        "reference": prompt.reference,
+        "completion": rollout.completion,
+        "turns": [{"role": str(role), "start": start, "end": end} for role, start, end in rollout.turns],
+        "reward": rollout.reward,
+        "rewards": rollout.rewards,
+        "advantage": rollout.advantage,
+        "contributions": rollout.contributions,
+        "shaped": rollout.shaped,
+        "length": rollout.length,
+        "mean_entropy": rollout.mean_entropy,
+        "max_entropy": rollout.max_entropy,
+        "finish_reason": rollout.finish_reason,
+        "filtered": rollout.filtered,
+        "superseded": rollout.superseded,
+        "tags": said.tags,
+        "rating": said.rating,
+        "ratings": said.ratings,
+        "comments": said.comments,
+        "created_at": rollout.created_at.isoformat(),
+    }
+
+
+def arrays(packed: RolloutTokens | None) -> dict[str, list[Any] | None]:
+    """Each array as a list, (T,); None where none was stored or its bytes are damaged. What is not a number is None inside."""
+    return {name: unpacked(bytes(getattr(packed, stored)), name in WHOLE) if packed else None for name, stored in TOKENS.items()}
+
+
+def unpacked(data: bytes, whole: bool) -> list[Any] | None:
+    try:
+        values = unpack(data)
+    except PackError:
+        return None
+    if not len(values):
+        return None
+    if whole:
+        return [int(value) for value in values]
+    return [value if value - value == 0 else None for value in (round(float(one), 6) for one in values)]
