@@ -2,9 +2,11 @@
 
 from django.urls import path
 
-from lab.comparison import views
+from lab.comparison import rollout_views, views
 
 urlpatterns = [
     path("compare/", views.compare, name="compare"),
-    path("compare/rollouts/", views.compare_rollouts, name="compare-rollouts"),
+    path("compare/series/", views.compare_series, name="compare-series"),
+    path("compare/rollouts/", rollout_views.compare_rollouts, name="compare-rollouts"),
+    path("compare/prompts/", rollout_views.compare_prompts, name="compare-prompts"),
 ]

@@ -1,0 +1,151 @@
+"""Two rollouts beside each other: their texts with what differs marked, and every number of one minus the other's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from lab.comparison.divergence import Alternative, Divergence, divergence, side
+from lab.lib.diff import Span, words
+from lab.lib.numbers import NONE
+from lab.trajectories.feed import Chip, signed
+from lab.trajectories.models import Rollout, RolloutTokens
+from lab.trajectories.pieces import Piece, named, visible
+
+CUT = 40_000  # characters of a completion that are compared and shown
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of one text: ``only`` here, or in both; ``mark`` where the first difference is."""
+
+    text: str
+    only: bool
+    mark: bool = False
+    anchor: bool = False  # the first that is marked
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return list(visible(self.text))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement of both; ``delta`` is the second minus the first where both are numbers."""
+
+    name: str
+    one: str
+    other: str
+    delta: float | None
+    unit: str = ""
+
+    @property
+    def tone(self) -> str:
+        return "" if not self.delta else "good" if self.delta > 0 else "bad"
+
+    @property
+    def change(self) -> str:
+        return NONE if self.delta is None else signed(self.delta)
+
+
+@dataclass(frozen=True)
+class Column:
+    letter: str
+    rollout: Rollout
+    segments: list[Segment]
+    cut: int  # characters that are not shown
+
+    @property
+    def anchored(self) -> bool:
+        return any(segment.anchor for segment in self.segments)
+
+
+@dataclass(frozen=True)
+class Pair:
+    columns: tuple[Column, Column]
+    rewards: list[Row]
+    measures: list[Row]
+    divergence: Divergence | None
+    same_prompt: bool
+
+    @property
+    def alternatives(self) -> list[tuple[Alternative, Column]]:
+        found = self.divergence
+        return list(zip((found.one, found.other), self.columns, strict=True)) if found else []
+
+    @property
+    def anchor(self) -> str:
+        """Where on the page the first difference is marked."""
+        return next((f"difference-{column.letter}" for column in self.columns if column.anchored), "divergence")
+
+
+def read_pair(one: Rollout, other: Rollout, ignore_space: bool) -> Pair:
+    tokens = {row.rollout_id: row for row in RolloutTokens.objects.filter(rollout__in=[one.pk, other.pk])}
+    sides = [side(rollout, tokens.get(rollout.pk), rollout.run.special_tokens) for rollout in (one, other)]
+    found = divergence(*sides)
+    first, second = one.completion[:CUT], other.completion[:CUT]
+    return Pair(
+        columns=(
+            column("A", one, words(second, first, ignore_space), found.one if found else None),
+            column("B", other, words(first, second, ignore_space), found.other if found else None),
+        ),
+        rewards=rewards(one, other),
+        measures=measures(one, other),
+        divergence=found,
+        same_prompt=one.prompt_id == other.prompt_id,
+    )
+
+
+def column(letter: str, rollout: Rollout, spans: list[Span], place: Alternative | None) -> Column:
+    """``spans`` lead to this rollout's text, so that "added" is what only it has."""
+    mine = [Segment(span.text, span.kind == "added") for span in spans if span.kind != "removed"]
+    if place and not place.ended and not place.special:
+        mine = marked(mine, place.offset, place.offset + len(place.text))
+    return Column(letter, rollout, mine, max(0, len(rollout.completion) - CUT))
+
+
+def marked(segments: list[Segment], start: int, stop: int) -> list[Segment]:
+    """The segments cut so that the characters from ``start`` to ``stop`` stand in marked ones."""
+    found, at = [], 0
+    for one in segments:
+        edges = [0, *sorted({min(max(edge - at, 0), len(one.text)) for edge in (start, stop)}), len(one.text)]
+        for low, high in pairwise(edges):
+            if high > low:
+                inside = start <= at + low and at + high <= stop
+                found.append(Segment(one.text[low:high], one.only, inside, inside and at + low == start))
+        at += len(one.text)
+    return found
+
+
+def rewards(one: Rollout, other: Rollout) -> list[Row]:
+    """The total first, then each component that either has."""
+    mine, theirs = numbers(one.rewards), numbers(other.rewards)
+    names = list(dict.fromkeys([*mine, *theirs]))
+    return [row("total", one.reward, other.reward), *(row(named(name), mine.get(name), theirs.get(name)) for name in names)]
+
+
+def numbers(given: Any) -> dict[str, float | None]:
+    return {name: value if isinstance(value, int | float) else None for name, value in given.items()} if isinstance(given, dict) else {}
+
+
+def measures(one: Rollout, other: Rollout) -> list[Row]:
+    wanted: tuple[tuple[str, Callable[[Rollout], float | None], str], ...] = (
+        ("advantage", lambda rollout: rollout.advantage, ""),
+        ("length", lambda rollout: rollout.length, "tokens"),
+        ("mean entropy", lambda rollout: rollout.mean_entropy, "nats"),
+        ("max entropy", lambda rollout: rollout.max_entropy, "nats"),
+        ("step", lambda rollout: rollout.step, ""),
+    )
+    found = [row(name, read(one), read(other), unit) for name, read, unit in wanted]
+    return [*found, Row("ended by", named(one.finish_reason), named(other.finish_reason), None)]
+
+
+def row(name: str, one: float | None, other: float | None, unit: str = "") -> Row:
+    delta = other - one if one is not None and other is not None else None
+    return Row(name, text_of(one), text_of(other), delta, unit)
+
+
+def text_of(value: float | None) -> str:
+    return str(value) if isinstance(value, int) else Chip("", value).text

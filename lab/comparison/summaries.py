@@ -1,0 +1,72 @@
+"""What each run came to, in one row: held-out reward at the end and at its best, and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from lab.ablations import quantities
+from lab.runs import metrics
+from lab.runs.header import elapsed
+from lab.runs.models import Run
+
+HELD = "heldout/reward"
+
+
+@dataclass(frozen=True)
+class Value:
+    """``step``: where it was measured, if at one step. ``best``: no other run of the table has a higher one."""
+
+    number: float
+    step: int | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Summary:
+    run: Run
+    final: Value | None
+    highest: Value | None
+    accuracy: Value | None
+    reward: Value | None
+    entropy: Value | None
+    seconds: float | None
+
+
+def summaries(runs: Sequence[Run]) -> list[Summary]:
+    """A fixed number of queries, however many runs."""
+    ids = [run.pk for run in runs]
+    held = metrics.sparklines(ids, HELD, 0)
+    final, highest = {key: at(series, -1) for key, series in held.items()}, {key: top(series) for key, series in held.items()}
+    accuracy = {key: at(series, -1) for key, series in metrics.sparklines(ids, "heldout/accuracy", 0).items()}
+    ranked = [with_best(found) for found in (final, highest, accuracy)]
+    reward, entropy = (tail(name, runs) for name in ("reward", "entropy"))
+    columns: list[Callable[[UUID], Value | None]] = [found.get for found in (*ranked, with_best(reward), entropy)]
+    return [Summary(run, *(column(run.pk) for column in columns), elapsed(run)) for run in runs]
+
+
+def at(series: metrics.Series, place: int) -> Value | None:
+    fine = np.isfinite(series.values)
+    return Value(float(series.values[fine][place]), int(series.steps[fine][place])) if fine.any() else None
+
+
+def top(series: metrics.Series) -> Value | None:
+    fine = np.isfinite(series.values)
+    return at(series, int(np.argmax(series.values[fine]))) if fine.any() else None
+
+
+def tail(name: str, runs: Sequence[Run]) -> dict[UUID, Value | None]:
+    """The mean over the last tenth of the steps: one step of a training batch is mostly noise."""
+    found = quantities.values(quantities.Quantity(name, name, "tail"), runs)
+    return {key: Value(number) for key, number in found.items()}
+
+
+def with_best(found: dict[UUID, Value | None]) -> dict[UUID, Value | None]:
+    """Marks the highest, where there is more than one to be higher than."""
+    numbers = [value.number for value in found.values() if value]
+    if len(numbers) < 2 or min(numbers) == max(numbers):
+        return found
+    return {key: value and Value(value.number, value.step, value.number == max(numbers)) for key, value in found.items()}

@@ -1,0 +1,232 @@
+/* One chart of a comparison: one metric, a line a run or a group. "page" (compare.js) holds what all charts share: settings, points, strands
+   (what a line stands for), the x range and the hovered x. Names are text nodes; Plotly gets numbers and letters only. */
+"use strict";
+(function () {
+  const { element, css, lines } = lab;
+  const HEIGHT = 230;
+  const MARGIN = { l: 48, r: 34, t: 6, b: 34 };
+  const LABEL = 11; // pixels of a label at the end of a line
+
+  class CompareChart {
+    constructor(chart, page) {
+      this.chart = chart;
+      this.page = page;
+      this.visible = false;
+      this.drawn = [];
+      this.figure = element("figure", "card chart compare-chart");
+      this.figure.dataset.metric = chart.metric;
+      const title = element("figcaption", "chart-title");
+      const name = element("h3", "", chart.title);
+      name.title = chart.metric;
+      const few = chart.runs < page.runs.length ? element("span", "badge", `${chart.runs} of ${page.runs.length} runs`) : "";
+      this.note = element("span", "badge warn");
+      this.note.hidden = true;
+      this.tableButton = element("button", "icon-button chart-tool", "▤");
+      this.tableButton.type = "button";
+      this.tableButton.setAttribute("aria-label", `Table of ${chart.title}`);
+      this.tableButton.setAttribute("aria-pressed", "false");
+      this.tableButton.addEventListener("click", () => this.toggleTable());
+      const tools = element("span", "chart-tools");
+      tools.append(this.tableButton);
+      title.append(name, element("span", "muted small", chart.unit), few, this.note, tools);
+      this.plot = element("div", "chart-plot");
+      this.plot.setAttribute("aria-hidden", "true");
+      this.cross = element("div", "chart-cross");
+      this.cross.hidden = true;
+      this.tip = element("div", "compare-tip");
+      this.tip.hidden = true;
+      this.blank = element("p", "muted chart-blank", "loading…");
+      this.area = element("div", "chart-area");
+      this.area.append(this.plot, this.cross, this.tip, this.blank);
+      this.table = element("div", "scroll chart-table");
+      this.table.hidden = true;
+      this.figure.append(title, this.area, this.table);
+      this.area.addEventListener("pointermove", (event) => this.pointed(event));
+      this.area.addEventListener("pointerleave", () => this.page.hover(null, null));
+    }
+
+    /* x under the pointer; only where the axes are drawn. */
+    pointed(event) {
+      const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
+      if (!axis || event.buttons) return;
+      const at = event.clientX - this.area.getBoundingClientRect().left - axis._offset;
+      this.page.hover(at < 0 || at > axis._length ? null : axis.p2c(at), this);
+    }
+
+    draw() {
+      const points = this.page.points(this.chart.metric);
+      if (!points) return;
+      this.drawn = this.page.strands().map((strand) => this.strand(strand, points)).filter((one) => one && one.y.some((y) => y !== null));
+      this.blank.hidden = this.drawn.length > 0;
+      this.blank.textContent = "no run that is shown has this metric";
+      this.plot.hidden = !this.drawn.length;
+      const bad = points.reduce((sum, one) => sum + one.nonfinite, 0);
+      this.note.hidden = !bad;
+      this.note.textContent = `${bad} NaN or infinite`;
+      if (!this.drawn.length) return;
+      const range = this.range();
+      Plotly.react(this.plot, this.drawn.flatMap((one) => this.traces(one)), this.layout(range), { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
+      if (!this.listening) {
+        this.listening = true;
+        this.plot.on("plotly_relayout", (change) => { if ("xaxis.range[0]" in change) this.page.zoomTo([change["xaxis.range[0]"], change["xaxis.range[1]"]]); });
+        this.plot.on("plotly_doubleclick", () => this.page.zoomTo(null));
+      }
+      if (!this.table.hidden) this.fillTable();
+    }
+
+    /* What is drawn of a strand: {strand, x, y} with the raw line or the band behind it. */
+    strand(strand, points) {
+      const members = points.filter((one) => strand.members.includes(one.run));
+      if (!members.length) return null;
+      const { smooth } = this.page.settings;
+      const weight = this.chart.points ? 0 : smooth;
+      if (!strand.group) {
+        const line = lines.line(members[0], weight);
+        return { strand, x: line.x, y: weight > 0 ? line.smooth : line.y, raw: weight > 0 ? line.y : null };
+      }
+      const mean = lines.mean(members, weight, this.page.quantiles);
+      return { strand, x: mean.x, y: mean.mean, mean };
+    }
+
+    traces(one) {
+      const { strand } = one;
+      const color = css(`--series-${strand.color}`);
+      const shared = { type: "scatter", hoverinfo: "skip", connectgaps: false, showlegend: false, x: one.x };
+      const faded = this.page.lit !== null && this.page.lit !== strand.id;
+      const marked = this.chart.points || one.x.length < 3;
+      const data = [];
+      if (one.mean) {
+        const shape = lines.outline(one.mean, this.page.settings.log ? 1e-12 : -Infinity);
+        data.push({ ...shared, ...shape, mode: "lines", fill: "toself", fillcolor: color, opacity: faded ? 0.05 : 0.2, line: { width: 0, color } });
+      }
+      if (one.raw) data.push({ ...shared, y: one.raw, mode: "lines", opacity: faded ? 0.08 : 0.25, line: { color, width: 1 } });
+      data.push({ ...shared, y: one.y, mode: marked ? "lines+markers" : "lines", opacity: faded ? 0.2 : 1, line: { color, width: faded ? 1.4 : 1.9, dash: strand.dash }, marker: { color, size: 5 } });
+      return data;
+    }
+
+    /* Of what is shown, the band included. */
+    range() {
+      const { zoom, log } = this.page.settings;
+      let [low, high] = [Infinity, -Infinity];
+      const see = (x, y) => {
+        if (y === null || !Number.isFinite(y) || (zoom && (x < zoom[0] || x > zoom[1])) || (log && y <= 0)) return;
+        low = Math.min(low, y);
+        high = Math.max(high, y);
+      };
+      for (const one of this.drawn) {
+        for (const ys of [one.y, one.raw, one.mean && one.mean.low, one.mean && one.mean.high]) if (ys) ys.forEach((y, index) => see(one.x[index], y));
+      }
+      if (low > high) return null;
+      if (log) [low, high] = [Math.log10(low), Math.log10(high)];
+      const room = (high - low || Math.abs(high) || 1) * 0.06;
+      return [low - room, high + room];
+    }
+
+    layout(range) {
+      const { settings } = this.page;
+      const axis = { color: css("--muted"), gridcolor: css("--border"), zeroline: false, linecolor: css("--border"), automargin: false, tickfont: { size: 11 } };
+      const words = { step: "step", time: "minutes", tokens: "tokens" };
+      return {
+        height: HEIGHT, autosize: true, margin: MARGIN, dragmode: "zoom", hovermode: false, showlegend: false, uirevision: "kept",
+        paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: css("--font"), color: css("--text"), size: 12 },
+        xaxis: { ...axis, title: { text: words[settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6, range: settings.zoom || this.page.extent() },
+        yaxis: { ...axis, type: settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: this.chart.unit === "bytes" ? ".3~s" : "", ...(range ? { range } : {}) },
+        annotations: range ? this.endLabels(range) : [],
+      };
+    }
+
+    /* The short name of each line at its end, moved apart where they would cover each other. */
+    endLabels([low, high]) {
+      const { zoom, log } = this.page.settings;
+      const tall = HEIGHT - MARGIN.t - MARGIN.b;
+      const labels = this.drawn.flatMap((one) => {
+        let at = one.y.length - 1;
+        while (at >= 0 && (one.y[at] === null || (zoom && one.x[at] > zoom[1]) || (log && one.y[at] <= 0))) at -= 1;
+        if (at < 0 || (zoom && one.x[at] < zoom[0])) return [];
+        const y = log ? Math.log10(one.y[at]) : one.y[at];
+        return [{ one, x: one.x[at], y, wants: ((high - y) / (high - low)) * tall }];
+      }).sort((a, b) => a.wants - b.wants);
+      const apart = Math.min(LABEL, tall / Math.max(1, labels.length));
+      let floor = -Infinity;
+      for (const label of labels) { label.at = Math.max(label.wants, floor + apart); floor = label.at; }
+      let ceiling = tall;
+      for (const label of labels.toReversed()) { label.at = Math.min(label.at, ceiling); ceiling = label.at - apart; }
+      return labels.map(({ one, x, y, wants, at }) => ({
+        x, y, xanchor: "left", yanchor: "middle", xshift: 3, yshift: wants - at, showarrow: false, text: one.strand.short, captureevents: false,
+        font: { size: 10, color: css(`--series-${one.strand.color}`) }, opacity: this.page.lit !== null && this.page.lit !== one.strand.id ? 0.3 : 1,
+      }));
+    }
+
+    /* The values of every line at the hovered x, largest first. */
+    values(x) {
+      return this.drawn.flatMap((one) => {
+        const at = lines.nearest(one.x, one.y, x, lines.usual(one.x.filter((place) => place !== null)) * 1.5);
+        return at < 0 ? [] : [{ one, at, value: one.y[at] }];
+      }).sort((a, b) => b.value - a.value);
+    }
+
+    showHover() {
+      const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
+      const { hoverX, hovered } = this.page;
+      const inside = axis && this.drawn.length > 0 && hoverX !== null && hoverX >= axis.range[0] && hoverX <= axis.range[1];
+      this.cross.hidden = !inside;
+      this.tip.hidden = !inside || hovered !== this;
+      if (!inside) return;
+      const left = axis._offset + axis.c2p(hoverX);
+      this.cross.style.transform = `translateX(${left}px)`;
+      if (hovered === this) this.fillTip(hoverX, left > axis._offset + axis._length / 2);
+    }
+
+    fillTip(x, atLeft) {
+      const found = this.values(x);
+      const list = element("ul");
+      for (const { one, at, value } of found) {
+        const item = element("li");
+        const half = one.mean && one.mean.high[at] !== null ? ` ± ${lab.number(one.mean.high[at] - value)}` : "";
+        const count = one.mean ? `, n ${one.mean.n[at]}` : "";
+        item.append(lab.swatch(one.strand), element("span", "tip-name", one.strand.label), element("strong", "", `${lab.number(value)}${half}${count}`));
+        list.append(item);
+      }
+      this.tip.replaceChildren(element("p", "muted", `${this.page.settings.x === "step" ? "step" : this.page.settings.x === "time" ? "minute" : "token"} ${lab.number(Number(x.toPrecision(4)))}`), list);
+      this.tip.classList.toggle("at-left", atLeft);
+    }
+
+    toggleTable() {
+      this.table.hidden = !this.table.hidden;
+      this.tableButton.setAttribute("aria-pressed", String(!this.table.hidden));
+      if (!this.table.hidden) this.fillTable();
+    }
+
+    /* At most 60 places along x, with each line's value there. */
+    fillTable() {
+      const xs = [...new Set(this.drawn.flatMap((one) => one.x.filter((x, index) => one.y[index] !== null)))].sort((a, b) => a - b);
+      const every = Math.ceil(xs.length / 60) || 1;
+      const table = element("table", "table plain");
+      table.append(element("caption", "visually-hidden", this.chart.title), element("thead"), element("tbody"));
+      const head = element("tr");
+      for (const word of [this.page.settings.x, ...this.drawn.map((one) => one.strand.label)]) head.append(Object.assign(element("th", "", word), { scope: "col" }));
+      table.tHead.append(head);
+      for (const x of xs.filter((place, index) => (xs.length - 1 - index) % every === 0).toReversed()) {
+        const row = element("tr");
+        row.append(Object.assign(element("th", "", lab.number(x)), { scope: "row" }));
+        for (const one of this.drawn) { const at = one.x.findIndex((place, index) => place === x && one.y[index] !== null); row.append(element("td", "", at < 0 ? "n/a" : lab.number(one.y[at]))); }
+        table.tBodies[0].append(row);
+      }
+      this.table.replaceChildren(table);
+    }
+  }
+
+  const SVG = "http://www.w3.org/2000/svg";
+  /* A piece of a strand's line, as the templates draw it for a run. */
+  lab.swatch = function swatch(strand) {
+    const image = document.createElementNS(SVG, "svg");
+    image.setAttribute("class", `line-swatch series-${strand.color} ${strand.dash}`);
+    image.setAttribute("viewBox", "0 0 28 8");
+    image.setAttribute("aria-hidden", "true");
+    const stroke = document.createElementNS(SVG, "line");
+    for (const [name, value] of [["x1", 1], ["y1", 4], ["x2", 27], ["y2", 4]]) stroke.setAttribute(name, value);
+    image.append(stroke);
+    return image;
+  };
+  lab.CompareChart = CompareChart;
+})();
