@@ -1,11 +1,241 @@
-"""Pages over prompts: one prompt's history over steps and runs, and the prompts of a run."""
+"""Pages over prompts: one prompt's history over steps and runs, and the prompts of a run or of the team."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, Max, QuerySet
+from django.db.models.functions import Left
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from lab.reading import history
+from lab.reading.groups import strip
+from lab.reading.history import Loss, Series, Turn, Visit
+from lab.runs.models import Run
+from lab.trajectories.models import Prompt, Rollout
+from lab.trajectories.pieces import Piece, named, visible
+from lab.trajectories.steps import PHASE_LABELS, phases, resolve
+
+MAX_ID = 2**63 - 1
+MAX_STEP = 2**31 - 1
+NEWEST = 12  # answers listed on a prompt's page
+HEAD = 400  # characters of each
+POINTS = 1500  # of a series that are drawn
+ROWS = 200  # visits of a series that are listed
+PAGE = 50
+STRIP = 20  # visits drawn in a list
+OFFERED = 100  # runs to choose from
+STATES = {"": "All", "solved": "Solved", "unlearned": "Unlearned", "never": "Never solved"}
+SORTS = ("last", "visits", "first", "now", "reward", "lost")
 
 
+def team_of(request: HttpRequest) -> Any:
+    return request.team  # type: ignore[attr-defined]
+
+
+@require_safe
 def prompt(request: HttpRequest, prompt_id: int) -> HttpResponse:
-    raise Http404
+    team = team_of(request)
+    found = get_object_or_404(Prompt.objects.filter(team=team), pk=min(prompt_id, MAX_ID))
+    answers = Rollout.objects.of(team).filter(prompt=found).current()
+    ids = Rollout.objects.filter(prompt=found).order_by("run").values_list("run", flat=True).distinct()
+    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=list(ids))}
+    series = history.of_prompt(found.pk, dict(runs)) if runs else []
+    context = {
+        "room": "rollouts",
+        "prompt": found,
+        "asked_messages": [(named(str(role)), list(visible(str(content)))) for role, content in found.messages],
+        "reference": list(visible(found.reference)),
+        "title": named(found.text[:80]),
+        "series": [shown(number, one) for number, one in enumerate(series)],
+        "runs": len(runs),
+        "answers": sum(one.answers for one in series),
+        "accuracies": sorted({history.accuracy_of(run) for run in runs.values()}),
+        "data": [drawn(one) for one in series],
+        **remarkable(answers),
+    }
+    return render(request, "reading/prompt.html", context)
 
 
+def remarkable(answers: QuerySet[Rollout]) -> dict[str, Any]:
+    """The newest answers, and the best and the worst ever; of equals the newest."""
+    scored = answers.filter(reward__isnull=False)
+    best, worst = (
+        scored.order_by("-reward", "-pk").values_list("pk", flat=True).first(),
+        scored.order_by("reward", "-pk").values_list("pk", flat=True).first(),
+    )
+    newest = list(answers.order_by("-pk").values_list("pk", flat=True)[:NEWEST])
+    wanted = {pk for pk in (best, worst, *newest) if pk is not None}
+    rows = Rollout.objects.filter(pk__in=wanted).select_related("run").defer("completion", "turns").annotate(head=Left("completion", HEAD))
+    texts = {row.pk: {"rollout": row, "pieces": list(visible(row.head)), "cut": len(row.head) == HEAD} for row in rows}  # type: ignore[attr-defined]
+    return {
+        "newest": [texts[pk] for pk in newest],
+        "best": texts.get(best),
+        "worst": texts.get(worst) if worst != best else None,
+    }
+
+
+def shown(number: int, series: Series) -> dict[str, Any]:
+    """A row of the table of runs, and the rows of its visits, newest first."""
+    return {
+        "series": series,
+        "place": number,
+        "color": number % 8 + 1,
+        "first": series.visits[0],
+        "last": series.visits[-1],
+        "visits": series.visits[: -ROWS - 1 : -1],
+        "hidden": max(0, len(series.visits) - ROWS),
+    }
+
+
+def drawn(series: Series) -> dict[str, Any]:
+    """A series for the charts. Of more than POINTS visits every n-th is drawn, and the last."""
+    every = -(-len(series.visits) // POINTS)
+    visits = [visit for place, visit in enumerate(reversed(series.visits)) if place % every == 0][::-1]
+    columns: dict[str, list[Any]] = {name: [getattr(visit, name) for visit in visits] for name in Visit.__dataclass_fields__}
+    where = reverse("group", args=[series.run.pk, series.phase, 0, 0]).removesuffix("0/0/")
+    return {
+        "key": f"{series.run.number}-{series.phase}",
+        "label": f"#{series.run.number} {series.phase_label}",
+        "heldout": series.phase == "heldout",
+        "url": where,
+        "turns": [asdict(turn) for turn in series.turns],
+        **columns,
+    }
+
+
+@dataclass
+class Row:
+    """A prompt in the list of a run."""
+
+    prompt: int
+    visits: list[Visit]
+    turns: list[Turn]
+    state: str
+    loss: Loss | None
+    text: list[Piece] | None = None
+
+    @property
+    def first(self) -> Visit:
+        return self.visits[0]
+
+    @property
+    def last(self) -> Visit:
+        return self.visits[-1]
+
+    @property
+    def bars(self) -> list[tuple[int, float, float]]:
+        """Pass rates of the newest visits."""
+        return strip([visit.passed for visit in self.visits[-STRIP:]])
+
+
+@require_safe
 def prompts(request: HttpRequest) -> HttpResponse:
-    raise Http404
+    """``?run=2&phase=&state=&since=50&sort=&page=`` the prompts of a run; without ``run`` those of the team, ``?after=`` for older ones."""
+    team = team_of(request)
+    asked = request.GET
+    problem = ""
+    number = whole(asked.get("run", ""))
+    run = Run.objects.of(team).filter(number=number).first() if number is not None else None
+    if asked.get("run") and run is None:
+        problem = f"There is no run #{asked['run'][:20]} in this team. Choose one of the list."
+    offered = Run.objects.of(team).filter(rollouts__gt=0).order_by("-number").only("number", "name")[:OFFERED]
+    context: dict[str, Any] = {"room": "rollouts", "run": run, "offered": offered, "problem": problem}
+    context |= of_run(run, asked) if run else of_team(team, asked)
+    return render(request, "reading/prompts.html", context)
+
+
+def whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= MAX_STEP else None
+
+
+def of_team(team: Any, asked: Any) -> dict[str, Any]:
+    """The newest prompts with how often they were asked, from the index alone."""
+    after = asked.get("after", "")
+    start = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else None
+    mine = Prompt.objects.filter(team=team).order_by("-pk").defer("messages", "reference", "digest")
+    page = list((mine.filter(pk__lt=start) if start is not None else mine)[: PAGE + 1])
+    counted = Rollout.objects.filter(prompt__in=[one.pk for one in page[:PAGE]]).values("prompt")
+    counts = {row["prompt"]: row for row in counted.annotate(answers=Count("pk"), runs=Count("run", distinct=True), last=Max("step"))}
+    rows = [{"prompt": one.pk, "text": list(visible(one.text[:200])), **counts.get(one.pk, {})} for one in page[:PAGE]]
+    return {"rows": rows, "more": f"?after={page[PAGE - 1].pk}" if len(page) > PAGE else "", "is_first": start is None}
+
+
+def of_run(run: Run, asked: Any) -> dict[str, Any]:
+    phase, steps = resolve(run, asked.get("phase", "") if asked.get("phase") in PHASE_LABELS else "", None)
+    since, problem = whole(asked.get("since", "")), ""
+    if asked.get("since") and since is None:
+        problem = f"Lost since: “{asked['since'][:20]}” is no step. Give a whole number, for example {(steps.last or 100) // 2}."
+    chosen_state = asked.get("state", "") if asked.get("state") in STATES else ""
+    sort = asked.get("sort", "")
+    sort = sort if sort.removeprefix("-") in SORTS else ("-lost" if since is not None else "-last")
+    floor = history.floor_of(run, steps.last or 0)
+    rows = rows_of(history.of_run(run, phase, floor), since)
+    counts = {name: sum(row.state == name for row in rows) for name in STATES if name} | {"": len(rows)}
+    kept = ordered([row for row in rows if keeps(row, chosen_state, since)], sort)
+    page = min(whole(asked.get("page", "")) or 1, max(1, -(-len(kept) // PAGE)))
+    chosen = kept[(page - 1) * PAGE : page * PAGE]
+    texts = Prompt.objects.in_bulk([row.prompt for row in chosen])
+    for row in chosen:
+        row.text = list(visible(texts[row.prompt].text[:200]))
+
+    def query(**changes: Any) -> str:
+        now = {"run": run.number, "phase": phase, "state": chosen_state, "since": since, "sort": asked.get("sort", ""), "page": "", **changes}
+        return "?" + urlencode({name: value for name, value in now.items() if value not in ("", None)})
+
+    heads = [("first", "first"), ("now", "now"), ("reward", "reward"), ("visits", "asked"), ("last", "last step")]
+    return {
+        "rows": chosen,
+        "shown": len(kept),
+        "total": len(rows),
+        "phase": phase,
+        "phase_links": [(PHASE_LABELS[one], query(phase=one), one == phase) for one in phases(run, phase)],
+        "states": [(label, counts[name], query(state=name), name == chosen_state) for name, label in STATES.items()],
+        "since": since,
+        "without_since": query(since=None, sort=""),
+        "last_step": steps.last,
+        "floor": floor,
+        "accuracy": history.accuracy_of(run),
+        "run_problem": problem,
+        "heads": [head(name, label, sort, query) for name, label in ([("lost", "lost")] if since is not None else []) + heads],
+        "page": page,
+        "pages": -(-len(kept) // PAGE),
+        "before": query(page=page - 1) if page > 1 else "",
+        "after": query(page=page + 1) if page * PAGE < len(kept) else "",
+    }
+
+
+def rows_of(found: dict[int, list[Visit]], since: int | None) -> list[Row]:
+    rows = []
+    for prompt, visits in found.items():
+        turns = history.turns(visits)
+        rows.append(Row(prompt, visits, turns, history.state(turns), history.lost(visits, since) if since is not None else None))
+    return rows
+
+
+def keeps(row: Row, state: str, since: int | None) -> bool:
+    return (not state or row.state == state) and (since is None or (row.loss is not None and row.loss.is_lost))
+
+
+def ordered(rows: list[Row], sort: str) -> list[Row]:
+    """By the sort's number, then by when the prompt was asked last; stable, so that pages do not overlap."""
+
+    def key(row: Row) -> float:
+        numbers = {"last": row.last.step, "visits": len(row.visits), "first": row.first.passed, "now": row.last.passed}
+        name = sort.removeprefix("-")
+        if name == "reward":
+            return row.last.mean if row.last.mean is not None else float("-inf")
+        return row.loss.amount if name == "lost" and row.loss else float(numbers.get(name, 0))
+
+    return sorted(sorted(rows, key=lambda row: (-row.last.step, row.prompt)), key=key, reverse=sort.startswith("-"))
+
+
+def head(name: str, label: str, sort: str, query: Any) -> dict[str, Any]:
+    now = sort.removeprefix("-") == name
+    state = ("descending" if sort.startswith("-") else "ascending") if now else ""
+    return {"label": label, "query": query(sort=name if sort == f"-{name}" else f"-{name}"), "state": state}
