@@ -22,6 +22,7 @@ from lab.browse.exports import FORMATS, MOST, MOST_WITH_TOKENS, Batches, Format
 from lab.browse.filter_bar import components_of, runs_to_choose
 from lab.browse.pages import matching, stream
 from lab.browse.records import records
+from lab.browse.regex import TooSlow
 from lab.browse.selection import Selection
 from lab.runs.views.request import LabRequest
 from lab.trajectories.models import Rollout
@@ -47,7 +48,10 @@ def tagged(request: LabRequest, selection: Selection) -> tuple[bool, str]:
         return True, "Type a tag first."
     if len(name) > TAG_LENGTH:
         return True, f"A tag has at most {TAG_LENGTH} characters, this one has {len(name):,}. Shorten it."
-    ids = chosen(request, selection)
+    try:
+        ids = chosen(request, selection)
+    except TooSlow:
+        return True, "The regular expression takes too long for the whole selection. Narrow it first; nothing was changed."
     if not ids:
         return True, "No rollout is ticked. Tick some with x, or choose the whole selection."
     if len(ids) > MOST_TAGGED:

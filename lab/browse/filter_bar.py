@@ -54,7 +54,7 @@ def filter_bar(address: Address, runs: list[Run], components: Iterable[str], fur
         runs=runs[:OFFERED_RUNS],
         more_runs=len(runs) > OFFERED_RUNS,
         chips=chips(address),
-        fields=[*FIELDS.values(), *(field for name in components if (field := field_named(COMPONENT + name)))],
+        fields=[*FIELDS.values(), *(replace(field, label=named(field.label)) for name in components if (field := field_named(COMPONENT + name)))],
         adding=address.adding,
         words=at_field["q"].value if "q" in at_field else selection.words,
         pattern=at_field["re"].value if "re" in at_field else selection.pattern,
