@@ -1,0 +1,113 @@
+"""One of everything a team can own, each with the team's mark in every text it holds; ``addresses`` fills the project's URLs with their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+from lab.ablations.models import Ablation, AblationRun
+from lab.accounts.models import Team, User
+from lab.annotations import verbs
+from lab.annotations.models import Comment, Tag
+from lab.browse.models import SavedView
+from lab.catalog.models import SavedRecipe
+from lab.replay.models import Replay
+from lab.runs.launch import launch_recipe
+from lab.runs.models import Run, Status
+from lab.supervisor.ingest import ingest
+from lab.trajectories.models import Prompt, Rollout
+from tests.lab.supervisor.spools import finished, measured, rollout, started, write
+from trainers.events import Message
+
+# Every parameter of a URL is either an object of a team (how the cast finds its id) or plain (any value that opens the page).
+PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
+OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id")
+KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
+PUBLIC = ("health", "setup", "account_")  # beginnings of names that need no login
+
+
+@dataclass
+class Cast:
+    team: Team
+    user: User
+    mark: str
+    run: Run
+    rollout: Rollout
+    other_rollout: Rollout
+    prompt: Prompt
+    comment: Comment
+    tag: Tag
+    recipe: SavedRecipe
+    view: SavedView
+    ablation: Ablation
+    replay: Replay
+
+    def value(self, name: str, parameter: str) -> Any:
+        """For a parameter of the URL ``name``. Raises KeyError for one the cast does not know."""
+        if parameter == "key":
+            return {"saved recipe": self.recipe, "saved view": self.view}[KEYS[name.split("-")[0]]].pk
+        if parameter in OBJECTS:
+            return getattr(self, parameter.removesuffix("_id")).pk
+        return PLAIN[parameter]
+
+
+def make_cast(team: Team, user: User, mark: str) -> Cast:
+    [run] = launch_recipe(team, user, "grpo", name=f"run {mark}")
+    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)
+    words = {"prompt": [Message("user", f"prompt {mark}")], "reference": f"answer {mark}", "rewards": {f"reward {mark}": 1.0}}
+    texts = {"completion": f"completion {mark}", "filtered": f"reason {mark}"}
+    answers = [rollout(1, 0, sample, **words, **texts, reward=float(sample)) for sample in range(2)]
+    write(run.folder, [started(special_tokens={4: f"<{mark}>"}), *answers, measured(1, values={f"metric {mark}": 1.0, "reward": 0.5}), finished()])
+    run.refresh_from_db()
+    while ingest(run):
+        pass
+    first, second = Rollout.objects.filter(run=run).order_by("sample")
+    tag = Tag.objects.get(pk=verbs.tag(team, user, first, f"tag {mark}").made)
+    comment = Comment.objects.get(pk=verbs.comment(team, user, first, f"comment {mark}", "0", "4").made)
+    stages = [{"title": "GRPO", "spec": {key: value for key, value in run.spec.items() if key != "output"}}]
+    version = SavedRecipe.objects.save_version(team, user, f"recipe {mark}", f"note {mark}", "grpo", stages)
+    view = SavedView.objects.create(team=team, owner=user, name=f"view {mark}", query=f"q={mark}", shared=True)
+    ablation = Ablation.objects.create(team=team, author=user, source=run, name=f"ablation {mark}", spec=run.spec, seeds=1)
+    AblationRun.objects.create(ablation=ablation, run=run, variant="full", seed=0)
+    replay = Replay.objects.create(
+        team=team, run=run, user=user, step=1, group=0, base={"name": "grpo", "config": {}}, status="failed", error=f"error {mark}"
+    )
+    return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A URL of the project: its name and its parameters."""
+
+    name: str
+    parameters: tuple[str, ...]
+
+    @property
+    def public(self) -> bool:
+        return self.name.startswith(PUBLIC)
+
+    @property
+    def owned(self) -> bool:
+        """Whether it names an object of a team."""
+        return any(parameter == "key" or parameter in OBJECTS for parameter in self.parameters)
+
+    def unknown(self) -> list[str]:
+        """Parameters for which the cast has no value."""
+        known = {*PLAIN, *OBJECTS, *(["key"] if self.name.split("-")[0] in KEYS else [])}
+        return [parameter for parameter in self.parameters if parameter not in known]
+
+    def of(self, cast: Cast) -> str:
+        return reverse(self.name, kwargs={parameter: cast.value(self.name, parameter) for parameter in self.parameters})
+
+
+def addresses(inside: URLResolver | None = None) -> Iterator[Address]:
+    """All of the project, without those of the login."""
+    for entry in (inside or get_resolver()).url_patterns:
+        if isinstance(entry, URLResolver):
+            yield from addresses(entry)
+        elif isinstance(entry, URLPattern):
+            assert entry.name, f"{entry.pattern} has no name"
+            yield Address(entry.name, tuple(entry.pattern.converters))
