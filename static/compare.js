@@ -75,8 +75,10 @@
   /* All runs by what they have in the chosen settings, hidden ones too, so that hiding a run changes no group's letter or colour. */
   function groups() {
     const found = new Map();
+    const last = (key) => key.split(".").at(-1);
+    const said = (key) => (settings.by.filter((other) => last(other) === last(key)).length > 1 ? key : last(key));
     for (const run of data.runs) {
-      const label = settings.by.map((key) => `${key} ${run.config[key] ?? "–"}`).join(", ");
+      const label = settings.by.map((key) => `${said(key)} ${run.config[key] ?? "–"}`).join(", ");
       found.set(label, [...(found.get(label) || []), run]);
     }
     return new Map([...found].sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true })));

@@ -104,22 +104,30 @@
       return data;
     }
 
-    /* Of what is shown, the band included. */
+    /* Of what is shown. A band may widen it by the height of the lines on each side, not more: two seeds give bands that would flatten them. */
     range() {
-      const { zoom, log } = this.page.settings;
-      let [low, high] = [Infinity, -Infinity];
-      const see = (x, y) => {
-        if (y === null || !Number.isFinite(y) || (zoom && (x < zoom[0] || x > zoom[1])) || (log && y <= 0)) return;
-        low = Math.min(low, y);
-        high = Math.max(high, y);
-      };
-      for (const one of this.drawn) {
-        for (const ys of [one.y, one.raw, one.mean && one.mean.low, one.mean && one.mean.high]) if (ys) ys.forEach((y, index) => see(one.x[index], y));
-      }
-      if (low > high) return null;
-      if (log) [low, high] = [Math.log10(low), Math.log10(high)];
+      const { log } = this.page.settings;
+      const lines = this.ends((one) => [one.y, one.raw]);
+      if (lines[0] > lines[1]) return null;
+      const band = this.ends((one) => (one.mean ? [one.mean.low, one.mean.high] : []));
+      const scale = (y) => (log ? Math.log10(y) : y);
+      let [low, high] = lines.map(scale);
+      const tall = high - low || Math.abs(high) * 0.1 || 1;
+      if (band[0] <= band[1]) [low, high] = [Math.max(Math.min(low, scale(band[0])), low - tall), Math.min(Math.max(high, scale(band[1])), high + tall)];
       const room = (high - low || Math.abs(high) || 1) * 0.06;
       return [low - room, high + room];
+    }
+
+    /* The smallest and largest finite value inside the zoom of the arrays that are picked of each line. */
+    ends(picked) {
+      const { zoom, log } = this.page.settings;
+      let [low, high] = [Infinity, -Infinity];
+      for (const one of this.drawn) for (const ys of picked(one)) if (ys) ys.forEach((y, index) => {
+        if (y === null || !Number.isFinite(y) || (zoom && (one.x[index] < zoom[0] || one.x[index] > zoom[1])) || (log && y <= 0)) return;
+        low = Math.min(low, y);
+        high = Math.max(high, y);
+      });
+      return [low, high];
     }
 
     layout(range) {
@@ -187,7 +195,7 @@
         item.append(lab.swatch(one.strand), element("span", "tip-name", one.strand.label), element("strong", "", `${lab.number(value)}${half}${count}`));
         list.append(item);
       }
-      this.tip.replaceChildren(element("p", "muted", `${this.page.settings.x === "step" ? "step" : this.page.settings.x === "time" ? "minute" : "token"} ${lab.number(Number(x.toPrecision(4)))}`), list);
+      this.tip.replaceChildren(element("p", "muted", place(x, this.page.settings.x)), list);
       this.tip.classList.toggle("at-left", atLeft);
     }
 
@@ -214,6 +222,10 @@
       }
       this.table.replaceChildren(table);
     }
+  }
+
+  function place(x, axis) {
+    return axis === "step" ? `step ${Math.round(x)}` : axis === "time" ? `after ${lab.duration(x * 60)}` : `after ${lab.number(x)} tokens`;
   }
 
   const SVG = "http://www.w3.org/2000/svg";

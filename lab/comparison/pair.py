@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.comparison.divergence import Alternative, Divergence, divergence, side
 from lab.lib.diff import Span, words
-from lab.lib.numbers import NONE
+from lab.lib.numbers import NONE, number
 from lab.trajectories.feed import Chip, signed
 from lab.trajectories.models import Rollout, RolloutTokens
 from lab.trajectories.pieces import Piece, named, visible
@@ -132,20 +132,18 @@ def numbers(given: Any) -> dict[str, float | None]:
 
 def measures(one: Rollout, other: Rollout) -> list[Row]:
     wanted: tuple[tuple[str, Callable[[Rollout], float | None], str], ...] = (
-        ("advantage", lambda rollout: rollout.advantage, ""),
         ("length", lambda rollout: rollout.length, "tokens"),
         ("mean entropy", lambda rollout: rollout.mean_entropy, "nats"),
         ("max entropy", lambda rollout: rollout.max_entropy, "nats"),
         ("step", lambda rollout: rollout.step, ""),
     )
-    found = [row(name, read(one), read(other), unit) for name, read, unit in wanted]
-    return [*found, Row("ended by", named(one.finish_reason), named(other.finish_reason), None)]
+    found = [Row(name, number(read(one)), number(read(other)), minus(read(one), read(other)), unit) for name, read, unit in wanted]
+    return [row("advantage", one.advantage, other.advantage), *found, Row("ended by", named(one.finish_reason), named(other.finish_reason), None)]
 
 
-def row(name: str, one: float | None, other: float | None, unit: str = "") -> Row:
-    delta = other - one if one is not None and other is not None else None
-    return Row(name, text_of(one), text_of(other), delta, unit)
+def row(name: str, one: float | None, other: float | None) -> Row:
+    return Row(name, Chip(name, one).text, Chip(name, other).text, minus(one, other))
 
 
-def text_of(value: float | None) -> str:
-    return str(value) if isinstance(value, int) else Chip("", value).text
+def minus(one: float | None, other: float | None) -> float | None:
+    return other - one if one is not None and other is not None else None
