@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.browse.records import TOKENS, WHOLE
+from lab.browse.records import NAMES, TOKENS, WHOLE
 from lab.runs.charts import csv_safe
 
 Batches = Iterator[list[dict[str, Any]]]
@@ -54,13 +54,10 @@ def as_csv(batches: Batches, components: Sequence[str], tokens: bool) -> Iterato
     """Lists and mappings as JSON in a cell, and a column of its own for each reward function. Text that a spreadsheet would run is made text."""
     writer = csv.writer(Lines())
     named = [f"rewards.{name}" for name in components]
-    header: list[str] = []
+    yield writer.writerow([*NAMES, *map(csv_safe, named)]).encode()
     for batch in batches:
         lines = []
         for record in map(finite, batch):
-            if not header:
-                header = [*record, *named]
-                lines.append(writer.writerow([csv_safe(name) for name in header]))
             own = [cell(record["rewards"].get(name)) for name in components]
             lines.append(writer.writerow([*(cell(value) for value in record.values()), *own]))
         yield "".join(lines).encode()

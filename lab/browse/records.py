@@ -23,6 +23,36 @@ TOKENS = {
     "ratios": "ratios",
     "clipped": "clipped",
 }
+NAMES = (  # of a record without token arrays, in their order
+    "id",
+    "run",
+    "run_name",
+    "phase",
+    "step",
+    "group",
+    "sample",
+    "attempt",
+    "prompt",
+    "reference",
+    "completion",
+    "turns",
+    "reward",
+    "rewards",
+    "advantage",
+    "contributions",
+    "shaped",
+    "length",
+    "mean_entropy",
+    "max_entropy",
+    "finish_reason",
+    "filtered",
+    "superseded",
+    "tags",
+    "rating",
+    "ratings",
+    "comments",
+    "created_at",
+)
 WHOLE = frozenset({"token_ids", "mask", "clipped"})  # arrays of integers
 
 

@@ -1,0 +1,183 @@
+"""What a selection can be taken along as, and tags put on many rollouts at once."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from lab.accounts.models import Team, User
+from lab.annotations.models import Rating, RolloutTag, Tag
+from lab.browse.records import NAMES
+from lab.runs.charts import csv_safe
+from lab.runs.models import Run
+from lab.supervisor.ingest import ingest
+from lab.trajectories.models import Rollout
+from tests.hostile import PAYLOADS, stored
+from tests.lab.supervisor.spools import make_run, rollout, started, steps, write
+from trainers.events import AnyEvent, Message
+
+
+def store(run: Run, *events: AnyEvent) -> None:
+    write(run.folder, list(events))
+    run.refresh_from_db()
+    while ingest(run):
+        pass
+
+
+@pytest.fixture
+def run(team: Team) -> Run:
+    made = make_run(team, name="first")
+    store(made, started(), *steps(1, 3))
+    return made
+
+
+def exported(client: Client, form: str, query: str = "") -> bytes:
+    response: Any = client.get(f"/rollouts/export/{form}/{query}")
+    assert response.status_code == 200, response.content
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Content-Disposition"].startswith('attachment; filename="rollouts-run-')
+    return b"".join(response.streaming_content)
+
+
+def lines(body: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in body.decode().split("\n")[:-1]]
+
+
+def test_json_lines_hold_everything_in_the_selections_order(as_owner: Client, team: Team, owner: User, run: Run) -> None:
+    best = rollout(
+        9, 1, 3, prompt=[Message("system", "be brief"), Message("user", "1 + 1?")], reward=7.0, advantage=0.5, contributions={"base": 0.25}
+    )
+    store(run, best)
+    newest = Rollout.objects.latest("pk")
+    RolloutTag.objects.create(rollout=newest, tag=Tag.objects.create(team=team, name="keep"), user=owner)
+    Rating.objects.create(rollout=newest, user=owner, value=3)
+    found = lines(exported(as_owner, "jsonl", "?run=1&sort=-reward"))
+    assert [record["id"] for record in found[1:]] == list(Rollout.objects.filter(reward=1.0).order_by("-pk").values_list("pk", flat=True))
+    first = found[0]
+    assert first["prompt"] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "1 + 1?"}]
+    expected = {"run": 1, "run_name": "first", "step": 9, "group": 1, "sample": 3, "reward": 7.0, "advantage": 0.5, "contributions": {"base": 0.25}}
+    assert {name: first[name] for name in expected} == expected
+    assert (first["tags"], first["rating"], first["rewards"]) == (["keep"], 3.0, {"correct": 1.0, "format": None})
+    assert "token_ids" not in first
+    assert tuple(first) == NAMES
+
+
+def test_only_the_selection_is_taken_along(as_owner: Client, run: Run) -> None:
+    assert {record["step"] for record in lines(exported(as_owner, "jsonl", "?f=step:ge:2"))} == {2, 3}
+    assert len(lines(exported(as_owner, "jsonl", "?re=answer&f=sample:eq:0"))) == 6
+    assert lines(exported(as_owner, "jsonl", "?f=reward:ge:5")) == []
+    assert exported(as_owner, "csv", "?f=reward:ge:5").decode().startswith("id,run,run_name,")
+    assert pq.read_table(io.BytesIO(exported(as_owner, "parquet", "?f=reward:ge:5"))).num_rows == 0
+
+
+def test_token_arrays_come_on_request(as_owner: Client, run: Run) -> None:
+    record = lines(exported(as_owner, "jsonl", "?f=step:eq:1&f=group:eq:0&f=sample:eq:0&tokens=1"))[0]
+    assert record["token_ids"] == [1, 2, 3, 4]
+    assert record["logprobs"] == [-0.5, -0.25, -1.0, 0.0]
+    assert record["reference_logprobs"] is None
+    table = pq.read_table(io.BytesIO(exported(as_owner, "parquet", "?tokens=1"))).to_pylist()
+    assert len(table) == 24
+    assert table[0]["entropies"] == [0.5, 0.25, 1.0, 0.0]
+
+
+def test_parquet_holds_what_json_lines_hold(as_owner: Client, run: Run) -> None:
+    store(run, *(rollout(5, 0, number, completion=stored(payload), rewards={"nan": float("nan")}) for number, payload in enumerate(PAYLOADS)))
+    table = pq.read_table(io.BytesIO(exported(as_owner, "parquet"))).to_pylist()
+    plain = lines(exported(as_owner, "jsonl"))
+    same = ("id", "run", "run_name", "phase", "step", "group", "sample", "prompt", "completion", "reward", "length", "tags", "created_at", "turns")
+    assert [{name: row[name] for name in same} for row in table] == [{name: row[name] for name in same} for row in plain]
+    assert {pair["name"] for pair in table[-1]["rewards"]} == {"correct", "format"}
+
+
+def test_no_cell_of_a_csv_is_a_formula(as_owner: Client, team: Team) -> None:
+    run = make_run(team, name="=run")
+    texts = [stored(payload) for payload in PAYLOADS]
+    store(run, started())
+    for at, text in enumerate(texts):
+        store(run, rollout(1, 0, at, completion=text, rewards={text or "r": -1.5}, filtered=text[:50], prompt=[Message("user", text)]))
+    body = exported(as_owner, "csv").decode()
+    rows = list(csv.reader(io.StringIO(body, newline="")))
+    assert len(rows) == len(texts) + 1
+    for row in rows:
+        for cell in row:
+            if cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+                float(cell)  # a number, which no spreadsheet runs
+    at = rows[0].index("completion")
+    assert {row[at] for row in rows[1:]} == {csv_safe(text) for text in texts}
+
+
+def test_a_file_that_would_be_too_large_is_refused_with_a_way_on(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.browse.actions.MOST", 10)
+    response = as_owner.get("/rollouts/export/jsonl/?run=1&sort=-reward")
+    body = response.content.decode()
+    assert response.status_code == 400
+    assert "more than 10 rollouts" in body
+    assert "/rollouts/export/jsonl/?run=1&amp;sort=-reward&amp;first=1" in body
+    assert len(lines(exported(as_owner, "jsonl", "?run=1&sort=-reward&first=1"))) == 10
+
+
+def test_an_unknown_format_is_not_found(as_owner: Client, run: Run) -> None:
+    assert as_owner.get("/rollouts/export/xlsx/").status_code == 404
+
+
+def test_an_export_asks_by_batches(as_owner: Client, team: Team, run: Run) -> None:
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            exported(as_owner, "jsonl")
+        return len(queries)
+
+    few = asked()
+    store(run, *steps(4, 30))
+    assert asked() <= few
+
+
+def test_another_teams_rollouts_are_not_taken_along(as_stranger: Client, run: Run) -> None:
+    assert lines(exported(as_stranger, "jsonl", "?run=1")) == []
+
+
+def send(client: Client, **data: Any) -> str:
+    response = client.post("/rollouts/tag/", data, follow=True)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_ticked_rollouts_are_tagged_and_what_had_it_is_said(as_owner: Client, team: Team, run: Run) -> None:
+    ids = list(Rollout.objects.values_list("pk", flat=True)[:3])
+    body = send(as_owner, tag=" Loop ", id=ids[:2], query="?run=1&sort=-reward")
+    assert "Tagged 2 rollouts “Loop”." in body
+    assert "1 had it already" not in body
+    assert "1 had it already" in send(as_owner, tag="loop", id=ids[1:], query="")
+    assert sorted(RolloutTag.objects.values_list("rollout_id", "tag__name")) == [(pk, "Loop") for pk in sorted(ids)]
+    assert "Took “loop” off 1 of 1 rollout." in send(as_owner, tag="loop", id=ids[:1], act="remove")
+    assert RolloutTag.objects.count() == 2
+
+
+def test_a_whole_selection_is_tagged(as_owner: Client, run: Run) -> None:
+    assert "Tagged 8 rollouts" in send(as_owner, tag="two", scope="all", query="?f=step:eq:2&after=W10")
+    assert set(RolloutTag.objects.values_list("rollout__step", flat=True)) == {2}
+    assert "Tagged 24 rollouts" in send(as_owner, tag="pattern", scope="all", query="?re=answer")
+
+
+def test_tagging_says_what_is_missing_and_keeps_the_address(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = Rollout.objects.latest("pk").pk
+    assert "Type a tag first" in send(as_owner, tag=" ", id=[key])
+    assert "at most 50 characters" in send(as_owner, tag="x" * 51, id=[key])
+    assert "No rollout is ticked" in send(as_owner, tag="x")
+    assert "No rollout is ticked" in send(as_owner, tag="x", id=["0", "-1", "9" * 30, "x"])
+    monkeypatch.setattr("lab.browse.actions.MOST_TAGGED", 5)
+    assert "more than 5 rollouts" in send(as_owner, tag="x", scope="all")
+    assert not RolloutTag.objects.exists()
+    response = as_owner.post("/rollouts/tag/", {"tag": "", "query": "?run=1&f=step%3Aeq%3A2"})
+    assert response.headers["Location"] == "/rollouts/?run=1&f=step%3Aeq%3A2"
+
+
+def test_another_teams_rollouts_are_not_tagged(as_stranger: Client, run: Run) -> None:
+    assert "No rollout is ticked" in send(as_stranger, tag="x", id=[Rollout.objects.latest("pk").pk])
+    assert "No rollout is ticked" in send(as_stranger, tag="x", scope="all", query="?run=1")
+    assert not RolloutTag.objects.exists()
