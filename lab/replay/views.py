@@ -1,13 +1,173 @@
-"""What another method would have done with stored rollouts."""
+"""What another method would have done with stored rollouts: asking, waiting, and reading the answer."""
 
+from __future__ import annotations
+
+import secrets
+import uuid
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from lab.catalog.catalog import catalog
+from lab.replay.asking import enqueue
+from lab.replay.forms import TRAINER, QuestionForm
+from lab.replay.models import Replay
+from lab.replay.pages import MOST_IDS, ORDERS, Listing, groups_of, members_page, recipe_chips, tokens_json
+from lab.runs.header import header
+from lab.runs.models import Run
+from lab.runs.once import once
+from lab.runs.views.page import run_of
+from lab.workers.models import ANALYSIS, Worker
+
+EARLIER = 20
+TOKEN_LENGTH = 64
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 def what_if(request: HttpRequest, run_id: Any) -> HttpResponse:
-    raise Http404
+    """The form: ``?step=&group=`` and methods to add (``add``), or an earlier question to change (``from``). POST asks."""
+    run = run_of(request, run_id)
+    if request.method == "POST" and run.trainer == TRAINER:
+        return ask(request, run)
+    form = form_of(request, run) if run.trainer == TRAINER else None
+    if form is not None and request.GET.get("part") == "groups":
+        return render(request, "replay/ask.html#groups", {"form": form, **choices(form)})
+    return show(request, run, form)
 
 
+def form_of(request: HttpRequest, run: Run) -> QuestionForm:
+    form = QuestionForm(run, catalog(), earlier=earlier_of(request, run))
+    form.values |= {name: request.GET[name] for name in ("step", "group") if name in request.GET}
+    for name in request.GET.getlist("add")[:10]:
+        form.add(name)
+    return form
+
+
+def earlier_of(request: HttpRequest, run: Run) -> Replay | None:
+    try:
+        key = uuid.UUID(request.GET.get("from", ""))
+    except ValueError:
+        return None
+    return replays_of(request).filter(run=run, pk=key).first()
+
+
+def ask(request: HttpRequest, run: Run) -> HttpResponse:
+    form = QuestionForm(run, catalog(), {key: value.replace("\0", "\u2400") for key, value in request.POST.items() if isinstance(value, str)})
+    if "act" in request.POST:
+        try:
+            form.edit(request.POST["act"])
+        except ValueError:
+            raise Http404("no such button") from None
+        return show(request, run, form)
+    asked = form.question()
+    if asked is None:
+        return show(request, run, form, status=422)
+
+    def store() -> str:
+        asked.user = request.user  # type: ignore[assignment]
+        asked.save(force_insert=True)
+        enqueue(asked)
+        return reverse("replay", args=[asked.pk])
+
+    return redirect(once(request, f"replay/{token_of(request)}", store))
+
+
+def token_of(request: HttpRequest) -> str:
+    """What makes sending the form twice the same act."""
+    return request.POST.get("token", "")[:TOKEN_LENGTH] or secrets.token_urlsafe(16)
+
+
+def show(request: HttpRequest, run: Run, form: QuestionForm | None, status: int = 200) -> HttpResponse:
+    context = {
+        **header(run, "what-if"),
+        "form": form,
+        "token": secrets.token_urlsafe(16),
+        "earlier": listed(replays_of(request).filter(run=run)),
+        "served": served(),
+        **(choices(form) if form else {}),
+    }
+    return render(request, "replay/ask.html", context, status=status)
+
+
+def choices(form: QuestionForm) -> dict[str, Any]:
+    steps = form.steps()
+    return {"steps": steps, "step": form.values.get("step") or steps.step or "", "groups": form.groups(steps.step)}
+
+
+def listed(replays: Any) -> list[dict[str, Any]]:
+    rows = replays.order_by("-created_at").select_related("user").defer("result")[:EARLIER]
+    return [{"replay": one, "chips": recipe_chips(one.base, one.methods)} for one in rows]
+
+
+def served() -> bool:
+    return Worker.objects.serving(ANALYSIS).exists()
+
+
+def replays_of(request: HttpRequest) -> Any:
+    return Replay.objects.of(request.team)  # type: ignore[attr-defined]
+
+
+def replay_of(request: HttpRequest, replay_id: Any) -> Replay:
+    """The team's question, or 404."""
+    Replay.objects.filter(pk=replay_id).lose()
+    found: Replay = get_object_or_404(replays_of(request).select_related("run__parent", "run__cloned_from", "run__created_by", "user"), pk=replay_id)
+    return found
+
+
+@require_safe
 def replay(request: HttpRequest, replay_id: Any) -> HttpResponse:
-    raise Http404
+    """The answer, or how far it is; ``?part=state`` what changes while one waits."""
+    found = replay_of(request, replay_id)
+    if request.GET.get("part") == "state":
+        if not found.is_open:
+            return HttpResponse(headers={"HX-Refresh": "true"})
+        return render(request, "replay/answer.html#state", waiting(found))
+    context = {**header(found.run, "what-if"), "run": found.run, **waiting(found), "chips": recipe_chips(found.base, found.methods)}
+    context["own"] = recipe_chips(found.run.spec.get("base"), found.run.spec.get("methods"))
+    if found.result is not None:
+        context |= answer(found, Listing.read(request.GET))
+    return render(request, "replay/answer.html", context)
+
+
+def waiting(found: Replay) -> dict[str, Any]:
+    since = found.started_at or found.created_at
+    return {"replay": found, "seconds": (timezone.now() - since).total_seconds(), "served": not found.is_open or served()}
+
+
+def answer(found: Replay, listing: Listing) -> dict[str, Any]:
+    members, count, pages = members_page(found, listing)
+    return {
+        "result": found.result,
+        "members": members,
+        "listed": count,
+        "listing": listing,
+        "groups": groups_of(found, members),
+        "orders": [(label, listing.query(order=name), name == listing.order) for name, label in ORDERS.items()],
+        "flipped_query": listing.query(only_flipped=not listing.only_flipped),
+        "page": min(listing.page, pages),
+        "pages": [(number, listing.query(page=number), number == min(listing.page, pages)) for number in range(1, pages + 1)] if pages > 1 else [],
+    }
+
+
+@require_POST
+def again(request: HttpRequest, replay_id: Any) -> HttpResponse:
+    """Asks a failed question once more."""
+    found = replay_of(request, replay_id)
+    if found.retry():
+        enqueue(found)
+    return redirect("replay", replay_id=found.pk)
+
+
+@require_safe
+def tokens(request: HttpRequest, replay_id: Any) -> HttpResponse:
+    """Tokens both ways of members of a finished answer: ``?ids=1,2,3``. Others are left out."""
+    found = replay_of(request, replay_id)
+    if found.result is None:
+        raise Http404("no answer yet")
+    asked = request.GET.get("ids", "").split(",")[:MOST_IDS]
+    ids = [int(text) for text in asked if text.isascii() and text.isdigit() and len(text) < 19]
+    return JsonResponse({"rollouts": tokens_json(found, ids)}, headers={"Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""The processes of a lab on this machine, for ``up`` and ``demo``: services, database schema, one web process, one worker."""
+"""The processes of a lab on this machine, for ``up`` and ``demo``: services, database schema, a web process, a worker for runs, one for analysis."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from django.core.management import call_command
 
 from lab import embedded
 from lab.lib.processes import Child, kill_tree, start, stop
+from lab.workers.models import ANALYSIS
 
 HOST = "127.0.0.1"
 READY_SECONDS = 60
@@ -59,7 +60,7 @@ def prepare() -> None:
 
 
 class LocalLab:
-    """Web process and worker; ``with`` stops whatever was started, in order, and kills what does not stop."""
+    """Web process and workers; ``with`` stops whatever was started, in order, and kills what does not stop."""
 
     def __init__(self, port: int, worker: bool = True) -> None:
         self.port, self.with_worker = port, worker
@@ -87,6 +88,9 @@ class LocalLab:
         self.children.append(start("web", web, self.logs, environment))
         if self.with_worker:
             self.children.append(start("worker", [sys.executable, manage, "worker"], self.logs, environment))
+            # A worker that trains for hours must not keep a question about stored rollouts waiting. It takes no GPU.
+            analysis = [sys.executable, manage, "worker", "--queues", ANALYSIS]
+            self.children.append(start("analysis", analysis, self.logs, {**environment, "CUDA_VISIBLE_DEVICES": ""}))
         deadline = time.monotonic() + READY_SECONDS
         while not self.answers():
             self.check()

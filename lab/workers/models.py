@@ -8,11 +8,19 @@ from django.db import models
 from django.utils import timezone
 
 ALIVE = timedelta(seconds=30)
+ANALYSIS = "analysis"  # queue of short questions about stored rollouts, for a worker that needs no GPU
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
     def alive(self) -> WorkerQuerySet:
         return self.filter(seen_at__gte=timezone.now() - ALIVE)
+
+    def training(self) -> WorkerQuerySet:
+        """Those that take runs."""
+        return self.exclude(queues=[ANALYSIS])
+
+    def serving(self, queue: str) -> WorkerQuerySet:
+        return self.alive().filter(draining=False, queues__contains=[queue])
 
 
 class Worker(models.Model):
@@ -33,3 +41,7 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def trains(self) -> bool:
+        return self.queues != [ANALYSIS]

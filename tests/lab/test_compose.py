@@ -20,7 +20,7 @@ from lab.workers.models import Worker
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
-LAB_SERVICES = ("web", "worker-cpu", "worker-cuda")
+LAB_SERVICES = ("web", "worker-cpu", "worker-analysis", "worker-cuda")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,8 @@ def test_what_must_outlive_a_container_is_in_a_volume(compose: dict[str, Any], s
 def test_workers_are_chosen_by_profile_and_wait_for_the_migrated_database(services: dict[str, dict[str, Any]]) -> None:
     assert (services["worker-cpu"]["profiles"], services["worker-cuda"]["profiles"]) == (["cpu"], ["cuda"])
     assert services["worker-cuda"]["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
-    for name in ("worker-cpu", "worker-cuda"):
+    assert services["worker-analysis"]["profiles"] == ["cpu", "cuda"]
+    for name in ("worker-cpu", "worker-analysis", "worker-cuda"):
         assert services[name]["depends_on"] == {"web": {"condition": "service_healthy"}}
     assert {name: wait["condition"] for name, wait in services["web"]["depends_on"].items()} == {
         "postgres": "service_healthy",

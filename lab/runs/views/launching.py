@@ -149,7 +149,7 @@ def panel(filled: LaunchForm, found: Examination | None) -> dict[str, Any]:
         "changes": differences.of_form(filled),
         "command": differences.command(filled),
         "spec_json": differences.specs_as_json(differences.complete_specs(filled)),
-        "no_worker": not Worker.objects.alive().filter(draining=False).exists(),
+        "no_worker": not Worker.objects.alive().training().filter(draining=False).exists(),
     }
 
 

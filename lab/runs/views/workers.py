@@ -17,7 +17,7 @@ def index(request: LabRequest) -> HttpResponse:
         run = busy.get(worker.name)
         own = run if run is not None and run.team_id == request.team.pk else None
         rows.append({"worker": worker, "alive": listing.is_alive(worker), "run": own, "busy_elsewhere": run is not None and own is None})
-    alive = sum(listing.is_alive(row["worker"]) for row in rows)
+    alive = sum(row["alive"] and row["worker"].trains for row in rows)
     waiting = Run.objects.of(request.team).waiting().count()
     context = {"room": "workers", "rows": rows, "alive": alive, "waiting": waiting}
     return TemplateResponse(request, "workers/list.html" + ("#workers" if wants_fragment(request) else ""), context)

@@ -15,13 +15,14 @@ from lab.runs.local_lab import HOST, LabError, LocalLab, port_is_free, prepare
 
 class Command(BaseCommand):
     help = (
-        "Starts PostgreSQL and Redis (unless DATABASE_URL and REDIS_URL name them), the web process and one worker, and keeps them until Ctrl-C. "
+        "Starts PostgreSQL and Redis (unless DATABASE_URL and REDIS_URL name them), the web process, a worker for runs and one for analysis, "
+        "and keeps them until Ctrl-C. "
         "A run in progress is then saved and goes on at the next start. Exit codes: 0 stopped by Ctrl-C, 1 a process ended by itself."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--port", default=os.environ.get("PORT") or "8000", help="port of the web pages on 127.0.0.1 (default: PORT, or 8000)")
-        parser.add_argument("--no-worker", action="store_true", help="start no worker: runs wait for one started elsewhere")
+        parser.add_argument("--no-worker", action="store_true", help="start no workers: runs and what-if questions wait for those started elsewhere")
 
     def handle(self, *args: Any, port: str, no_worker: bool, **options: Any) -> None:
         number = port_number(port)

@@ -1,0 +1,171 @@
+"""The form of a question: which rollouts, and the recipe to put them through; its inputs and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Avg, Count, Max, Min, StdDev
+
+from lab.catalog.catalog import Catalog
+from lab.replay.asking import spec_of
+from lab.replay.models import Replay
+from lab.replay.span import trained
+from lab.runs import composer
+from lab.runs.composer import CannotAdd, Stack
+from lab.runs.form_parts import task_fields
+from lab.runs.models import Run
+from lab.runs.schema_form import Field, as_text, from_text
+from lab.trajectories.steps import Steps, locate
+from trainers import stacking
+from trainers.spec import Problem, SpecError, parse_spec
+
+LARGEST = 2**31 - 1
+STAGE = 0  # the method section is that of a launch form with one stage
+TRAINER = "grpo"
+
+
+@dataclass(frozen=True)
+class GroupChoice:
+    number: int
+    count: int
+    reward: float | None
+    flat: bool  # every member has the same reward
+
+
+class QuestionForm:
+    """``values``: the text of every input, from the browser, from an earlier question or from the run. ``errors``: input -> what is wrong."""
+
+    def __init__(self, run: Run, catalog: Catalog, data: Mapping[str, str] | None = None, earlier: Replay | None = None) -> None:
+        self.run, self.catalog = run, catalog
+        self.spec = dict(run.spec)
+        if earlier is not None:
+            self.spec |= {"base": earlier.base, "methods": earlier.methods}
+        self.weights = self._weights(earlier.weights if earlier else {})
+        self.values = {**self._initial(earlier), **(data or {})}
+        if data is not None:
+            self.values |= composer.settled(catalog, STAGE, TRAINER, self.values)
+        self.errors: dict[str, str] = {}
+        self.other_errors: list[str] = []
+
+    def _weights(self, changed: Mapping[str, float]) -> list[Field]:
+        """The inputs of the reward weights, with the run's own as their defaults."""
+        task = next((task for task in self.catalog.tasks if task["name"] == self.run.task), None)
+        return task_fields(task)[1] if task else []
+
+    def _own_weight(self, made: Field) -> Any:
+        own = (self.spec.get("task") or {}).get("rewards") or {}
+        return own.get(made.key, made.default)
+
+    def _initial(self, earlier: Replay | None) -> dict[str, str]:
+        values = composer.values_of(self.catalog, STAGE, self.spec)
+        changed = earlier.weights if earlier else {}
+        values |= {made.name: as_text(changed.get(made.key, self._own_weight(made))) for made in self.weights}
+        if earlier is not None:
+            values |= {"step": str(earlier.step), "group": "" if earlier.group is None else str(earlier.group)}
+        return values
+
+    # What the page shows.
+
+    @property
+    def stack(self) -> Stack:
+        return composer.shown(self.catalog, STAGE, TRAINER, self.values, self.errors)
+
+    @property
+    def weight_fields(self) -> list[Field]:
+        return [made.bound(self.values, self.errors) for made in self.weights]
+
+    @property
+    def changed_weights(self) -> int:
+        return sum(self.values.get(made.name, "") != as_text(self._own_weight(made)) for made in self.weights)
+
+    def steps(self) -> Steps:
+        return locate(self.run, "train", number_of(self.values.get("step", "")))
+
+    def groups(self, step: int | None) -> list[GroupChoice]:
+        rows = trained(self.run).filter(step=step).values("group").order_by("group")
+        facts = rows.annotate(count=Count("id"), mean=Avg("reward"), spread=StdDev("reward"), low=Min("reward"), high=Max("reward"))
+        return [GroupChoice(row["group"], row["count"], row["mean"], row["low"] is not None and row["low"] == row["high"]) for row in facts]
+
+    # What a person does.
+
+    def edit(self, act: str) -> None:
+        """Does what a button of the method section says (``0:up:rs-grpo``). Raises ValueError for what no button says."""
+        place, _, rest = act.partition(":")
+        verb, _, name = rest.partition(":")
+        if place != str(STAGE) or verb not in ("add", "up", "down", "remove", "base"):
+            raise ValueError(act)
+        if verb == "add":
+            self.add(self.values.get(f"{composer.at(STAGE)}.add", ""))
+        elif verb != "base":
+            self.values |= composer.moved(STAGE, self.values, name, {"up": -1, "down": 1, "remove": 0}[verb])
+
+    def add(self, name: str) -> None:
+        try:
+            self.values |= composer.added(self.catalog, STAGE, TRAINER, self.values, name)
+        except CannotAdd as error:
+            self.errors[f"{composer.at(STAGE)}.add"] = str(error)
+
+    def question(self) -> Replay | None:
+        """The question that the inputs stand for, not saved; None with ``errors`` when it cannot be asked."""
+        step, group = self._place()
+        if self.values.get(f"{composer.at(STAGE)}.add", "").strip():
+            self.errors[f"{composer.at(STAGE)}.add"] = "This is not in the recipe yet: press Add, or clear the text."
+        recipe = composer.stacked(self.catalog, STAGE, self.values, {**self.spec, "training": {"trainer": TRAINER}})
+        base = recipe["base"] or {"name": composer.base_of(self.values, STAGE, TRAINER), "config": {}}
+        weights = self._changed()
+        if not self.errors:
+            self._check(spec_of(self.run, base, recipe["methods"], weights))
+        if self.errors or self.other_errors or step is None:
+            return None
+        return Replay(team=self.run.team, run=self.run, step=step, group=group, base=base, methods=recipe["methods"], weights=weights)
+
+    def _place(self) -> tuple[int | None, int | None]:
+        step = number_of(self.values.get("step", ""))
+        if step is None or not trained(self.run).filter(step=step).exists():
+            near = self.steps()
+            around = " and ".join(str(one) for one in dict.fromkeys((near.step, near.after)) if one is not None)
+            self.errors["step"] = f"There are no training rollouts of this step; near it are those of {around}."
+            return None, None
+        text = self.values.get("group", "")
+        if not text:
+            return step, None
+        group = number_of(text)
+        if group is None or not trained(self.run).filter(step=step, group=group).exists():
+            self.errors["group"] = f"Step {step} has no such group: choose one of the list."
+        return step, group
+
+    def _changed(self) -> dict[str, float]:
+        """Weights that are not the run's."""
+        changed: dict[str, float] = {}
+        for made in self.weights:
+            value = from_text(made, self.values.get(made.name, ""))
+            if not isinstance(value, float):
+                self.errors[made.name] = f"Write a number; the run's is {as_text(self._own_weight(made))}."
+            elif value != self._own_weight(made):
+                changed[made.key] = value
+        return changed
+
+    def _check(self, data: dict[str, Any]) -> None:
+        try:
+            spec = parse_spec(data)
+            problems = stacking.check(spec).problems
+        except SpecError as error:
+            problems = error.problems
+        for problem in problems:
+            self.refuse(problem)
+
+    def refuse(self, problem: Problem) -> None:
+        """Shows a problem at its input, or on top of the form when there is none."""
+        text = f"{problem.message[:1].upper()}{problem.message[1:]}{f': {problem.fix}' if problem.fix else ''}."
+        place = composer.input_of(self.catalog, STAGE, TRAINER, self.values, problem.field) if problem.field.startswith(("base", "methods")) else ""
+        if place:
+            self.errors[place] = f"{self.errors[place]} {text}" if place in self.errors else text
+        else:
+            self.other_errors.append(f"{problem.field}: {text}" if problem.field else text)
+
+
+def number_of(text: str) -> int | None:
+    """A step or a group; None for what is none, or does not fit the database."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= LARGEST else None

@@ -1,0 +1,10 @@
+"""The Celery task that answers a question. A message delivered twice, or late, finds it claimed and does nothing."""
+
+from celery import shared_task
+
+from lab.replay.answering import answer_question
+
+
+@shared_task(name="replay", acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
+def replay_question(replay_id: str) -> None:
+    answer_question(replay_id)
