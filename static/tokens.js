@@ -77,7 +77,7 @@
 
   function levelClass(level, value = level) { return level === null ? "" : `level-${Math.abs(level)}${value < 0 ? " negative" : ""}`; }
 
-  /* Title, what it is, the ramp between its ends, and what else the reader has to know. */
+  /* Title, what it is, and the ramp between its ends; ``where`` says of what the upper end is a percentile. */
   function legendParts(name, { top, share }, where) {
     const { title, help, signed, binary, write } = OVERLAYS[name];
     const words = (text, kind = "") => Object.assign(document.createElement("span"), { className: kind, textContent: text });
@@ -88,7 +88,7 @@
     for (let level = signed ? -LEVELS + 1 : 0; level < LEVELS; level += 1) ramp.append(words("", `unit ${levelClass(level)}`));
     const end = share < 1 ? `${write(top)}+` : write(top);
     parts.push(words(signed ? write(-top) : "0"), ramp, words(end.replace(/ (nats)\+$/, "+ $1")));
-    parts.push(words(share < 1 ? `${Math.round(share * 100)}th percentile of ${where}` : `largest of ${where}`, "muted"));
+    if (where) parts.push(words(share < 1 ? `${Math.round(share * 100)}th percentile of ${where}` : `largest of ${where}`, "muted"));
     return parts;
   }
 

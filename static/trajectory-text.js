@@ -141,7 +141,8 @@
 
   function recolour(start = 0, end = Infinity) {
     for (const chunk of chunks) {
-      if (!chunk.filled || data.units[chunk.start][1] >= end) continue;
+      const last = data.units[chunk.end - 1];
+      if (!chunk.filled || data.units[chunk.start][1] >= end || last[1] + last[2] <= start) continue;
       for (const span of chunk.element.children) {
         const unit = data.units[data.unitOf[span.dataset.first]];
         if (!unit || unit[1] + unit[2] <= start || unit[1] >= end) continue;
@@ -181,11 +182,17 @@
     return chunk.element.querySelector(`[data-first="${data.units[unit][1]}"]`);
   }
 
+  /* How much of the window's top the toolbar covers. */
+  function covered() {
+    const bar = document.getElementById("reader-bar");
+    return bar && getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
+  }
+
   /* Twice, because chunks on the way have an estimated height until they are laid out. */
   function scrollTo(position) {
     const found = span(position);
     if (!found) return;
-    const room = document.querySelector(".reader-bar")?.offsetHeight || 0;
+    const room = covered();
     const settle = () => {
       const target = span(position);
       const at = target && target.getBoundingClientRect();
@@ -294,7 +301,7 @@
   /* [first, last] token in view, or null. */
   function inView() {
     let [first, last] = [null, null];
-    const room = document.querySelector(".reader-bar")?.offsetHeight || 0;
+    const room = covered();
     for (const chunk of chunks) {
       if (!chunk.filled) { if (first !== null) break; else continue; }
       const at = chunk.element.getBoundingClientRect();

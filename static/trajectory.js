@@ -64,13 +64,13 @@
     const parts = [];
     if (why) parts.push(words(`${lab.overlays.all[why].title}: ${data.reasons[why]}.`, "refused"));
     if (overlay) {
-      parts.push(...lab.overlays.legendParts(overlay, lab.tokens.scale, "this rollout"));
+      parts.push(...lab.overlays.legendParts(overlay, lab.tokens.scale, ""));
       if (lab.overlays.all[overlay].signed) parts.push(words("underlined: below the middle", "muted"));
       if (overlay === "ratio" && data.clipped) parts.push(words("boxed", "unit clipped"), words("clipped: no gradient", "muted"));
       if (data.mask) parts.push(words("dimmed: not in the loss", "unit out"));
     }
     bar.replaceChildren(...parts);
-    bar.hidden = !parts.length;
+    bar.parentElement.hidden = !parts.length;
   }
 
   document.addEventListener("click", (event) => {

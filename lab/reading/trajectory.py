@@ -25,12 +25,12 @@ LIST_LENGTH = 4000  # characters of ``list`` that are followed; more is no list 
 OVERLAYS = (
     ("", "Off"),
     ("entropy", "Entropy"),
-    ("logprob", "Log-prob"),
+    ("logprob", "Log-p"),
     ("kl", "KL"),
     ("ratio", "Ratio"),
     ("advantage", "Advantage"),
     ("weight", "Weight"),
-    ("mask", "Loss mask"),
+    ("mask", "Mask"),
 )
 MODES = (("", "Rendered"), ("text", "Raw text"), ("tokens", "Raw tokens"))
 CLIPS = (90, 95, 98, 100)

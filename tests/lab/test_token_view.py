@@ -1,5 +1,6 @@
 """Tokens as units of text, model text as pieces, both against hostile and broken input."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -87,12 +88,10 @@ def test_pieces_keep_every_character(text: str) -> None:
 @given(
     st.text(max_size=80),
     st.lists(st.integers(0, 5), max_size=30),
-    st.lists(st.tuples(st.sampled_from(["assistant", "tool"]), st.integers(0, 40), st.integers(0, 40)), max_size=4),
+    st.lists(st.tuples(st.sampled_from(["assistant", "tool"]), st.integers(-3, 40), st.integers(-3, 40)), max_size=4),
 )
-def test_blocks_keep_every_character_of_ordered_turns(text: str, lengths: list[int], turns: list[Any]) -> None:
-    ordered = [list(turn) for turn in sorted((role, min(a, b), max(a, b)) for role, a, b in turns)]
-    ordered.sort(key=lambda turn: turn[1])
-    assert "".join(block.text for block in blocks(text, ordered, np.array(lengths, dtype=np.int64))) == text
+def test_blocks_keep_every_character_whatever_the_turns_say(text: str, lengths: list[int], turns: list[Any]) -> None:
+    assert "".join(block.text for block in blocks(text, turns, np.array(lengths, dtype=np.int64))) == text
 
 
 def test_thinking_is_told_apart_and_folded_when_long() -> None:
@@ -103,6 +102,25 @@ def test_thinking_is_told_apart_and_folded_when_long() -> None:
 
 def test_thinking_that_never_ends_is_thinking_to_the_end() -> None:
     assert [block.kind for block in blocks("a<think>b<think>c", [])] == ["policy", "think"]
+
+
+def test_calls_of_tools_stand_apart_with_the_tool_they_name() -> None:
+    text = 'a<tool_call>{"name": "look_up", "arguments": {}}</tool_call>b<search>Eva friend</search><tool_call>no end'
+    found = [(block.kind, block.title, block.text) for block in blocks(text, [])]
+    assert found == [
+        ("policy", "assistant", "a"),
+        ("call", "look_up", '<tool_call>{"name": "look_up", "arguments": {}}</tool_call>'),
+        ("policy", "assistant", "b"),
+        ("call", "search", "<search>Eva friend</search>"),
+        ("policy", "assistant", "<tool_call>no end"),
+    ]
+
+
+def test_a_hundred_thousand_calls_that_never_end_are_read_in_no_time() -> None:
+    text = "<tool_call><search><python>" * 100_000
+    started = time.monotonic()
+    assert "".join(block.text for block in blocks(text, [])) == text
+    assert time.monotonic() - started < 5  # quadratic would be minutes
 
 
 def test_a_bidirectional_override_cannot_reorder_the_page() -> None:
