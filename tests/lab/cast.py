@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from lab.runs.models import Run, Status
 from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Prompt, Rollout
 from tests.lab.supervisor.spools import finished, measured, rollout, started, write
-from trainers.events import Message
+from trainers.events import AnyEvent, Message
 
 # Every parameter of a URL is either an object of a team (how the cast finds its id) or plain (any value that opens the page).
 PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
@@ -54,18 +54,22 @@ class Cast:
         return PLAIN[parameter]
 
 
-def make_cast(team: Team, user: User, mark: str) -> Cast:
+def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()) -> Cast:
+    """``events`` happen in its run before that finishes."""
     [run] = launch_recipe(team, user, "grpo", name=f"run {mark}")
     Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)
     words = {"prompt": [Message("user", f"prompt {mark}")], "reference": f"answer {mark}", "rewards": {f"reward {mark}": 1.0}}
     texts = {"completion": f"completion {mark}", "filtered": f"reason {mark}"}
     answers = [rollout(1, 0, sample, **words, **texts, reward=float(sample)) for sample in range(2)]
-    write(run.folder, [started(special_tokens={4: f"<{mark}>"}), *answers, measured(1, values={f"metric {mark}": 1.0, "reward": 0.5}), finished()])
+    write(
+        run.folder,
+        [started(special_tokens={4: f"<{mark}>"}), *answers, measured(1, values={f"metric {mark}": 1.0, "reward": 0.5}), *events, finished()],
+    )
     run.refresh_from_db()
     while ingest(run):
         pass
-    first, second = Rollout.objects.filter(run=run).order_by("sample")
-    tag = Tag.objects.get(pk=verbs.tag(team, user, first, f"tag {mark}").made)
+    first, second = Rollout.objects.filter(run=run, step=1).order_by("sample")
+    tag = Tag.objects.get(pk=verbs.tag(team, user, first, f"tag {mark}"[: verbs.TAG_LENGTH]).made)
     comment = Comment.objects.get(pk=verbs.comment(team, user, first, f"comment {mark}", "0", "4").made)
     stages = [{"title": "GRPO", "spec": {key: value for key, value in run.spec.items() if key != "output"}}]
     version = SavedRecipe.objects.save_version(team, user, f"recipe {mark}", f"note {mark}", "grpo", stages)

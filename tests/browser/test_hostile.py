@@ -1,0 +1,143 @@
+"""Every page of the lab with texts of tests/hostile.py in every place a model, a task or a person can write: shown as text, and nothing runs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.test import Client
+from playwright.sync_api import Page, Request
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
+from lab.accounts.models import Team, User
+from lab.annotations import verbs
+from lab.trajectories.models import Rollout
+from tests.hostile import MARK, PAYLOADS, stored
+from tests.lab.cast import Cast, addresses, make_cast
+from tests.lab.supervisor.spools import measured, rollout
+from trainers.arrays import pack, pack_ids
+from trainers.events import AnyEvent, Message
+
+NAME = PAYLOADS[1]  # an image whose loading fails: runs wherever it becomes an element, and fits into every name
+MARKUP = [text for text in PAYLOADS if MARK in text or "example.org" in text]
+# What no page of ours has, and every payload that became markup leaves behind.
+ALIEN = (
+    'img:not([src^="/static/"]), iframe, object, embed, base, script:not([src], [type="application/json"]), svg[onload], b[hx-get], a[href^="javascript" i], '
+    "[onerror], [onclick], [onfocus], [onload], [onmouseover], [ontoggle]"
+)
+# Pages that must show the cast's name; the others hold none of its texts or are covered by these.
+SHOWN = {"ablation", "ablations", "annotations", "comments", "group", "launch", "prompt", "recipe-saved", "rollout", "rollouts", "run"}
+SHOWN |= {"run-rollouts", "runs"}
+
+
+def attacks(step: int) -> Iterator[AnyEvent]:
+    """A group of two for every payload, as prompt, role, answer, completion, reason, reward name and metric name."""
+    for group, text in enumerate(map(stored, PAYLOADS)):
+        count = max(1, min(len(text), 40))
+        lengths = [1] * (count - 1) + [max(0, min(len(text), 3000) - count + 1)]
+        arrays = {"ids": pack_ids(range(10, 10 + count)), "lengths": pack(lengths, "H"), "length": count}
+        values = {"logprobs": pack([-0.5] * count, "e"), "entropies": pack([0.5] * count, "e")}
+        words = {"prompt": [Message(text[:40] or "user", text[:3000])], "reference": text[:500], "completion": text[:3000], "filtered": text[:200]}
+        for sample in range(2):
+            yield rollout(step, group, sample, rewards={text[:60] or "empty": float(sample)}, reward=float(sample), **words, **arrays, **values)
+    yield measured(step, values={f"rewards/{text[:60]}/mean": 0.5 for text in MARKUP[:6]} | {"reward": 0.5})
+
+
+@pytest.fixture
+def cast(team: Team, owner: User, page: Page, sign_in: Callable[[User], None]) -> Cast:
+    sign_in(owner)
+    owner.first_name = NAME[:150]
+    owner.save()
+    made = make_cast(team, owner, NAME, list(attacks(2)))
+    (made.run.folder / "attempt-1.log").write_text("\n".join(map(stored, PAYLOADS)), encoding="utf-8")
+    verbs.tag(team, owner, made.rollout, "</b><script>")
+    for text in PAYLOADS:
+        if stored(text).strip():
+            verbs.comment(team, owner, made.rollout, stored(text)[:9000], "0", "2")
+    for text in MARKUP:
+        verbs.tag(team, owner, made.other_rollout, stored(text)[: verbs.TAG_LENGTH])
+    return made
+
+
+class Watch:
+    """Collects what a page asks for that no page of ours would."""
+
+    def __init__(self, page: Page, host: str) -> None:
+        self.page, self.host, self.where, self.trouble = page, host, "", list[str]()
+        page.on("request", self.look)
+
+    def look(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https", "ws", "wss") and (parts.netloc != self.host or parts.path.rsplit("/", 1)[-1] == "x"):
+            self.trouble.append(f"{self.where} asked for {request.url[:200]}")
+
+    def visit(self, path: str) -> str:
+        """Opens a page, goes over it with the pointer, and gives its text."""
+        self.where = path
+        response = self.page.goto(path)
+        assert response is not None
+        assert response.status == 200, f"{path}: {response.status}"
+        with suppress(PlaywrightTimeout):  # pages that stay in touch with the lab are never idle
+            self.page.wait_for_load_state("networkidle", timeout=4000)
+        for selector in (".js-plotly-plot .nsewdrag", "[data-first]", "[data-unit]", "main [title]"):
+            for item in self.page.locator(f"{selector}:visible").all()[:2]:
+                item.hover(force=True, no_wait_after=True, timeout=3000)
+        self.check()
+        text: str = self.page.evaluate("document.body.textContent")
+        return text
+
+    def check(self) -> None:
+        if any(frame.evaluate(f"window.{MARK}") is not None for frame in self.page.frames):
+            self.trouble.append(f"{self.where} ran a payload")
+        found = self.page.evaluate("(alien) => [...document.querySelectorAll(alien)].map((one) => one.outerHTML.slice(0, 160))", ALIEN)
+        self.trouble += [f"{self.where} holds {one}" for one in found]
+
+
+@pytest.fixture
+def watch(page: Page, web: Any) -> Watch:
+    return Watch(page, urlsplit(web.url).netloc)
+
+
+def html_pages(cast: Cast, owner: User) -> Iterator[tuple[str, str]]:
+    """(name, path) of every page of the project that answers a GET with HTML; what else answers may not be taken for HTML."""
+    client = Client()
+    client.force_login(owner)
+    for address in addresses():
+        if address.public:
+            continue
+        path = address.of(cast)
+        response = client.get(path)
+        if response.status_code != 200:
+            continue  # redirects, forms that are only sent, and questions without their parameters
+        if response["Content-Type"].startswith("text/html"):
+            yield address.name, path
+        else:
+            assert response["X-Content-Type-Options"] == "nosniff", path
+
+
+def test_every_page_shows_names_that_are_markup_as_text(watch: Watch, cast: Cast, owner: User) -> None:
+    shown = set()
+    for name, path in html_pages(cast, owner):
+        if NAME in watch.visit(path):
+            shown.add(name)
+    assert watch.trouble == []
+    assert sorted(SHOWN - shown) == []
+
+
+def test_pages_of_rollouts_show_every_payload_as_text(watch: Watch, cast: Cast) -> None:
+    run, number = f"/runs/{cast.run.pk}", cast.run.number
+    first = Rollout.objects.filter(run=cast.run, step=2).order_by("group", "sample")
+    one, other = first[0].pk, first[1].pk
+    paths = [f"{run}/rollouts/?step=2", f"{run}/rollouts/?step=2&tokens=entropy", f"/rollouts/?run={number}&f=step:eq:2&size=100"]
+    paths += [f"{run}/groups/train/2/{group}/" for group in (0, 3, 15)] + [f"/rollouts/{pk}/?tokens=entropy" for pk in (one, other)]
+    paths += [f"/compare/rollouts/?a={one}&b={other}", f"/compare/?run={number}", "/comments/"]
+    texts = {path: watch.visit(path) for path in paths}
+    assert watch.trouble == []
+    for payload in MARKUP[:10]:
+        assert payload in texts["/comments/"], payload
+        assert payload in texts[paths[0]], payload
+    assert PAYLOADS[0] in texts[f"{run}/groups/train/2/0/"]
+    assert PAYLOADS[0] in texts[f"/compare/rollouts/?a={one}&b={other}"]
+    for path, text in texts.items():
+        assert "\u202e" not in text, path
