@@ -80,7 +80,7 @@ def compared(replay: Replay, given: dict[str, Any]) -> dict[str, Any]:
     members = [member(chosen[one["id"]], tokens[one["id"]], one) for one in given["rollouts"] if one["id"] in chosen]
     if not members:
         raise ReplayBroken(given["notes"][0].capitalize() + "." if given["notes"] else "None of the rollouts asked for could be replayed.")
-    members.sort(key=lambda one: (-one["change"], one["id"]))
+    members.sort(key=lambda one: (-one["change"], one["group"], one["sample"]))
     return {**{key: given[key] for key in ("notes", "scale", "methods")}, "members": members, "summary": summary(members)}
 
 
@@ -91,6 +91,8 @@ def member(rollout: Rollout, tokens: RolloutTokens, one: dict[str, Any]) -> dict
     flips = flipped(before, after)
     return {
         **one,
+        "group": rollout.group,
+        "sample": rollout.sample,
         "stored": rollout.advantage,
         "tokens": len(before),
         "flipped": int(flips.sum()),
@@ -129,6 +131,7 @@ def summary(members: list[dict[str, Any]]) -> dict[str, Any]:
     varies = len(members) > 1 and stored.std() > NEAR and replayed.std() > NEAR
     tokens = sum(one["tokens"] for one in members)
     return {
+        "nothing": not stored.any() and not replayed.any(),
         "members": len(members),
         "flipped_members": sum(one["sign_flipped"] for one in members),
         "tokens": tokens,

@@ -46,20 +46,18 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One line of how an advantage came about: a method and the advantage after it."""
-
-    name: str
-    stored: str
-    replayed: str
-
-
-@dataclass(frozen=True)
 class Member:
     rollout: Rollout
     data: dict[str, Any]
-    steps: list[Step]  # advantages
-    shaped: list[Step]  # rewards
+
+    @property
+    def came_about(self) -> list[tuple[str, str]]:
+        """How the stored advantage came about: (what, number) in order."""
+        return chain(self.rollout.shaped, self.rollout.contributions or {"base": self.rollout.advantage})
+
+    @property
+    def would_come_about(self) -> list[tuple[str, str]]:
+        return chain(self.data["shaped"], self.data["contributions"])
 
     @property
     def stored(self) -> str:
@@ -90,26 +88,20 @@ def members_page(replay: Replay, listing: Listing) -> tuple[list[Member], int, i
     rows = [one for one in replay.result["members"] if not listing.only_flipped or one["flipped"] or one["sign_flipped"]]
     if listing.order in ("stored", "replayed"):
         key = "stored" if listing.order == "stored" else "advantage"
-        rows.sort(key=lambda one: (-(one[key] or 0.0), one["id"]))
-    places = dict(Rollout.objects.filter(pk__in=[one["id"] for one in rows]).values_list("pk", "group")) if listing.order == "place" else {}
-    if places:
-        rows.sort(key=lambda one: (places.get(one["id"], -1), one["id"]))
+        rows.sort(key=lambda one: (-(one[key] or 0.0), one["group"], one["sample"]))
+    elif listing.order == "place":
+        rows.sort(key=lambda one: (one["group"], one["sample"]))
     pages = max(1, -(-len(rows) // PAGE))
     page = min(listing.page, pages)
     shown = rows[(page - 1) * PAGE : page * PAGE]
     found = Rollout.objects.of(replay.team).filter(run=replay.run).select_related("prompt").in_bulk([one["id"] for one in shown])
-    return [member(found[one["id"]], one) for one in shown if one["id"] in found], len(rows), pages
+    return [Member(found[one["id"]], one) for one in shown if one["id"] in found], len(rows), pages
 
 
-def member(rollout: Rollout, one: dict[str, Any]) -> Member:
-    return Member(rollout, one, aligned(rollout.contributions, one["contributions"]), aligned(rollout.shaped, one["shaped"]))
-
-
-def aligned(stored: Mapping[str, float], replayed: Mapping[str, float]) -> list[Step]:
-    """Both sides by method, in the order they act."""
-    names = list(dict.fromkeys([*stored, *replayed]))
-    names.sort(key=lambda name: name != "base")
-    return [Step(name, signed(stored[name]) if name in stored else "", signed(replayed[name]) if name in replayed else "") for name in names]
+def chain(shaped: Mapping[str, float], contributions: Mapping[str, float | None]) -> list[tuple[str, str]]:
+    """Rewards after the methods that shape them, then advantages: the base's, and after each method."""
+    names = sorted(contributions, key=lambda name: name != "base")
+    return [(f"reward, {name}", signed(value)) for name, value in shaped.items()] + [(name, signed(contributions[name])) for name in names]
 
 
 @dataclass(frozen=True)
