@@ -6,4 +6,7 @@ from lab.atlas import views
 
 urlpatterns = [
     path("runs/<uuid:run_id>/atlas/", views.run_atlas, name="run-atlas"),
+    path("runs/<uuid:run_id>/atlas/grid.json", views.atlas_grid, name="atlas-grid"),
+    path("runs/<uuid:run_id>/atlas/values.json", views.atlas_values, name="atlas-values"),
+    path("runs/<uuid:run_id>/atlas/tokens/", views.atlas_tokens, name="atlas-tokens"),
 ]
