@@ -23,8 +23,8 @@ NAME = PAYLOADS[1]  # an image whose loading fails: runs wherever it becomes an 
 MARKUP = [text for text in PAYLOADS if MARK in text or "example.org" in text]
 # What no page of ours has, and every payload that became markup leaves behind.
 ALIEN = (
-    'img:not([src^="/static/"]), iframe, object, embed, base, script:not([src], [type="application/json"]), svg[onload], b[hx-get], a[href^="javascript" i], '
-    "[onerror], [onclick], [onfocus], [onload], [onmouseover], [ontoggle]"
+    'img:not([src^="/static/"]), iframe, object, embed, base, script:not([src], [type="application/json"]), svg[onload], b[hx-get], '
+    'a[href^="javascript" i], [onerror], [onclick], [onfocus], [onload], [onmouseover], [ontoggle]'
 )
 # Pages that must show the cast's name; the others hold none of its texts or are covered by these.
 SHOWN = {"ablation", "ablations", "annotations", "comments", "group", "launch", "prompt", "recipe-saved", "rollout", "rollouts", "run"}
