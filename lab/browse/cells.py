@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
+from django.urls import reverse
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from lab.annotations.summary import Summary
 from lab.lib import numbers
-from lab.trajectories.pieces import named, visible
+from lab.trajectories.pieces import INVISIBLE, named, visible
 
 LINE_END = "\u21b5 "  # what a line end looks like in a cell, which has one paragraph
 FINISH = {"stop": "stopped", "length": "cut off", "turns": "out of turns"}
+KEPT = 2048  # cells of a table repeat: a page has far fewer different rewards than rows
+STOPPED = SafeString('<span class="muted">stopped</span>')
 NOTHING = SafeString('<span class="muted">–</span>')
 
 
@@ -28,6 +32,8 @@ class Row:
 
 def text(value: str) -> SafeString:
     """A model's or a person's text with what cannot be seen written out."""
+    if not INVISIBLE.search(value):
+        return conditional_escape(value.replace("\n", LINE_END))
     shown = [
         conditional_escape(piece.text.replace("\n", LINE_END))
         if piece.kind == "plain"
@@ -37,10 +43,18 @@ def text(value: str) -> SafeString:
     return mark_safe("".join(shown))  # each part is escaped above
 
 
+@lru_cache(KEPT)
 def number(value: float | None) -> SafeString:
     return NOTHING if value is None else conditional_escape(numbers.number(value).replace("-", "−"))
 
 
+@lru_cache(KEPT)
+def whole(value: int) -> SafeString:
+    """To the last digit: people look for step 1204, not for 1.2k."""
+    return conditional_escape(str(value))
+
+
+@lru_cache(KEPT)
 def signed(value: float | None) -> SafeString:
     """A number that is good above zero and bad below it: by its sign and by colour."""
     if value is None:
@@ -50,6 +64,7 @@ def signed(value: float | None) -> SafeString:
     return format_html('<span class="{}">{}{}</span>', tone, sign, numbers.number(value).replace("-", "−"))
 
 
+@lru_cache(KEPT)
 def badge(label: str, tone: str = "") -> SafeString:
     return format_html('<span class="badge {}">{}</span>', tone, label)
 
@@ -59,14 +74,19 @@ def run(row: Row) -> SafeString:
 
 
 def step(row: Row) -> SafeString:
-    phase = "" if row.rollout.phase == "train" else row.rollout.phase.replace("heldout", "held-out")
-    return format_html("{}{}", row.rollout.step, format_html(' <small class="muted">{}</small>', phase) if phase else "")
+    if row.rollout.phase == "train":
+        return whole(row.rollout.step)
+    return format_html('{} <small class="muted">{}</small>', row.rollout.step, row.rollout.phase.replace("heldout", "held-out"))
+
+
+@lru_cache(KEPT)
+def path(page: str, *where: Any) -> str:
+    return reverse(page, args=where)
 
 
 def group(row: Row) -> SafeString:
-    return format_html(
-        '<a href="/runs/{}/groups/{}/{}/{}/">{}</a>', row.rollout.run.pk, row.rollout.phase, row.rollout.step, row.rollout.group, row.rollout.group
-    )
+    rollout = row.rollout
+    return format_html('<a href="{}">{}</a>', path("group", rollout.run.pk, rollout.phase, rollout.step, rollout.group), rollout.group)
 
 
 def completion(row: Row) -> SafeString:
@@ -76,12 +96,13 @@ def completion(row: Row) -> SafeString:
 
 
 def prompt(row: Row) -> SafeString:
-    return format_html('<a class="words muted" href="/prompts/{}/">{}</a>', row.rollout.prompt_id, text(row.rollout.prompt.head) or "empty")
+    address = path("prompt", row.rollout.prompt_id)
+    return format_html('<a class="words muted" href="{}">{}</a>', address, text(row.rollout.prompt.head) or "empty")
 
 
 def finish(row: Row) -> SafeString:
     reason = row.rollout.finish_reason
-    words = badge(FINISH.get(reason, named(reason)), "warn" if reason == "length" else "")
+    words = STOPPED if reason == "stop" else badge(FINISH.get(reason, named(reason)), "warn")
     return format_html("{} {}", words, badge(f"attempt {row.rollout.attempt}, replayed")) if row.rollout.superseded else words
 
 

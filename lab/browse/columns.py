@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote, unquote
@@ -46,6 +46,13 @@ def value(name: str) -> Callable[[Row], SafeString]:
     return cell
 
 
+def whole(name: str) -> Callable[[Row], SafeString]:
+    def cell(row: Row) -> SafeString:
+        return cells.whole(getattr(row.rollout, name))
+
+    return cell
+
+
 def advantage(row: Row) -> SafeString:
     return cells.signed(row.rollout.advantage)
 
@@ -58,14 +65,14 @@ FIRST = (
     Column("run", "Run", cells.run, "text", help="The run it was sampled in."),
     Column("step", "Step", cells.step),
     Column("group", "Group", cells.group, help="Which prompt of the step."),
-    Column("sample", "Sample", value("sample"), help="Which answer to the prompt."),
+    Column("sample", "Sample", whole("sample"), help="Which answer to the prompt."),
     Column("prompt", "Prompt", cells.prompt, "long"),
     Column("completion", "Completion", cells.completion, "long"),
     Column("reward", "Reward", reward, help="The total."),
 )
 LAST = (
     Column("advantage", "Advantage", advantage, help="After every method."),
-    Column("length", "Length", value("length"), help="Tokens of the completion."),
+    Column("length", "Length", whole("length"), help="Tokens of the completion."),
     Column("mean_entropy", "Entropy", value("mean_entropy"), help="Mean over the completion's tokens, in nats."),
     Column("max_entropy", "Max entropy", value("max_entropy"), usual=False, help="Of the most uncertain token, in nats."),
     Column("finish", "Ended", cells.finish, "text", help="Why the completion ended."),
@@ -126,15 +133,16 @@ def table(names: Sequence[str], one_run: bool) -> list[Column]:
     return [*first, *components(names), *LAST]
 
 
-def draw(row: Row, columns: Sequence[Column]) -> SafeString:
-    """The row's cells; the completion is its header."""
-    parts = []
-    for column in columns:
-        tag = "th" if column.name == "completion" else "td"
-        scope = SafeString(' scope="row"') if tag == "th" else ""
-        classes = f"c-{column.name}" if field_named(column.name) is None or column.name in ROOMY else ""
-        parts.append(format_html('<{}{} class="{} {}">{}</{}>', tag, scope, column.kind, classes, column.cell(row), tag))
-    return SafeString("".join(parts))
+def drawn(rows: Iterable[Row], columns: Sequence[Column]) -> Iterator[SafeString]:
+    """Each row's cells; the completion is its header."""
+    frames = [(frame(column), column.cell, SafeString("</th>" if column.name == "completion" else "</td>")) for column in columns]
+    for row in rows:
+        yield SafeString("".join(part for start, cell, end in frames for part in (start, cell(row), end)))
 
 
-ROOMY = ("prompt", "completion", "run", "tags")
+def frame(column: Column) -> SafeString:
+    classes = f"{column.kind} c-{column.name}" if column.name in ROOMY else column.kind
+    return format_html('<th scope="row" class="{}">' if column.name == "completion" else '<td class="{}">', classes)
+
+
+ROOMY = ("prompt", "completion", "run", "tags")  # columns that the style sheet gives a width

@@ -24,6 +24,7 @@ from lab.browse.bars import drawn
 from lab.browse.cells import Row, signed
 from lab.browse.columns import Choice, Column
 from lab.browse.exports import FORMATS
+from lab.browse.fields import field_named
 from lab.browse.filter_bar import OPERATORS, components_of, filter_bar, runs_to_choose
 from lab.browse.histograms import histogram
 from lab.browse.pages import Page, read_page
@@ -80,12 +81,13 @@ def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any
         "chosen": chosen,
         "any_rollouts": any(run.last_rollout for run in runs),
         "heads": heads,
-        "rows": [(row, columns.draw(row, shown)) for row in made],
+        "rows": list(zip(made, columns.drawn(made, shown), strict=True)),
         "operators": OPERATORS,
         "formats": FORMATS.values(),
         "saved": views_of(request.team, request.user, address),
         "writable": may_annotate(request),
         "tags": Tag.objects.filter(team=request.team).values_list("name", flat=True)[:OFFERED_TAGS],
+        "sorted_by": sorted_by(selection.sort),
         **addresses(address, page),
     }
 
@@ -114,6 +116,12 @@ def head(column: Column, address: Address) -> Head:
         return Head(column, seen, address.url(sort=f"-{column.name}"))
     descending = sort.startswith("-")
     return Head(column, seen, address.url(sort=column.name if descending else f"-{column.name}"), "descending" if descending else "ascending")
+
+
+def sorted_by(sort: str) -> str:
+    """The order in words; empty for newest first."""
+    known = field_named(sort.removeprefix("-")) if sort else None
+    return f"{named(known.label).lower()}, {'largest' if sort.startswith('-') else 'smallest'} first" if known else ""
 
 
 @require_safe
