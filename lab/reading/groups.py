@@ -155,17 +155,21 @@ def around(found: Group, phase: str, step: int, number: int, asked: Asked) -> di
     def url(at: tuple[int, int] | None) -> str:
         return reverse("group", args=[found.run.pk, phase, *at]) + asked.kept if at else ""
 
+    asked_before = place_of(visits.filter(step__lt=step).order_by("-step", "group"))
+    asked_after = place_of(visits.filter(step__gt=step).order_by("step", "group"))
+    # Held-out prompts are the same each time; between two measurements lie all the rollouts that were trained on.
+    again = (asked_before, asked_after) if phase == "heldout" else (None, None)
     before = here.filter(group__lt=number).order_by("-group").values_list("group", flat=True).first()
     after = here.filter(group__gt=number).order_by("group").values_list("group", flat=True).first()
     return {
         "ways": [
             ("k", "Group before", "‹", url((step, before) if before is not None else None)),
             ("j", "Group after", "›", url((step, after) if after is not None else None)),
-            ("[", "Step before", "‹", url(beside(found, earlier.order_by("-step"), number))),
-            ("]", "Step after", "›", url(beside(found, later.order_by("step"), number))),
+            ("[", "Step before", "‹", url(again[0] or beside(found, earlier.order_by("-step"), number))),
+            ("]", "Step after", "›", url(again[1] or beside(found, later.order_by("step"), number))),
         ],
-        "asked_before": place_of(visits.filter(step__lt=step).order_by("-step", "group")),
-        "asked_after": place_of(visits.filter(step__gt=step).order_by("step", "group")),
+        "asked_before": asked_before,
+        "asked_after": asked_after,
         "with_variance": url(next_with_variance(rows, step, number)) if found.zero_variance else "",
     }
 

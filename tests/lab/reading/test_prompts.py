@@ -264,3 +264,19 @@ def test_a_prompts_history_is_read_by_its_index(run: Run) -> None:
         cursor.execute("EXPLAIN " + history.OF_PROMPT, given)
         plan = "\n".join(row[0] for row in cursor.fetchall())
     assert "rollout_prompt" in plan
+
+
+def test_the_newest_answers_are_not_looked_for_along_the_primary_key(as_owner: Client, run: Run) -> None:
+    store(run, started(), *(one for step in range(1, 300) for one in answers(step, 1.0, prompt=[Message("user", f"{step % 3}")])))
+    address = f"/prompts/{Prompt.objects.order_by('pk')[0].pk}/"
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE trajectories_rollout")
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    with CaptureQueriesContext(connection) as queries:
+        as_owner.get(address)
+    asked = [one["sql"] for one in queries if "ORDER BY" in one["sql"] and "LIMIT" in one["sql"] and "trajectories_rollout" in one["sql"]]
+    assert len(asked) >= 3
+    for sql in asked:
+        with connection.cursor() as cursor:
+            cursor.execute("EXPLAIN " + sql.replace("%", "%%"), ())
+            assert "trajectories_rollout_pkey" not in "".join(row[0] for row in cursor.fetchall()), sql
