@@ -1,6 +1,7 @@
 """Metric points in chunks: about a thousand points a row, so that a chart of a million points reads a thousand rows.
 
-The newest chunk of a metric grows in place until it is full. A point carries the spool offset of the batch it came with, which is what
+The newest chunk of a metric grows in place until it is full, and says where its extremes lie (``thinned`` reads very long series from that
+alone). A point carries the spool offset of the batch it came with, which is what
 "everything after my cursor" means to a page. Names that begin with ``@`` are other x-axes of the same steps: ``@time`` (seconds since 1970)
 and ``@tokens``.
 """
@@ -49,15 +50,21 @@ GROW = """
 UPDATE runs_metricchunk AS chunk SET
     count = chunk.count + new.count, first_step = LEAST(chunk.first_step, new.first_step), last_step = GREATEST(chunk.last_step, new.last_step),
     lo = LEAST(chunk.lo, new.lo), hi = GREATEST(chunk.hi, new.hi), last_offset = GREATEST(chunk.last_offset, %s),
+    lo_step = CASE WHEN new.first_step > chunk.last_step AND new.lo_step IS NOT NULL AND chunk.lo_step IS NOT NULL
+        THEN CASE WHEN new.lo < chunk.lo THEN new.lo_step ELSE chunk.lo_step END END,
+    hi_step = CASE WHEN new.first_step > chunk.last_step AND new.hi_step IS NOT NULL AND chunk.hi_step IS NOT NULL
+        THEN CASE WHEN new.hi > chunk.hi THEN new.hi_step ELSE chunk.hi_step END END,
     steps = chunk.steps || new.steps, values = chunk.values || new.values, offsets = chunk.offsets || new.offsets
-FROM unnest(%s::bigint[], %s::int[], %s::int[], %s::int[], %s::float8[], %s::float8[], %s::bytea[], %s::bytea[], %s::bytea[])
-    AS new(id, count, first_step, last_step, lo, hi, steps, values, offsets)
+FROM unnest(
+    %s::bigint[], %s::int[], %s::int[], %s::int[], %s::float8[], %s::float8[], %s::int[], %s::int[], %s::bytea[], %s::bytea[], %s::bytea[]
+) AS new(id, count, first_step, last_step, lo, hi, lo_step, hi_step, steps, values, offsets)
 WHERE chunk.id = new.id
 """
 ADD = """
-INSERT INTO runs_metricchunk (run_id, attempt, last_offset, name, chunk, count, first_step, last_step, lo, hi, steps, values, offsets)
+INSERT INTO runs_metricchunk
+    (run_id, attempt, last_offset, name, chunk, count, first_step, last_step, lo, hi, lo_step, hi_step, steps, values, offsets)
 SELECT %s, %s, %s, * FROM unnest(
-    %s::text[], %s::int[], %s::int[], %s::int[], %s::int[], %s::float8[], %s::float8[], %s::bytea[], %s::bytea[], %s::bytea[])
+    %s::text[], %s::int[], %s::int[], %s::int[], %s::int[], %s::float8[], %s::float8[], %s::int[], %s::int[], %s::bytea[], %s::bytea[], %s::bytea[])
 """
 
 
@@ -98,13 +105,25 @@ def _unseen(points: Iterable[tuple[int, float]], last: int) -> list[tuple[int, f
     return fresh
 
 
-def _pack(points: Sequence[tuple[int, float]], offset: int) -> tuple[int, int, int, float | None, float | None, bytes, bytes, bytes]:
+Packed = tuple[int, int, int, float | None, float | None, int | None, int | None, bytes, bytes, bytes]
+
+
+def _pack(points: Sequence[tuple[int, float]], offset: int) -> Packed:
+    """The columns of a chunk from its count on. Where the extremes lie is left open (None) unless every value is finite and no step repeats,
+    so that a chunk that says where they lie can stand for its points.
+    """
     steps = np.array([step for step, _ in points], dtype="<i4")
     values = np.array([value for _, value in points], dtype="<f8")
-    finite = values[np.isfinite(values)]
-    lo, hi = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
     offsets = np.full(len(points), offset, dtype="<i8")
-    return len(points), int(steps.min()), int(steps.max()), lo, hi, steps.tobytes(), values.tobytes(), offsets.tobytes()
+    arrays = steps.tobytes(), values.tobytes(), offsets.tobytes()
+    first, last, finite = int(steps.min()), int(steps.max()), np.isfinite(values)
+    if finite.all():
+        low, high = int(values.argmin()), int(values.argmax())
+        places = (int(steps[low]), int(steps[high])) if (steps[1:] > steps[:-1]).all() else (None, None)
+        return len(points), first, last, float(values[low]), float(values[high]), *places, *arrays
+    some = values[finite]
+    extremes = (float(some.min()), float(some.max())) if some.size else (None, None)
+    return len(points), first, last, *extremes, None, None, *arrays
 
 
 def read(run_id: UUID, names: Sequence[str] | None = None, buckets: int = 0, after: int = -1) -> dict[str, Series]:
@@ -154,27 +173,33 @@ def _add_attempt(limits: dict[int, int], number: int, from_step: int) -> None:
 
 def _assemble(chunks: Any, limits: dict[UUID, dict[int, int]], after: int = -1) -> dict[tuple[UUID, str], Series]:
     parts: dict[tuple[UUID, str], list[tuple[Integers, Floats]]] = {}
-    rows = chunks.order_by("run_id", "name", "attempt", "chunk").values_list("run_id", "name", "attempt", "steps", "values", "offsets")
-    for run_id, name, attempt, raw_steps, raw_values, raw_offsets in rows.iterator():
-        steps = np.frombuffer(raw_steps, dtype="<i4").astype(np.int64)
-        values = np.frombuffer(raw_values, dtype="<f8")
-        keep = steps <= limits.get(run_id, {}).get(attempt, NEVER)
-        if after >= 0:
-            keep &= np.frombuffer(raw_offsets, dtype="<i8") > after
-        parts.setdefault((run_id, name), []).append((steps[keep], values[keep]))
+    columns = ("run_id", "name", "attempt", "steps", "values") + (("offsets",) if after >= 0 else ())
+    for run_id, name, attempt, raw_steps, raw_values, *raw_offsets in (
+        chunks.order_by("run_id", "name", "attempt", "chunk").values_list(*columns).iterator()
+    ):
+        steps, values = np.frombuffer(raw_steps, dtype="<i4"), np.frombuffer(raw_values, dtype="<f8")
+        limit = limits.get(run_id, {}).get(attempt, NEVER)
+        if raw_offsets or limit != NEVER:
+            keep = steps <= limit
+            if raw_offsets:
+                keep &= np.frombuffer(raw_offsets[0], dtype="<i8") > after
+            steps, values = steps[keep], values[keep]
+        parts.setdefault((run_id, name), []).append((steps, values))
     found = {}
     for key, pieces in parts.items():
-        steps, values = _newest_of_each_step(np.concatenate([s for s, _ in pieces]), np.concatenate([v for _, v in pieces]))
+        steps, values = newest_of_each_step(np.concatenate([s for s, _ in pieces]).astype(np.int64), np.concatenate([v for _, v in pieces]))
         if steps.size:
             found[key] = Series(key[1], steps, values)
     return found
 
 
-def _newest_of_each_step(steps: Integers, values: Floats) -> tuple[Integers, Floats]:
+def newest_of_each_step(steps: Integers, values: Floats) -> tuple[Integers, Floats]:
     """Sorted by step; of several values of a step the one written last."""
+    if (steps[1:] > steps[:-1]).all():
+        return steps, values
     order = np.argsort(steps, kind="stable")
     steps, values = steps[order], values[order]
-    last = np.append(steps[1:] != steps[:-1], True) if steps.size else np.empty(0, dtype=bool)
+    last = np.append(steps[1:] != steps[:-1], True)
     return steps[last], values[last]
 
 
@@ -184,10 +209,22 @@ def envelope(series: Series, buckets: int) -> Series:
     if buckets <= 0 or steps.size <= 2 * buckets:
         return series
     span = int(steps[-1] - steps[0]) + 1
-    bucket = (steps - steps[0]) * buckets // span
-    starts = np.flatnonzero(np.append(True, bucket[1:] != bucket[:-1]))
-    ends = np.append(starts[1:], steps.size) - 1
-    low = np.lexsort((np.where(np.isnan(values), np.inf, values), bucket))[starts]
-    high = np.lexsort((np.where(np.isnan(values), -np.inf, values), bucket))[ends]
-    chosen = np.unique(np.concatenate((low, high, [0, steps.size - 1])))
+    edges = steps[0] + -(-np.arange(buckets) * span // buckets)
+    starts = np.unique(np.searchsorted(steps, edges))
+    starts = starts[starts < steps.size]
+    bucket = np.repeat(np.arange(starts.size), np.diff(starts, append=steps.size))
+    low, high = (_first_of_each(values == extreme.reduceat(values, starts)[bucket], bucket) for extreme in (np.fmin, np.fmax))
+    chosen = np.unique(np.concatenate((low, high, _without(bucket[low], starts), [0, steps.size - 1])))
     return Series(series.name, steps[chosen], values[chosen])
+
+
+def _first_of_each(marked: npt.NDArray[np.bool_], bucket: Integers) -> Integers:
+    """The first marked place of each bucket that has one."""
+    places = np.flatnonzero(marked)
+    owners = bucket[places]
+    return places[np.append(True, owners[1:] != owners[:-1])] if places.size else places
+
+
+def _without(seen: Integers, starts: Integers) -> Integers:
+    """The starts of buckets that are not among ``seen``: all their values are NaN."""
+    return np.delete(starts, seen)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from django.db import connection, transaction
 
-from lab.runs import live, metrics
+from lab.runs import live, metrics, thinned
 from lab.runs.charts import panels
 from lab.runs.models import Run
 from lab.runs.stack import Stack, entries, page_of, stack_of
@@ -34,23 +34,25 @@ def one_moment() -> Iterator[None]:
 def snapshot(run: Run) -> dict[str, Any]:
     with one_moment():
         run.refresh_from_db()
-        series = metrics.read(run.pk)
+        found = thinned.read(run.pk, BUCKETS)
         methods = declared(stack_of(run.spec))
-        shown = {name: metrics.envelope(one, BUCKETS) for name, one in series.items() if not name.startswith("@")}
         return {
             "cursor": run.ingested,
             "attempt": run.attempt,
-            "axes": axes(series, shown),
-            "series": {
-                name: {"steps": one.steps.tolist(), "values": [live.number(value) for value in one.values.tolist()]} for name, one in shown.items()
-            },
-            "thinned": any(len(shown[name]) < len(series[name]) for name in shown),
-            "nonfinite": {name: count for name, one in series.items() if (count := int((~np.isfinite(one.values)).sum()))},
-            "panels": panels(shown, run.trainer, methods),
+            "axes": axes(run, found.series),
+            "series": {name: {"steps": one.steps.tolist(), "values": numbers(one)} for name, one in found.series.items()},
+            "thinned": any(len(one) < found.counts[name] for name, one in found.series.items()),
+            "nonfinite": found.nonfinite,
+            "panels": panels(found.series, run.trainer, methods),
             "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
             "marks": marks(run),
             "state": live.state(run),
         }
+
+
+def numbers(series: metrics.Series) -> list[float | str]:
+    values: list[float | str] = series.values.tolist()
+    return values if np.isfinite(series.values).all() else [live.number(float(value)) for value in values]
 
 
 def declared(stack: Stack) -> list[dict[str, Any]]:
@@ -60,15 +62,10 @@ def declared(stack: Stack) -> list[dict[str, Any]]:
     return [{**known[name], "url": page_of(name)} if name in known else {**blank, "name": name, "title": name} for name in stack.names]
 
 
-def axes(series: dict[str, metrics.Series], shown: dict[str, metrics.Series]) -> dict[str, list[Any]]:
+def axes(run: Run, shown: dict[str, metrics.Series]) -> dict[str, list[Any]]:
     """Time and tokens of every step that a shown point lies on; null where a step has none."""
     steps = np.unique(np.concatenate([one.steps for one in shown.values()])) if shown else np.empty(0, dtype=np.int64)
-    found: dict[str, list[Any]] = {"step": steps.tolist()}
-    for axis in ("time", "tokens"):
-        known = series.get(f"@{axis}")
-        values = dict(zip(known.steps.tolist(), known.values.tolist(), strict=True)) if known else {}
-        found[axis] = [values.get(step) for step in found["step"]]
-    return found
+    return {"step": steps.tolist(), **{axis: thinned.axis_at(run.pk, axis, steps) for axis in ("time", "tokens")}}
 
 
 def marks(run: Run) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
 import yaml
 from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
@@ -43,7 +44,8 @@ def metrics(request: HttpRequest, run_id: Any) -> HttpResponse:
     """All a page needs to draw its charts; ``?part=marks`` only the marks, which deltas do not carry."""
     run = run_of(request, run_id)
     body = {"marks": marks(run)} if request.GET.get("part") == "marks" else snapshot(run)
-    return JsonResponse(body, headers={"Cache-Control": "no-store"})
+    # Django's encoder takes five times as long over a hundred thousand numbers.
+    return HttpResponse(msgspec.json.encode(body), content_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 @require_safe
