@@ -83,6 +83,11 @@
           if (tokens.some((token) => data.flips[token])) span.classList.add("flipped");
           return span;
         });
+        nodes.forEach((span, index) => {
+          if (!span.classList.contains("flipped")) return;
+          if (!nodes[index - 1]?.classList.contains("flipped")) span.classList.add("flip-first");
+          if (!nodes[index + 1]?.classList.contains("flipped")) span.classList.add("flip-last");
+        });
         const box = member.querySelector(`[data-side="${side}"]`);
         box.replaceChildren(...nodes);
         if (data.shown < data.total) box.append(make("span", { className: "muted", textContent: ` … the first ${data.shown} of ${data.total} tokens` }));
