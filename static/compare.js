@@ -209,17 +209,20 @@
   }
 
   function showLegends() {
+    const drawn = strands();
     for (const item of document.querySelectorAll("#run-legend li")) {
+      const strand = drawn.find((one) => one.members.includes(Number(item.dataset.number)));
+      if (strand) item.querySelector(".line-swatch").setAttribute("class", `line-swatch series-${strand.color} ${strand.dash}`);
       const off = settings.hidden.has(Number(item.dataset.number));
       item.classList.toggle("off", off);
       item.querySelector("button").setAttribute("aria-pressed", String(!off));
     }
     const list = $("group-legend");
     list.hidden = !settings.by.length;
-    list.replaceChildren(...(settings.by.length ? strands() : []).map((strand) => {
+    list.replaceChildren(...(settings.by.length ? drawn : []).map((strand) => {
       const item = element("li");
       item.append(lab.swatch(strand), element("span", "", strand.label), element("span", "muted", `${strand.members.length} run${strand.members.length === 1 ? "" : "s"}: ${strand.members.map((number) => `#${number}`).join(" ")}`));
-      lightUp(item, strand.id);
+      lightUp(item, () => strand.id);
       return item;
     }));
     if ($("group-summary")) $("group-summary").textContent = settings.by.length ? `Grouped by ${settings.by.length} setting${settings.by.length === 1 ? "" : "s"}` : "Group by config";
@@ -228,13 +231,13 @@
   /* Pointing at a run or group makes the other lines faint. */
   function lightUp(item, id) {
     const light = (lit) => { if (page.lit !== lit) { page.lit = lit; redrawAll(); } };
-    item.addEventListener("pointerenter", () => light(id));
+    item.addEventListener("pointerenter", () => light(id()));
     item.addEventListener("pointerleave", () => light(null));
   }
 
   for (const item of document.querySelectorAll("#run-legend li")) {
     const number = Number(item.dataset.number);
-    lightUp(item, `#${number}`);
+    lightUp(item, () => strands().find((one) => one.members.includes(number))?.id ?? null);
     item.querySelector("button").addEventListener("click", () => {
       if (!settings.hidden.delete(number)) settings.hidden.add(number);
       keepSettings();

@@ -65,7 +65,7 @@
       this.note.textContent = `${bad} NaN or infinite`;
       if (!this.drawn.length) return;
       const range = this.range();
-      Plotly.react(this.plot, this.drawn.flatMap((one) => this.traces(one)), this.layout(range), { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
+      Plotly.react(this.plot, [...this.drawn.flatMap((one) => this.band(one)), ...this.drawn.flatMap((one) => this.traces(one))], this.layout(range), { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
       if (!this.listening) {
         this.listening = true;
         this.plot.on("plotly_relayout", (change) => { if ("xaxis.range[0]" in change) this.page.zoomTo([change["xaxis.range[0]"], change["xaxis.range[1]"]]); });
@@ -88,6 +88,15 @@
       return { strand, x: mean.x, y: mean.mean, mean };
     }
 
+    /* Bands lie below all lines. */
+    band(one) {
+      if (!one.mean) return [];
+      const faded = this.page.lit !== null && this.page.lit !== one.strand.id;
+      const color = css(`--series-${one.strand.color}`);
+      const shape = lines.outline(one.mean, this.page.settings.log ? 1e-12 : -Infinity);
+      return [{ type: "scatter", hoverinfo: "skip", showlegend: false, ...shape, mode: "lines", fill: "toself", fillcolor: color, opacity: faded ? 0.04 : 0.15, line: { width: 0, color } }];
+    }
+
     traces(one) {
       const { strand } = one;
       const color = css(`--series-${strand.color}`);
@@ -95,10 +104,6 @@
       const faded = this.page.lit !== null && this.page.lit !== strand.id;
       const marked = this.chart.points || one.x.length < 3;
       const data = [];
-      if (one.mean) {
-        const shape = lines.outline(one.mean, this.page.settings.log ? 1e-12 : -Infinity);
-        data.push({ ...shared, ...shape, mode: "lines", fill: "toself", fillcolor: color, opacity: faded ? 0.05 : 0.2, line: { width: 0, color } });
-      }
       if (one.raw) data.push({ ...shared, y: one.raw, mode: "lines", opacity: faded ? 0.08 : 0.25, line: { color, width: 1 } });
       data.push({ ...shared, y: one.y, mode: marked ? "lines+markers" : "lines", opacity: faded ? 0.2 : 1, line: { color, width: faded ? 1.4 : 1.9, dash: strand.dash }, marker: { color, size: 5 } });
       return data;
@@ -107,11 +112,11 @@
     /* Of what is shown. A band may widen it by the height of the lines on each side, not more: two seeds give bands that would flatten them. */
     range() {
       const { log } = this.page.settings;
-      const lines = this.ends((one) => [one.y, one.raw]);
-      if (lines[0] > lines[1]) return null;
+      const drawn = this.ends((one) => [one.y, one.raw]);
+      if (drawn[0] > drawn[1]) return null;
       const band = this.ends((one) => (one.mean ? [one.mean.low, one.mean.high] : []));
       const scale = (y) => (log ? Math.log10(y) : y);
-      let [low, high] = lines.map(scale);
+      let [low, high] = drawn.map(scale);
       const tall = high - low || Math.abs(high) * 0.1 || 1;
       if (band[0] <= band[1]) [low, high] = [Math.max(Math.min(low, scale(band[0])), low - tall), Math.min(Math.max(high, scale(band[1])), high + tall)];
       const room = (high - low || Math.abs(high) || 1) * 0.06;

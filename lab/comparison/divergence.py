@@ -138,7 +138,8 @@ def divergence(one: Side, other: Side) -> Divergence | None:
 def by_character(one: Side, other: Side, letters: int, why: str) -> Divergence | None:
     if letters == len(one.text) == len(other.text):
         return None
-    return Divergence("character", one.at_character(letters), other.at_character(letters), one.text[max(0, letters - CONTEXT) : letters], why)
+    first = one.at_character(letters)
+    return Divergence("character", first, other.at_character(letters), one.text[max(0, first.offset - CONTEXT) : first.offset], why)
 
 
 def common(one: str, other: str) -> int:
