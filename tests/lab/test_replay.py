@@ -1,0 +1,371 @@
+"""What-if questions: asked in a form, answered by a process of their own, read beside what training stored; of one team only."""
+
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from django.conf import settings
+from django.test import Client
+from django.utils import timezone
+
+from lab.accounts.models import Team, User
+from lab.lib.processes import Child, wait_for
+from lab.replay import chores
+from lab.replay.answering import answer_question, effective, flipped, summary
+from lab.replay.models import LOST_AFTER, Replay, ReplayStatus
+from lab.replay.span import steps_of
+from lab.runs.models import Run
+from lab.supervisor.ingest import ingest
+from lab.trajectories.models import Rollout
+from lab.workers.models import ANALYSIS, Worker
+from tests.hostile import PAYLOADS, stored
+from tests.lab.html_forms import error_of, form_values
+from tests.lab.supervisor.spools import make_run, rollout, started, write
+from trainers.arrays import pack, pack_ids
+from trainers.events import Message
+from trainers.spec import parse_spec
+
+GROUP = 4
+REWARDS = [1.0, 0.0, 0.0, 1.0]
+CENTRED = [0.5, -0.5, -0.5, 0.5]  # what dr-grpo makes of them
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    training = {"trainer": "grpo", "per_device_train_batch_size": 8, "num_generations": GROUP, "max_steps": 10, "prompts": 8}
+    data = {"task": {"name": "mini_gsm"}, "training": training, "base": {"name": "dr-grpo"}, "recipe": "grpo", "output": "/nowhere", **changes}
+    return parse_spec(data).model_dump(mode="json")
+
+
+def events(step: int, texts: list[str] | None = None, **fields: Any) -> list[Any]:
+    """A step of two groups, as dr-grpo stores it; the second group has no variance."""
+    made = []
+    for group in range(2):
+        for sample in range(GROUP):
+            right = REWARDS[sample] if group == 0 else 1.0
+            text = stored(texts[sample % len(texts)]) if texts else "ab<answer>7</answer>"
+            own = (
+                {"completion": text, "lengths": pack([min(len(text), 60_000), *[0] * 3], "H")}
+                if texts
+                else {"completion": text, "lengths": pack([1, 1, 1, 17], "H")}
+            )
+            given = {"correct": right, "format": 1.0, "working": 0.0}
+            advantage = CENTRED[sample] if group == 0 else 0.0
+            made.append(rollout(step, group, sample, rewards=given, reward=right, advantage=advantage, ids=pack_ids([1, 2, 3, 4]), **own, **fields))
+    return made
+
+
+def store(run: Run, *written: Any) -> None:
+    write(run.folder, list(written))
+    run.refresh_from_db()
+    while ingest(run):
+        pass
+
+
+@pytest.fixture
+def run(team: Team) -> Run:
+    made = make_run(team, spec=spec())
+    store(made, started(), *events(1), *events(2))
+    return made
+
+
+def url(run: Run, query: str = "") -> str:
+    return f"/runs/{run.pk}/what-if/{query}"
+
+
+def form(client: Client, run: Run, query: str = "", **changes: str) -> dict[str, str]:
+    response = client.get(url(run, query))
+    assert response.status_code == 200
+    return {**form_values(response.content.decode(), "data-ask"), **changes}
+
+
+def ask(client: Client, run: Run, query: str = "", **changes: str) -> Replay:
+    response = client.post(url(run), form(client, run, query, **changes))
+    assert response.status_code == 302, response.content.decode()
+    return Replay.objects.get(pk=response.headers["Location"].split("/")[2])
+
+
+def answered(client: Client, run: Run, query: str = "", **changes: str) -> Replay:
+    asked = ask(client, run, query, **changes)
+    answer_question(str(asked.pk))
+    asked.refresh_from_db()
+    return asked
+
+
+def page(client: Client, replay: Replay, query: str = "") -> str:
+    response = client.get(f"/what-if/{replay.pk}/{query}")
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_the_form_starts_with_the_runs_own_recipe_and_what_the_address_says(as_owner: Client, run: Run) -> None:
+    values = form(as_owner, run, "?step=1&group=1&add=rs-grpo")
+    assert (values["step"], values["group"], values["stages.0.base"], values["stages.0.methods"].split()) == ("1", "1", "dr-grpo", ["rs-grpo"])
+    assert (values["task.mini_gsm.rewards.correct"], values["task.mini_gsm.rewards.working"]) == ("1", "0")
+    shown = as_owner.get(url(run)).content.decode()
+    assert "the whole step (2 groups)" in shown
+    assert "(zero variance)" in shown
+    assert form(as_owner, run)["step"] == "2"  # the newest
+    part = as_owner.get(url(run, "?part=groups&step=1")).content.decode()
+    assert "<form" not in part
+    assert "1: 4 rollouts" in part
+
+
+def test_the_runs_own_recipe_changes_nothing(as_owner: Client, owner: User, run: Run) -> None:
+    replay = answered(as_owner, run, "?step=1")
+    assert (replay.status, replay.error, replay.user, replay.step, replay.group) == (ReplayStatus.FINISHED, "", owner, 1, None)
+    assert replay.result is not None
+    found = replay.result["summary"]
+    assert (found["members"], found["tokens"], found["flipped_tokens"], found["flipped_members"]) == (8, 32, 0, 0)
+    assert found["correlation"] == pytest.approx(1.0)
+    assert found["change"] == pytest.approx(0.0, abs=1e-6)
+    shown = page(as_owner, replay)
+    assert shown.count("data-member=") == 8
+    assert "<bdi>base</bdi> +0.5" in shown
+
+
+def test_other_reward_weights_turn_the_signs_and_every_turned_token_is_marked(as_owner: Client, run: Run) -> None:
+    replay = answered(as_owner, run, "?step=1&group=0", **{"task.mini_gsm.rewards.correct": "-1"})
+    assert replay.weights == {"correct": -1.0}
+    assert replay.result is not None
+    found = replay.result["summary"]
+    assert (found["members"], found["flipped_members"], found["flipped_tokens"], found["change"]) == (4, 4, 16, pytest.approx(1.0))
+    assert found["correlation"] == pytest.approx(-1.0)
+    shown = page(as_owner, replay)
+    assert "+0.5</strong>" in shown
+    assert "\u22120.5</strong>" in shown
+    ids = [one["id"] for one in replay.result["members"]]
+    tokens = as_owner.get(f"/what-if/{replay.pk}/tokens/?ids={ids[0]},x,99999999999999999999,{2**62}").json()["rollouts"]
+    (one,) = tokens
+    assert one["flips"] == [1, 1, 1, 1]
+    assert one["before"] == [-value for value in one["after"]]
+    assert dict(one["flipped"]) == {"a": 1, "b": 1, "<": 1, "answer>7</answer>": 1}
+    assert "trained with" in shown
+    assert "correct</bdi> \u00d7 -1" in shown
+
+
+def test_lists_keep_their_state_in_the_address(as_owner: Client, run: Run) -> None:
+    replay = answered(as_owner, run, "?step=1", **{"task.mini_gsm.rewards.correct": "-1"})
+    assert page(as_owner, replay, "?flipped=1").count("data-member=") == 4
+    assert page(as_owner, replay, "?sort=place&page=7&what=ever").count("data-member=") == 8
+    order = [part.split('"')[0] for part in page(as_owner, replay, "?sort=replayed").split('data-member="')[1:]]
+    best = Rollout.objects.get(pk=order[0])
+    assert best.reward == 0.0
+
+
+def test_a_method_that_stored_rollouts_are_not_enough_for_says_so_and_can_be_asked_again(as_owner: Client, run: Run) -> None:
+    replay = answered(as_owner, run, "?step=1&add=mrpo")
+    assert replay.status == ReplayStatus.FAILED
+    shown = page(as_owner, replay)
+    assert "mrpo" in shown
+    assert "hidden states" in shown
+    assert "Traceback" not in shown
+    again = as_owner.post(f"/what-if/{replay.pk}/again/")
+    assert again.headers["Location"] == f"/what-if/{replay.pk}/"
+    replay.refresh_from_db()
+    assert replay.status == ReplayStatus.QUEUED
+    changed = form(as_owner, run, f"?from={replay.pk}")
+    assert (changed["step"], changed["stages.0.methods"].split()) == ("1", ["mrpo"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "words"),
+    [
+        ({"step": "7"}, "step", "near it are those of 2"),
+        ({"step": "99999999999999"}, "step", "no training rollouts"),
+        ({"step": "x"}, "step", "no training rollouts"),
+        ({"group": "5"}, "group", "no such group"),
+        ({"group": str(2**40)}, "group", "no such group"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_at_its_input_and_nothing_is_lost(
+    as_owner: Client, run: Run, changes: dict[str, str], place: str, words: str
+) -> None:
+    sent = form(as_owner, run, "?step=1&add=rs-grpo", **{"stages.0.method.rs-grpo.risk": "3"}, **changes)
+    response = as_owner.post(url(run), sent)
+    assert response.status_code == 422
+    shown = response.content.decode()
+    assert words in shown.split(f'id="error-{place}">')[1].split("</p>")[0]
+    assert form_values(shown, "data-ask")["stages.0.method.rs-grpo.risk"] == "3"
+    assert not Replay.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("query", "changes", "place", "words"),
+    [
+        ("?add=rs-grpo", {"stages.0.method.rs-grpo.risk": "-1"}, "stages.0.method.rs-grpo.risk", "greater than or equal to 0"),
+        ("?add=rs-grpo", {"stages.0.add": "rloo"}, "stages.0.add", "press Add"),
+        ("", {"task.mini_gsm.rewards.correct": "much"}, "task.mini_gsm.rewards.correct", "Write a number"),
+        ("?add=rs-grpo&add=c2gspg", {}, "stages.0.method.c2gspg", "only one method can"),
+    ],
+)
+def test_a_recipe_that_cannot_be_is_refused_before_anything_runs(
+    as_owner: Client, run: Run, query: str, changes: dict[str, str], place: str, words: str
+) -> None:
+    response = as_owner.post(url(run), form(as_owner, run, query, **changes))
+    assert response.status_code == 422
+    text = error_of(response.content.decode(), place)
+    assert words in text or words.replace("greater than or equal to 0", "at least 0") in text, text
+    assert not Replay.objects.exists()
+
+
+def test_the_buttons_of_the_method_section_work_without_scripts(as_owner: Client, run: Run) -> None:
+    added = as_owner.post(url(run), form(as_owner, run, act="0:add", **{"stages.0.add": "rs-grpo"})).content.decode()
+    values = form_values(added, "data-ask")
+    assert values["stages.0.methods"].split() == ["rs-grpo"]
+    removed = as_owner.post(url(run), {**values, "act": "0:remove:rs-grpo"}).content.decode()
+    assert form_values(removed, "data-ask")["stages.0.methods"].split() == []
+    assert as_owner.post(url(run), {**values, "act": "0:burn"}).status_code == 404
+    composed = as_owner.post("/compose/", {**values, "act": "0:remove:rs-grpo"})  # what a browser with scripts asks
+    assert composed.status_code == 200
+
+
+def test_a_form_sent_twice_asks_once(as_owner: Client, run: Run) -> None:
+    sent = form(as_owner, run)
+    first, second = as_owner.post(url(run), sent), as_owner.post(url(run), sent)
+    assert first.headers["Location"] == second.headers["Location"]
+    assert Replay.objects.count() == 1
+
+
+def test_everything_is_the_teams_own(as_owner: Client, as_stranger: Client, run: Run) -> None:
+    replay = ask(as_owner, run)
+    for path in (url(run), f"/what-if/{replay.pk}/", f"/what-if/{replay.pk}/?part=state", f"/what-if/{replay.pk}/tokens/?ids=1"):
+        assert as_stranger.get(path).status_code == 404, path
+    assert as_stranger.post(url(run), {"step": "1"}).status_code == 404
+    assert as_stranger.post(f"/what-if/{replay.pk}/again/").status_code == 404
+    assert as_owner.get(f"/what-if/{uuid.uuid4()}/").status_code == 404
+    assert as_owner.get(f"/what-if/{replay.pk}/tokens/").status_code == 404  # no answer yet
+    assert as_owner.get(f"/what-if/{replay.pk}/again/").status_code == 405
+    assert Client().get(f"/what-if/{replay.pk}/").status_code == 302
+
+
+def test_a_question_of_another_run_or_team_is_not_a_start(as_owner: Client, run: Run, team: Team) -> None:
+    other = make_run(team, spec=spec())
+    store(other, started(), *events(3))
+    replay = Replay.objects.create(team=team, run=other, step=3, base={"name": "grpo", "config": {}})
+    assert form(as_owner, run, f"?from={replay.pk}")["stages.0.base"] == "dr-grpo"
+    assert form(as_owner, run, "?from=nonsense")["stages.0.base"] == "dr-grpo"
+
+
+def test_runs_without_advantages_or_rollouts_say_why_and_what_to_do(as_owner: Client, team: Team) -> None:
+    dpo = make_run(team, trainer="dpo", spec={"training": {"trainer": "dpo"}})
+    assert "no advantages" in as_owner.get(url(dpo)).content.decode()
+    assert as_owner.post(url(dpo), {"step": "1"}).status_code == 200
+    empty = make_run(team, spec=spec())
+    assert "No rollouts yet" in as_owner.get(url(empty)).content.decode()
+
+
+def test_a_worker_that_is_gone_does_not_leave_a_question_running_for_ever(as_owner: Client, run: Run) -> None:
+    replay = ask(as_owner, run)
+    assert replay.claim()
+    assert not replay.claim()
+    assert "Working it out" in page(as_owner, replay)
+    Replay.objects.filter(pk=replay.pk).update(started_at=timezone.now() - LOST_AFTER - timedelta(seconds=1))
+    shown = page(as_owner, replay)
+    assert "is gone" in shown
+    assert "Try again" in shown
+    assert replay.retry()
+    assert replay.claim()  # what came late finds it claimed by another
+    assert replay.finish({"members": []})
+    assert not replay.fail("too late")
+
+
+def test_waiting_says_what_is_missing_and_reloads_the_page_at_the_end(as_owner: Client, run: Run) -> None:
+    replay = ask(as_owner, run)
+    assert "manage.py worker --queues analysis" in page(as_owner, replay)
+    Worker.objects.create(name="w", host="h", pid=1, queues=[ANALYSIS])
+    shown = page(as_owner, replay, "?part=state")
+    assert "manage.py worker" not in shown
+    assert "Waiting for a worker" in shown
+    Replay.objects.filter(pk=replay.pk).update(status=ReplayStatus.FAILED, error="x")
+    assert as_owner.get(f"/what-if/{replay.pk}/?part=state").headers["HX-Refresh"] == "true"
+
+
+def test_a_worker_for_analysis_is_not_one_that_trains(as_owner: Client) -> None:
+    Worker.objects.create(name="w", host="h", pid=1, queues=[ANALYSIS])
+    shown = as_owner.get("/workers/").content.decode()
+    assert "No worker is alive" in shown
+    assert "what-if questions" in shown
+    Worker.objects.create(name="both", host="h", pid=2, queues=[ANALYSIS, "gpu"])
+    assert "No worker is alive" not in as_owner.get("/workers/").content.decode()
+
+
+def test_model_text_stays_text(as_owner: Client, team: Team) -> None:
+    payloads = [text for text in PAYLOADS if "<" in text][:GROUP]
+    run = make_run(team, spec=spec(), name=payloads[0])
+    written = events(1, payloads, prompt=[Message("user", payloads[1])], reference="1")
+    store(run, started(), *written)
+    replay = answered(as_owner, run, "?step=1&group=0", **{"task.mini_gsm.rewards.correct": "-1"})
+    assert replay.status == ReplayStatus.FINISHED, replay.error
+    shown = page(as_owner, replay)
+    for text in payloads:
+        assert text not in shown
+    assert as_owner.get(f"/what-if/{replay.pk}/tokens/").headers["Content-Type"] == "application/json"
+
+
+def test_a_replayed_step_of_an_earlier_attempt_is_not_asked_about(as_owner: Client, team: Team) -> None:
+    run = make_run(team, spec=spec())
+    store(run, started(), *events(1), *events(2), started(2, from_step=1), *(event for event in events(2, attempt=2)))
+    replay = answered(as_owner, run, "?step=2")
+    assert replay.result is not None
+    assert {Rollout.objects.get(pk=one["id"]).attempt for one in replay.result["members"]} == {2}
+
+
+@pytest.mark.parametrize(
+    ("training", "step", "expected"),
+    [
+        ({"gradient_accumulation_steps": 1}, 5, (5, 5)),
+        ({"gradient_accumulation_steps": 4, "steps_per_generation": 2}, 5, (5, 5)),
+        ({"gradient_accumulation_steps": 1, "steps_per_generation": 2}, 1, (1, 2)),
+        ({"gradient_accumulation_steps": 1, "steps_per_generation": 2}, 2, (1, 2)),
+        ({"gradient_accumulation_steps": 1, "steps_per_generation": 2}, 3, (3, 4)),
+        ({"gradient_accumulation_steps": 1, "steps_per_generation": 2, "num_iterations": 2}, 6, (5, 6)),
+        ({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, 4, (3, 4)),
+    ],
+)
+def test_the_steps_of_a_generation_batch(training: dict[str, Any], step: int, expected: tuple[int, int]) -> None:
+    assert steps_of(training, step) == expected
+
+
+def test_effective_advantages_and_flips() -> None:
+    before = effective(-0.5, b"", pack([1.0, 0.0, 2.0], "e"), 3)
+    after = effective(9.0, pack([0.5, -1.0, -1.0], "e"), b"", 3)
+    assert before.tolist() == [-0.5, 0.0, -1.0]
+    assert after.tolist() == [0.5, -1.0, -1.0]
+    assert flipped(before, after).tolist() == [True, False, False]  # what had no sign has not lost one
+    one = {"stored": 0.0, "advantage": 1.0, "sign_flipped": False, "tokens": 0, "flipped": 0, "change": 0.0}
+    assert summary([one, one])["correlation"] is None
+
+
+def waiting_messages() -> int:
+    return int(redis.Redis.from_url(settings.REDIS_URL).llen(ANALYSIS))  # type: ignore[arg-type]
+
+
+def test_a_question_whose_message_is_lost_is_sent_again(as_owner: Client, run: Run) -> None:
+    redis.Redis.from_url(settings.REDIS_URL).delete(ANALYSIS)
+    replay = ask(as_owner, run)
+    chores.sweep()
+    assert waiting_messages() == 0  # its own message may still come
+    Replay.objects.filter(pk=replay.pk).update(created_at=timezone.now() - timedelta(minutes=1))
+    chores.sweep()
+    chores.sweep()
+    assert waiting_messages() == 1
+    redis.Redis.from_url(settings.REDIS_URL).delete(ANALYSIS)
+
+
+def test_a_worker_for_analysis_answers(start_process: Callable[..., Child], team: Team, owner: User) -> None:
+    run = make_run(team, spec=spec())
+    store(run, started(), *events(1))
+    client = Client()
+    client.force_login(owner)
+    worker = start_process("analysis", "manage.py", "worker", "--queues", ANALYSIS, CUDA_VISIBLE_DEVICES="")
+    replay = ask(client, run, "?step=1")
+
+    def done() -> bool:
+        replay.refresh_from_db()
+        return not replay.is_open
+
+    assert wait_for(done, 60), worker.log.read_text()
+    assert replay.status == ReplayStatus.FINISHED, replay.error
