@@ -129,6 +129,7 @@
       const chart = charts.get(entry.target.dataset.panel);
       if (chart) chart.visible = entry.isIntersecting;
     }
+    showAll(); // pins and values may have moved while a chart was out of sight
     schedule();
   }, { rootMargin: "200px" });
 

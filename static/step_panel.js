@@ -66,6 +66,7 @@
     title.textContent = step === "" ? "Rollouts" : `Step ${step}${phase === "train" ? "" : `, ${phases[phase] || phase}`}`;
     if (shown !== `${step} ${phase}`) body.scrollTop = 0;
     shown = `${step} ${phase}`;
+    for (const button of panel.querySelectorAll("[data-panel-go]")) button.disabled = state[button.dataset.panelGo] === null;
     if (step !== "") lab.announce(`Step ${step}, ${total} rollouts`);
   }
 
@@ -108,6 +109,7 @@
   lab.charts.onKeep = keep;
   lab.steps.on((step, phase) => pin(step, phase));
   panel.querySelector("[data-close]").addEventListener("click", close);
+  for (const button of panel.querySelectorAll("[data-panel-go]")) button.addEventListener("click", () => { const step = state[button.dataset.panelGo]; if (step !== null) pin(step); });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !open() || document.querySelector("dialog[open]")) return;
     event.stopImmediatePropagation();
