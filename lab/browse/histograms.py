@@ -1,8 +1,10 @@
-"""How a number is distributed over a selection, in equal bins."""
+"""How numbers are distributed over a selection, in equal bins: one look at the index for the ends, one for all bins of all fields."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
@@ -13,12 +15,10 @@ from lab.browse.selection import Selection
 
 HISTOGRAMS = ("reward", "length", "mean_entropy", "advantage")
 
-SQL = """
-WITH found AS MATERIALIZED (SELECT value::float8 FROM ({rows}) AS rows(value) WHERE value::float8 > '-Infinity' AND value::float8 < 'Infinity'),
-    ends AS (SELECT min(value) AS low, max(value) AS high FROM found)
-SELECT low, high, CASE WHEN low < high THEN least(width_bucket(value, low, high, %s), %s) ELSE 1 END AS bin, count(*)
-FROM found, ends GROUP BY 1, 2, 3
-"""
+# Names of our own only: {rows} is a compiled query, {name} one of HISTOGRAMS.
+FINITE = "({name} > '-Infinity'::float8 AND {name} < 'Infinity'::float8)"
+ENDS = f"min({{name}}) FILTER (WHERE {FINITE}), max({{name}}) FILTER (WHERE {FINITE})"
+BIN = f"CASE WHEN {FINITE} THEN least(width_bucket({{name}}::float8, %s, %s, %s), %s) ELSE 0 END"
 
 
 @dataclass(frozen=True)
@@ -39,22 +39,52 @@ def histogram(team: Team, selection: Selection, field: str, bins: int = 30) -> H
 
     Raises KeyError for a field that is not one of HISTOGRAMS.
     """
-    if field not in HISTOGRAMS:
-        raise KeyError(field)
-    chosen = span(selection.filters, field)
+    return histograms(team, selection, [field], bins)[field]
+
+
+def histograms(team: Team, selection: Selection, fields: Sequence[str], bins: int = 30) -> dict[str, Histogram]:
+    """Those of several fields, in their order. Fields without filters of their own are of the same rollouts and are counted together."""
+    if unknown := [field for field in fields if field not in HISTOGRAMS]:
+        raise KeyError(unknown[0])
+    filtered = {one.field for one in selection.filters}
+    together = [field for field in fields if field not in filtered]
+    found = dict(counted(team, selection, together, bins)) if together else {}
+    for field in fields:
+        if field in filtered:
+            found |= counted(team, selection.without(field), [field], bins)
+    return {field: Histogram(field, *found[field], span(selection.filters, field)) for field in fields}
+
+
+Binned = tuple[list[float], list[int]]  # edges and counts
+
+
+def counted(team: Team, selection: Selection, fields: Sequence[str], bins: int) -> dict[str, Binned]:
+    found: dict[str, Binned] = {field: ([], []) for field in fields}
     try:
-        sql, params = matching(team, selection.without(field)).values_list(field).query.sql_with_params()
+        rows, params = matching(team, selection).values_list(*fields).query.sql_with_params()
     except EmptyResultSet:  # no such runs, or a number no column can hold
-        return Histogram(field, [], [], chosen)
+        return found
+    source = f"FROM ({rows}) AS rows({', '.join(fields)})"
     with connection.cursor() as cursor:
-        cursor.execute(SQL.format(rows=sql), [*params, bins, bins])
-        found = cursor.fetchall()
-    if not found:
-        return Histogram(field, [], [], chosen)
-    low, high = float(found[0][0]), float(found[0][1])
+        cursor.execute(f"SELECT {', '.join(ENDS.format(name=field) for field in fields)} {source}", params)
+        row = [None if value is None else float(value) for value in cursor.fetchone()]
+        ends = {field: (low, high) for field, low, high in zip(fields, row[::2], row[1::2], strict=True) if low is not None and high is not None}
+        if ends:
+            asked = [part for low, high in ends.values() for part in (low, high if high > low else low + 1, bins, bins)]
+            sets = ", ".join(f"({place})" for place in range(1, len(ends) + 1))
+            columns = ", ".join(BIN.format(name=field) for field in ends)
+            cursor.execute(f"SELECT {columns}, count(*) {source} GROUP BY GROUPING SETS ({sets})", [*asked, *params])
+            places = cursor.fetchall()
+            found |= {field: binned(*ends[field], bins, [(one[at], one[-1]) for one in places]) for at, field in enumerate(ends)}
+    return found
+
+
+def binned(low: float, high: float, bins: int, places: Sequence[tuple[Any, int]]) -> Binned:
+    """From (bin from 1, count): bin 0 is of values that have none, None of another field's."""
     if low == high:
-        return Histogram(field, [low, high], [found[0][3]], chosen)
+        return [low, high], [sum(count for place, count in places if place)]
     counts = [0] * bins
-    for _, _, place, count in found:
-        counts[place - 1] += count
-    return Histogram(field, [low + (high - low) * edge / bins for edge in range(bins)] + [high], counts, chosen)
+    for place, count in places:
+        if place:
+            counts[place - 1] += count
+    return [low + (high - low) * edge / bins for edge in range(bins)] + [high], counts

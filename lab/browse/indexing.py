@@ -14,7 +14,7 @@ from typing import Any
 from django.db import DataError, OperationalError, connection, transaction
 from django.db.models import F
 
-from lab.browse.words import BLOCK, run_lexeme, team_lexeme
+from lab.browse.words import BLOCK, TEXT, run_lexeme, team_lexeme
 from lab.runs.models import Run
 
 log = logging.getLogger(__name__)
@@ -25,20 +25,20 @@ WINDOW = 4 * BATCH  # ids they are looked for among
 LOCK = 0x77_6F_72_64_73
 CHARACTERS = 100_000  # of a text that can be searched
 
-ROLLOUTS = """
+ROLLOUTS = f"""
 INSERT INTO trajectories_rolloutwords (rollout_id, words)
-SELECT id, to_tsvector('simple', left(completion, %(characters)s)) || array_to_tsvector(ARRAY[%(run)s, %(team)s, '~block:' || id / %(block)s])
+SELECT id, to_tsvector('simple', {TEXT.format(column="completion")}) || array_to_tsvector(ARRAY[%(run)s, %(team)s, '~block:' || id / %(block)s])
 FROM trajectories_rollout WHERE run_id = %(run_id)s AND id > %(since)s AND id <= %(to)s
 ON CONFLICT (rollout_id) DO NOTHING
-"""
-PROMPTS = """
+"""  # noqa: S608 constants only
+PROMPTS = f"""
 INSERT INTO browse_promptwords (prompt_id, words)
-SELECT id, to_tsvector('simple', left(text, %(characters)s)) || array_to_tsvector(ARRAY[%(team)s])
+SELECT id, to_tsvector('simple', {TEXT.format(column="text")}) || array_to_tsvector(ARRAY[%(team)s])
 FROM trajectories_prompt AS prompt WHERE id IN (
     SELECT prompt_id FROM trajectories_rollout WHERE run_id = %(run_id)s AND id > %(since)s AND id <= %(to)s
 ) AND NOT EXISTS (SELECT 1 FROM browse_promptwords AS known WHERE known.prompt_id = prompt.id)
 ON CONFLICT (prompt_id) DO NOTHING
-"""
+"""  # noqa: S608 constants only
 NEXT = """
 SELECT max(id) FROM (
     SELECT id FROM trajectories_rollout WHERE run_id = %s AND id > %s AND id <= %s ORDER BY id LIMIT %s

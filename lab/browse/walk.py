@@ -17,6 +17,7 @@ from typing import Any
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import F, QuerySet
+from django.db.models.expressions import RawSQL
 
 from lab.accounts.models import Team
 from lab.browse.conditions import runs_of, structured
@@ -30,6 +31,7 @@ WINDOW = 8192  # newest ids that are looked at before whole runs are
 PROBED = 400  # rollouts whose words are looked at one by one before the full-text index is asked
 PROBE_LIMIT = 100  # for longer stretches than this the index is asked at once
 SPANS = (1, 4, 16, 64)  # blocks of newest rollouts that are searched together, one after the other; then all the rest
+COUNTED_BLOCKS = 16  # newest blocks in which matches are counted before all are
 CANDIDATES = 2000  # matches of the words that are looked at to count
 
 
@@ -69,7 +71,7 @@ class Walk:
     def by_arrival(self) -> bool:
         return self.order.columns == ("pk",)
 
-    def matches(self, extra: str = "") -> Any:
+    def matches(self, extra: str = "") -> RawSQL:
         everything = not self.selection.runs
         return rollout_matches(self.selection.words, [run.pk for run in self.runs], self.team.pk if everything else 0, extra)
 
@@ -106,8 +108,8 @@ class Walk:
         for span in SPANS:
             if block < 0 or len(found) >= limit:
                 return found[:limit]
-            blocks = any_of([block_lexeme(number) for number in range(max(0, block - span + 1), block + 1)])
-            found += self.fetch(self.rows.filter(pk__in=self.matches(blocks)), (top,), False, limit - len(found))
+            matches = self.matches(self.blocks(block, span))
+            found += self.fetch(self.rows.filter(pk__in=matches), (top,), False, limit - len(found))
             block -= span
             top = min(top, (block + 1) * BLOCK)
         if block >= 0 and len(found) < limit:
@@ -126,11 +128,25 @@ class Walk:
             inside, inside_params = rows.values("pk").query.sql_with_params()
         except EmptyResultSet:
             return 0, True
-        candidates, params = self.matches().sql, self.matches().params
-        with connection.cursor() as cursor:
-            cursor.execute(COUNT.format(candidates=candidates, rows=inside), [*params, CANDIDATES, *inside_params])
-            looked_at, number = cursor.fetchone()
+        if not self.selection.runs:  # in a large team the newest blocks tell whether there are many, whatever else there is
+            newest = self.runs[0].last_rollout // BLOCK
+            recent = self.count_matches(self.matches(self.blocks(newest, COUNTED_BLOCKS)), inside, inside_params)
+            if recent[1] > most:
+                return most, False
+        looked_at, number = self.count_matches(self.matches(), inside, inside_params)
         return min(number, most), looked_at < CANDIDATES and number <= most
+
+    def count_matches(self, matches: RawSQL, rows: str, params: Sequence[Any]) -> tuple[int, int]:
+        """How many matches of the words were looked at, and how many of them are among ``rows``."""
+        with connection.cursor() as cursor:
+            cursor.execute(COUNT.format(candidates=matches.sql, rows=rows), [*matches.params, CANDIDATES, *params])
+            looked_at, number = cursor.fetchone()
+        return looked_at, number
+
+    @staticmethod
+    def blocks(newest: int, count: int) -> str:
+        """A tsquery for ``count`` blocks up to the newest."""
+        return any_of([block_lexeme(number) for number in range(max(0, newest - count + 1), newest + 1)])
 
 
 # The words are looked up first and in full, the rollouts one by one after them.

@@ -7,7 +7,6 @@ team's and its block's. One GIN scan narrows by them together with the words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -15,16 +14,20 @@ from django.db.models.expressions import RawSQL
 
 BLOCK = 4096  # consecutive rollout ids in a block
 
+# PostgreSQL's parser throws tags away, and with them <answer> and <tool_call>: in texts and in queries their brackets count as spaces.
+TEXT = "translate(left({column}, %(characters)s), '<>', '  ')"
+QUERY = "websearch_to_tsquery('simple', translate(%s, '<>', '  '))"
+
 # Fenced by OFFSET: the planner must start from the index on words. Left to choose it walks rollouts and looks at the words of each.
-ROLLOUTS = """
+ROLLOUTS = f"""
 SELECT rollout_id FROM trajectories_rolloutwords
-WHERE words @@ (websearch_to_tsquery('simple', %s) && %s::tsquery) OFFSET 0
-"""
-AMONG = "SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s) AND ts_match_vq(words, websearch_to_tsquery('simple', %s))"
-PROMPTS = """
+WHERE words @@ ({QUERY} && %s::tsquery) OFFSET 0
+"""  # noqa: S608 constants only
+AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s) AND ts_match_vq(words, {QUERY})"  # noqa: S608 constants only
+PROMPTS = f"""
 SELECT prompt_id FROM browse_promptwords
-WHERE words @@ (websearch_to_tsquery('simple', %s) && %s::tsquery) OFFSET 0
-"""
+WHERE words @@ ({QUERY} && %s::tsquery) OFFSET 0
+"""  # noqa: S608 constants only
 
 
 def run_lexeme(run: UUID) -> str:
@@ -49,7 +52,7 @@ def scope(runs: Sequence[UUID], team: int) -> str:
     return any_of([team_lexeme(team)] if team else [run_lexeme(run) for run in runs] or ["~none"])
 
 
-def rollout_matches(words: str, runs: Sequence[UUID], team: int, extra: str = "") -> Any:
+def rollout_matches(words: str, runs: Sequence[UUID], team: int, extra: str = "") -> RawSQL:
     """A subquery of the ids of rollouts with those words, in websearch syntax, in the team (when given) or in ``runs``."""
     return RawSQL(ROLLOUTS, [words, " & ".join(filter(None, (scope(runs, team), extra)))])  # noqa: S611 parameters only
 
@@ -61,5 +64,5 @@ def words_among(words: str, rollouts: Sequence[int]) -> set[int]:
         return {row[0] for row in cursor.fetchall()}
 
 
-def prompt_matches(words: str, team: int) -> Any:
+def prompt_matches(words: str, team: int) -> RawSQL:
     return RawSQL(PROMPTS, [words, any_of([team_lexeme(team)])])  # noqa: S611 parameters only

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from lab.accounts.models import Team
-from lab.browse.histograms import histogram
+from lab.browse.histograms import histogram, histograms
+from lab.browse.indexing import index_all
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
 from tests.lab.browse.stored import ask, store
@@ -25,6 +26,17 @@ def test_bins_count_every_value_as_numpy_does(run: Run, team: Team) -> None:
     counts, edges = np.histogram(rewards, 20)
     assert found.counts == counts.tolist()
     assert found.edges == pytest.approx(edges.tolist())
+
+
+@pytest.mark.parametrize("address", ["run=1", "f=length:ge:2", "f=reward:ge:0&f=length:le:5", "q=7&f=reward:ne:0"])
+def test_several_fields_together_are_what_each_is_alone(run: Run, team: Team, address: str) -> None:
+    index_all()
+    fields = ("reward", "length", "mean_entropy")
+    asked = ask(address)
+    together = histograms(team, asked, fields)
+    assert list(together) == list(fields)
+    assert together == {field: histogram(team, asked, field) for field in fields}
+    assert sum(together["length"].counts) > 0
 
 
 def test_a_fields_own_filters_are_shown_and_the_others_applied(run: Run, team: Team) -> None:
