@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+from uuid import UUID
 
 from django.db import connection
 
@@ -95,6 +97,10 @@ class Series:
         return state(self.turns)
 
     @property
+    def ever_passed(self) -> bool:
+        return any(visit.solved for visit in self.visits)
+
+    @property
     def solved_at(self) -> int | None:
         """Where it was solved first."""
         return next((turn.step for turn in self.turns if turn.solved and turn.confirmed), None)
@@ -165,10 +171,10 @@ def accuracies(runs: Iterable[Run]) -> str:
     return json.dumps({str(run.pk): accuracy_of(run) for run in runs})
 
 
-def of_prompt(prompt: int, runs: dict[object, Run]) -> list[Series]:
+def of_prompt(prompt: int, runs: dict[UUID, Run]) -> list[Series]:
     """A series for each run and phase that asked the prompt, in the order of the runs' numbers."""
-    given = {"prompt": prompt, "runs": list(runs), "accuracy": accuracies(runs.values()), "most": MOST_VISITS}
-    found: dict[tuple[object, str], Series] = {}
+    given: dict[str, Any] = {"prompt": prompt, "runs": list(runs), "accuracy": accuracies(runs.values()), "most": MOST_VISITS}
+    found: dict[tuple[UUID, str], Series] = {}
     with connection.cursor() as cursor:
         cursor.execute(OF_PROMPT, given)
         for run, phase, *rest in cursor.fetchall():
@@ -179,7 +185,7 @@ def of_prompt(prompt: int, runs: dict[object, Run]) -> list[Series]:
 
 def of_run(run: Run, phase: str, floor: int = 0) -> dict[int, list[Visit]]:
     """The visits of every prompt of a run's phase from step ``floor`` on, by the prompt's id."""
-    given = {"run": run.pk, "phase": phase, "floor": floor, "accuracy": accuracies([run])}
+    given: dict[str, Any] = {"run": run.pk, "phase": phase, "floor": floor, "accuracy": accuracies([run])}
     found: dict[int, list[Visit]] = {}
     with connection.cursor() as cursor:
         cursor.execute(OF_RUN, given)

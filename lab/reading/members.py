@@ -76,6 +76,7 @@ class Member:
     own_prompt: list[Piece] = field(default_factory=list)
     changes: SafeString | None = None  # the text with what differs marked; None where it is not compared
     is_target: bool = False
+    is_same: bool = False  # as the one it is compared with
 
 
 @dataclass
@@ -110,6 +111,11 @@ class Group:
         return len(self.rewards) > 1 and min(self.rewards) == max(self.rewards)
 
     @property
+    def texts(self) -> int:
+        """How many different texts the page's members wrote, by the part that is shown."""
+        return len({(getattr(member.card.rollout, "head", ""), member.card.characters) for member in self.members})
+
+    @property
     def has_advantages(self) -> bool:
         return any(row.advantage is not None for row in self.rows)
 
@@ -139,9 +145,9 @@ class Group:
 
     @cached_property
     def acting(self) -> list[str]:
-        """Methods that changed a reward or an advantage here, in the order of the recipe, "base" (before all of them) left out."""
-        touched = {name for row in self.rows for name in (*row.contributions, *row.shaped)} - {BASE}
-        order = [*self.stack.methods, self.stack.base]
+        """Methods on the base that changed a reward or an advantage here, in the order of the recipe."""
+        touched = {name for row in self.rows for name in (*row.contributions, *row.shaped)} - {BASE, self.stack.base}
+        order = list(self.stack.methods)
         return sorted(touched, key=lambda name: (order.index(name) if name in order else len(order), name))
 
     @cached_property
@@ -229,7 +235,8 @@ def mark(members: Sequence[Member], target: Rollout, ignore_space: bool) -> None
         if member.card.rollout.pk == target.pk:
             member.is_target = True
             continue
-        member.changes = marked(diff.words(before, head_of(member.card.rollout, members), ignore_space))
+        spans = diff.words(before, head_of(member.card.rollout, members), ignore_space)
+        member.changes, member.is_same = marked(spans), all(span.kind == "same" for span in spans)
 
 
 TAGS = {"same": "<span>{}</span>", "removed": "<del>{}</del>", "added": "<ins>{}</ins>"}

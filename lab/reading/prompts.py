@@ -45,7 +45,7 @@ def prompt(request: HttpRequest, prompt_id: int) -> HttpResponse:
     answers = Rollout.objects.filter(prompt=found).current()  # a prompt belongs to one team, and so do its answers
     ids = Rollout.objects.filter(prompt=found).order_by("run").values_list("run", flat=True).distinct()
     runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=list(ids))}
-    series = history.of_prompt(found.pk, dict(runs)) if runs else []
+    series = history.of_prompt(found.pk, runs) if runs else []
     context = {
         "room": "rollouts",
         "prompt": found,
@@ -76,8 +76,8 @@ def remarkable(answers: QuerySet[Rollout]) -> dict[str, Any]:
     texts = {row.pk: {"rollout": row, "pieces": list(visible(row.head)), "cut": len(row.head) == HEAD} for row in rows}  # type: ignore[attr-defined]
     return {
         "newest": [texts[pk] for pk in newest],
-        "best": texts.get(best),
-        "worst": texts.get(worst) if worst != best else None,
+        "best": texts[best] if best is not None else None,
+        "worst": texts[worst] if worst is not None and worst != best else None,
     }
 
 
@@ -128,6 +128,10 @@ class Row:
     @property
     def last(self) -> Visit:
         return self.visits[-1]
+
+    @property
+    def ever_passed(self) -> bool:
+        return any(visit.solved for visit in self.visits)
 
     @property
     def bars(self) -> list[tuple[int, float, float]]:
