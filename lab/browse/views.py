@@ -26,7 +26,7 @@ from lab.browse.columns import Choice, Column
 from lab.browse.exports import FORMATS
 from lab.browse.fields import field_named
 from lab.browse.filter_bar import OPERATORS, components_of, filter_bar, runs_to_choose
-from lab.browse.histograms import histogram
+from lab.browse.histograms import histograms as distributions
 from lab.browse.pages import Page, read_page
 from lab.browse.saved import DELETED_KEY, views_of
 from lab.runs.models import Run
@@ -128,7 +128,8 @@ def sorted_by(sort: str) -> str:
 def histograms(request: LabRequest) -> HttpResponse:
     """How reward, length and mean entropy are distributed; asked for by the page once its table stands."""
     address = address_of(request)
-    shown = [drawn(histogram(request.team, address.selection, field), address) for field in ("reward", "length", "mean_entropy")]
+    found = distributions(request.team, address.selection, ("reward", "length", "mean_entropy"))
+    shown = [drawn(one, address) for one in found.values()]
     return TemplateResponse(request, "browse/histograms.html", {"histograms": [one for one in shown if one]})
 
 
