@@ -98,13 +98,21 @@
   }
 
   function empty(chunk) {
-    let text = "";
-    for (let index = chunk.start; index < chunk.end; index += 1) text += written(data.units[index]) + breaks(data.units[index]);
+    const text = plain(chunk);
     chunk.filled = false;
     chunk.element.replaceChildren(text);
     const columns = Math.max(30, Math.floor((box.clientWidth || 700) / 7.9));
     const lines = text.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / columns)), 0);
     chunk.element.style.setProperty("--lines", lines - (text.endsWith("\n") ? 1 : 0));
+  }
+
+  /* What the chunk's spans would show, in one piece. */
+  function plain(chunk) {
+    const units = data.units.slice(chunk.start, chunk.end);
+    if (shown.mode !== "tokens" && !units.some((unit) => unit[3] & (SPECIAL | TORN))) {
+      return lab.overlays.visible(data.text.slice(units[0][4], lab.rollout.endOf(units[units.length - 1])), shown.spaces, shown.invisible);
+    }
+    return units.map((unit) => written(unit) + breaks(unit)).join("");
   }
 
   function fill(chunk) {
@@ -120,6 +128,7 @@
     const span = make("span", classOf(unit), written(unit));
     span.hidden = Boolean(unit[3] & SPECIAL) && !span.textContent;
     span.dataset.first = unit[1];
+    if (!unit[2]) span.dataset.at = unit[4];
     span.dataset.last = unit[1] + Math.max(0, unit[2] - 1);
     if (shown.ids && unit[2]) span.dataset.ids = Array.from(data.ids.slice(unit[1], unit[1] + unit[2])).join(" ");
     return span;
@@ -221,68 +230,12 @@
     recolour();
   }
 
-  /* The place in the text where a boundary of a selection lies. */
-  function pointAt(node, offset) {
-    if (node.nodeType === Node.TEXT_NODE) return placeOf(node.parentElement, offset, node);
-    return offset < node.childNodes.length ? placeOf(node.childNodes[offset], 0) : placeOf(node, Infinity);
-  }
-
-  /* ``offset`` is 0 for the start of what the node shows and larger for something behind it; exact where a span shows its text as it is. */
-  function placeOf(node, offset, text = null) {
-    const element = node.nodeType === Node.TEXT_NODE ? node.parentElement : node;
-    const unitSpan = element.closest("[data-first]");
-    if (unitSpan) {
-      const unit = data.units[unitAtSpan(unitSpan)];
-      if (text && unitSpan.textContent === unit[0]) return unit[4] + offset;
-      return offset ? lab.rollout.endOf(unit) : unit[4];
-    }
-    const inside = (element.closest(".turn") || box).querySelectorAll("[data-chunk]");
-    const holder = element.closest("[data-chunk]") || (offset === Infinity ? inside[inside.length - 1] : inside[0]);
-    const chunk = chunks[holder?.dataset.chunk];
-    if (!chunk) return offset ? data.text.length : 0;
-    const [from, to] = [data.units[chunk.start][4], lab.rollout.endOf(data.units[chunk.end - 1])];
-    return text && element === chunk.element ? Math.min(to, from + offset) : offset === Infinity ? to : from;
-  }
-
-  function unitAtSpan(unitSpan) {
-    const first = Number(unitSpan.dataset.first);
-    return first < data.total ? data.unitOf[first] : data.units.length - 1;
-  }
-
-  /* [from, to) of the selected text in the completion; null when nothing of it is selected, or something else as well. */
-  function selectedText() {
-    const selection = getSelection();
-    if (!data || !selection.rangeCount || selection.isCollapsed) return null;
-    const range = selection.getRangeAt(0);
-    if (!box.contains(range.startContainer) || !box.contains(range.endContainer)) return null;
-    const [from, to] = [pointAt(range.startContainer, range.startOffset), pointAt(range.endContainer, range.endOffset)];
-    return to > from ? [from, to] : null;
-  }
-
-  /* What is selected, in tokens [start, end) with their text: in the text, else on the chart; null when nothing is. */
-  function range() {
-    const places = selectedText();
-    if (places && data.total) {
-      const first = data.units[lab.rollout.unitAt(data, places[0])];
-      const last = data.units[lab.rollout.unitAt(data, places[1] - 1)];
-      return { start: first[1], end: last[1] + last[2], text: data.text.slice(first[4], lab.rollout.endOf(last)) };
-    }
-    const chosen = marks.find((one) => one.className === "chosen");
-    return chosen ? { start: chosen.start, end: chosen.end, text: text(chosen.start, chosen.end) } : null;
-  }
-
+  /* The text of tokens [start, end). */
   function text(start, end) {
     if (!data || !data.total || end <= start) return "";
     const [first, last] = [start, end - 1].map((one) => data.units[data.unitOf[Math.min(data.total - 1, Math.max(0, one))]]);
     return data.text.slice(first[4], lab.rollout.endOf(last));
   }
-
-  document.addEventListener("copy", (event) => {
-    const places = selectedText();
-    if (!places) return;
-    event.clipboardData.setData("text/plain", data.text.slice(...places));
-    event.preventDefault();
-  });
 
   /* Shows the text another way; a change of its shape builds it anew and keeps the reader's place. */
   function show(changes) {
@@ -322,10 +275,12 @@
     return folds.length ? open : null;
   }
 
-  Object.assign(lab.tokens, { put: build, show, span, scrollTo, mark, unmark, replaceMarks, range, text, inView, foldAll });
+  Object.assign(lab.tokens, { put: build, show, span, scrollTo, mark, unmark, replaceMarks, text, inView, foldAll });
   Object.defineProperties(lab.tokens, {
     data: { get: () => data },
     scale: { get: () => scale },
+    chunks: { get: () => chunks },
+    marks: { get: () => marks },
     filled: { get: () => chunks.filter((chunk) => chunk.filled).length },
   });
 })();

@@ -163,7 +163,11 @@
     const here = number(state.token);
     const unit = here === null ? -1 : data.unitOf[Math.min(here, data.total - 1)];
     const last = data.unitOf[data.total - 1];
-    pin(data.units[Math.max(0, Math.min(last, unit + by))][1], { scroll: true, show: true });
+    const next = data.units[Math.max(0, Math.min(last, unit + by))];
+    pin(next[1], { scroll: true, show: true });
+    const overlay = lab.tokenChart.view;
+    const value = overlay ? lab.overlays.unitValue(next, lab.overlays.values(data, overlay)) : null;
+    lab.announce(`${lab.overlays.visible(next[0], true)}${value === null ? "" : `, ${lab.overlays.all[overlay].write(value)}`}`);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !data || document.querySelector("dialog[open], details[data-menu][open]")) return;

@@ -14,7 +14,7 @@ from lab.reading.walk import Walk, walk
 from lab.runs.stack import stack_of
 from lab.trajectories.feed import card_of, lengths_of
 from lab.trajectories.models import Rollout, RolloutTokens
-from lab.trajectories.packed import packed
+from lab.trajectories.packed import VERSION, packed
 from lab.trajectories.pieces import CUT_AT, named, visible
 from lab.trajectories.steps import PHASE_LABELS
 
@@ -68,6 +68,7 @@ def rollout(request: HttpRequest, rollout_id: int) -> HttpResponse:
             if found.phase == "train"
             else "",
             "listed": listed,
+            "packed_version": VERSION,
             "overlays": OVERLAYS,
             "modes": MODES,
             "clips": CLIPS,

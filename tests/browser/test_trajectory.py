@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from lab.accounts.models import Team, User
 from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout
+from lab.trajectories.models import Rollout, RolloutTokens
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started
@@ -33,6 +33,13 @@ SCROLL = """async (down) => {
     before = now;
   }
   return longest;
+}"""
+
+
+COPIED = """() => {
+  const clipboard = new DataTransfer();
+  document.dispatchEvent(new ClipboardEvent("copy", { clipboardData: clipboard, bubbles: true, cancelable: true }));
+  return clipboard.getData("text/plain");
 }"""
 
 
@@ -204,11 +211,9 @@ def test_a_selection_is_known_in_tokens_and_copied_as_the_text_it_is(page: Page,
     chosen = """([first, last]) => {
       const [a, b] = [first, last].map((one) => document.querySelector(`#text [data-first="${one}"]`).firstChild);
       getSelection().setBaseAndExtent(a, 1, b, b.length);
-      const clipboard = new DataTransfer();
-      document.dispatchEvent(new ClipboardEvent("copy", { clipboardData: clipboard, bubbles: true, cancelable: true }));
-      return [lab.tokens.range(), clipboard.getData("text/plain")];
+      return lab.tokens.range();
     }"""
-    found, copied = page.evaluate(chosen, [1, 10])
+    found, copied = page.evaluate(chosen, [1, 10]), page.evaluate(COPIED)
     text = 'so 🦊\n12</think><tool_call>{"name": "look_up"}</tool_call>f\u200bund: 4'
     assert found == {"start": 1, "end": 11, "text": text}
     assert copied == text[1:]
@@ -245,6 +250,21 @@ def test_200_000_tokens_open_scroll_and_are_searched_without_freezing(page: Page
     assert page.evaluate("document.querySelector('#text').textContent.length") > 1_000_000  # the browser's own search finds it too
     page.goto(page.url.split("?")[0] + "?token=199999")
     expect(unit(page, 199_999)).to_be_in_viewport()
+
+
+def test_without_tokens_and_without_scripts_the_text_is_there(page: Page, run: Run, without_scripts: Page) -> None:
+    add(run, [started(), annotated()])
+    RolloutTokens.objects.all().delete()
+    found = visit(page, "?tokens=entropy&token=3&tokens_at=1-2")
+    expect(page.locator("#no-tokens")).to_contain_text("came without tokens")
+    expect(page.locator("#text")).to_contain_text("<answer>4</answer>")
+    assert page.locator('[data-choice="tokens"] button:not([aria-disabled])').count() == 1  # off
+    assert page.evaluate("lab.tokens.range()") is None
+    page.locator("#text .chunk span").first.evaluate("(span) => getSelection().setBaseAndExtent(span.firstChild, 3, span.firstChild, 9)")
+    assert page.evaluate(COPIED) == "nk>so "
+    without_scripts.goto(f"/rollouts/{found.pk}/")
+    expect(without_scripts.locator("#text")).to_contain_text("<answer>4</answer>")
+    expect(without_scripts.locator("#reader-bar")).to_be_hidden()
 
 
 @pytest.mark.parametrize("mode", ["", "text", "tokens"])
