@@ -12,6 +12,7 @@ from lab.browse.selection import Filter
 from lab.lib.numbers import number
 
 WIDTH, HEIGHT = 300.0, 56.0  # units of the SVG's view box
+ALONE = 15  # of such bars would fill the width
 LEAST = 2.0  # height of a bin with anything in it, so that a single outlier is seen
 
 
@@ -44,6 +45,7 @@ def drawn(found: Histogram, address: Address) -> Drawn | None:
     if not found.counts:
         return None
     count, most, edges = len(found.counts), max(found.counts), found.edges
+    width, start = (WIDTH / count, 0.0) if count > 1 else (WIDTH / ALONE, WIDTH * (1 - 1 / ALONE) / 2)  # a value that all have is one slim bar
     lo, hi = (None, None) if found.chosen is None else found.chosen
     others = tuple(one for one in address.selection.filters if one.field != found.field)
     bars = []
@@ -54,8 +56,8 @@ def drawn(found: Histogram, address: Address) -> Drawn | None:
         height = max(LEAST, HEIGHT * rollouts / most) if rollouts else 0.0
         bars.append(
             Bar(
-                x=round(WIDTH * at / count, 2),
-                width=round(WIDTH / count, 2),
+                x=round(start + width * at, 2),
+                width=round(width, 2),
                 top=round(HEIGHT - height, 2),
                 height=round(height, 2),
                 label=f"{number(left)} to {number(right)}: {rollouts:,} rollout{'' if rollouts == 1 else 's'}",
