@@ -11,6 +11,7 @@ from typing import Any
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from lab.annotations.summary import Summary, summaries
 from lab.catalog.catalog import CatalogError, catalog
 from lab.lib import diff
 from lab.reading.scaling import Inputs, agree, inputs
@@ -74,6 +75,7 @@ class Member:
     account: Account | None
     stages: dict[str, Stage]
     own_prompt: list[Piece] = field(default_factory=list)
+    said: Summary | None = None  # tags, ratings, comments, marks
     changes: SafeString | None = None  # the text with what differs marked; None where it is not compared
     is_target: bool = False
     is_same: bool = False  # as the one it is compared with
@@ -203,6 +205,7 @@ def fill(group: Group, start: int, given: Inputs | None) -> None:
     cards = {card.rollout.pk: card for card in with_cards(Rollout.objects.filter(pk__in=[row.pk for row in page]), group.acting)}
     others = {row.prompt_id for row in page} - {group.prompt.pk}
     prompts = Prompt.objects.in_bulk(others) if others else {}
+    said = summaries(row.pk for row in page)
     bars = Bars.over(group.rewards)
     for place, row in enumerate(page, start + 1):
         card = cards[row.pk]
@@ -216,6 +219,7 @@ def fill(group: Group, start: int, given: Inputs | None) -> None:
                 group.account(row, given),
                 {stage.name: stage for stage in card.stages},
                 list(visible(str(own.messages[-1][1]))) if own and own.messages else [],
+                said[row.pk],
             )
         )
 
