@@ -37,8 +37,9 @@ Rows = list[tuple[str, int | None, int | None]]
 
 
 def by_position(tokens: Tokens, ranges: Ranges, scale: str) -> tuple[Rows, Grid]:
-    edges = position_edges(int(tokens.positions.max()) + 1, scale)
-    place = np.searchsorted(edges, tokens.positions, side="right") - 1
+    longest = int(tokens.positions.max()) + 1
+    edges = position_edges(longest, scale)
+    place = np.repeat(np.arange(len(edges) - 1), np.diff(edges))[tokens.positions]
     rows: Rows = [(label(low, high - 1), low, high - 1) for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
     return rows, averaged(place, tokens.columns, tokens.values, (len(rows), len(ranges)))
 

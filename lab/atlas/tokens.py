@@ -44,7 +44,7 @@ def read(sample: Sample, quantity: Quantity, special: dict[str, str], with_kinds
         np.concatenate([part[place] for part in parts]) if parts else np.empty(0, dtype=kind)
         for place, kind in enumerate((np.float64, np.int64, np.int64, np.int64, np.int8, np.int8))
     )
-    return Tokens(values, positions, columns, ids, kinds, zones, len(np.unique(ids)))
+    return Tokens(values, positions, columns, ids, kinds, zones, int(np.count_nonzero(np.diff(ids)) + 1) if len(ids) else 0)
 
 
 def chunks(ids: Ints) -> Iterator[list[int]]:
