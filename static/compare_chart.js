@@ -6,6 +6,7 @@
   const HEIGHT = 230;
   const MARGIN = { l: 48, r: 34, t: 6, b: 34 };
   const LABEL = 11; // pixels of a label at the end of a line
+  const RAW_LINES = 8; // with more runs the raw lines behind the smoothed ones are only clutter, and half of the drawing
 
   class CompareChart {
     constructor(chart, page) {
@@ -56,7 +57,9 @@
     draw() {
       const points = this.page.points(this.chart.metric);
       if (!points) return;
-      this.drawn = this.page.strands().map((strand) => this.strand(strand, points)).filter((one) => one && one.y.some((y) => y !== null));
+      const strands = this.page.strands();
+      this.crowded = strands.length > RAW_LINES;
+      this.drawn = strands.map((strand) => this.strand(strand, points)).filter((one) => one && one.y.some((y) => y !== null));
       this.blank.hidden = this.drawn.length > 0;
       this.blank.textContent = "no run that is shown has this metric";
       this.plot.hidden = !this.drawn.length;
@@ -82,7 +85,7 @@
       const weight = this.chart.points ? 0 : smooth;
       if (!strand.group) {
         const line = lines.line(members[0], weight);
-        return { strand, x: line.x, y: weight > 0 ? line.smooth : line.y, raw: weight > 0 ? line.y : null };
+        return { strand, x: line.x, y: weight > 0 ? line.smooth : line.y, raw: weight > 0 && !this.crowded ? line.y : null };
       }
       const mean = lines.mean(members, weight, this.page.quantiles);
       return { strand, x: mean.x, y: mean.mean, mean };

@@ -1,0 +1,221 @@
+"""Comparing in a browser: marks in the list, charts with groups and shared hover, state in the address, pairs of rollouts, hostile names."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from lab.ablations.intervals import estimate
+from lab.accounts.models import Team, User
+from lab.runs import metrics
+from lab.runs.models import Attempt, Run, Status
+from lab.supervisor.ingest import ingest
+from lab.trajectories.models import Rollout
+from tests.hostile import MARK, PAYLOADS, stored
+from tests.lab.supervisor.spools import make_run, rollout, started, write
+from trainers.arrays import pack, pack_ids
+from trainers.events import Message
+
+
+@pytest.fixture
+def me(owner: User, sign_in: Callable[[User], None]) -> User:
+    sign_in(owner)
+    return owner
+
+
+def logged(team: Team, points: dict[str, list[tuple[int, float]]], rate: float = 1e-4, seed: int = 0, **fields: Any) -> Run:
+    spec = {"recipe": "grpo", "seed": seed, "training": {"trainer": "grpo", "learning_rate": rate}}
+    ended = {"status": Status.FINISHED, "step": 10, "started_at": timezone.now(), "finished_at": timezone.now()}
+    run = make_run(team, **{**ended, "spec": spec, **fields})
+    Attempt.objects.create(run=run, number=1, from_step=0, host="h", device="cpu", started_at=timezone.now())
+    with transaction.atomic(), connection.cursor() as cursor:
+        metrics.append(cursor, run.pk, 1, points)
+    return run
+
+
+def store(run: Run, *events: Any) -> None:
+    write(run.folder, list(events))
+    run.refresh_from_db()
+    while ingest(run):
+        pass
+
+
+def plot(metric: str) -> str:
+    return f"[data-metric='{metric}'] .chart-plot"
+
+
+def drawn(page: Page, metric: str) -> list[dict[str, Any]]:
+    """The traces of a chart that are lines, as {y, color, dash}."""
+    page.wait_for_function(f'() => (document.querySelector("{plot(metric)}").data || []).length > 0')
+    script = f'''document.querySelector("{plot(metric)}").data.filter((one) => !one.fill && one.opacity > 0.3)
+        .map((one) => ({{ x: one.x, y: one.y, color: one.line.color, dash: one.line.dash }}))'''
+    found: list[dict[str, Any]] = page.evaluate(script)
+    return found
+
+
+def test_runs_are_marked_in_the_list_and_compared(page: Page, team: Team, me: User) -> None:
+    for place in range(3):
+        logged(team, {"reward": [(1, 0.1), (2, 0.1 * place)]})
+    page.goto("/runs/")
+    page.get_by_label("Compare #1 r").check()
+    expect(page.get_by_role("button", name="Compare 1 run")).to_be_disabled()
+    page.get_by_label("Compare #3 r").check()
+    page.get_by_label("Text in the name").fill("#2")
+    expect(page.locator("tr[data-run]")).to_have_count(1)  # the marks outlive the filter
+    page.get_by_role("button", name="Compare 2 runs").click()
+    page.wait_for_url("**/compare/?run=1&run=3")
+    assert len(drawn(page, "reward")) == 2
+
+
+def test_a_run_keeps_its_colour_hides_by_its_eye_and_the_address_remembers(page: Page, team: Team, me: User) -> None:
+    for place in range(3):
+        logged(team, {"reward": [(step, place + step) for step in range(1, 6)], "my/metric": [(1, 1.0), (2, 2.0)]}, rate=place + 1.0)
+    page.goto("/compare/?run=1&run=2&run=3")
+    before = {one["y"][0]: (one["color"], one["dash"]) for one in drawn(page, "reward")}
+    assert len(set(before.values())) == 3
+    page.goto("/compare/?run=3&run=2")
+    assert {one["y"][0]: (one["color"], one["dash"]) for one in drawn(page, "reward")} == {y: before[y] for y in (2, 3)}
+    page.get_by_role("button", name="Show #3 r").click()
+    page.get_by_label("Smoothing, 0 to 0.999").fill("0.5")
+    page.get_by_label("Log y").check()
+    page.get_by_label("Find metrics").fill("/^rew|MY/")
+    expect(page.locator("#metric-note")).to_have_text("2 of 2 metrics")
+    page.get_by_role("button", name="Tokens").click()
+    page.get_by_label("Changed only").uncheck()
+    assert page.url.endswith("/compare/?run=3&run=2&smooth=0.5&x=tokens&log=1&m=%2F%5Erew%7CMY%2F&hide=3&config=all")
+    page.get_by_role("button", name="Step", exact=True).click()
+    page.reload()
+    expect(page.get_by_label("Find metrics")).to_have_value("/^rew|MY/")
+    assert [one["y"][-1] for one in drawn(page, "reward")] == [pytest.approx(5.16, abs=0.2)]  # #2 alone, smoothed
+    expect(page.get_by_role("button", name="Show #3 r")).to_have_attribute("aria-pressed", "false")
+    page.get_by_label("Find metrics").fill("/(/")
+    expect(page.locator("#metric-note")).to_contain_text("is not a regular expression")
+    page.get_by_label("Remove #3").click()
+    page.wait_for_url(re.compile(r"/compare/\?.*smooth=0\.5.*run=2$"))
+
+
+def test_groups_are_means_with_the_interval_of_students_t(page: Page, team: Team, me: User) -> None:
+    values = {(1e-4, 0): 0.2, (1e-4, 1): 0.4, (1e-4, 2): 0.9, (3e-4, 0): 0.5}
+    for (rate, seed), value in values.items():
+        logged(team, {"reward": [(1, value), (2, value), *([(3, value)] if seed == 0 else [])]}, rate=rate, seed=seed)
+    page.goto("/compare/?run=1&run=2&run=3&run=4")
+    drawn(page, "reward")
+    page.get_by_text("Group by config").click()
+    page.get_by_role("button", name="All but the seed").click()
+    expect(page.locator("#group-legend li")).to_have_count(2)
+    expect(page.locator("#group-legend li").first).to_contain_text("3 runs: #1 #2 #3")
+    page.wait_for_function(f'() => document.querySelector("{plot("reward")}").data.some((one) => one.fill)')
+    expected = estimate([0.2, 0.4, 0.9])
+    assert expected
+    means = [one["y"] for one in drawn(page, "reward")]
+    assert means[0] == [pytest.approx(expected.mean), pytest.approx(expected.mean), 0.2]
+    assert means[1] == [0.5, 0.5, 0.5]
+    band = page.evaluate(f'document.querySelector("{plot("reward")}").data.filter((one) => one.fill)[0].y')
+    assert max(band) == pytest.approx(expected.high)
+    assert min(band) == pytest.approx(expected.low)
+    assert len(band) == 4  # two steps there and back: the third has one run
+    assert page.url.endswith("&by=training.learning_rate")
+    page.reload()
+    expect(page.locator("#group-legend li")).to_have_count(2)
+
+
+def test_one_hover_shows_every_run_sorted_and_a_gap_stays_a_gap(page: Page, team: Team, me: User) -> None:
+    logged(team, {"reward": [(step, 0.1) for step in range(1, 50) if not 20 < step < 30], "entropy": [(step, 1.0) for step in range(1, 50)]})
+    logged(team, {"reward": [(step, 0.7) for step in range(1, 50)]})
+    page.goto("/compare/?run=1&run=2")
+    assert None in drawn(page, "reward")[0]["y"]
+    area = page.locator("[data-metric=reward] .chart-area")
+    area.scroll_into_view_if_needed()
+    box = area.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 60)
+    tip = page.locator("[data-metric=reward] .compare-tip")
+    expect(tip.locator("li")).to_have_count(2)
+    expect(tip.locator("li").first).to_contain_text("#2 r0.700")
+    expect(page.locator("[data-metric=entropy] .chart-cross")).to_be_visible()
+    expect(page.locator("[data-metric=entropy] .compare-tip")).to_be_hidden()
+    page.locator("[data-metric=reward]").get_by_label("Table of Reward").click()
+    expect(page.locator("[data-metric=reward] .chart-table tbody tr").first).to_contain_text("0.700")
+
+
+def test_twenty_long_runs_stay_responsive(page: Page, team: Team, me: User) -> None:
+    names = ("reward", "entropy", "loss", "grad_norm", "kl", "completions/mean_length")
+    for run in range(20):
+        logged(team, {name: [(step, math.sin(step / 300 + run) + run) for step in range(1, 5001)] for name in names}, seed=run)
+    page.goto("/compare/?" + "&".join(f"run={number}" for number in range(1, 21)))
+    styles = [(one["color"], one["dash"]) for one in drawn(page, "reward")]
+    assert len(set(styles)) == 20
+    labels = page.evaluate(f'document.querySelector("{plot("reward")}").layout.annotations.map((one) => one.text)')
+    assert sorted(labels) == sorted(f"#{number}" for number in range(1, 21))
+    page.wait_for_timeout(500)
+    script = """() => new Promise((done) => {
+        const slider = document.getElementById("smooth");
+        const began = performance.now();
+        let [worst, last] = [0, began];
+        const tick = () => {
+            const now = performance.now();
+            worst = Math.max(worst, now - last);
+            last = now;
+            slider.value = Math.min(0.9, (now - began) / 2000);
+            slider.dispatchEvent(new Event("input"));
+            if (now - began < 2000) requestAnimationFrame(tick);
+            else done(worst);
+        };
+        requestAnimationFrame(tick);
+    })"""
+    worst = page.evaluate(script)
+    print(f"longest frame while smoothing 20 runs: {worst:.0f} ms")
+    assert worst < 2000  # a machine that is shared; the page draws for at most 60 ms a frame beyond one chart
+
+
+def tokens(sample: int, texts: list[str], ids: list[int], **fields: Any) -> Any:
+    packed = {"ids": pack_ids(ids), "lengths": pack([len(text) for text in texts], "H"), "entropies": pack([0.25] * len(ids), "e")}
+    return rollout(1, sample=sample, completion="".join(texts), logprobs=pack([-0.5] * len(ids), "e"), length=len(ids), **packed, **fields)
+
+
+def test_from_a_shared_prompt_to_the_first_token_that_differs(page: Page, team: Team, me: User) -> None:
+    asked = {"prompt": [Message("user", "How many?")], "reference": "4"}
+    one, other = make_run(team, status=Status.FINISHED), make_run(team, status=Status.FINISHED)
+    store(one, started(), tokens(0, ["two ", "and ", "two"], [1, 2, 1], reward=0.0, **asked))
+    store(other, started(), tokens(0, ["two ", "and ", "ten"], [1, 2, 5], reward=1.0, **asked))
+    page.goto("/compare/?run=1&run=2")
+    page.get_by_role("link", name="Same prompts").click()
+    page.get_by_role("link", name="the same step").click()
+    expect(page.get_by_text("Token 2: up to there both wrote the same 2 tokens.")).to_be_visible()
+    expect(page.locator(".divergence-table tbody tr").nth(1)).to_contain_text("ten0.6070.250−0.500".replace("−", "-"))
+    expect(page.locator(".pair-text .first-difference")).to_have_text(["two", "ten"])
+    first = page.url
+    page.keyboard.press("x")
+    page.wait_for_url(lambda url: url != first)
+    expect(page.locator(".pair-text .first-difference")).to_have_text(["ten", "two"])
+    page.get_by_role("link", name="Another B").click()
+    expect(page.get_by_role("table").get_by_role("link", name="group 0, sample 0")).to_have_count(1)
+
+
+def test_hostile_names_and_texts_run_nothing(page: Page, team: Team, me: User) -> None:
+    payloads = [stored(payload)[:90] for payload in PAYLOADS if payload.strip() and "<" in payload]
+    for place, payload in enumerate(payloads):
+        run = logged(team, {name[:150]: [(1, 1.0), (2, 2.0)] for name in payloads} | {"reward": [(1, 1.0), (2, 2.0)]}, seed=place, name=payload)
+        Run.objects.filter(pk=run.pk).update(spec={**run.spec, "task": {"name": payload}})
+    page.goto("/compare/?" + "&".join(f"run={number}" for number in range(1, len(payloads) + 1)) + "&by=task.name")
+    drawn(page, "reward")
+    page.get_by_text(re.compile(r"\d+ more metrics?")).click()
+    expect(page.locator("#more-grid figure")).to_have_count(len(set(payloads)))
+    page.locator("#more-grid figure").last.scroll_into_view_if_needed()
+    area = page.locator("[data-metric=reward] .chart-area")
+    area.scroll_into_view_if_needed()
+    area.hover()
+    run = Run.objects.get(number=1)
+    asked = {"prompt": [Message("user", "".join(payloads))]}
+    answers = [rollout(1, sample=place, completion=text, rewards={text: 1.0}, **asked) for place, text in enumerate(payloads[:2])]
+    store(run, started(), *answers)
+    one, other = Rollout.objects.order_by("pk")
+    page.goto(f"/compare/rollouts/?a={one.pk}&b={other.pk}")
+    expect(page.locator(".pair-text").first).to_have_text(payloads[0])
+    assert page.evaluate(f"window.{MARK}") is None
+    assert page.locator("main script, main img, main iframe, main details[ontoggle]").count() == 0
