@@ -5,7 +5,7 @@ from django.urls import path
 from lab.annotations import views
 
 urlpatterns = [
-    path("rollouts/<int:rollout_id>/annotations/", views.annotations, name="annotations"),
+    path("rollouts/<int:rollout_id>/annotations/", views.panel, name="annotations"),
     path("rollouts/<int:rollout_id>/tags/", views.tag, name="tag"),
     path("rollouts/<int:rollout_id>/tags/<int:tag_id>/remove/", views.untag, name="untag"),
     path("rollouts/<int:rollout_id>/rating/", views.rate, name="rate"),

@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from lab.accounts.models import Team, User
 from lab.annotations.models import Comment, Mark, Rating, RolloutTag, StepMark, Tag
-from lab.annotations.said import units_of
-from lab.annotations.stretches import NoSuchStretch, Stretch, steps, stretch
+from lab.annotations.said import steps_of, units_of
+from lab.annotations.stretches import NoSuchStretch, Stretch, stretch
 from lab.trajectories.models import Rollout
 
 TAG_LENGTH = 50
@@ -99,7 +99,7 @@ def mark(user: User, rollout: Rollout, start: str, verdict: str) -> Done:
     if not verdict:
         count, _ = StepMark.objects.filter(rollout=rollout, user=user, start=position).delete()
         return Done(None, bool(count))
-    step = next((step for step in steps(units_of(rollout)) if step.start == position), None)
+    step = next((step for step in steps_of(rollout.pk, rollout.run_id) if step.start == position), None)
     if step is None:
         raise Refused("start", f"No step of this rollout starts at token {position}. Reload the page.")
     values = {"end": step.end, "mark": verdict, "snapshot": step.text[:COMMENT_LENGTH]}

@@ -45,7 +45,7 @@ def comment_of(request: LabRequest, comment_id: int) -> Comment:
 
 
 @require_safe
-def annotations(request: LabRequest, rollout_id: int) -> HttpResponse:
+def panel(request: LabRequest, rollout_id: int) -> HttpResponse:
     """The panel as JSON for a script (204 when ``?version=`` is what the page has), as a fragment for htmx, else a page of its own."""
     rollout = rollout_of(request, rollout_id)
     said = Said(request.team, request.user, rollout)
@@ -75,9 +75,9 @@ def wants_json(request: LabRequest) -> bool:
 
 
 def as_json(request: LabRequest, said: Said, done: Done | None = None) -> JsonResponse:
-    panel = render_to_string("annotations/panel.html", context_of(request, said), request)
+    html = render_to_string("annotations/panel.html", context_of(request, said), request)
     changed = {"made": done.made, "fresh": done.fresh} if done else {}
-    return JsonResponse({"panel": panel, "version": said.version, **changed}, headers={"Cache-Control": "no-store"})
+    return JsonResponse({"panel": html, "version": said.version, **changed}, headers={"Cache-Control": "no-store"})
 
 
 def answered(request: LabRequest, rollout: Rollout | None, verb: Callable[[], Done]) -> HttpResponse:

@@ -1,0 +1,20 @@
+/* The list of comments by keyboard: j and k go through it, Enter opens the rollout a comment is about. */
+"use strict";
+(function () {
+  const items = () => [...document.querySelectorAll(".comment-list > li")];
+
+  function walk(by) {
+    const all = items();
+    const at = all.indexOf(document.activeElement?.closest?.(".comment-list > li"));
+    const next = all[at < 0 ? 0 : Math.min(all.length - 1, Math.max(0, at + by))];
+    if (!next) return;
+    next.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest" });
+  }
+
+  lab.key("j", "Next comment (Enter opens its rollout)", () => walk(1));
+  lab.key("k", "Comment before", () => walk(-1));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.matches?.(".comment-list > li")) event.target.querySelector("a[data-open]")?.click();
+  });
+})();
