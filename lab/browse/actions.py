@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from asgiref.sync import sync_to_async
 from django.contrib import messages
@@ -118,8 +118,13 @@ def download(request: LabRequest, kind: Format, rows: Batches, components: list[
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
     body = kind.write(rows, components, tokens)
 
-    async def pieces():  # type: ignore[no-untyped-def]
-        while (piece := await sync_to_async(next)(body, None)) is not None:
-            yield piece
+    pieces = one_by_one(body) if isinstance(request, ASGIRequest) else body
+    return StreamingHttpResponse(pieces, content_type=kind.media_type, headers=headers)
 
-    return StreamingHttpResponse(pieces() if isinstance(request, ASGIRequest) else body, content_type=kind.media_type, headers=headers)
+
+async def one_by_one(body: Iterator[bytes]) -> AsyncIterator[bytes]:
+    def following() -> bytes | None:
+        return next(body, None)
+
+    while (piece := await sync_to_async(following)()) is not None:
+        yield piece

@@ -38,7 +38,7 @@ class Address:
     @classmethod
     def read(cls, query: QueryDict, remembered: str = "") -> Address:
         selection, adding = added(Selection.read(query), query)
-        columns = query["cols"][:MAX_COLUMNS] if "cols" in query else None
+        columns = query.get("cols", "")[:MAX_COLUMNS] if "cols" in query else None
         view = query.get("view", "")
         known = view.isascii() and view.isdigit() and len(view) < 20 and int(view) <= MAX_ID
         return cls(selection, columns, remembered, int(view) if known else 0, adding)

@@ -139,7 +139,7 @@ def preview(request: LabRequest, rollout_id: int) -> HttpResponse:
     if rollout_id > MAX_ID:
         raise Http404
     rows = Rollout.objects.of(request.team).select_related("run", "prompt").defer("completion", "run__spec", "prompt__messages")
-    rollout = get_object_or_404(rows.annotate(head=Left("completion", PREVIEWED + 1)), pk=rollout_id)
+    rollout: Any = get_object_or_404(rows.annotate(head=Left("completion", PREVIEWED + 1)), pk=rollout_id)
     context = {
         "rollout": rollout,
         "prompt": list(visible(rollout.prompt.text[:PREVIEWED])),

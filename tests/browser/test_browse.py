@@ -13,7 +13,7 @@ from lab.runs.models import Run
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, steps
-from trainers.events import Message
+from trainers.events import AnyEvent, Message
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_columns_and_views_keep_what_a_person_chose(page: Page, run: Run) -> Non
 
 def test_no_text_runs_or_hides(page: Page, run: Run) -> None:
     texts = [stored(payload) for payload in PAYLOADS]
-    hostile = [
+    hostile: list[AnyEvent] = [
         rollout(5, 0, at, completion=text, prompt=[Message("user", text)], rewards={text or "r": 1.0}, filtered=text, finish_reason="stop")
         for at, text in enumerate(texts)
     ]
