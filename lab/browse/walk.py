@@ -149,9 +149,9 @@ class Walk:
         return any_of([block_lexeme(number) for number in range(max(0, newest - count + 1), newest + 1)])
 
 
-# The words are looked up first and in full, the rollouts one by one after them.
+# Two steps, because the planner may know of the limit only in the second: it would hope to meet enough matches at the table's old end.
 COUNT = """
-WITH found AS MATERIALIZED (SELECT rollout_id FROM ({candidates}) AS matches LIMIT %s)
+WITH matches AS MATERIALIZED ({candidates}), found AS MATERIALIZED (SELECT rollout_id FROM matches LIMIT %s)
 SELECT (SELECT count(*) FROM found), (SELECT count(*) FROM found WHERE rollout_id IN ({rows}))
 """
 
