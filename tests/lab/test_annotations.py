@@ -2,6 +2,8 @@
 
 import re
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -364,3 +366,24 @@ def test_another_teams_people_find_nothing(one: Rollout, as_owner: Client, as_st
     assert "secret tag" not in as_stranger.get(at(theirs, "annotations")).content.decode()
     assert send(as_stranger, at(theirs, "tags"), name="Secret tag")["made"] != number
     assert Membership.objects.filter(user=stranger).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_sent_at_the_same_moment_counts_once(team: Team, owner: User) -> None:
+    run = make_run(team)
+    store(run, started(), rollout(1, **tokens_of(PARTS)))
+    one, key, start = Rollout.objects.get(), str(uuid.uuid4()), Barrier(4)
+
+    def press(_: int) -> list[int]:
+        client = Client()
+        client.force_login(owner)
+        found = []
+        for what, data in (("tags", {"name": "at once"}), ("rating", {"value": "3"}), ("marks", {"start": "0", "mark": "bad"}), ("comments", {})):
+            start.wait(20)
+            found.append(client.post(at(one, what), {"text": "once", "key": key, **data}, **JSON).status_code)
+        connection.close()
+        return found
+
+    with ThreadPoolExecutor(4) as people:
+        assert list(people.map(press, range(4))) == [[200] * 4] * 4
+    assert [model.objects.count() for model in (Tag, RolloutTag, Rating, StepMark, Comment)] == [1] * 5
