@@ -7,14 +7,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Avg, Case, Count, F, Max, Min, Q, QuerySet, StdDev, Value, When
-from django.db.models.functions import Abs
+from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet, StdDev
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.catalog.formulas import formula
+from lab.reading.around import Place, around
 from lab.reading.members import COLUMNS, Group, best_first, fill, mark, steps_rewards
 from lab.reading.scaling import EPSILON, FORMULAS, SCALES, Inputs
 from lab.runs.header import header
@@ -102,7 +102,7 @@ def group(request: HttpRequest, run_id: Any, phase: str, step: int, group: int) 
     context = {"run": run, "group": found, "asked": asked, "target": target, "phase": phase, "views": views(asked), "given": given}
     if request.GET.get("part") == "columns":
         return render(request, "reading/group.html#columns", context)
-    context |= around(found, phase, step, group, asked) | account(found, given)
+    context |= ways(found, phase, step, group, asked) | account(found, given)
     context |= {
         "room": "rollouts",
         "phase_label": PHASE_LABELS[phase],
@@ -145,48 +145,25 @@ def account(found: Group, given: Inputs | None) -> dict[str, Any]:
     }
 
 
-def around(found: Group, phase: str, step: int, number: int, asked: Asked) -> dict[str, Any]:
+def ways(found: Group, phase: str, step: int, number: int, asked: Asked) -> dict[str, Any]:
     """Where the keys lead, and where the same prompt was asked before and after."""
-    rows = Rollout.objects.filter(run=found.run, phase=phase, superseded=False)
-    here = rows.filter(step=step)
-    earlier, later = rows.filter(step__lt=step), rows.filter(step__gt=step)
-    visits = rows.filter(prompt=found.prompt)
+    near = around(found.run.pk, phase, step, number, found.prompt.pk)
 
-    def url(at: tuple[int, int] | None) -> str:
+    def url(at: Place | None) -> str:
         return reverse("group", args=[found.run.pk, phase, *at]) + asked.kept if at else ""
 
-    asked_before = place_of(visits.filter(step__lt=step).order_by("-step", "group"))
-    asked_after = place_of(visits.filter(step__gt=step).order_by("step", "group"))
-    # Held-out prompts are the same each time; between two measurements lie all the rollouts that were trained on.
-    again = (asked_before, asked_after) if phase == "heldout" else (None, None)
-    before = here.filter(group__lt=number).order_by("-group").values_list("group", flat=True).first()
-    after = here.filter(group__gt=number).order_by("group").values_list("group", flat=True).first()
+    rows = Rollout.objects.filter(run=found.run, phase=phase, superseded=False)
     return {
         "ways": [
-            ("k", "Group before", "‹", url((step, before) if before is not None else None)),
-            ("j", "Group after", "›", url((step, after) if after is not None else None)),
-            ("[", "Step before", "‹", url(again[0] or beside(found, earlier.order_by("-step"), number))),
-            ("]", "Step after", "›", url(again[1] or beside(found, later.order_by("step"), number))),
+            ("k", "Group before", "‹", url(near.group_before)),
+            ("j", "Group after", "›", url(near.group_after)),
+            ("[", "Step before", "‹", url(near.step_before)),
+            ("]", "Step after", "›", url(near.step_after)),
         ],
-        "asked_before": asked_before,
-        "asked_after": asked_after,
+        "asked_before": near.asked_before,
+        "asked_after": near.asked_after,
         "with_variance": url(next_with_variance(rows, step, number)) if found.zero_variance else "",
     }
-
-
-def beside(found: Group, rows: QuerySet[Rollout], number: int) -> tuple[int, int] | None:
-    """In the nearest step of ``rows``: the group of the same prompt, else the one with the nearest number."""
-    step = rows.values_list("step", flat=True).first()
-    if step is None:
-        return None
-    same = Case(When(prompt=found.prompt.pk, then=Value(0)), default=Value(1))
-    order = (same, Abs(F("group") - Value(number)), "group")
-    other = rows.filter(step=step).order_by(*order).values_list("group", flat=True).first()
-    return (step, other) if other is not None else None
-
-
-def place_of(rows: QuerySet[Rollout]) -> tuple[int, int] | None:
-    return rows.values_list("step", "group").first()
 
 
 def next_with_variance(rows: QuerySet[Rollout], step: int, number: int) -> tuple[int, int] | None:

@@ -37,19 +37,19 @@ class Bars:
         return cls(low, high if high > low else low + 1.0)
 
     def y(self, value: float) -> float:
-        return round(94.0 - 88.0 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low), 2)
+        return 94.0 - 88.0 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One member's bar: places of 100, from the top."""
+    """One member's bar: places of 100, from the top, as they stand in the picture."""
 
-    top: float
-    height: float
-    zero: float
-    mean: float
-    band_top: float
-    band_height: float
+    top: str
+    height: str
+    zero: str
+    mean: str
+    band_top: str
+    band_height: str
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,8 @@ def bar_of(row: Rollout, group: Group, bars: Bars) -> Bar | None:
         return None
     top, zero = sorted((bars.y(row.reward), bars.y(0.0)))
     band_top, band_end = bars.y(group.mean + group.std), bars.y(group.mean - group.std)
-    return Bar(top, round(max(zero - top, 1.0), 2), bars.y(0.0), bars.y(group.mean), band_top, round(band_end - band_top, 2))
+    places = (top, max(zero - top, 1.0), bars.y(0.0), bars.y(group.mean), band_top, band_end - band_top)
+    return Bar(*(f"{place:.2f}" for place in places))
 
 
 def mark(members: Sequence[Member], target: Rollout, ignore_space: bool) -> None:
