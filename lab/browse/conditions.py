@@ -32,7 +32,7 @@ HAVING (count(*) > 1 AND min(reward) = max(reward)) IS {truth} OFFSET 0
 
 def runs_of(team: Team, selection: Selection) -> list[Run]:
     """The selection's runs, those with the newest rollouts first. Numbers the team does not have are nobody's."""
-    found = Run.objects.of(team).order_by("-last_rollout", "-number")
+    found = Run.objects.of(team).defer("spec", "special_tokens", "latest").order_by("-last_rollout", "-number")
     return list(found.filter(number__in=selection.runs) if selection.runs else found.filter(last_rollout__gt=0))
 
 
