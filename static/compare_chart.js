@@ -6,6 +6,7 @@
   const HEIGHT = 230;
   const MARGIN = { l: 48, r: 34, t: 6, b: 34 };
   const LABEL = 11; // pixels of a label at the end of a line
+  const LABEL_WIDTH = 26;
   const RAW_LINES = 8; // with more runs the raw lines behind the smoothed ones are only clutter, and half of the drawing
 
   class CompareChart {
@@ -161,12 +162,10 @@
         if (at < 0 || (zoom && one.x[at] < zoom[0])) return [];
         const y = log ? Math.log10(one.y[at]) : one.y[at];
         return [{ one, x: one.x[at], y, wants: ((high - y) / (high - low)) * tall }];
-      }).sort((a, b) => a.wants - b.wants);
-      const apart = Math.min(LABEL, tall / Math.max(1, labels.length));
-      let floor = -Infinity;
-      for (const label of labels) { label.at = Math.max(label.wants, floor + apart); floor = label.at; }
-      let ceiling = tall;
-      for (const label of labels.toReversed()) { label.at = Math.min(label.at, ceiling); ceiling = label.at - apart; }
+      });
+      const span = this.page.settings.zoom || this.page.extent();
+      const wide = (this.plot.clientWidth || 400) - MARGIN.l - MARGIN.r;
+      for (const near of neighbours(labels, (LABEL_WIDTH / wide) * (span[1] - span[0]))) moveApart(near, tall);
       return labels.map(({ one, x, y, wants, at }) => ({
         x, y, xanchor: "left", yanchor: "middle", xshift: 3, yshift: wants - at, showarrow: false, text: one.strand.short, captureevents: false,
         font: { size: 10, color: css(`--series-${one.strand.color}`) }, opacity: this.page.lit !== null && this.page.lit !== one.strand.id ? 0.3 : 1,
@@ -230,6 +229,27 @@
       }
       this.table.replaceChildren(table);
     }
+  }
+
+  /* Labels that could cover each other: those whose ends lie within reach along x. */
+  function neighbours(labels, reach) {
+    const found = [];
+    for (const label of [...labels].sort((a, b) => a.x - b.x)) {
+      const last = found.at(-1);
+      if (last && label.x - last.at(-1).x < reach) last.push(label);
+      else found.push([label]);
+    }
+    return found;
+  }
+
+  /* Gives each label a place of its own between 0 and tall, in the order of where they want to be. */
+  function moveApart(labels, tall) {
+    labels.sort((a, b) => a.wants - b.wants);
+    const apart = Math.min(LABEL, tall / labels.length);
+    let floor = -Infinity;
+    for (const label of labels) { label.at = Math.max(label.wants, floor + apart); floor = label.at; }
+    let ceiling = tall;
+    for (const label of labels.toReversed()) { label.at = Math.min(label.at, ceiling); ceiling = label.at - apart; }
   }
 
   function place(x, axis) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Avg, Count, Max
 
@@ -41,21 +41,28 @@ def shared_prompts(one: Run, other: Run, words: str = "") -> tuple[list[Shared],
         both = set(Prompt.objects.filter(pk__in=both, text__icontains=words).values_list("pk", flat=True))
 
     def apart(prompt: int) -> tuple[float, int]:
-        mine, theirs = first[prompt]["mean"], second[prompt]["mean"]
-        return (-1.0 if mine is None or theirs is None else abs(mine - theirs), min(first[prompt]["last"], second[prompt]["last"]))
+        mine, theirs = first[prompt].mean, second[prompt].mean
+        return (-1.0 if mine is None or theirs is None else abs(mine - theirs), min(first[prompt].last, second[prompt].last))
 
     chosen = sorted(both, key=apart, reverse=True)[:PROMPTS]
     prompts = Prompt.objects.in_bulk(chosen)
     return [
-        Shared(prompts[key], (first[key]["count"], second[key]["count"]), (first[key]["mean"], second[key]["mean"]))
-        for key in chosen
-        if key in prompts
+        Shared(prompts[key], (first[key].number, second[key].number), (first[key].mean, second[key].mean)) for key in chosen if key in prompts
     ], len(both)
 
 
-def by_prompt(run: Run) -> dict[int, dict[str, Any]]:
-    rows = Rollout.objects.filter(run=run, superseded=False).order_by().values("prompt_id")
-    return {row["prompt_id"]: row for row in rows.annotate(mean=Avg("reward"), count=Count("id"), last=Max("step"))}
+class Answers(NamedTuple):
+    """Of one run to one prompt."""
+
+    mean: float | None
+    number: int
+    last: int  # step
+
+
+def by_prompt(run: Run) -> dict[int, Answers]:
+    rows = Rollout.objects.filter(run=run, superseded=False).order_by().values_list("prompt_id")
+    found = rows.annotate(Avg("reward"), Count("id"), Max("step"))
+    return {prompt: Answers(mean, count, last) for prompt, mean, count, last in found}
 
 
 def pick(one: Run, other: Run, prompt: int, by: str) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -42,10 +42,14 @@ def summaries(runs: Sequence[Run]) -> list[Summary]:
     held = metrics.sparklines(ids, HELD, 0)
     final, highest = {key: at(series, -1) for key, series in held.items()}, {key: top(series) for key, series in held.items()}
     accuracy = {key: at(series, -1) for key, series in metrics.sparklines(ids, "heldout/accuracy", 0).items()}
-    ranked = [with_best(found) for found in (final, highest, accuracy)]
-    reward, entropy = (tail(name, runs) for name in ("reward", "entropy"))
-    columns: list[Callable[[UUID], Value | None]] = [found.get for found in (*ranked, with_best(reward), entropy)]
-    return [Summary(run, *(column(run.pk) for column in columns), elapsed(run)) for run in runs]
+    final, highest, accuracy, reward = (with_best(found) for found in (final, highest, accuracy, tail("reward", runs)))
+    entropy = tail("entropy", runs)
+
+    def summary(run: Run) -> Summary:
+        key = run.pk
+        return Summary(run, final.get(key), highest.get(key), accuracy.get(key), reward.get(key), entropy.get(key), elapsed(run))
+
+    return [summary(run) for run in runs]
 
 
 def at(series: metrics.Series, place: int) -> Value | None:

@@ -25,6 +25,7 @@ def cut_off(facts: Facts) -> Verdict:
     now = newest(share)
     if now.mean < NEAR_ALL:
         return clear(f"Share of completions cut off at the length limit: {number(now.mean)} over steps {now.first} to {now.last}.")
+    advice: tuple[str, ...]
     ever = bool((share.values < NEAR_ALL).any())
     seen = [f"{number(100 * now.mean)} % of completions were cut off at the length limit over steps {now.first} to {now.last}."]
     if facts.length_limit:

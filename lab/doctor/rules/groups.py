@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.doctor.facts import Facts
 from lab.doctor.trends import newest
-from lab.doctor.verdicts import Link, Rule, Verdict, clear, early
+from lab.doctor.verdicts import Link, Rule, Severity, Verdict, clear, early
 from lab.lib.numbers import number
 
 SHARE = "frac_reward_zero_std"
@@ -40,7 +40,7 @@ def zero_variance(facts: Facts) -> Verdict:
         Link("Groups that still differ", (f"step:ge:{now.first}", "zero_variance:is:no")),
         Link("Chart", chart=SHARE),
     )
-    severity = "bad" if now.mean >= 0.97 else "warn"
+    severity: Severity = "bad" if now.mean >= 0.97 else "warn"
     return Verdict("found", tuple(evidence), "Almost no group has any spread in reward", severity, links, tuple(advice))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from lab.doctor.facts import Facts
 from lab.doctor.trends import Window, newest, width, window_of
-from lab.doctor.verdicts import Link, Rule, Verdict, clear, early
+from lab.doctor.verdicts import Link, Rule, Severity, Verdict, clear, early
 from lab.lib.numbers import number
 from lab.runs.metrics import Series
 
@@ -74,7 +74,7 @@ def not_finite(facts: Facts) -> Verdict:
         "Look at the step before the first of them: a very long completion or an extreme ratio often starts it.",
         "Lower the learning rate or max_grad_norm, or train in bf16/fp32 instead of fp16.",
     )
-    severe = "bad" if {"loss", "grad_norm"} & set(bad) else "warn"
+    severe: Severity = "bad" if {"loss", "grad_norm"} & set(bad) else "warn"
     return Verdict("found", tuple(seen), "Values that are not finite", severe, links, advice)
 
 
