@@ -3,8 +3,9 @@
 "use strict";
 (function () {
   const { SPECIAL, ENVIRONMENT, TORN } = lab.overlays;
-  const CHUNK = 220; // units, then the next line break ends the chunk
+  const CHUNK = 120; // units, then the next line break ends the chunk
   const CHUNK_MOST = 700;
+  const BUDGET = 8; // ms of a frame for filling; the rest waits for the next one
   const CHUNK_TEXT = 8000; // characters
   const FOLD_FROM = 600;
   const NEAR = "900px"; // filled before it is seen
@@ -161,15 +162,35 @@
     }
   }
 
+  const waiting = new Set(); // chunks that came near and have no spans yet
+  let pumping = false;
+
   /* A chunk leaves its spans behind when it is far away, unless the reader has selected something in it. */
   function seen(entries) {
     const selection = getSelection();
     for (const { target, isIntersecting } of entries) {
       const chunk = chunks[target.dataset.chunk];
       if (!chunk || chunk.element !== target) continue;
-      if (isIntersecting) fill(chunk);
-      else if (chunk.filled && !(selection.rangeCount && selection.containsNode(target, true))) empty(chunk);
+      if (isIntersecting && !chunk.filled) waiting.add(chunk);
+      else if (!isIntersecting) waiting.delete(chunk);
+      if (!isIntersecting && chunk.filled && !(selection.rangeCount && selection.containsNode(target, true))) empty(chunk);
     }
+    if (waiting.size && !pumping) pump();
+  }
+
+  /* Fills what came near, the nearest to the window's middle first, a few chunks a frame: their text is there already, only the spans are not. */
+  function pump() {
+    const middle = innerHeight / 2;
+    const away = ({ element }) => { const at = element.getBoundingClientRect(); return Math.max(at.top - middle, middle - at.bottom); };
+    const queue = [...waiting].map((chunk) => [away(chunk), chunk]).sort((one, other) => one[0] - other[0]);
+    const start = performance.now();
+    for (const [, chunk] of queue) {
+      waiting.delete(chunk);
+      if (chunk.element.isConnected) fill(chunk);
+      if (performance.now() - start > BUDGET) break;
+    }
+    pumping = waiting.size > 0;
+    if (pumping) requestAnimationFrame(pump);
   }
 
   /* What is in view is filled at once; the observer speaks only after the first frame. */
