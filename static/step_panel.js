@@ -107,7 +107,13 @@
     else pin(step, phase);
   };
   lab.charts.onKeep = keep;
-  lab.steps.on((step, phase) => pin(step, phase));
+  /* A panel that follows the newest step moves on only while nobody reads in it. */
+  function follow() {
+    const reads = panel.matches(":hover") || body.contains(document.activeElement) || body.scrollTop > 20;
+    if (open() && state.following && !reads && shown !== `${state.step} ${state.phase}`) load();
+  }
+
+  lab.steps.on((step, phase) => pin(step, phase), follow);
   panel.querySelector("[data-close]").addEventListener("click", close);
   for (const button of panel.querySelectorAll("[data-panel-go]")) button.addEventListener("click", () => { const step = state[button.dataset.panelGo]; if (step !== null) pin(step); });
   document.addEventListener("keydown", (event) => {

@@ -14,6 +14,7 @@
   const given = /^\d{1,10}$/.test(asked.get("step") || "") ? Number(asked.get("step")) : null;
   const state = { phase: asked.get("phase") || "", step: given, first: null, last: null, before: null, after: null, listed: [], measured: [], marks: [], phases: [], following: given === null };
   let act = null;
+  let newer = null; // told when rollouts have come
   let sliding = 0;
 
   /* What the tabs carry on: the step that is pinned, and its phase. */
@@ -117,7 +118,7 @@
   let looking = 0;
   function lookSoon() {
     if (looking) return;
-    looking = setTimeout(() => { looking = 0; if (!document.hidden) look({ adopt: state.following && root.dataset.tab !== "rollouts" }); }, REFRESH_MS);
+    looking = setTimeout(() => { looking = 0; if (!document.hidden) look({ adopt: state.following && root.dataset.tab !== "rollouts" }).then(() => newer && newer()); }, REFRESH_MS);
   }
 
   function listen() {
@@ -153,7 +154,7 @@
     lab.live.on("reset", lookSoon);
   }
 
-  lab.steps = { state, set, snap, go, look, on(handler) { act = handler; } };
+  lab.steps = { state, set, snap, go, look, on(handler, onNewer = null) { act = handler; newer = onNewer; } };
   carry();
   if (bar) listen();
 })();

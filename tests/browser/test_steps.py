@@ -122,6 +122,17 @@ def test_the_slider_grows_while_the_run_trains(page: Page, run: Run) -> None:
     expect(page.locator("#step-ticks .measured")).to_have_count(1)  # step 10; step 0 lies before the first training rollout
 
 
+def test_a_panel_that_follows_the_newest_step_goes_on_with_the_run(page: Page, run: Run) -> None:
+    page.goto(f"/runs/{run.pk}/?panel=rollouts")
+    expect(page.locator("#step-feed")).to_have_attribute("data-step", "20")
+    add(run, steps(25, 25))
+    expect(page.locator("#step-feed")).to_have_attribute("data-step", "25")
+    page.locator("#step-panel").hover()
+    add(run, steps(26, 26))
+    expect(page.locator("#step-last")).to_have_text("26")
+    expect(page.locator("#step-feed")).to_have_attribute("data-step", "25")
+
+
 def test_the_feed_is_read_by_keyboard(page: Page, run: Run) -> None:
     page.goto(f"/runs/{run.pk}/rollouts/?step=5")
     expect(page.locator("#live-badge")).to_have_text("live")

@@ -10,7 +10,8 @@ from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from lab.accounts.models import Team
+from lab.accounts.models import Team, User
+from lab.annotations import verbs
 from lab.runs.models import Run, Status
 from lab.supervisor.ingest import ingest
 from lab.trajectories.feed import PAGE, Feed, read_feed, signed
@@ -333,6 +334,21 @@ def test_cards_and_groups_lead_to_their_pages(run: Run, as_owner: Client) -> Non
     )
     for target in targets:
         assert f'href="{target}"' in body
+
+
+def test_cards_show_what_people_said(run: Run, owner: User, as_owner: Client) -> None:
+    store(run, started(), *steps(1, 1))
+    with CaptureQueriesContext(connection) as before:
+        page(as_owner, run)
+    first, second = Rollout.objects.filter(run=run)[:2]
+    verbs.tag(run.team, owner, first, "reward <b>hack</b>")
+    verbs.rate(owner, second, "4")
+    with CaptureQueriesContext(connection) as after:
+        body = page(as_owner, run)
+    assert "<bdi>reward &lt;b&gt;hack&lt;/b&gt;</bdi>" in body
+    assert "mean rating of 1 person" in body
+    assert body.count('class="rollout-said"') == 2
+    assert len(after) == len(before)
 
 
 def test_where_the_steps_of_a_run_lie(run: Run, as_owner: Client, as_stranger: Client) -> None:
