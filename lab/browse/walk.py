@@ -16,7 +16,7 @@ from typing import Any
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
-from django.db.models import F, QuerySet
+from django.db.models import BooleanField, F, QuerySet
 from django.db.models.expressions import RawSQL
 
 from lab.accounts.models import Team
@@ -28,7 +28,7 @@ from lab.runs.models import Run
 from lab.trajectories.models import Rollout
 
 WINDOW = 8192  # newest ids that are looked at before whole runs are
-PROBED = 400  # rollouts whose words are looked at one by one before the full-text index is asked
+PROBED = 1500  # rollouts whose words are looked at one by one before the full-text index is asked
 PROBE_LIMIT = 100  # for longer stretches than this the index is asked at once
 SPANS = (1, 4, 16, 64)  # blocks of newest rollouts that are searched together, one after the other; then all the rest
 COUNTED_BLOCKS = 16  # newest blocks in which matches are counted before all are
@@ -125,7 +125,7 @@ class Walk:
             number = rows[: most + 1].count()
             return min(number, most), number <= most
         try:
-            inside, inside_params = rows.values("pk").query.sql_with_params()
+            inside, inside_params = rows.filter(SAME_ROLLOUT).values("pk").query.sql_with_params()
         except EmptyResultSet:
             return 0, True
         if not self.selection.runs:  # in a large team the newest blocks tell whether there are many, whatever else there is
@@ -149,11 +149,13 @@ class Walk:
         return any_of([block_lexeme(number) for number in range(max(0, newest - count + 1), newest + 1)])
 
 
-# Two steps, because the planner may know of the limit only in the second: it would hope to meet enough matches at the table's old end.
+# Two steps, because the planner may know of the limit only in the second: it would hope to meet enough matches at the table's old end. Then one
+# rollout after the other by its id (LATERAL, fenced), which is quicker than going through the run for a few of its rollouts.
 COUNT = """
 WITH matches AS MATERIALIZED ({candidates}), found AS MATERIALIZED (SELECT rollout_id FROM matches LIMIT %s)
-SELECT (SELECT count(*) FROM found), (SELECT count(*) FROM found WHERE rollout_id IN ({rows}))
+SELECT (SELECT count(*) FROM found), (SELECT count(*) FROM found, LATERAL ({rows} OFFSET 0) AS rollout)
 """
+SAME_ROLLOUT = RawSQL('"trajectories_rollout"."id" = found.rollout_id', [], output_field=BooleanField())
 
 
 def widening(runs: Sequence[Run]) -> Iterator[tuple[Sequence[Run], int]]:

@@ -12,6 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext, override_settings
 
 from lab.accounts.models import Team
+from lab.browse import walk
 from lab.browse.histograms import histograms
 from lab.browse.indexing import index_all
 from lab.browse.pages import neighbours, read_page
@@ -54,7 +55,8 @@ def stored(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pyte
 
 
 @pytest.fixture
-def full(stored: str, db: None) -> Team:
+def full(stored: str, db: None, monkeypatch: pytest.MonkeyPatch) -> Team:
+    monkeypatch.setattr(walk, "PROBED", 100)  # as small beside the table as in a large one
     return Team.objects.get(slug=stored)
 
 
