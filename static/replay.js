@@ -76,7 +76,7 @@
         const nodes = data.units.map((unit, index) => {
           const [text, first, count, flags] = unit;
           const span = make("span", { className: "unit", textContent: flags & TORN ? `⟨${count} broken ${count === 1 ? "piece" : "pieces"}⟩` : lab.overlays ? lab.overlays.visible(text, false) : text });
-          span.dataset.unit = index;
+          span.dataset.place = index;
           if (flags & SPECIAL) span.classList.add("special");
           const tokens = Array.from({ length: count }, (_, place) => first + place);
           if (tokens.length && !tokens.some((token) => data.mask[token])) span.classList.add("out");
@@ -119,8 +119,8 @@
         const data = known.get(member.dataset.member);
         if (!data || data.error) continue;
         for (const side of ["before", "after"]) {
-          for (const span of member.querySelectorAll(`[data-side="${side}"] [data-unit]`)) {
-            const value = span.classList.contains("out") ? null : largest(data.units[span.dataset.unit], data[side]);
+          for (const span of member.querySelectorAll(`[data-side="${side}"] [data-place]`)) {
+            const value = span.classList.contains("out") ? null : largest(data.units[span.dataset.place], data[side]);
             span.classList.remove("negative", ...Array.from({ length: LEVELS }, (_, level) => `level-${level}`));
             if (value !== null) span.classList.add(`level-${Math.min(LEVELS - 1, Math.floor((Math.abs(value) / top) * LEVELS))}`);
             if (value < 0) span.classList.add("negative");
@@ -138,19 +138,19 @@
     }
 
     /* The hover card, and the same token on the other side. */
-    const card = document.getElementById("token-card");
+    const card = document.getElementById("replay-card");
     function leave() {
       card.hidden = true;
       for (const span of root.querySelectorAll(".unit.active")) span.classList.remove("active");
     }
     root.addEventListener("pointerover", (event) => {
       leave();
-      const span = event.target.closest("[data-unit]");
+      const span = event.target.closest("[data-place]");
       if (!span) return;
       const member = span.closest("[data-member]");
       const data = known.get(member.dataset.member);
-      const unit = data.units[span.dataset.unit];
-      for (const other of member.querySelectorAll(`[data-unit="${span.dataset.unit}"]`)) other.classList.add("active");
+      const unit = data.units[span.dataset.place];
+      for (const other of member.querySelectorAll(`[data-place="${span.dataset.place}"]`)) other.classList.add("active");
       const place = unit[2] > 1 ? `${unit[1]} to ${unit[1] + unit[2] - 1}` : `${unit[1]}`;
       const rows = [["token", place], ["trained", signed(largest(unit, data.before))], ["what if", signed(largest(unit, data.after))]];
       if (span.classList.contains("flipped")) rows.push(["sign", "another"]);

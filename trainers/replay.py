@@ -156,6 +156,8 @@ def replayed(recipe: Recipe, rows: list[Stored]) -> Replayed:
             made.weights = torch.ones_like(batch.mask)
             for chosen in slices(rows, recipe.training.per_device_train_batch_size):
                 made.weights[chosen] = weights_of(methods, slice_of(recipe, batch, advantages, torch.tensor(chosen), rows[chosen[0]].step))
+    except SpecError:
+        raise
     except Exception as error:
         raise refusal(stack, error) from error
     return made

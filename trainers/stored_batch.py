@@ -69,7 +69,6 @@ def batch_of(recipe: Recipe, rows: list[Stored]) -> RolloutBatch:
     reward = total_rewards(scores, torch.tensor([run.weights[name] for name in task.rewards]), recipe.training.num_generations)
     prompts = [[Message(role, content) for role, content in one.prompt] for one in rows]
     known = [recipe.examples.of(prompt, one.reference) for prompt, one in zip(prompts, rows, strict=True)]
-    has_reference = all(one.reference_logprobs for one in rows)
     notes: Any = [Absent(NOTED) if recipe.stack.fills("rollout") else {} for _ in rows]
     return RolloutBatch(
         examples=[example for _, example in known],
@@ -89,9 +88,9 @@ def batch_of(recipe: Recipe, rows: list[Stored]) -> RolloutBatch:
         total_steps=recipe.training.max_steps,
         max_tokens=recipe.training.max_completion_length,
         seed=recipe.spec.seed,
-        logprobs=padded([arrays.unpack(one.logprobs) for one in rows]).float() * mask,
-        entropies=padded([arrays.unpack(one.entropies) for one in rows]).float() * mask,
-        reference_logprobs=padded([arrays.unpack(one.reference_logprobs) for one in rows]).float() * mask if has_reference else None,
+        logprobs=measured([one.logprobs for one in rows], mask),
+        entropies=measured([one.entropies for one in rows], mask),
+        reference_logprobs=measured([one.reference_logprobs for one in rows], mask),
         prompt_ids=Absent("the prompt's token ids for a forward pass of the policy, which a replay does not load"),  # type: ignore[arg-type]
         notes=notes,
     )
@@ -119,8 +118,9 @@ def slices(rows: Sequence[Stored], size: int) -> list[list[int]]:
 
 
 def slice_of(recipe: Recipe, batch: RolloutBatch, advantages: Tensor, rows: Tensor, step: int) -> LossBatch:
-    assert batch.logprobs is not None
-    assert batch.entropies is not None
+    if batch.logprobs is None or batch.entropies is None:
+        message = "the log-probabilities and entropies that token weights are worked out from are not stored"
+        raise SpecError([Problem("rollouts", batch.step, message, "choose a step whose tokens are stored with them")])
     return LossBatch(
         rollout=batch,
         rows=rows,
@@ -136,6 +136,11 @@ def slice_of(recipe: Recipe, batch: RolloutBatch, advantages: Tensor, rows: Tens
         epsilon=recipe.epsilon,
         reference_logprobs=None if batch.reference_logprobs is None else batch.reference_logprobs[rows],
     )
+
+
+def measured(packed: Sequence[bytes], mask: Tensor) -> Tensor | None:
+    """(B, T), 0 outside the mask; None when a rollout came without the measurement."""
+    return padded([arrays.unpack(data) for data in packed]).float() * mask if all(packed) else None
 
 
 def padded(rows: Sequence[Any]) -> Tensor:
