@@ -112,7 +112,7 @@
     const ends = `${title}, ${columns.signed ? `${write(-columns.top)} to ` : "0 to "}${write(columns.top)}, over ${rollout.total} tokens`;
     const value = position === null ? null : lab.overlays.values(rollout, view)[position];
     const token = position === null ? "" : lab.overlays.visible(rollout.units[rollout.unitOf[position]][0].slice(0, 30), true).replace(/\n/g, "");
-    words.textContent = position === null ? ends : `${position}: “${token}” ${lab.overlays.missing(value) ? "n/a" : write(value)}`;
+    words.textContent = position === null ? ends : `${position}: “${token}”, ${title.toLowerCase().replace("kl", "KL")} ${lab.overlays.missing(value) ? "n/a" : write(value)}`;
   }
 
   function positionAt(event) {

@@ -20,6 +20,7 @@
   lab.reader = reader;
   let data = null;
   let hoverTimer = 0;
+  let anchor = null; // where a stretch chosen by keys began
   let refused = ""; // an overlay that was asked for and is not there
 
   /* The address and the links to other rollouts say what the reader sees now. */
@@ -156,21 +157,27 @@
     if (!span || !getSelection().isCollapsed || !data.total) return;
     pin(Math.min(data.total - 1, Number(span.dataset.first)));
   });
+  /* Arrows go from token to token; with shift they choose a stretch. */
   box.addEventListener("keydown", (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 10, ArrowUp: -10, Home: -1e9, End: 1e9 }[event.key];
-    if (event.target !== box || !by || event.shiftKey || event.ctrlKey || event.metaKey || event.altKey || !data || !data.total) return;
+    if (event.target !== box || !by || event.ctrlKey || event.metaKey || event.altKey || !data || !data.total) return;
+    if (event.shiftKey && !getSelection().isCollapsed) return; // the browser's own selection grows
     event.preventDefault();
     const here = number(state.token);
     const unit = here === null ? -1 : data.unitOf[Math.min(here, data.total - 1)];
-    const last = data.unitOf[data.total - 1];
-    const next = data.units[Math.max(0, Math.min(last, unit + by))];
-    pin(next[1], { scroll: true, show: true });
+    const next = data.units[Math.max(0, Math.min(data.unitOf[data.total - 1], unit + by))];
+    anchor = event.shiftKey ? anchor ?? here ?? next[1] : null;
+    pin(next[1], { scroll: true, show: !event.shiftKey });
+    if (event.shiftKey) {
+      const from = data.units[data.unitOf[anchor]];
+      choose([Math.min(from[1], next[1]), Math.max(from[1] + from[2], next[1] + next[2])]);
+    }
     const overlay = lab.tokenChart.view;
     const value = overlay ? lab.overlays.unitValue(next, lab.overlays.values(data, overlay)) : null;
     lab.announce(`${lab.overlays.visible(next[0], true)}${value === null ? "" : `, ${lab.overlays.all[overlay].write(value)}`}`);
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !data || document.querySelector("dialog[open], details[data-menu][open]")) return;
+    if (event.key !== "Escape" || !data || event.target.closest?.("input, textarea, select") || document.querySelector("dialog[open], details[data-menu][open]")) return;
     pin(null);
     choose(null);
   });

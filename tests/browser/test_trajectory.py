@@ -170,9 +170,12 @@ def test_the_card_tells_everything_by_pointer_and_by_arrow_keys(page: Page, run:
         page.keyboard.press("ArrowRight")
     expect(unit(page, 2)).to_have_class("unit pinned")
     expect(card).to_contain_text("3 tokens make it")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    assert (parameters(page), page.evaluate("lab.tokens.range().text")) == ({"token": "6", "tokens_at": "2-7"}, " 🦊\n12")
     page.keyboard.press("Escape")
     expect(card).to_be_hidden()
-    assert "token" not in parameters(page)
+    assert parameters(page) == {}
 
 
 def test_chart_and_text_lead_to_each_other_and_dragging_selects_tokens(page: Page, run: Run) -> None:
@@ -187,7 +190,7 @@ def test_chart_and_text_lead_to_each_other_and_dragging_selects_tokens(page: Pag
 
     page.mouse.move(*place(6))
     expect(unit(page, 6)).to_have_class("unit active")
-    expect(page.locator("#token-chart-words")).to_have_text("6: “12” 2 nats")
+    expect(page.locator("#token-chart-words")).to_have_text("6: “12”, entropy 2 nats")
     page.mouse.down()
     page.mouse.up()
     assert parameters(page) == {"token": "6"}
@@ -198,7 +201,7 @@ def test_chart_and_text_lead_to_each_other_and_dragging_selects_tokens(page: Pag
     assert parameters(page)["tokens_at"] == "5-8"
     assert page.evaluate("lab.tokens.range()") == {"start": 5, "end": 8, "text": "\n12</think>"}
     unit(page, 1).hover()
-    expect(page.locator("#token-chart-words")).to_have_text("1: “so” 0.200 nats")
+    expect(page.locator("#token-chart-words")).to_have_text("1: “so”, entropy 0.200 nats")
     page.reload()
     expect(unit(page, 7)).to_have_class("unit chosen")
 
