@@ -39,6 +39,7 @@
     try {
       const response = await fetch(url, options);
       const json = (response.headers.get("Content-Type") || "").includes("json") && response.status !== 204;
+      if (response.ok && response.status !== 204 && !json) return { status: 403, body: {} }; // the login page, for somebody signed out meanwhile
       return { status: response.status, body: json ? await response.json() : {} };
     } catch (error) {
       return { status: 0, body: {} };
@@ -75,7 +76,7 @@
     let kept = false;
     for (const part of next.querySelectorAll("[data-part]:not(.thread)")) swap(now.querySelector(`[data-part="${part.dataset.part}"]`), part);
     kept = threads(now.querySelector("[data-threads]"), next.querySelector("[data-threads]"));
-    now.querySelector("datalist")?.replaceChildren(...next.querySelector("datalist").children);
+    now.querySelector("datalist")?.replaceChildren(...(next.querySelector("datalist")?.children || []));
     now.dataset.version = kept ? "" : next.dataset.version; // what was kept is asked for again
     now.dataset.steps = next.dataset.steps;
     const fresh = [...now.querySelectorAll(".said-comment[data-comment-id]")].filter((one) => !known.has(one.id));

@@ -110,6 +110,11 @@ def test_a_draft_survives_a_reload_and_a_lab_that_is_away(page: Page, one: Rollo
     expect(page.locator(".thread")).to_have_count(1)
     expect(page.locator(".comment-form textarea")).to_have_value("")
     assert Comment.objects.get().snapshot == "Two plus two"
+    page.locator(".comment-form textarea").fill("signed out")
+    page.context.clear_cookies()
+    page.locator(".comment-form textarea").press("Control+Enter")
+    expect(page.locator(".comment-form [data-error]")).to_contain_text("You are signed out")
+    expect(page.locator(".comment-form textarea")).to_have_value("signed out")
 
 
 def test_what_others_say_appears_and_takes_nothing_away(page: Page, one: Rollout, team: Team, owner: User, teammate: User) -> None:
