@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from lab.runs import metrics
+from lab.runs import metrics, thinned
 from lab.runs.metrics import Series
 from lab.runs.models import Run
 
 NAMES = 8  # metrics in one answer
 POINTS = 12_000  # of one metric over all runs
 AXES = ("step", "time", "tokens")
+HEADS = """
+SELECT name, run_id, id, attempt, count, first_step, last_step, lo, hi, lo_step, hi_step FROM runs_metricchunk
+WHERE run_id = ANY(%s) AND name = ANY(%s) ORDER BY name, run_id, attempt, chunk
+"""
 
 
 def answer(runs: Sequence[Run], names: Sequence[str], axis: str, aligned: bool) -> dict[str, Any]:
@@ -23,37 +28,57 @@ def answer(runs: Sequence[Run], names: Sequence[str], axis: str, aligned: bool) 
     ``x`` is null on the step axis, else minutes since the run's first step or tokens seen. Long series are thinned to the extremes of step
     ranges; ``aligned`` instead to the means of step ranges that all runs share, so that runs can be averaged step by step.
     """
-    ids = [run.pk for run in runs]
+    wanted = list(dict.fromkeys(names))[:NAMES]
     buckets = max(100, POINTS // 2 // max(1, len(runs)))
-    axes = metrics.sparklines(ids, f"@{axis}", 0) if axis != "step" else {}
+    axes = metrics.sparklines([run.pk for run in runs], f"@{axis}", 0) if axis != "step" else {}
+    read = series_of(runs, wanted, 0 if aligned else buckets)
     found: dict[str, Any] = {}
-    for name in names[:NAMES]:
-        whole = metrics.sparklines(ids, name, 0)
-        longest = max((int(one.steps[-1]) for one in whole.values()), default=0)
-        coarse = any(len(one) > 2 * buckets for one in whole.values())
+    for name in wanted:
+        of_runs = [(run, *read[name, run.pk]) for run in runs if (name, run.pk) in read]
+        longest = max((int(one.steps[-1]) for _, one, _ in of_runs), default=0)
+        coarse = any(len(one) > 2 * buckets for _, one, _ in of_runs)
         found[name] = []
-        for run in runs:
-            if run.pk in whole:
-                one = whole[run.pk]
-                thin = averaged(one, longest, buckets) if aligned and coarse else metrics.envelope(one, buckets)
-                found[name].append(described(run, one, thin, axes, axis))
+        for run, one, count in of_runs:
+            thin = averaged(one, longest, buckets) if aligned and coarse else metrics.envelope(one, buckets)
+            points = described(thin, positions(thin, axes.get(run.pk), axis))
+            found[name].append({"run": run.number, "thinned": len(thin) < count, "nonfinite": int((~np.isfinite(one.values)).sum()), **points})
     return found
 
 
-def described(run: Run, whole: Series, thin: Series, axes: dict[UUID, Series], axis: str) -> dict[str, Any]:
-    finite = np.isfinite(thin.values)
-    return {
-        "run": run.number,
-        "steps": thin.steps.tolist(),
-        "x": None if axis == "step" else positions(thin, axes.get(run.pk), axis),
-        "values": [value if fine else None for value, fine in zip(thin.values.tolist(), finite.tolist(), strict=True)],
-        "thinned": len(thin) < len(whole),
-        "nonfinite": int((~np.isfinite(whole.values)).sum()),
-    }
+def series_of(runs: Sequence[Run], names: Sequence[str], buckets: int) -> dict[tuple[str, UUID], tuple[Series, int]]:
+    """Each metric of each run that has it, with how many points it has in all.
+
+    With ``buckets`` chunks of long series stand for their points, so that a point may be missing that is no extreme of its chunk.
+    """
+    limits = {run.pk: metrics.cutoffs(run.pk) if run.attempt > 1 else {} for run in runs}
+    rows = thinned.fetch(HEADS, [[run.pk for run in runs], list(names)])
+    plans = {key: plan(list(group), limits, buckets) for key, group in groupby(rows, lambda row: (str(row[0]), row[1]))}
+    chunks = [head.id for one in plans.values() for head in one.whole]
+    points = {key: (steps, values) for key, steps, values in thinned.fetch(thinned.POINTS, [chunks])} if chunks else {}
+    found = {}
+    for (name, run_id), one in plans.items():
+        steps, values = thinned.read_whole(one.whole, points)
+        series = thinned.merged(name, steps, values, one.standing) if one.standing else Series(name, steps, values)
+        if len(series):
+            found[name, run_id] = series, len(steps) + sum(head.count for head in one.standing)
+    return found
 
 
-def positions(series: Series, along: Series | None, axis: str) -> list[float | None]:
+def plan(rows: Sequence[tuple[Any, ...]], limits: Mapping[UUID, dict[int, int]], buckets: int) -> thinned.Plan:
+    return thinned.plan([thinned.head_of((name, *rest), limits[run_id]) for name, run_id, *rest in rows], buckets)
+
+
+def described(series: Series, x: list[float | None] | None) -> dict[str, Any]:
+    """JSON has neither NaN nor infinity: they are null, which breaks the line."""
+    finite = np.isfinite(series.values)
+    values = [value if fine else None for value, fine in zip(series.values.tolist(), finite.tolist(), strict=True)]
+    return {"steps": series.steps.tolist(), "x": x, "values": values}
+
+
+def positions(series: Series, along: Series | None, axis: str) -> list[float | None] | None:
     """Where the steps lie on another axis; between two steps of the axis on the line between them, outside of it nowhere."""
+    if axis == "step":
+        return None
     if along is None:
         return [None] * len(series)
     start = along.values[0] if axis == "time" else 0.0
