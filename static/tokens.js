@@ -3,6 +3,7 @@
 "use strict";
 (function () {
   const LEVELS = 10; // classes level-0 … level-9 of tokens.css
+  const ALL_AT_ONCE = 20_000; // tokens of one card
   const SPECIAL = 1;
   const ENVIRONMENT = 2;
   const TORN = 4;
@@ -112,13 +113,18 @@
       span.dataset.unit = index;
       nodes.append(span);
     });
-    if (data.shown < data.total) {
-      const more = Object.assign(document.createElement("button"), { className: "button small", type: "button", textContent: `Show all ${data.total} tokens` });
-      more.dataset.allTokens = "";
-      nodes.append(more);
-    }
+    if (data.shown < data.total) nodes.append(rest(article, data));
     box.replaceChildren(nodes);
     write(article);
+  }
+
+  /* What leads to the tokens that are not shown: all at once here, or, where that would be slow, the page of the rollout. */
+  function rest(article, data) {
+    const words = { className: "button small", textContent: `Show all ${data.total} tokens` };
+    if (data.total > ALL_AT_ONCE) return Object.assign(document.createElement("a"), words, { href: article.dataset.tokens.replace(/tokens\/$/, "") });
+    const button = Object.assign(document.createElement("button"), words, { type: "button" });
+    button.dataset.allTokens = "";
+    return button;
   }
 
   function masked(data, unit) {

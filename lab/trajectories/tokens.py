@@ -60,8 +60,8 @@ def arrays_of(tokens: RolloutTokens) -> TokenArrays:
     return TokenArrays(ids, lengths, filled("logprobs", np.nan), filled("entropies", np.nan), mask, *extras)
 
 
-def units(completion: str, tokens: TokenArrays, special: dict[str, str], turns: list[list[Any]]) -> list[list[Any]]:
-    """[text, first token, token count, flags] of each stretch of text, in order.
+def units(completion: str, tokens: TokenArrays, special: dict[str, str], turns: list[list[Any]], most: int | None = None) -> list[list[Any]]:
+    """[text, first token, token count, flags] of each stretch of text, in order; of the first ``most`` tokens only.
 
     Tokens that add no code point join the token that completes their character; a special token is a unit of its own, with its name as text.
     Flags: 1 special (its text is not part of the completion), 2 written by the environment, 4 the bytes never became a character.
@@ -72,7 +72,8 @@ def units(completion: str, tokens: TokenArrays, special: dict[str, str], turns: 
             environment[max(0, int(start)) : max(0, int(end))] = True
     found: list[list[Any]] = []
     at, first = 0, 0
-    for index in range(len(tokens.ids)):
+    count = len(tokens.ids) if most is None else min(most, len(tokens.ids))
+    for index in range(count):
         length, name = int(tokens.lengths[index]), special.get(str(tokens.ids[index]))
         theirs = 2 if environment[index] else 0
         if length == 0 and name is not None:
@@ -85,6 +86,8 @@ def units(completion: str, tokens: TokenArrays, special: dict[str, str], turns: 
             found.append([completion[at : at + length], first, index + 1 - first, theirs])
             at += length
         first = index + 1
+    if count < len(tokens.ids):
+        return found
     if first < len(tokens.ids):
         found.append(["", first, len(tokens.ids) - first, 4])
     if at < len(completion):  # text that no token accounts for is shown all the same
@@ -103,12 +106,9 @@ def as_json(rollout: Rollout, tokens: RolloutTokens, special: dict[str, str], ev
         arrays = arrays_of(tokens)
     except PackError as error:
         return {"id": rollout.pk, "error": f"the tokens of this rollout cannot be read: {error}"}
-    shown = units(rollout.completion, arrays, special, rollout.turns)
     total = len(arrays.ids)
-    end = total
-    if not everything and total > SHOWN_TOKENS:
-        shown = [unit for unit in shown if unit[1] + unit[2] <= SHOWN_TOKENS]
-        end = SHOWN_TOKENS
+    end = total if everything else min(total, SHOWN_TOKENS)
+    shown = units(rollout.completion, arrays, special, rollout.turns, end)
     if not everything and shown and len(shown[-1][0]) > CUT_AT:
         shown[-1][0] = shown[-1][0][:CUT_AT]
     some_have = {name: getattr(arrays, name) for name in ("advantages", "weights", "reference", "ratios", "clipped")}
