@@ -3,14 +3,13 @@
 (function () {
   const root = document.getElementById("group");
   if (!root) return;
-  const OVERLAYS = ["entropy", "logprob"];
-  const CYCLE = ["", ...OVERLAYS];
   let locked = new URLSearchParams(location.search).get("lock") !== "0";
   let busy = false;
 
   function columns() { return document.getElementById("columns"); }
   function members() { return [...root.querySelectorAll(".member")]; }
-  function overlay(view) { return OVERLAYS.includes(view); }
+  function overlays() { return [...root.querySelectorAll("[data-columns]")].map((link) => link.dataset.view).filter((view) => view !== "diff"); } // plain first
+  function overlay(view) { return view !== "" && view !== "diff"; }
 
   /* The address of what is shown, with changes; "" takes a part away. */
   function query(changes) {
@@ -110,6 +109,6 @@
   lab.key("n", "Next member", () => walk(1));
   lab.key("p", "Previous member", () => walk(-1));
   lab.key("w", "Word diff on or off", () => show({ view: columns().dataset.view === "diff" ? "" : "diff" }));
-  lab.key("o", "Next token overlay", () => show({ view: CYCLE[(CYCLE.indexOf(columns().dataset.view) + 1) % CYCLE.length] }));
+  lab.key("o", "Next token overlay", () => show({ view: overlays()[(overlays().indexOf(columns().dataset.view) + 1) % overlays().length] }));
   document.addEventListener("DOMContentLoaded", dress);
 })();

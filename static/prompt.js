@@ -23,7 +23,10 @@
         const edge = { ...shared, mode: "lines", line: { width: 0, color }, hoverinfo: "skip" };
         made.push({ ...edge, y: one.low }, { ...edge, y: one.high, fill: "tonexty", fillcolor: pale(color) });
       }
-      made.push({ ...shared, y: one[measure], mode: "lines+markers", customdata: one.step.map((step, index) => `${one.url}${step}/${one.group[index]}/`),
+      // A series of one visit has no band: a bar from its least to its most answer.
+      const whole = (from, to) => one.mean.map((mean, index) => (mean === null ? 0 : Math.abs(to[index] - from[index])));
+      const reach = measure === "mean" && one.step.length === 1 ? { error_y: { type: "data", symmetric: false, array: whole(one.mean, one.high), arrayminus: whole(one.low, one.mean), color, thickness: 1, width: 4 } } : {};
+      made.push({ ...shared, ...reach, y: one[measure], mode: "lines+markers", customdata: one.step.map((step, index) => `${one.url}${step}/${one.group[index]}/`),
         line: { color, width: 1.8, dash: one.heldout ? "dot" : "solid" }, marker: { color, size: one.step.length > 60 ? 4 : 7, symbol: one.heldout ? "circle-open" : "circle" },
         text: one.count.map((count) => `${count} answer${count === 1 ? "" : "s"}`), name: one.label,
         hovertemplate: `${one.label}, step %{x}: ${NAMES[measure]} %{y:.3~g} (%{text})<extra></extra>` });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -48,7 +49,7 @@ class Around:
 
 
 def around(run: UUID, phase: str, step: int, group: int, prompt: int) -> Around:
-    given = {"run": run, "phase": phase, "step": step, "group": group, "prompt": prompt, "heldout": phase == "heldout"}
+    given: dict[str, Any] = {"run": run, "phase": phase, "step": step, "group": group, "prompt": prompt, "heldout": phase == "heldout"}
     with connection.cursor() as cursor:
         cursor.execute(AROUND, given)
         before, after, *places = cursor.fetchone()

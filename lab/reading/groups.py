@@ -28,7 +28,8 @@ from lab.trajectories.steps import PHASE_LABELS, phases, resolve
 MAX = 2**31 - 1
 AHEAD = 50  # steps that are searched for the next group with variance
 LISTED = 512  # groups in the list of a step
-VIEWS = {"": "Plain", "diff": "Word diff", "entropy": "Entropy", "logprob": "Log-prob"}
+VIEWS = {"": "Plain", "diff": "Word diff", "entropy": "Entropy", "logprob": "Log-prob", "weight": "Token weight", "advantage": "Token advantage"}
+OF_METHODS = ("weight", "advantage")  # views of what only methods give to tokens
 SORTS = {"group": "group", "mean": "mean", "std": "std", "best": "high", "worst": "low"}
 
 
@@ -99,7 +100,7 @@ def group(request: HttpRequest, run_id: Any, phase: str, step: int, group: int) 
     target = next((row for row in rows if row.sample == asked.target), rows[0])
     if asked.view == "diff":
         mark(found.members, target, asked.space)
-    context = {"run": run, "group": found, "asked": asked, "target": target, "phase": phase, "views": views(asked), "given": given}
+    context = {"run": run, "group": found, "asked": asked, "target": target, "phase": phase, "views": views(asked, found), "given": given}
     if request.GET.get("part") == "columns":
         return render(request, "reading/group.html#columns", context)
     context |= ways(found, phase, step, group, asked) | account(found, given)
@@ -129,8 +130,9 @@ def batch_rewards(found: Group, phase: str, step: int, superseded: bool) -> list
     return steps_rewards(found, rows.values_list("reward", "shaped").iterator())
 
 
-def views(asked: Asked) -> list[tuple[str, str, str, bool]]:
-    return [(label, name, asked.query(view=name), name == asked.view) for name, label in VIEWS.items()]
+def views(asked: Asked, found: Group) -> list[tuple[str, str, str, bool]]:
+    offered = [name for name in VIEWS if found.stack.methods or name not in OF_METHODS or name == asked.view]
+    return [(VIEWS[name], name, asked.query(view=name), name == asked.view) for name in offered]
 
 
 def account(found: Group, given: Inputs | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def prompt(request: HttpRequest, prompt_id: int) -> HttpResponse:
     runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=list(ids))}
     series = history.of_prompt(found.pk, runs) if runs else []
     context = {
-        "room": "rollouts",
+        "room": "prompts",
         "prompt": found,
         "asked_messages": [(named(str(role)), list(visible(str(content)))) for role, content in found.messages],
         "reference": list(visible(found.reference)),
@@ -150,7 +150,7 @@ def prompts(request: HttpRequest) -> HttpResponse:
     if asked.get("run") and run is None:
         problem = f"There is no run #{asked['run'][:20]} in this team. Choose one of the list."
     offered = Run.objects.of(team).filter(rollouts__gt=0).order_by("-number").only("number", "name")[:OFFERED]
-    context: dict[str, Any] = {"room": "rollouts", "run": run, "offered": offered, "problem": problem}
+    context: dict[str, Any] = {"room": "prompts", "run": run, "offered": offered, "problem": problem}
     context |= of_run(run, asked) if run else of_team(team, asked)
     return render(request, "reading/prompts.html", context)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lab.accounts.models import Team, User
 from lab.annotations.models import Rating
+from lab.reading.around import AROUND
 from lab.reading.scaling import SCALES, Inputs, agree, inputs
 from lab.runs.models import Run, Status
 from lab.trajectories.models import Rollout
@@ -317,3 +318,9 @@ def test_groups_are_found_by_the_index_of_the_run(run: Run) -> None:
         cursor.execute("SET LOCAL enable_seqscan = off")  # a table of few rows is read whole whatever indexes it has
     assert "rollout_listed" in rows.filter(group=0).explain()
     assert "rollout_listed" in rows.values("group").annotate(mean=Avg("reward")).explain()
+    given = {"run": run.pk, "phase": "train", "step": 3, "group": 0, "prompt": rows[0].prompt_id, "heldout": False}
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN " + AROUND, given)
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "rollout_listed" in plan
+    assert "Seq Scan" not in plan
