@@ -45,9 +45,9 @@ def matching(team: Team, selection: Selection) -> QuerySet[Rollout]:
 
 def structured(team: Team, selection: Selection, runs: Sequence[UUID]) -> QuerySet[Rollout]:
     """The rollouts of ``runs`` that the filters leave, without the full text."""
-    found = Rollout.objects.filter(run_id=runs[0]) if len(runs) == 1 else Rollout.objects.filter(run_id__in=runs)
+    found: QuerySet[Rollout] = Rollout.objects.filter(run_id=runs[0]) if len(runs) == 1 else Rollout.objects.filter(run_id__in=runs)
     if not selection.tries:
-        found = found.current()
+        found = found.filter(superseded=False)
     for one in selection.filters:
         found = narrow(found, one, team, runs)
     return found

@@ -59,7 +59,8 @@ class Order:
         value, pk = key
         tie = Q(pk__gt=pk) if backwards else Q(pk__lt=pk)
         if value is None:
-            return rows.filter(Q(sort_key__isnull=False) | tie) if backwards else rows.filter(tie, sort_key__isnull=True)
+            unvalued = Q(sort_key__isnull=True)
+            return rows.filter(~unvalued | tie) if backwards else rows.filter(tie & unvalued)
         further = Q(sort_key__lt=value) if self.descending != backwards else Q(sort_key__gt=value)
         among = further | Q(tie, sort_key=value)
         return rows.filter(among if backwards else among | Q(sort_key__isnull=True))

@@ -83,9 +83,12 @@ class Walk:
         return list(rows.values_list(*self.order.columns)[:limit])
 
     def without_words(self, key: Key | None, backwards: bool, limit: int) -> list[Key]:
-        if self.by_arrival and not backwards:
+        if not self.by_arrival:
+            return self.fetch(self.rows, key, backwards, limit)
+        if not (key and backwards):
             return self.newest_of_many(key, limit)
-        return self.fetch(self.rows, key, backwards, limit)
+        near = self.fetch(self.rows.filter(pk__lte=key[0] + WINDOW), key, backwards, limit)
+        return near if len(near) == limit else self.fetch(self.rows, key, backwards, limit)
 
     def newest_of_many(self, key: Key | None, limit: int) -> list[Key]:
         """By id descending: a window of ids, then runs in the order of their newest rollout until no other can have newer ones."""
