@@ -257,6 +257,8 @@
   });
   document.getElementById("atlas-log").addEventListener("change", (event) => { log = event.target.checked; keep(); if (grid) drawGrid(); });
 
+  lab.key("e", "Go to the map of tokens", () => part("grid", "heat").focus());
+
   let renewed = Date.now();
   lab.live.on("delta", (delta) => {
     if (!delta.rollouts || !delta.rollouts.count || document.hidden || Date.now() - renewed < REFRESH_MS) return;

@@ -12,9 +12,14 @@
   const charts = new Map(); // panel id → Chart
   const dirty = new Set();
   const settings = readSettings();
+  const pinned = { wanted: "", x: null };
   const page = { store, settings, csv: root.dataset.csv, hoverX: null, pinned: null, hover, pick, zoomTo, redraw, showFull, extent, open: () => lab.live.isOpen(),
     /* x of the pinned step; null without a pin. */
-    get pinX() { return page.pinned === null ? null : store.x(nearest(page.pinned), settings.x) ?? null; },
+    get pinX() {
+      const wanted = `${page.pinned} ${store.axes.size} ${settings.x}`;
+      if (pinned.wanted !== wanted) Object.assign(pinned, { wanted, x: page.pinned === null ? null : store.x(nearest(page.pinned), settings.x) ?? null });
+      return pinned.x;
+    },
     /* x of what the legends say: where the pointer is, else the pin; null for the newest. */
     get readX() { return page.hoverX ?? page.pinX; } };
   const { element } = lab;

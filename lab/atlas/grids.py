@@ -9,9 +9,9 @@ import numpy as np
 
 from lab.atlas.asked import QUANTITIES, Asked
 from lab.atlas.columns import Ranges, columns
-from lab.atlas.kinds import KINDS, ZONES
+from lab.atlas.kinds import KINDS, ZONES, Ints
 from lab.atlas.sample import drawn
-from lab.atlas.tokens import Floats, Grid, Ints, Tokens, averaged, position_edges, read
+from lab.atlas.tokens import Floats, Grid, Tokens, averaged, position_edges, read
 from lab.runs.models import Run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ class Sample:
 
 def drawn(run: Run, phase: str, ranges: Ranges, most: int = MOST_ROLLOUTS) -> Sample:
     every = max(1, run.rollouts // SCANNED)
-    asked = {"run": run.pk, "phase": phase, "first": ranges[0][0], "last": ranges[-1][1], "every": every}
+    asked: dict[str, Any] = {"run": run.pk, "phase": phase, "first": ranges[0][0], "last": ranges[-1][1], "every": every}
     with connection.cursor() as cursor:
         cursor.execute(ROWS_SQL, asked)
         rows = np.array(cursor.fetchall(), dtype=np.int64).reshape(-1, 3)

@@ -34,7 +34,7 @@ def rollouts(request: HttpRequest, run_id: Any) -> HttpResponse:
     selection = Selection.read(request.GET)
     feed = read_feed(run, selection)
     part = request.GET.get("part", "")
-    context = {"feed": feed, "asked_step": selection.step}
+    context: dict[str, Any] = {"feed": feed, "asked_step": selection.step}
     if part != "groups" and feed.steps.step is not None:
         context["summary"] = summary(rollouts_of(run, feed.selection.phase, feed.selection.tries).filter(step=feed.steps.step))
     if part in ("groups", "step"):

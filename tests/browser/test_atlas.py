@@ -83,7 +83,7 @@ def test_a_cell_opens_its_tokens_in_context_and_is_in_the_address(page: Page, ru
 def test_cells_are_reached_by_keyboard_and_said_in_words(page: Page, run: Run) -> None:
     visit(page, run)
     page.keyboard.press("e")
-    page.locator("[data-map=grid] [data-heat]").focus()
+    expect(page.locator("[data-map=grid] [data-heat]")).to_be_focused()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowUp")
     expect(page.locator("#grid-readout")).to_have_text("step 2, position 1: mean 0.200 nats over 4 tokens")

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from lab.accounts.models import Team, User
 from lab.runs.models import Run, Status
 from tests.browser.training import add, drawn_steps, expect_complete, open_overview
-from tests.lab.supervisor.spools import make_run, measured, started
+from tests.lab.supervisor.spools import make_run, measured, rollout, started
 from trainers.events import AnyEvent
 
 BINS = 20
@@ -142,3 +142,20 @@ def test_a_panel_that_a_run_never_filled_says_so(page: Page, run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(status=Status.FINISHED, owner="")
     page.goto(f"/runs/{run.pk}/")
     expect(page.get_by_text("not logged in this run")).to_have_count(4)
+
+
+@pytest.mark.parametrize("panel", [0, 1, 2, 3])
+def test_a_click_on_a_panel_of_any_kind_opens_the_rollouts_of_its_step(panel: int, page: Page, run: Run) -> None:
+    add(run, [started(total_steps=40), *logged(1, 20), *(rollout(step) for step in range(1, 21))])
+    open_overview(page, run)
+    wait_for_step(page, f"method-probe-{panel}", 20)
+    plot = page.locator(f"[data-panel='method-probe-{panel}'] .nsewdrag")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.5 - 3, box["y"] + box["height"] * 0.4)
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.4)
+    page.mouse.down()
+    page.mouse.up()
+    expect(page.locator("#step-feed [data-rollout]")).to_have_count(1)
+    assert 9 <= int(page.locator("#step-feed").get_attribute("data-step") or 0) <= 12
