@@ -7,13 +7,16 @@
 
   /* Rows: j and k move, Enter opens, x ticks, space looks into it. */
   const rows = () => all("[data-row]");
+  const KEPT = "lab-browse-row";  // whoever comes back from a rollout finds it highlighted
   let current = "";
+  try { current = sessionStorage.getItem(KEPT) || ""; } catch (error) { /* no storage, no row */ }
 
   function highlight(row, focus = true) {
     for (const other of rows()) other.removeAttribute("aria-current");
     if (!row) return;
     row.setAttribute("aria-current", "true");
     current = row.dataset.row;
+    try { sessionStorage.setItem(KEPT, current); } catch (error) { /* then the way back starts at no row */ }
     if (focus) row.focus({ preventScroll: true });
     row.scrollIntoView({ block: "nearest" });
     if (!$("#preview").hidden) look(row);
@@ -96,8 +99,14 @@
   /* Ticks. */
   function count() {
     const ticked = all("input[name=id]:checked").length;
-    const label = $("[data-ticked]");
-    if (label) label.textContent = ticked ? String(ticked) : "";
+    for (const label of all("[data-ticked]")) label.textContent = ticked ? String(ticked) : "";
+    for (const link of all("[data-export]")) link.href = exported(link);
+    const compare = $("[data-compare]");
+    const two = all("input[name=id]:checked").map((box) => box.value);
+    if (compare) {
+      compare.hidden = two.length !== 2;
+      if (two.length === 2) compare.href = `${compare.dataset.compare}?a=${two[0]}&b=${two[1]}`;
+    }
     const whole = $("[data-all]");
     if (whole) {
       const boxes = all("input[name=id]").length;
@@ -105,6 +114,16 @@
       whole.indeterminate = ticked > 0 && ticked < boxes;
     }
   }
+  /* A file holds the ticked rollouts, or the whole selection when none is. */
+  function exported(link) {
+    const path = link.getAttribute("href").split("?")[0];
+    const query = new URLSearchParams(location.search);
+    for (const name of ["after", "id"]) query.delete(name);
+    if (link.dataset.export) query.set(link.dataset.export, "1");
+    for (const box of all("input[name=id]:checked")) query.append("id", box.value);
+    return `${path}?${query}`;
+  }
+
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-all]")) for (const box of all("input[name=id]")) box.checked = event.target.checked;
     if (event.target.matches("[data-all], input[name=id]")) count();
@@ -255,7 +274,11 @@
   document.addEventListener("htmx:afterSettle", () => {
     count();
     adapt(true);
-    if (here()) highlight(here(), false);
+    if (here()) here().setAttribute("aria-current", "true");
   });
-  document.addEventListener("DOMContentLoaded", () => { adapt(true); count(); });
+  document.addEventListener("DOMContentLoaded", () => {
+    adapt(true);
+    count();
+    if (here()) here().setAttribute("aria-current", "true");
+  });
 })();

@@ -70,8 +70,12 @@ def chosen(request: LabRequest, selection: Selection) -> list[int]:
         if selection.pattern:
             return [rollout.pk for rollout in stream(request.team, selection, limit=MOST_TAGGED + 1)]
         return list(matching(request.team, selection).values_list("pk", flat=True)[: MOST_TAGGED + 1])
-    asked = {int(text) for text in request.POST.getlist("id") if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_ID}
-    return list(Rollout.objects.of(request.team).filter(pk__in=asked).values_list("pk", flat=True)[: MOST_TAGGED + 1])
+    return list(Rollout.objects.of(request.team).filter(pk__in=ticked(request.POST)).values_list("pk", flat=True)[: MOST_TAGGED + 1])
+
+
+def ticked(query: QueryDict) -> list[int]:
+    """The ids a form or an address names, in its order; what can be no id is left out."""
+    return [int(text) for text in query.getlist("id") if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_ID]
 
 
 def put_on(request: LabRequest, ids: list[int], name: str) -> int:
@@ -90,21 +94,27 @@ def take_off(request: LabRequest, ids: Iterable[int], name: str) -> int:
 
 @require_safe
 def export(request: LabRequest, form: str) -> HttpResponseBase:
-    """The selection as a file. More than a file holds is refused with words; ``first=1`` takes as many as it holds."""
+    """The selection as a file, or the rollouts that ``id`` names. More than a file holds is refused with words; ``first=1`` takes what it holds."""
     if form not in FORMATS:
         raise Http404
     kind = FORMATS[form]
     address = Address.read(request.GET)
     tokens = kind.tokens and request.GET.get("tokens") == "1"
     most = MOST_WITH_TOKENS if tokens else MOST
-    if "first" not in request.GET and matching(request.team, address.selection).order_by()[: most + 1].count() > most:
+    ids = ticked(request.GET)
+    if not ids and "first" not in request.GET and matching(request.team, address.selection).order_by()[: most + 1].count() > most:
         first = address.url_with("first") + ("&tokens=1" if tokens else "")
         context = {"room": "rollouts", "most": most, "kind": kind, "tokens": tokens, "first": first, "back": reverse("rollouts") + address.url()}
         return render(request, "browse/too_many.html", context, status=400)
     runs = runs_to_choose(request.team, address.selection.runs)
     components = components_of([run for run in runs if run.number in address.selection.runs] or runs, ())
-    rows = records(stream(request.team, address.selection, limit=most), tokens)
-    return download(request, kind, rows, components, tokens, file_name(address.selection, kind))
+    rollouts = named(request, ids) if ids else stream(request.team, address.selection, limit=most)
+    return download(request, kind, records(rollouts, tokens), components, tokens, file_name(address.selection, kind))
+
+
+def named(request: LabRequest, ids: list[int]) -> Iterator[Rollout]:
+    found = Rollout.objects.of(request.team).select_related("prompt", "run").in_bulk(ids)
+    yield from (found[pk] for pk in dict.fromkeys(ids) if pk in found)
 
 
 def file_name(selection: Selection, kind: Format) -> str:

@@ -98,15 +98,17 @@ def name_of(request: LabRequest) -> tuple[str, str]:
 
 @require_POST
 def save(request: LabRequest) -> HttpResponse:
-    """A new view, or, under a name the person has already, that view as the page stands now."""
+    """A new view. A name the person has given before is refused: what it opens would be lost."""
     name, error = name_of(request)
     if not error and SavedView.objects.filter(team=request.team, owner=request.user).count() >= MOST_VIEWS:
         error = f"You have {MOST_VIEWS} views. Delete one first."
     if error:
         return back(request, error)
     values = {"query": here(request), "shared": request.POST.get("shared") == "1"}
-    view, fresh = SavedView.objects.update_or_create(team=request.team, owner=request.user, name=name, defaults=values)
-    messages.success(request, f"Saved as “{name}”." if fresh else f"“{name}” now opens what you see.")
+    view, fresh = SavedView.objects.get_or_create(team=request.team, owner=request.user, name=name, defaults=values)
+    if not fresh and view.query != values["query"]:
+        return back(request, f"You have a view called “{name}”. Open it and press Update to change what it opens, or take another name.")
+    messages.success(request, f"Saved as “{name}”.")
     return redirect(location(view.query, view.pk))
 
 

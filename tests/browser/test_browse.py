@@ -111,19 +111,30 @@ def test_rows_by_keyboard_looked_into_ticked_tagged_and_opened(page: Page, run: 
     expect(page.locator("#preview")).to_contain_text("<answer>7</answer>")
     page.keyboard.press("Escape")
     expect(page.locator("#preview")).to_be_hidden()
+    page.keyboard.press("x")
     page.keyboard.press("k")
     page.keyboard.press("x")
-    expect(page.locator("[data-ticked]")).to_have_text("1")
+    two = [row.get_attribute("data-row") for row in page.locator("[data-row]").all()[:2]]
+    expect(page.locator("[data-compare]")).to_have_attribute("href", f"/compare/rollouts/?a={two[0]}&b={two[1]}")
+    export = page.locator("[data-export]").first
+    expect(export).to_have_attribute("href", f"/rollouts/export/jsonl/?run=1&sort=reward&id={two[0]}&id={two[1]}")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator("[data-compare]")).to_be_hidden()
+    expect(page.locator("[data-ticked]").first).to_have_text("1")
     page.locator("summary", has_text="Tag 1").click()
     page.locator("#tag-name").fill("too long")
     page.get_by_role("button", name="Tag", exact=True).click()
     expect(page.locator(".toast")).to_contain_text("Tagged 1 rollout “too long”")
     assert asked(page) == {"run": ["1"], "sort": ["reward"]}
     assert RolloutTag.objects.get().rollout.completion == "cut short"
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    opened = page.locator("[data-row]").nth(2)
+    opened.click(position={"x": 5, "y": 5})
+    opened.press("Enter")
     page.wait_for_url("**/rollouts/*/?list=**")
     assert asked(page) == {"list": ["run=1&sort=reward"]}
+    page.goto("/rollouts/?run=1&sort=reward")  # whoever comes back finds the row
+    expect(opened).to_have_attribute("aria-current", "true")
 
 
 def test_columns_and_views_keep_what_a_person_chose(page: Page, run: Run) -> None:

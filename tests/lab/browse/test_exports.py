@@ -137,8 +137,15 @@ def test_an_export_asks_by_batches(as_owner: Client, team: Team, run: Run) -> No
     assert asked() <= few
 
 
+def test_only_the_ticked_rollouts_are_taken_along(as_owner: Client, run: Run) -> None:
+    ids = list(Rollout.objects.values_list("pk", flat=True)[3:6])
+    query = "&".join(f"id={pk}" for pk in [ids[2], ids[0], "x", 2**63, 0, ids[2]])
+    assert [record["id"] for record in lines(exported(as_owner, "jsonl", f"?f=step:eq:99&{query}"))] == [ids[2], ids[0]]
+
+
 def test_another_teams_rollouts_are_not_taken_along(as_stranger: Client, run: Run) -> None:
     assert lines(exported(as_stranger, "jsonl", "?run=1")) == []
+    assert lines(exported(as_stranger, "jsonl", f"?id={Rollout.objects.latest('pk').pk}")) == []
 
 
 def send(client: Client, **data: Any) -> str:

@@ -55,10 +55,13 @@ def test_a_view_that_was_left_says_so_and_is_updated(as_owner: Client, team: Tea
     assert "</bdi>”, changed" not in menu(as_owner, moved)
 
 
-def test_saving_under_a_name_again_replaces_what_it_opens(as_owner: Client) -> None:
+def test_a_name_is_not_taken_twice_and_a_second_press_saves_once(as_owner: Client) -> None:
     save(as_owner)
-    save(as_owner, query="?run=2")
-    assert only().query == "run=2"
+    assert save(as_owner).headers["Location"].endswith(f"view={only().pk}")
+    answer = as_owner.post("/rollouts/views/", {"name": "short", "query": "?run=2"}, follow=True)
+    assert "You have a view called “short”." in answer.content.decode()
+    assert answer.redirect_chain[0][0] == "/rollouts/?run=2"
+    assert only().query == QUERY[1:]
 
 
 @pytest.mark.parametrize(("name", "words"), [("", "Give the view a name."), (" \t ", "Give the view a name."), ("x" * 81, "at most 80 characters")])

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from html import unescape
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from django.db import connection
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from lab.accounts.models import Membership, Role, Team, User
 from lab.annotations.models import Rating, RolloutTag, Tag
+from lab.browse import regex
 from lab.browse.address import Address
 from lab.browse.bars import drawn
 from lab.browse.columns import Choice, table
@@ -209,6 +210,16 @@ def test_words_that_are_not_indexed_yet_are_announced(as_owner: Client, run: Run
     assert "cannot be searched yet" in page(as_owner, "?q=answer")
 
 
+def test_a_pattern_that_takes_too_long_says_how_far_it_came_and_goes_on(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regex.search, "__defaults__", (1.0,))  # seconds
+    store(run, rollout(9, 0, 0, completion="x" * 4001 + "y"), rollout(9, 0, 1, completion="xxxxxxy"))
+    body = page(as_owner, "?run=1&re=" + quote(r"^(x+)(x+)(x+)\1\2\3y$"))
+    assert "The regular expression took too long: it looked at 2 of about 26 rollouts." in body
+    assert len(shown(body)) == 1
+    on = unescape(re.search(r'<a href="([^"]+)"[^>]*>Go on from there', body)[1])  # type: ignore[index]
+    assert "Nothing further" in page(as_owner, on)
+
+
 def test_the_histograms_come_apart_and_each_bin_is_a_link(as_owner: Client, run: Run) -> None:
     store(run, rollout(9, reward=3.0, length=40))
     body = as_owner.get("/rollouts/histograms/?run=1&sort=-length").content.decode()
@@ -314,7 +325,7 @@ def test_a_viewer_sees_no_way_to_tag(client: Client, team: Team, run: Run) -> No
     viewer = User.objects.create_user("viewer@example.org", "correct horse battery")
     Membership.objects.create(team=team, user=viewer, role=Role.VIEWER)
     client.force_login(viewer)
-    assert "tag-form" not in page(client)
+    assert 'id="tag-form"' not in page(client)
     response: Any = client.post("/rollouts/tag/", {"tag": "x", "scope": "all"})
     assert response.status_code == 403
     assert not RolloutTag.objects.exists()
