@@ -137,7 +137,7 @@
     if (!data || data.error) return;
     for (const span of article.querySelectorAll("[data-unit]")) {
       const unit = data.units[span.dataset.unit];
-      if (unit[3] & SPECIAL) { span.textContent = unit[0]; span.hidden = !whitespace; }
+      if (unit[3] & SPECIAL) { span.textContent = visible(unit[0], false); span.hidden = !whitespace; }
       else if (unit[3] & TORN) span.textContent = `⟨${unit[2]} broken ${unit[2] === 1 ? "piece" : "pieces"}⟩`;
       else span.textContent = visible(unit[0], whitespace);
     }

@@ -18,6 +18,8 @@
   let chunkOf = new Uint32Array(0); // unit → chunk
   let marks = []; // {start, end, className}
   let watcher = null;
+  const waiting = new Set(); // chunks that came near and have no spans yet
+  let pumping = false;
 
   const make = (tag, className, text) => {
     const element = document.createElement(tag);
@@ -28,7 +30,7 @@
 
   /* What stands on the page for a unit. In raw tokens a line break follows its box instead of breaking it. */
   function written(unit) {
-    if (unit[3] & SPECIAL) return shown.special || shown.mode === "tokens" ? unit[0] : "";
+    if (unit[3] & SPECIAL) return shown.special || shown.mode === "tokens" ? lab.overlays.visible(unit[0], false) : "";
     if (unit[3] & TORN) return `⟨${unit[2]} broken ${unit[2] === 1 ? "piece" : "pieces"}⟩`;
     if (shown.mode === "tokens") return lab.overlays.visible(unit[0], false, shown.invisible).replace(/[\n\r\t]/g, (one) => ({ "\n": "↵", "\r": "␍", "\t": "→" })[one]).replace(/ /g, shown.spaces ? "·" : " ");
     return lab.overlays.visible(unit[0], shown.spaces, shown.invisible);
@@ -39,6 +41,7 @@
   function build(next) {
     data = next;
     if (watcher) watcher.disconnect();
+    waiting.clear();
     watcher = new IntersectionObserver(seen, { rootMargin: `${NEAR} 0px` });
     chunks = [];
     chunkOf = new Uint32Array(data.units.length);
@@ -58,7 +61,14 @@
     document.dispatchEvent(new CustomEvent("tokens:ready"));
   }
 
-  const TITLES = { policy: () => "assistant", plain: () => "", think: () => "thinking", call: (label) => `call · ${label}`, environment: (label) => `${label} · not in the loss`, given: () => "given by a method · not in the loss" };
+  const TITLES = {
+    plain: () => "",
+    policy: () => "assistant",
+    think: () => "thinking",
+    call: (label) => `call · ${label}`,
+    environment: (label) => `${label} · not in the loss`,
+    given: () => "given by a method · not in the loss",
+  };
 
   function blockElement([kind, label], from, to) {
     const tokens = from < to ? data.units[to - 1][1] + data.units[to - 1][2] - data.units[from][1] : 0;
@@ -161,9 +171,6 @@
       }
     }
   }
-
-  const waiting = new Set(); // chunks that came near and have no spans yet
-  let pumping = false;
 
   /* A chunk leaves its spans behind when it is far away, unless the reader has selected something in it. */
   function seen(entries) {

@@ -278,7 +278,7 @@ def test_hostile_text_is_shown_and_nothing_of_it_runs(mode: str, page: Page, run
     add(
         run,
         [
-            started(special_tokens={6: PAYLOADS[0], 7: PAYLOADS[1]}),
+            started(special_tokens={6: PAYLOADS[0], 7: PAYLOADS[15]}),
             rollout(
                 1,
                 completion=whole,
