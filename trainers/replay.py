@@ -102,7 +102,7 @@ def prepared(data: dict[str, Any]) -> Recipe:
         except Exception as error:
             if replays:
                 raise refusal(stack, error) from error
-    settings = {"scale_rewards": "group", "epsilon": spec.training.epsilon} | stack.base.arguments()
+    settings: dict[str, Any] = {"scale_rewards": "group", "epsilon": spec.training.epsilon} | stack.base.arguments()
     epsilon = (settings["epsilon"], settings.get("epsilon_high") or settings["epsilon"])
     return Recipe(spec, spec.training, stack, Examples(spec, task), settings["scale_rewards"], epsilon)
 
@@ -176,7 +176,7 @@ def said_of(method: Method) -> dict[str, Any]:
 
 
 def outcome(one: Replayed, row: int) -> dict[str, Any]:
-    """Advantage (its mean over tokens) after every method, rewards after those that shape them, arrays (T,) as float32 (empty: one value for all)."""
+    """Advantage (its mean over tokens) after every method, rewards after those that shape them, arrays (T,) as they are stored (empty: all alike)."""
     count = len(arrays.unpack(one.stored[row].ids))
     own = one.reported.token_advantages
     return {
@@ -184,6 +184,6 @@ def outcome(one: Replayed, row: int) -> dict[str, Any]:
         "advantage": one.reported.advantages[row],
         "contributions": {name: values[row] for name, values in one.reported.contributions.items()},
         "shaped": {name: values[row] for name, values in one.reported.shaped.items()},
-        "token_advantages": b"" if own is None else arrays.pack(own[row, :count], "f"),
-        "weights": b"" if one.weights is None else arrays.pack(one.weights[row, :count].numpy(), "f"),
+        "token_advantages": b"" if own is None else arrays.pack(own[row, :count], "e"),
+        "weights": b"" if one.weights is None else arrays.pack(one.weights[row, :count].numpy(), "e"),
     }

@@ -123,7 +123,7 @@ class Scored:
     filtered: str = ""
 
 
-def rollout(scored: Scored, logprobs: npt.NDArray[Any], entropies: npt.NDArray[Any], pieces: Pieces, stamp: dict[str, Any], **more: bytes) -> Rollout:
+def rollout(scored: Scored, logprobs: npt.NDArray[Any], entropies: npt.NDArray[Any], pieces: Pieces, stamp: dict[str, Any], **more: Any) -> Rollout:
     """The event of a completion with its per-token log-probabilities and entropies (T,) in nats. ``stamp``: attempt and time.
 
     ``more``: other arrays of the event (weights, reference_logprobs, ratios, clipped), packed.

@@ -84,6 +84,8 @@ class QuestionForm:
         return locate(self.run, "train", number_of(self.values.get("step", "")))
 
     def groups(self, step: int | None) -> list[GroupChoice]:
+        if step is None:
+            return []
         rows = trained(self.run).filter(step=step).values("group").order_by("group")
         facts = rows.annotate(count=Count("id"), mean=Avg("reward"), spread=StdDev("reward"), low=Min("reward"), high=Max("reward"))
         return [GroupChoice(row["group"], row["count"], row["mean"], row["low"] is not None and row["low"] == row["high"]) for row in facts]

@@ -30,7 +30,7 @@ def shell(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["preflight"], ["catalog"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["preflight"], ["replay"], ["catalog"]])
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as exit:
         main([*command, "--help"])
