@@ -105,7 +105,7 @@
     const named = grid.by === "class";
     tokens.chosen = chosenCell();
     tokens.show({ columns: grid.columns, rows: grid.rows.map(([label]) => label), ticks: named ? null : grid.rows.map(([, first]) => String(first)), values: grid.values, share: scale.share, named, upwards: !named, rowTitle: "position in the completion" });
-    lab.heatLegend(part("grid", "legend"), { low: `${lab.number(scale.low)}${log ? "−" : ""}`, high: `${lab.number(scale.top)}+ ${grid.unit}`, empty: "no token" });
+    lab.heatLegend(part("grid", "legend"), { low: `${log ? "≤ " : ""}${lab.number(scale.low)}`, high: `${lab.number(scale.top)}+ ${grid.unit}`, empty: "no token" });
     part("grid", "legend").append(Object.assign(document.createElement("span"), { textContent: log ? "log scale, 2nd to 98th percentile of the cells" : "ends at the 98th percentile of the cells" }));
     fillTable("grid", grid.rows.map(([label]) => label), grid.columns, grid.values, named ? "kind of token" : "position");
   }
@@ -156,6 +156,9 @@
     return `${lab.number(low)} to ${lab.number(high)}`;
   }
 
+  /* Without the dust of floating point. */
+  const tidy = (value) => Number(value.toPrecision(6)) * (Math.abs(value) > 1e-9 ? 1 : 0);
+
   function tellValue(row, column) {
     const middle = values.quantiles[1][column];
     const here = `step ${range(values.columns[column])}, ${values.label.toLowerCase()} ${binOf(row)}${values.unit ? ` ${values.unit}` : ""}`;
@@ -189,7 +192,7 @@
     const [low, high] = [values.edges[0], values.edges.at(-1)];
     const middle = values.field === "length" ? 0.5 : 0; // a whole number lies in the middle of its place
     const labels = values.edges.slice(0, -1).map((edge, row) => binOf(row));
-    spread.show({ columns: values.columns, rows: labels, ticks: values.edges.slice(0, -1).map((edge) => lab.number(edge)), values: values.shares, share: (value) => value / top, color: tint, upwards: true, blank: true,
+    spread.show({ columns: values.columns, rows: labels, ticks: values.edges.slice(0, -1).map((edge, row) => lab.number(values.field === "length" ? edge : tidy((edge + values.edges[row + 1]) / 2))), values: values.shares, share: (value) => value / top, color: tint, upwards: true, blank: true,
       rowTitle: values.label.toLowerCase(), y: (value) => (value + middle - low) / (high - low),
       lines: [{ values: values.quantiles[0], color: text, width: 1, dash: [3, 3] }, { values: values.quantiles[2], color: text, width: 1, dash: [3, 3] }, { values: values.quantiles[1], color: text, width: 1.6 }, { values: values.mean, color: lab.css("--series-2"), width: 2 }] });
     lab.heatLegend(part("values", "legend"), { low: "0", high: `${lab.number(100 * top)} % of the step's rollouts`, color: tint });
