@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from lab.annotations.summary import summaries
 from lab.reading import history
 from lab.reading.groups import strip
 from lab.reading.history import Loss, Series, Turn, Visit
@@ -73,7 +74,8 @@ def remarkable(answers: QuerySet[Rollout]) -> dict[str, Any]:
     newest = list(answers.order_by(newer).values_list("pk", flat=True)[:NEWEST])
     wanted = {pk for pk in (best, worst, *newest) if pk is not None}
     rows = Rollout.objects.filter(pk__in=wanted).select_related("run").defer("completion", "turns").annotate(head=Left("completion", HEAD))
-    texts = {row.pk: {"rollout": row, "pieces": list(visible(row.head)), "cut": len(row.head) == HEAD} for row in rows}  # type: ignore[attr-defined]
+    said = summaries(wanted)
+    texts = {row.pk: {"rollout": row, "said": said[row.pk], "pieces": list(visible(row.head)), "cut": len(row.head) == HEAD} for row in rows}  # type: ignore[attr-defined]
     return {
         "newest": [texts[pk] for pk in newest],
         "best": texts[best] if best is not None else None,

@@ -127,6 +127,17 @@ def test_the_scale_is_that_of_the_runs_base(as_owner: Client, team: Team, base: 
     assert response.context["given"].scale == ("none" if base == "dr-grpo" else "leave-one-out")
 
 
+def test_a_scale_over_the_batch_is_taken_from_the_whole_step(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.reading.members.Group.scale", "batch")  # no built-in base has it; bases of packages may
+    rewards = [1.0, 0.0, 4.0, 0.0]
+    advantages = scaled(torch.tensor(rewards), 2, "batch").tolist()
+    made = [rollout(1, place // 2, place % 2, reward=rewards[place], advantage=advantages[place]) for place in range(4)]
+    store(run, started(), *made, *members([9.0, 0.0], step=2), rollout(1, 0, 0, phase="heldout", reward=50.0))
+    response = open_group(as_owner, run, group=1)
+    assert response.context["given"].batch_std == pytest.approx(1.8930, abs=1e-4)
+    assert not response.context["differing"]
+
+
 def test_every_methods_contribution_is_shown_in_the_order_of_the_recipe(as_owner: Client, team: Team) -> None:
     spec = {"base": {"name": "grpo"}, "methods": [{"name": "zeta"}, {"name": "alpha"}], "training": {"trainer": "grpo"}}
     run = make_run(team, spec=spec)
@@ -224,7 +235,7 @@ def test_words_that_differ_from_the_best_are_marked(as_owner: Client, run: Run) 
 
 def test_heldout_answers_have_no_advantages(as_owner: Client, run: Run) -> None:
     store(run, started(), rollout(1, 0, 0, phase="heldout", advantage=None))
-    assert "not trained on" in open_group(as_owner, run, phase="heldout").content.decode()
+    assert "only measured" in open_group(as_owner, run, phase="heldout").content.decode()
 
 
 def test_a_group_of_thousands_is_shown_in_pages(as_owner: Client, run: Run) -> None:
