@@ -225,6 +225,8 @@
       lightUp(item, () => strand.id);
       return item;
     }));
+    $("group-figures").hidden = !settings.by.length;
+    $("group-figures").replaceChildren(...(settings.by.length ? [lab.groupSummary(drawn, data.runs, data.quantiles)] : []));
     if ($("group-summary")) $("group-summary").textContent = settings.by.length ? `Grouped by ${settings.by.length} setting${settings.by.length === 1 ? "" : "s"}` : "Group by config";
   }
 

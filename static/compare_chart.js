@@ -127,15 +127,15 @@
       return [low - room, high + room];
     }
 
-    /* The smallest and largest finite value inside the zoom of the arrays that are picked of each line. */
+    /* The smallest and largest value that shows, of the arrays that are picked of each line. */
     ends(picked) {
       const { zoom, log } = this.page.settings;
       let [low, high] = [Infinity, -Infinity];
-      for (const one of this.drawn) for (const ys of picked(one)) if (ys) ys.forEach((y, index) => {
-        if (y === null || !Number.isFinite(y) || (zoom && (one.x[index] < zoom[0] || one.x[index] > zoom[1])) || (log && y <= 0)) return;
+      for (const one of this.drawn) for (const ys of picked(one)) if (ys) for (const y of showing(one.x, ys, zoom)) {
+        if (!Number.isFinite(y) || (log && y <= 0)) continue;
         low = Math.min(low, y);
         high = Math.max(high, y);
-      });
+      }
       return [low, high];
     }
 
@@ -159,9 +159,11 @@
       const labels = this.drawn.flatMap((one) => {
         let at = one.y.length - 1;
         while (at >= 0 && (one.y[at] === null || (zoom && one.x[at] > zoom[1]) || (log && one.y[at] <= 0))) at -= 1;
-        if (at < 0 || (zoom && one.x[at] < zoom[0])) return [];
-        const y = log ? Math.log10(one.y[at]) : one.y[at];
-        return [{ one, x: one.x[at], y, wants: ((high - y) / (high - low)) * tall }];
+        if (at < 0) return [];
+        const [x, value] = edge(one, at, zoom);
+        if (zoom && x < zoom[0]) return [];
+        const y = log ? Math.log10(value) : value;
+        return [{ one, x, y, wants: ((high - y) / (high - low)) * tall }];
       });
       const span = this.page.settings.zoom || this.page.extent();
       const wide = (this.plot.clientWidth || 400) - MARGIN.l - MARGIN.r;
@@ -229,6 +231,23 @@
       }
       this.table.replaceChildren(table);
     }
+  }
+
+  /* The values of a line inside the zoom, and those at its edges, where it comes in and goes out between two points. */
+  function* showing(xs, ys, zoom) {
+    for (let at = 0; at < xs.length; at += 1) {
+      if (ys[at] === null) continue;
+      if (!zoom || (xs[at] >= zoom[0] && xs[at] <= zoom[1])) yield ys[at];
+      if (!zoom || at === 0 || ys[at - 1] === null) continue;
+      for (const end of zoom) if (xs[at - 1] < end && end < xs[at]) yield ys[at - 1] + ((ys[at] - ys[at - 1]) * (end - xs[at - 1])) / (xs[at] - xs[at - 1]);
+    }
+  }
+
+  /* Where a line leaves the picture: its last point, or the point of the zoom's edge on the way to the next one. */
+  function edge(one, at, zoom) {
+    const [next, after] = [one.x[at + 1], one.y[at + 1]];
+    if (!zoom || next === undefined || after === null || next <= zoom[1]) return [one.x[at], one.y[at]];
+    return [zoom[1], one.y[at] + ((after - one.y[at]) * (zoom[1] - one.x[at])) / (next - one.x[at])];
   }
 
   /* Labels that could cover each other: those whose ends lie within reach along x. */

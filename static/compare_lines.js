@@ -102,5 +102,5 @@
     return best;
   }
 
-  lab.lines = { line, mean, outline, nearest, usual };
+  lab.lines = { line, mean, outline, nearest, usual, average, half };
 })();

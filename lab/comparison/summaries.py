@@ -35,6 +35,11 @@ class Summary:
     entropy: Value | None
     seconds: float | None
 
+    @property
+    def figures(self) -> dict[str, float | None]:
+        found = {"final": self.final, "highest": self.highest, "accuracy": self.accuracy, "reward": self.reward, "entropy": self.entropy}
+        return {name: value.number if value else None for name, value in found.items()}
+
 
 def summaries(runs: Sequence[Run]) -> list[Summary]:
     """A fixed number of queries, however many runs."""

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from lab.ablations.intervals import t_quantile
 from lab.comparison import charted, configs, series
 from lab.comparison.chosen import MOST, Chosen, read, style_of
-from lab.comparison.summaries import summaries
+from lab.comparison.summaries import Summary, summaries
 from lab.runs import listing
 from lab.runs.models import Run
 
@@ -29,15 +29,16 @@ def compare(request: HttpRequest) -> HttpResponse:
         return render(request, "comparison/found.html", context)
     rows = configs.table(chosen.runs)
     groups = configs.groupable(rows)
+    came_to = summaries(chosen.runs)
     context |= {
         "entries": [(run, style_of(run.number), chosen.without(run)) for run in chosen.runs],
         "rows": rows,
         "changed": sum(row.changed for row in rows),
         "groups": groups,
-        "summaries": summaries(chosen.runs),
+        "summaries": came_to,
         "page_data": {
             "series": reverse("compare-series"),
-            "runs": [described(run, chosen, groups, place) for place, run in enumerate(chosen.runs)],
+            "runs": [described(summary, groups, place) for place, summary in enumerate(came_to)],
             "charts": charted.charts(chosen.runs),
             "quantiles": [t_quantile(freedom) for freedom in range(1, MOST)],
         },
@@ -52,13 +53,15 @@ def found(request: HttpRequest, chosen: Chosen, words: str) -> list[tuple[Run, s
     return [(run, chosen.adding(run)) for run in runs[:FOUND]]
 
 
-def described(run: Run, chosen: Chosen, groups: list[configs.Setting], place: int) -> dict[str, Any]:
-    style = style_of(run.number)
+def described(summary: Summary, groups: list[configs.Setting], place: int) -> dict[str, Any]:
+    """A run as the scripts know it; ``config`` has only settings that differ."""
+    style = style_of(summary.run.number)
     return {
-        "number": run.number,
-        "name": run.name,
+        "number": summary.run.number,
+        "name": summary.run.name,
         "color": style.color,
         "dash": style.dash,
+        "figures": summary.figures,
         "config": {setting.key: setting.values[place] for setting in groups},
     }
 

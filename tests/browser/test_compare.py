@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from lab.ablations.intervals import estimate
 from lab.accounts.models import Team, User
+from lab.lib.numbers import number as lab_number
 from lab.runs import metrics
 from lab.runs.models import Attempt, Run, Status
 from lab.supervisor.ingest import ingest
@@ -119,6 +120,9 @@ def test_groups_are_means_with_the_interval_of_students_t(page: Page, team: Team
     assert max(band) == pytest.approx(expected.high)
     assert min(band) == pytest.approx(expected.low)
     assert len(band) == 4  # two steps there and back: the third has one run
+    summary = page.locator("#group-figures tbody tr").first
+    half = lab_number(expected.half or 0.0)
+    expect(summary).to_contain_text(f"{lab_number(expected.mean)} ± {half}")  # the reward of its last tenth, over three runs
     assert page.url.endswith("&by=training.learning_rate")
     page.reload()
     expect(page.locator("#group-legend li")).to_have_count(2)

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from django.db import connection, transaction
+from django.http import QueryDict
 from django.test import Client
 
 from lab.accounts.models import Team
+from lab.browse.selection import Selection
 from lab.doctor.examine import sorted_out
 from lab.doctor.facts import Answer, Facts
 from lab.doctor.rules import RULES
@@ -264,6 +266,36 @@ def test_the_metrics_of_the_sampler_are_called_as_trl_calls_them() -> None:
     source = (Path(trl.__file__).parent / "trainer" / "grpo_trainer.py").read_text()
     rule = next(one for one in RULES if one.name == "sampler-mismatch")
     assert all(f'"{name}"' in source for name in rule.metrics)
+
+
+def test_every_link_is_one_the_browser_of_rollouts_understands(run: Run) -> None:
+    """With findings of all rules: no filter, operator, value or sort of theirs is refused."""
+    ones, zeros = np.ones(200), np.zeros(200)
+    loss = ones.copy()
+    loss[50] = np.nan
+    values = {
+        "loss": loss,
+        "completions/clipped_ratio": ones,
+        "frac_reward_zero_std": ones,
+        "grad_norm": zeros,
+        "heldout/reward": np.r_[0.2, 0.9, np.full(198, 0.3)],
+        "reward": np.r_[np.linspace(0, 0.8, 150), np.full(50, 0.8)],
+        "entropy": np.linspace(1, 0.001, 200) ** 4,
+        "completions/mean_length": np.linspace(10, 90, 200),
+        "logps/chosen": np.linspace(-10, -90, 200),
+        "logps/rejected": np.linspace(-10, -90, 200),
+        "sampling/sampling_logp_difference/mean": ones,
+    }
+    found = {name: Series(name, np.arange(1, 201), one) for name, one in values.items()}
+    answers = [Answer(9, 1.0, {"odd: name & co": 1.0, "b": 0.01}, "length", 4)] * 40
+    examination = sorted_out(run, Facts("grpo", found, answers, heldout_prompts=256))
+    assert {report.rule.name for report in examination.found} == {rule.name for rule in RULES}
+    for report in examination.found:
+        assert report.verdict.advice
+        for _, url in report.links:
+            asked = Selection.read(QueryDict(url.partition("?")[2]))
+            assert asked.problems == (), url
+            assert "/rollouts/" not in url or asked.runs == (run.number,)
 
 
 # The page
