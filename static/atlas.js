@@ -184,7 +184,7 @@
   function drawValues() {
     const none = !values.columns.length;
     part("values", "heat").hidden = part("values", "legend").hidden = part("values", "table").hidden = none;
-    part("values", "note").textContent = none ? `No rollout has a ${values.label.toLowerCase()} here.` : `${count(values.total, "rollout")}${values.unit ? `; values in ${values.unit}` : ""}`;
+    part("values", "note").textContent = none ? `No rollout has a ${values.label.toLowerCase()} here.` : `${count(values.total, "rollout")}${values.every > 1 ? `, one in ${values.every}` : ""}${values.unit ? `; values in ${values.unit}` : ""}`;
     if (none) return;
     const top = Math.max(...values.shares.flat().filter((share) => share !== null)) || 1;
     const [base, text] = [lab.css("--series-1"), lab.css("--text")];

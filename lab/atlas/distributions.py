@@ -8,6 +8,7 @@ from django.db import connection
 
 from lab.atlas.asked import FIELDS, Asked
 from lab.atlas.columns import Ranges, columns
+from lab.atlas.sample import one_in
 from lab.runs.models import Run
 
 BINS = 32
@@ -15,7 +16,10 @@ FEW = 12  # values that differ; a number with no more of them gets as many bins,
 QUANTILES = (0.05, 0.5, 0.95)
 
 # ``{column}`` is one of FIELDS' own columns. Every query reads only columns of the index rollout_listed.
-WHERE = "FROM trajectories_rollout WHERE run_id = %(run)s AND phase = %(phase)s AND NOT superseded AND {column} IS NOT NULL"
+WHERE = (
+    "FROM trajectories_rollout WHERE run_id = %(run)s AND phase = %(phase)s AND NOT superseded AND {column} IS NOT NULL"
+    " AND hashint8(id) %% %(every)s = 0"
+)
 ENDS_SQL = "SELECT min({column}), max({column}), count(*) " + WHERE
 FEW_SQL = "SELECT DISTINCT {column} " + WHERE + " LIMIT %(most)s"
 COUNTS_SQL = "SELECT width_bucket(step, %(firsts)s), width_bucket({column}::float8, %(edges)s), count(*) " + WHERE + " GROUP BY 1, 2"
@@ -26,10 +30,10 @@ LINES_SQL = (
 
 def distribution(run: Run, asked: Asked) -> dict[str, Any]:
     """``edges`` (B + 1) of the value bins, ``shares`` (B, C) of each column's rollouts, ``counts`` (B, C), and the lines ``mean`` and
-    ``quantiles`` (C), null where a column has no value. Without values ``columns`` is empty.
+    ``quantiles`` (C), null where a column has no value. Without values ``columns`` is empty. ``every``: one in so many rollouts was counted.
     """
     field = FIELDS[asked.field]
-    words = {"field": asked.field, "label": field.label, "unit": field.unit}
+    words = {"field": asked.field, "label": field.label, "unit": field.unit, "every": one_in(run)}
     ranges = columns(run, asked.phase)
     low, high, total = ask(ENDS_SQL, field.column, run, asked)[0]
     if not ranges or not total:
@@ -73,5 +77,5 @@ def lines(run: Run, asked: Asked, ranges: Ranges) -> dict[str, Any]:
 
 def ask(sql: str, column: str, run: Run, asked: Asked, **values: Any) -> list[Any]:
     with connection.cursor() as cursor:
-        cursor.execute(sql.replace("{column}", column), {"run": run.pk, "phase": asked.phase, **values})
+        cursor.execute(sql.replace("{column}", column), {"run": run.pk, "phase": asked.phase, "every": one_in(run), **values})
         return cursor.fetchall()

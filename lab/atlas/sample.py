@@ -34,7 +34,7 @@ class Sample:
 
 
 def drawn(run: Run, phase: str, ranges: Ranges, most: int = MOST_ROLLOUTS) -> Sample:
-    every = max(1, run.rollouts // SCANNED)
+    every = one_in(run) if len(ranges) > 1 else 1  # one column is small
     asked: dict[str, Any] = {"run": run.pk, "phase": phase, "first": ranges[0][0], "last": ranges[-1][1], "every": every}
     with connection.cursor() as cursor:
         cursor.execute(ROWS_SQL, asked)
@@ -46,6 +46,11 @@ def drawn(run: Run, phase: str, ranges: Ranges, most: int = MOST_ROLLOUTS) -> Sa
         most = min(most, max(1, int(MOST_TOKENS / max(1.0, float(lengths.mean())))))
     kept = evenly(where, most)
     return Sample(ids[kept], where[kept], len(ids) * every, every == 1)
+
+
+def one_in(run: Run) -> int:
+    """A map over the whole run looks at one in so many of its rollouts."""
+    return max(1, run.rollouts // SCANNED)
 
 
 def evenly(columns: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:

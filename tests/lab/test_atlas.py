@@ -168,6 +168,17 @@ def test_many_steps_share_columns_and_many_rollouts_are_sampled(run: Run, monkey
     assert found["counts"] == [[18, 18, 12, 12]]
 
 
+def test_of_very_many_rollouts_a_share_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    store(run, started(), *(of_tokens(step, group, [1.0]) for step in (1, 2) for group in range(100)))
+    monkeypatch.setattr("lab.atlas.sample.SCANNED", 50)
+    run.refresh_from_db()
+    sample, found = drawn(run, "train", [(1, 1), (2, 2)]), distribution(run, Asked(phase="train", field="length"))
+    assert not sample.exact
+    assert 20 <= len(sample.ids) <= 80  # one in four of 200
+    assert (found["every"], found["total"]) == (4, len(sample.ids))
+    assert len(drawn(run, "train", [(1, 1)]).ids) == 100  # a cell's column is read whole
+
+
 def test_the_tokens_behind_a_cell_highest_first_in_context(run: Run, as_owner: Client) -> None:
     store(run, started(), of_tokens(1, 0, [0.1, 0.9, 0.3]), of_tokens(1, 1, [0.1, 0.2, 3.0]), of_tokens(2, 0, [9.0, 9.0, 9.0]))
     body = answer(as_owner, run, "tokens/", steps="1-1", positions="1-2")
