@@ -93,8 +93,11 @@ class Walk:
     def newest_of_many(self, key: Key | None, limit: int) -> list[Key]:
         """By id descending: a window of ids, then runs in the order of their newest rollout until no other can have newer ones."""
         top = key[0] if key else self.runs[0].last_rollout + 1
-        found: list[Key] = self.fetch(self.rows.filter(pk__gte=top - WINDOW), (top,), False, limit)
-        rest = top - WINDOW
+        found: list[Key] = []
+        for window in sorted({min(4 * limit, WINDOW), WINDOW}):
+            if len(found) < limit:
+                rest = top - window
+                found = self.fetch(self.rows.filter(pk__gte=rest), (top,), False, limit)
         for group, newest_of_others in widening(self.runs):
             if len(found) >= limit and found[limit - 1][0] > min(rest, newest_of_others):
                 break
