@@ -21,6 +21,7 @@ from lab.trajectories.models import Rollout, RolloutTokens
 from trainers.arrays import PackError, unpack
 
 Floats = npt.NDArray[np.float64]
+SAME = 1e-4  # a smaller mean difference is rounding
 NEAR = 1e-6  # effective advantages closer to 0 than this have no sign
 SHOWN_ERROR = 300
 
@@ -132,6 +133,7 @@ def summary(members: list[dict[str, Any]]) -> dict[str, Any]:
     tokens = sum(one["tokens"] for one in members)
     return {
         "nothing": not stored.any() and not replayed.any(),
+        "same": all(one["change"] < SAME for one in members),
         "members": len(members),
         "flipped_members": sum(one["sign_flipped"] for one in members),
         "tokens": tokens,

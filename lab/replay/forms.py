@@ -24,6 +24,8 @@ from trainers.spec import Problem, SpecError, parse_spec
 LARGEST = 2**31 - 1
 STAGE = 0  # the method section is that of a launch form with one stage
 TRAINER = "grpo"
+REPLAYED = frozenset({"rewards", "advantages", "token_weights"})  # hooks
+HIDDEN = "It needs hidden states of the policy, which are not stored, so it cannot be replayed: take it out."
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,21 @@ class QuestionForm:
                 changed[made.key] = value
         return changed
 
+    @property
+    def inert(self) -> list[str]:
+        """Methods of the recipe that act nowhere but inside the loss or while sampling: nothing of them is replayed."""
+        known = self.catalog.methods_by_name
+        return [name for name in composer.names_of(self.values, STAGE) if name in known and not REPLAYED & set(known[name]["hooks"])]
+
+    def _refuse_hidden(self) -> None:
+        """What the catalogue already tells cannot be replayed."""
+        for name in composer.names_of(self.values, STAGE):
+            entry = self.catalog.methods_by_name.get(name, {})
+            if "hidden" in entry.get("needs", ()) and REPLAYED & set(entry["hooks"]):
+                self.errors.setdefault(composer.method_place(STAGE, name), HIDDEN)
+
     def _check(self, data: dict[str, Any]) -> None:
+        self._refuse_hidden()
         try:
             spec = parse_spec(data)
             problems = stacking.check(spec).problems

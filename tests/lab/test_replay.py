@@ -123,6 +123,7 @@ def test_the_runs_own_recipe_changes_nothing(as_owner: Client, owner: User, run:
     assert found["change"] == pytest.approx(0.0, abs=1e-6)
     shown = page(as_owner, replay)
     assert shown.count("data-member=") == 8
+    assert "push every token alike" in shown
     assert "<bdi>base</bdi> +0.5" in shown
 
 
@@ -156,18 +157,23 @@ def test_lists_keep_their_state_in_the_address(as_owner: Client, run: Run) -> No
 
 
 def test_a_method_that_stored_rollouts_are_not_enough_for_says_so_and_can_be_asked_again(as_owner: Client, run: Run) -> None:
-    replay = answered(as_owner, run, "?step=1&add=mrpo")
+    replay = answered(as_owner, run, "?step=1&add=ce-po")
     assert replay.status == ReplayStatus.FAILED
     shown = page(as_owner, replay)
-    assert "mrpo" in shown
-    assert "hidden states" in shown
+    assert "ce-po" in shown
+    assert "cannot be replayed on stored rollouts: it needs" in shown
     assert "Traceback" not in shown
     again = as_owner.post(f"/what-if/{replay.pk}/again/")
     assert again.headers["Location"] == f"/what-if/{replay.pk}/"
     replay.refresh_from_db()
     assert replay.status == ReplayStatus.QUEUED
     changed = form(as_owner, run, f"?from={replay.pk}")
-    assert (changed["step"], changed["stages.0.methods"].split()) == ("1", ["mrpo"])
+    assert (changed["step"], changed["stages.0.methods"].split()) == ("1", ["ce-po"])
+
+
+def test_the_form_says_of_which_methods_nothing_is_replayed(as_owner: Client, run: Run) -> None:
+    assert "acts only inside the loss" in as_owner.get(url(run, "?add=siren")).content.decode()
+    assert "only inside the loss" not in as_owner.get(url(run, "?add=rs-grpo")).content.decode()
 
 
 @pytest.mark.parametrize(
@@ -198,6 +204,7 @@ def test_what_cannot_be_asked_is_said_at_its_input_and_nothing_is_lost(
         ("?add=rs-grpo", {"stages.0.method.rs-grpo.risk": "-1"}, "stages.0.method.rs-grpo.risk", "greater than or equal to 0"),
         ("?add=rs-grpo", {"stages.0.add": "rloo"}, "stages.0.add", "press Add"),
         ("", {"task.mini_gsm.rewards.correct": "much"}, "task.mini_gsm.rewards.correct", "Write a number"),
+        ("?add=mrpo", {}, "stages.0.method.mrpo", "hidden states"),
         ("?add=rs-grpo&add=c2gspg", {}, "stages.0.method.c2gspg", "only one method can"),
     ],
 )
