@@ -92,8 +92,8 @@ def reasons(rollout: Rollout, arrays: dict[str, npt.NDArray[Any]], phase: str) -
     """Overlay -> why it cannot be shown; those that can are left out."""
     missing = {name: why for name, (needed, why) in SOURCES.items() if needed not in arrays}
     if phase != "train":
-        outside = {"kl": "the reference policy", "ratio": "importance ratios", "advantage": "advantages", "weight": "token weights"}
-        missing |= {name: f"held-out and sampled rollouts are not trained on: no {what}" for name, what in outside.items() if name in missing}
+        by_training = {"kl": "the reference's log-probabilities", "ratio": "importance ratios", "advantage": "advantages", "weight": "weights"}
+        missing |= {name: f"only rollouts of training steps come with {what}" for name, what in by_training.items() if name in missing}
     elif "advantage" in missing and rollout.advantage is not None:
         missing["advantage"] += f", {rollout.advantage:+.3g}".replace("-", "−")
     return missing
