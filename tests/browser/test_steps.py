@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from lab.accounts.models import Team, User
 from lab.runs.models import Run
 from tests.browser.training import add, open_overview, running
+from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import measured, rollout, steps
 from trainers.events import Message
 
@@ -186,3 +187,19 @@ def test_groups_without_variance_and_what_was_filtered_out(page: Page, run: Run)
     expect(page.get_by_role("heading", name="Nothing of step 20 matches")).to_be_visible()
     page.get_by_role("link", name="Show all rollouts of the step").click()
     expect(page.locator("#groups [data-rollout]")).to_have_count(8)
+
+
+def test_hostile_text_in_the_panel_is_text(page: Page, run: Run) -> None:
+    texts = [stored(text) for text in PAYLOADS if MARK in text]
+    made = [
+        rollout(27, group, 0, completion=text, reference=text, prompt=[Message("user", text)], rewards={text[:60]: 1.0}, filtered=text)
+        for group, text in enumerate(texts)
+    ]
+    add(run, made)
+    page.goto(f"/runs/{run.pk}/?step=27&panel=rollouts")
+    expect(page.locator("#step-panel [data-rollout]")).to_have_count(len(texts))
+    assert page.evaluate(f"window.{MARK}") is None
+    assert page.locator("#step-panel :is(img, script, iframe, svg[onload], b, [onclick], [onerror])").count() == 0
+    shown = page.locator("#step-panel").text_content() or ""
+    for text in texts:
+        assert text[:40] in shown
