@@ -1,6 +1,8 @@
 """Full text: what is found, how far the index has come, and that indexing is exact, shared between workers and stopped by no text."""
 
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 from django.db import connection, transaction
@@ -10,6 +12,7 @@ from lab.browse import indexing, walk
 from lab.browse.indexing import index_all, index_batch
 from lab.browse.models import PromptWords
 from lab.browse.pages import Count, SearchProgress, read_page
+from lab.lib.processes import Child
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout, RolloutWords
 from tests.lab.browse.stored import ask, places, store
@@ -178,3 +181,17 @@ def test_of_two_workers_one_indexes() -> None:
         other.join()
     assert seen == [0]
     assert RolloutWords.objects.count() == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_makes_rollouts_searchable_by_itself(start_process: Callable[..., Child]) -> None:
+    run = make_run(Team.objects.create(name="T", slug="t"))
+    store(run, *[rollout(step, 0, sample) for step in range(10) for sample in range(5)])
+    worker = start_process("indexer", "manage.py", "worker", "--queues", "nobody-asks", LAB_SWEEP_SECONDS="0.2")
+    deadline = time.monotonic() + 60
+    while run.searchable_to < run.last_rollout:
+        assert time.monotonic() < deadline, worker.log.read_text()
+        assert worker.exit_code is None, worker.log.read_text()
+        time.sleep(0.1)
+        run.refresh_from_db()
+    assert RolloutWords.objects.count() == 50
