@@ -86,7 +86,8 @@ def compared(replay: Replay, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def member(rollout: Rollout, tokens: RolloutTokens, one: dict[str, Any]) -> dict[str, Any]:
-    """``change``: mean |difference| of the effective advantage over the tokens in the loss; ``flipped``: tokens whose sign is another."""
+    """What is told of a member. ``before`` and ``after``: means of the effective advantage over the tokens in the loss; ``change``: the mean of the
+    size of the difference; ``flipped``: tokens whose sign is another."""
     before, after, mask = both(rollout, tokens, one)
     before, after = before[mask], after[mask]
     flips = flipped(before, after)
@@ -94,12 +95,18 @@ def member(rollout: Rollout, tokens: RolloutTokens, one: dict[str, Any]) -> dict
         **one,
         "group": rollout.group,
         "sample": rollout.sample,
-        "stored": rollout.advantage,
+        "before": mean(before),
+        "after": mean(after),
+        "weighed_before": bool(tokens.weights),
         "tokens": len(before),
         "flipped": int(flips.sum()),
-        "change": float(np.abs(after - before).mean()) if len(before) else 0.0,
-        "sign_flipped": bool(flipped(np.array([rollout.advantage or 0.0]), np.array([one["advantage"]]))[0]),
+        "change": mean(np.abs(after - before)),
+        "sign_flipped": bool(flipped(np.array([mean(before)]), np.array([mean(after)]))[0]),
     }
+
+
+def mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0
 
 
 def both(rollout: Rollout, tokens: RolloutTokens, one: dict[str, Any]) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
@@ -127,8 +134,8 @@ def flipped(before: Floats, after: Floats) -> npt.NDArray[np.bool_]:
 
 
 def summary(members: list[dict[str, Any]]) -> dict[str, Any]:
-    stored = np.array([one["stored"] or 0.0 for one in members])
-    replayed = np.array([one["advantage"] for one in members])
+    stored = np.array([one["before"] for one in members])
+    replayed = np.array([one["after"] for one in members])
     varies = len(members) > 1 and stored.std() > NEAR and replayed.std() > NEAR
     tokens = sum(one["tokens"] for one in members)
     return {

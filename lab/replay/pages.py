@@ -22,6 +22,7 @@ PAGE = 24
 ORDERS = {"change": "most changed first", "place": "in their groups", "stored": "best stored first", "replayed": "best what-if first"}
 MOST_LISTED = 12  # tokens in the table of flips
 MOST_IDS = 64
+WEIGHED = "after token weights"
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,21 @@ class Member:
     @property
     def came_about(self) -> list[tuple[str, str]]:
         """How the stored advantage came about: (what, number) in order."""
-        return chain(self.rollout.shaped, self.rollout.contributions or {"base": self.rollout.advantage})
+        found = chain(self.rollout.shaped, self.rollout.contributions or {"base": self.rollout.advantage})
+        return [*found, (WEIGHED, self.stored)] if self.data["weighed_before"] else found
 
     @property
     def would_come_about(self) -> list[tuple[str, str]]:
-        return chain(self.data["shaped"], self.data["contributions"])
+        found = chain(self.data["shaped"], self.data["contributions"])
+        return [*found, (WEIGHED, self.replayed)] if self.data["weights"] else found
 
     @property
     def stored(self) -> str:
-        return signed(self.data["stored"])
+        return signed(self.data["before"])
 
     @property
     def replayed(self) -> str:
-        return signed(self.data["advantage"])
+        return signed(self.data["after"])
 
     @property
     def question(self) -> str:
@@ -87,8 +90,8 @@ def members_page(replay: Replay, listing: Listing) -> tuple[list[Member], int, i
     assert replay.result is not None
     rows = [one for one in replay.result["members"] if not listing.only_flipped or one["flipped"] or one["sign_flipped"]]
     if listing.order in ("stored", "replayed"):
-        key = "stored" if listing.order == "stored" else "advantage"
-        rows.sort(key=lambda one: (-(one[key] or 0.0), one["group"], one["sample"]))
+        key = "before" if listing.order == "stored" else "after"
+        rows.sort(key=lambda one: (-one[key], one["group"], one["sample"]))
     elif listing.order == "place":
         rows.sort(key=lambda one: (one["group"], one["sample"]))
     pages = max(1, -(-len(rows) // PAGE))

@@ -342,7 +342,7 @@ def test_effective_advantages_and_flips() -> None:
     assert before.tolist() == [-0.5, 0.0, -1.0]
     assert after.tolist() == [0.5, -1.0, -1.0]
     assert flipped(before, after).tolist() == [True, False, False]  # what had no sign has not lost one
-    one = {"stored": 0.0, "advantage": 1.0, "sign_flipped": False, "tokens": 0, "flipped": 0, "change": 0.0}
+    one = {"before": 0.0, "after": 1.0, "sign_flipped": False, "tokens": 0, "flipped": 0, "change": 0.0}
     assert summary([one, one])["correlation"] is None
 
 
