@@ -9,6 +9,13 @@
   const LABEL_WIDTH = 26;
   const RAW_LINES = 8; // with more runs the raw lines behind the smoothed ones are only clutter, and half of the drawing
 
+  function tool(symbol, label, act) {
+    const button = Object.assign(element("button", "icon-button chart-tool", symbol), { type: "button", title: label });
+    button.setAttribute("aria-label", label);
+    button.addEventListener("click", act);
+    return button;
+  }
+
   class CompareChart {
     constructor(chart, page) {
       this.chart = chart;
@@ -23,13 +30,10 @@
       const few = chart.runs < page.runs.length ? element("span", "badge", `${chart.runs} of ${page.runs.length} runs`) : "";
       this.note = element("span", "badge warn");
       this.note.hidden = true;
-      this.tableButton = element("button", "icon-button chart-tool", "▤");
-      this.tableButton.type = "button";
-      this.tableButton.setAttribute("aria-label", `Table of ${chart.title}`);
+      this.tableButton = tool("▤", `Table of ${chart.title}`, () => this.toggleTable());
       this.tableButton.setAttribute("aria-pressed", "false");
-      this.tableButton.addEventListener("click", () => this.toggleTable());
       const tools = element("span", "chart-tools");
-      tools.append(this.tableButton);
+      tools.append(this.tableButton, tool("PNG", `Save ${chart.title} as PNG`, () => lab.savePng(this)), tool("CSV", `Save ${chart.title} as CSV`, () => lab.saveCsv(this)));
       title.append(name, element("span", "muted small", chart.unit), few, this.note, tools);
       this.plot = element("div", "chart-plot");
       this.plot.setAttribute("aria-hidden", "true");

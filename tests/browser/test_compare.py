@@ -147,6 +147,21 @@ def test_one_hover_shows_every_run_sorted_and_a_gap_stays_a_gap(page: Page, team
     expect(page.locator("[data-metric=reward] .chart-table tbody tr").first).to_contain_text("0.700")
 
 
+def test_a_chart_is_saved_as_csv_without_formulas_and_as_a_picture(page: Page, team: Team, me: User) -> None:
+    logged(team, {"reward": [(1, 0.25), (3, 0.5)]}, name='=cmd|"x"')
+    logged(team, {"reward": [(1, 0.75), (2, -1.0)]})
+    page.goto("/compare/?run=1&run=2")
+    drawn(page, "reward")
+    with page.expect_download() as saved:
+        page.get_by_label("Save Reward as CSV").click()
+    assert saved.value.suggested_filename == "compare-reward.csv"
+    text = saved.value.path().read_text(encoding="utf-8-sig")
+    assert text.splitlines() == ['step,"#1 =cmd|""x""",#2 r', "1,0.25,0.75", "2,,-1", "3,0.5,"]
+    with page.expect_download() as saved:
+        page.get_by_label("Save Reward as PNG").click()
+    assert saved.value.path().read_bytes().startswith(b"\x89PNG")
+
+
 def test_twenty_long_runs_stay_responsive(page: Page, team: Team, me: User) -> None:
     names = ("reward", "entropy", "loss", "grad_norm", "kl", "completions/mean_length")
     for run in range(20):
