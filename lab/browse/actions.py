@@ -29,6 +29,7 @@ from lab.trajectories.models import Rollout
 
 MOST_TAGGED = 10_000  # rollouts by one press of the button
 INSERTED = 1000  # rows of one statement
+TAGGED_KEY = "tagged_rollouts"  # in the session: what the last press of the button put on
 
 
 @require_POST
@@ -60,7 +61,10 @@ def tagged(request: LabRequest, selection: Selection) -> tuple[bool, str]:
     if request.POST.get("act") == "remove":
         gone = take_off(request, ids, name)
         return False, f"Took “{name}” off {gone:,} of {label}."
+    began = timezone.now()
     added = put_on(request, ids, name)
+    if added:
+        request.session[TAGGED_KEY] = {"tag": name, "count": added, "from": began.isoformat(), "to": timezone.now().isoformat()}
     return False, f"Tagged {label} “{name}”." + (f" {len(ids) - added:,} had it already." if added < len(ids) else "")
 
 
@@ -76,6 +80,21 @@ def chosen(request: LabRequest, selection: Selection) -> list[int]:
 def ticked(query: QueryDict) -> list[int]:
     """The ids a form or an address names, in its order; what can be no id is left out."""
     return [int(text) for text in query.getlist("id") if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_ID]
+
+
+@require_POST
+@annotators_only
+def undo_tag(request: LabRequest) -> HttpResponse:
+    """Takes off what the person's last press of the button put on, and leaves what had the tag before."""
+    done = request.session.pop(TAGGED_KEY, None)
+    wanted = tag_named(request.team, done["tag"]) if done else None
+    if wanted is None:
+        messages.error(request, "There is nothing left to undo.")
+    else:
+        mine = RolloutTag.objects.filter(tag=wanted, user=request.user, created_at__range=(done["from"], done["to"]))
+        messages.success(request, f"Took “{wanted}” off {mine.delete()[0]:,} rollouts again.")
+    address = Address.read(QueryDict(request.POST.get("query", "").removeprefix("?")))
+    return redirect(reverse("rollouts") + address.url(after=address.selection.after).removesuffix("?"))
 
 
 def put_on(request: LabRequest, ids: list[int], name: str) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db.models import Case, Q, Value, When
+
 from lab.accounts.models import Team
 from lab.browse.address import Adding, Address
 from lab.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
@@ -65,14 +67,17 @@ def filter_bar(address: Address, runs: list[Run], components: Iterable[str], fur
 
 def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "") -> list[Run]:
     """The chosen ones first, then the newest; at most one more than fits. ``find`` is a number or a part of a name."""
-    runs = Run.objects.of(team).only("number", "name", "status", "rollouts", "last_rollout").order_by("-number")
-    others = runs.exclude(number__in=chosen)
+    runs = Run.objects.of(team).only("number", "name", "status", "rollouts", "last_rollout")
     if find:
         number = find.removeprefix("#")
-        named_so = others.filter(name__icontains=find)
-        others = named_so | others.filter(number=int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else named_so
-    picked = sorted(runs.filter(number__in=chosen), key=lambda run: chosen.index(run.number)) if chosen else []
-    return [*picked, *others[: OFFERED_RUNS + 1]]
+        fits = Q(name__icontains=find)
+        if number.isascii() and number.isdigit() and len(number) < 10:
+            fits |= Q(number=int(number))
+        runs = runs.filter(fits | Q(number__in=chosen))
+    is_chosen = Case(When(number__in=chosen, then=0), default=1) if chosen else Value(1)
+    found = list(runs.order_by(is_chosen, "-number")[: len(chosen) + OFFERED_RUNS + 1])
+    place = {number: at for at, number in enumerate(chosen)}
+    return sorted(found, key=lambda run: place.get(run.number, len(place)))  # the rest keeps its order
 
 
 def chips(address: Address) -> list[Chip]:

@@ -11,6 +11,7 @@ urlpatterns = [
     path("rollouts/preview/<int:rollout_id>/", views.preview, name="rollout-preview"),
     path("rollouts/columns/", views.choose_columns, name="rollouts-columns"),
     path("rollouts/tag/", actions.tag, name="rollouts-tag"),
+    path("rollouts/tag/undo/", actions.undo_tag, name="rollouts-untag"),
     path("rollouts/export/<slug:form>/", actions.export, name="rollouts-export"),
     path("rollouts/views/", saved.save, name="view-save"),
     path("rollouts/views/restore/", saved.restore, name="view-restore"),

@@ -19,6 +19,7 @@ from lab.accounts.roles import may_annotate
 from lab.annotations.models import Tag
 from lab.annotations.summary import summaries
 from lab.browse import columns
+from lab.browse.actions import TAGGED_KEY
 from lab.browse.address import COLUMNS_KEY, MAX_COLUMNS, MAX_ID, Address
 from lab.browse.bars import drawn
 from lab.browse.cells import Row, signed
@@ -58,10 +59,19 @@ def rollouts(request: LabRequest) -> HttpResponse:
     page = read_page(request.team, address.selection)
     context = {"room": "rollouts", "address": address, "url": address.url(), "page": page, **table_of(request, address, page)}
     if not wants_fragment(request):
-        deleted = request.session.pop(DELETED_KEY, None) if DELETED_KEY in request.session else None
-        return TemplateResponse(request, "browse/browser.html", {**context, "deleted_view": deleted})
+        return TemplateResponse(request, "browse/browser.html", {**context, **undoable(request)})
     response = TemplateResponse(request, "browse/browser.html#browser", context)
     return push_url(response, reverse("rollouts") + address.url(after=address.selection.after).removesuffix("?"))
+
+
+def undoable(request: LabRequest) -> dict[str, Any]:
+    """What the person has just done and the page offers to undo, once: the offer goes with the page."""
+    deleted = request.session.pop(DELETED_KEY, None) if DELETED_KEY in request.session else None
+    tagged = request.session.get(TAGGED_KEY)
+    if tagged and not tagged.get("shown"):
+        request.session[TAGGED_KEY] = {**tagged, "shown": True}
+        return {"deleted_view": deleted, "just_tagged": tagged}
+    return {"deleted_view": deleted}
 
 
 def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any]:

@@ -165,6 +165,19 @@ def test_ticked_rollouts_are_tagged_and_what_had_it_is_said(as_owner: Client, te
     assert RolloutTag.objects.count() == 2
 
 
+def test_tagging_many_is_undone_and_leaves_what_was_tagged_before(as_owner: Client, run: Run) -> None:
+    first = Rollout.objects.earliest("pk").pk
+    send(as_owner, tag="loop", id=[first])
+    body = send(as_owner, tag="loop", scope="all", query="?f=step:le:2")
+    assert "“<bdi>loop</bdi>” is on 15 more rollouts." in body
+    assert "more rollouts." not in as_owner.get("/rollouts/").content.decode()  # offered once
+    response = as_owner.post("/rollouts/tag/undo/", {"query": "?f=step:le:2"}, follow=True)
+    assert response.redirect_chain[0][0] == "/rollouts/?f=step%3Ale%3A2"
+    assert "Took “loop” off 15 rollouts again." in response.content.decode()
+    assert list(RolloutTag.objects.values_list("rollout_id", flat=True)) == [first]
+    assert "nothing left to undo" in as_owner.post("/rollouts/tag/undo/", follow=True).content.decode()
+
+
 def test_a_whole_selection_is_tagged(as_owner: Client, run: Run) -> None:
     assert "Tagged 8 rollouts" in send(as_owner, tag="two", scope="all", query="?f=step:eq:2&after=W10")
     assert set(RolloutTag.objects.values_list("rollout__step", flat=True)) == {2}
