@@ -69,9 +69,12 @@
       listed.add(item.combination);
       const term = document.createElement("dt");
       for (const part of item.combination.split(" ")) term.append(Object.assign(document.createElement("kbd"), { className: "kbd", textContent: part }), " ");
-      list.append(term, Object.assign(document.createElement("dd"), { textContent: item.label }));
+      const row = document.createElement("div");
+      row.append(term, Object.assign(document.createElement("dd"), { textContent: item.label }));
+      list.append(row);
     }
     sheet.showModal();
+    sheet.scrollTop = 0; // the focus is on Close, at its end
   }
 
   /* Asks in the page's own dialog; resolves to whether the person said yes. */
