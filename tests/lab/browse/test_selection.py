@@ -1,19 +1,21 @@
 """Selections are read from any address, say what they left out and why, and their own address reads back as the same selection."""
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
 from django.http import QueryDict
 from django.utils import timezone
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.accounts.models import Team, User
 from lab.annotations.models import Comment, Rating, RolloutTag, Tag
 from lab.browse.fields import FIELDS, field_named
+from lab.browse.histograms import HISTOGRAMS, histograms
 from lab.browse.indexing import index_all
-from lab.browse.pages import read_page
+from lab.browse.pages import matching, read_page
 from lab.browse.selection import Filter, Selection
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
@@ -193,3 +195,14 @@ def test_rollouts_without_a_value_stand_last(run: Run, team: Team, sort: str) ->
     first = {"component.7": (3, 0), "-component.correct": (3, 1), "-rating": (1, 1)}[sort]
     assert len(rows) == 9
     assert (rows[0].step, rows[0].group) == first
+
+
+@given(selections)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_selection_can_be_asked(run: Run, team: Team, selection: Selection) -> None:
+    for runs in ((), (1,)):
+        asked = replace(selection, runs=runs)
+        found = {row.pk for row in read_page(team, asked, 5).rows}
+        if not asked.pattern:
+            assert found <= set(matching(team, asked).values_list("pk", flat=True))
+        histograms(team, asked, HISTOGRAMS)
