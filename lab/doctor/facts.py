@@ -32,7 +32,6 @@ class Facts:
     weights: Mapping[str, float] = field(default_factory=dict)
     length_limit: int | None = None  # tokens a completion may have
     heldout_prompts: int | None = None
-    learning_rate: float | None = None
 
     def of(self, name: str) -> Series:
         """The finite points of a metric; empty where it was not logged."""

@@ -1,5 +1,6 @@
 """Comparing runs and rollouts: what the address chooses, the points and their groups, settings, summaries, pairs, and where two texts part."""
 
+import html
 import json
 import re
 from datetime import timedelta
@@ -12,7 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from lab.accounts.models import Team
+from lab.ablations.launch import create
+from lab.accounts.models import Team, User
 from lab.comparison import charted, configs, finder, series
 from lab.comparison.chosen import COLORS, DASHES, MOST, read, style_of
 from lab.comparison.divergence import common, divergence, side
@@ -329,6 +331,16 @@ def test_the_mark_stands_where_the_texts_part_and_the_texts_are_whole(run: Run) 
             assert "".join(segment.text for segment in column.segments) == column.rollout.completion
             assert "".join(segment.text for segment in column.segments if segment.mark) == ("two " if column.letter == "A" else "ten ")
             assert sum(segment.anchor for segment in column.segments) == 1
+
+
+def test_an_ablation_leads_to_its_runs_by_variant(as_owner: Client, team: Team, owner: User) -> None:
+    spec = {**SPEC, "methods": [{"name": "rs-grpo"}, {"name": "siren"}], "training": {"trainer": "grpo", "max_steps": 20}}
+    ablation = create(team, owner, "Parts", spec, 2)
+    text = page(as_owner, f"/ablations/{ablation.pk}/")
+    address = html.unescape(re.search(r'href="(/compare/[^"]+)"', text)[1])  # type: ignore[index]
+    compared = page(as_owner, address)
+    assert compared.count('class="run-toggle"') == ablation.members.count() == 8
+    assert 'name="by" value="methods"' in compared
 
 
 def test_the_page_of_a_pair_and_its_warning_when_prompts_differ(as_owner: Client, run: Run) -> None:
