@@ -15,7 +15,7 @@ from django.conf import settings
 
 from lab.lib.processes import die_with_parent, without_secrets
 from lab.replay.asking import TooLarge, request_of
-from lab.replay.models import SECONDS, Replay
+from lab.replay.models import FORMAT, SECONDS, Replay
 from lab.replay.span import together
 from lab.trajectories.models import Rollout, RolloutTokens
 from trainers.arrays import PackError, unpack
@@ -82,7 +82,7 @@ def compared(replay: Replay, given: dict[str, Any]) -> dict[str, Any]:
     if not members:
         raise ReplayBroken(given["notes"][0].capitalize() + "." if given["notes"] else "None of the rollouts asked for could be replayed.")
     members.sort(key=lambda one: (-one["change"], one["group"], one["sample"]))
-    return {**{key: given[key] for key in ("notes", "scale", "methods")}, "members": members, "summary": summary(members)}
+    return {"format": FORMAT, **{key: given[key] for key in ("notes", "scale", "methods")}, "members": members, "summary": summary(members)}
 
 
 def member(rollout: Rollout, tokens: RolloutTokens, one: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from lab.accounts.models import Team
 from lab.runs.models import Run
 
 SECONDS = 300.0  # an answer may take so long
+FORMAT = 1  # of ``result``; an answer in another one is not read
 LOST_AFTER = timedelta(seconds=SECONDS + 30)  # its worker is gone: it would have said that the time is over
 
 
@@ -65,6 +66,11 @@ class Replay(models.Model):
 
     def __str__(self) -> str:
         return f"what if step {self.step}"
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is an answer, and this version of the lab wrote it."""
+        return self.result is not None and self.result.get("format") == FORMAT
 
     @property
     def is_open(self) -> bool:

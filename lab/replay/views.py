@@ -128,7 +128,7 @@ def replay(request: HttpRequest, replay_id: Any) -> HttpResponse:
         return render(request, "replay/answer.html#state", waiting(found))
     context = {**header(found.run, "what-if"), "run": found.run, **waiting(found), "chips": recipe_chips(found.base, found.methods)}
     context["own"] = recipe_chips(found.run.spec.get("base"), found.run.spec.get("methods"))
-    if found.result is not None:
+    if found.readable:
         context |= answer(found, Listing.read(request.GET))
     return render(request, "replay/answer.html", context)
 
@@ -166,7 +166,7 @@ def again(request: HttpRequest, replay_id: Any) -> HttpResponse:
 def tokens(request: HttpRequest, replay_id: Any) -> HttpResponse:
     """Tokens both ways of members of a finished answer: ``?ids=1,2,3``. Others are left out."""
     found = replay_of(request, replay_id)
-    if found.result is None:
+    if not found.readable:
         raise Http404("no answer yet")
     asked = request.GET.get("ids", "").split(",")[:MOST_IDS]
     ids = [int(text) for text in asked if text.isascii() and text.isdigit() and len(text) < 19]

@@ -279,6 +279,14 @@ def test_a_worker_that_is_gone_does_not_leave_a_question_running_for_ever(as_own
     assert not replay.fail("too late")
 
 
+def test_an_answer_of_another_version_is_asked_again_not_read(as_owner: Client, run: Run) -> None:
+    replay = ask(as_owner, run)
+    assert replay.claim()
+    assert replay.finish({"format": 0, "members": []})
+    assert "Ask again" in page(as_owner, replay)
+    assert as_owner.get(f"/what-if/{replay.pk}/tokens/?ids=1").status_code == 404
+
+
 def test_waiting_says_what_is_missing_and_reloads_the_page_at_the_end(as_owner: Client, run: Run) -> None:
     replay = ask(as_owner, run)
     assert "manage.py worker --queues analysis" in page(as_owner, replay)
