@@ -8,6 +8,7 @@ urlpatterns = [
     path("rollouts/", views.rollouts, name="rollouts"),
     path("rollouts/histograms/", views.histograms, name="rollouts-histograms"),
     path("rollouts/runs/", views.run_choices, name="rollouts-runs"),
+    path("rollouts/newest/", views.newest, name="rollouts-newest"),
     path("rollouts/preview/<int:rollout_id>/", views.preview, name="rollout-preview"),
     path("rollouts/columns/", views.choose_columns, name="rollouts-columns"),
     path("rollouts/tag/", actions.tag, name="rollouts-tag"),

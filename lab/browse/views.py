@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db.models import Max
 from django.db.models.functions import Left
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -30,6 +32,7 @@ from lab.browse.filter_bar import OPERATORS, components_of, filter_bar, runs_to_
 from lab.browse.histograms import histograms as distributions
 from lab.browse.pages import Page, read_page
 from lab.browse.saved import DELETED_KEY, views_of
+from lab.browse.selection import Problem
 from lab.runs.models import Run
 from lab.runs.views.request import LabRequest, wants_fragment
 from lab.trajectories.models import Rollout
@@ -81,7 +84,7 @@ def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any
     components = components_of(chosen or runs, page.rows)
     offered = columns.table(components, one_run=len(chosen or runs) == 1)
     heads = [head(column, address) for column in offered]
-    bar = filter_bar(address, runs, components, page.problems)
+    bar = filter_bar(address, runs, components, (*page.problems, *unknown(selection.runs, chosen)))
     listed = urlencode({"list": selection.query().removeprefix("?")})  # what j and k walk through on the rollout's page
     said = summaries(rollout.pk for rollout in page.rows)
     shown = [head.column for head in heads if head.seen]
@@ -90,6 +93,8 @@ def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any
         "bar": bar,
         "chosen": chosen,
         "any_rollouts": any(run.last_rollout for run in runs),
+        "newest": max((run.last_rollout for run in chosen or runs), default=0),
+        "growing": any(run.is_active for run in chosen or runs),
         "heads": heads,
         "rows": list(zip(made, columns.drawn(made, shown), strict=True)),
         "operators": OPERATORS,
@@ -117,6 +122,12 @@ def addresses(address: Address, page: Page) -> dict[str, str]:
     }
 
 
+def unknown(asked: Sequence[int], chosen: Sequence[Run]) -> list[Problem]:
+    """Numbers in the address that are no run of the team."""
+    known = {run.number for run in chosen}
+    return [Problem("run", str(number), f"your team has no run #{number}", "choose one from the list") for number in asked if number not in known]
+
+
 def head(column: Column, address: Address) -> Head:
     sort = address.selection.sort
     seen = address.choice.sees(column)
@@ -141,6 +152,15 @@ def histograms(request: LabRequest) -> HttpResponse:
     found = distributions(request.team, address.selection, ("reward", "length", "mean_entropy"))
     shown = [drawn(one, address) for one in found.values()]
     return TemplateResponse(request, "browse/histograms.html", {"histograms": [one for one in shown if one]})
+
+
+@require_safe
+def newest(request: LabRequest) -> JsonResponse:
+    """The id of the newest rollout of the runs in view: how an open page learns that there are more."""
+    runs = Run.objects.of(request.team)
+    if numbers := address_of(request).selection.runs:
+        runs = runs.filter(number__in=numbers)
+    return JsonResponse({"newest": runs.aggregate(newest=Max("last_rollout"))["newest"] or 0}, headers={"Cache-Control": "no-store"})
 
 
 @require_safe

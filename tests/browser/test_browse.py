@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from lab.accounts.models import Team, User
 from lab.annotations.models import RolloutTag
 from lab.browse.models import SavedView
-from lab.runs.models import Run
+from lab.runs.models import Run, Status
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, steps
@@ -135,6 +135,21 @@ def test_rows_by_keyboard_looked_into_ticked_tagged_and_opened(page: Page, run: 
     assert asked(page) == {"list": ["run=1&sort=reward"]}
     page.goto("/rollouts/?run=1&sort=reward")  # whoever comes back finds the row
     expect(opened).to_have_attribute("aria-current", "true")
+
+
+def test_new_rollouts_wait_until_they_are_asked_for(page: Page, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(status=Status.RUNNING)
+    page.clock.install()
+    page.goto("/rollouts/?run=1")
+    rows(page, 7)
+    add(run, [rollout(5)])
+    page.clock.fast_forward(11_000)
+    pill = page.get_by_role("button", name="New rollouts")
+    expect(pill).to_be_visible()
+    rows(page, 7)
+    pill.click()
+    rows(page, 8)
+    expect(pill).to_be_hidden()
 
 
 def test_columns_and_views_keep_what_a_person_chose(page: Page, run: Run) -> None:

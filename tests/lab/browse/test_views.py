@@ -22,7 +22,7 @@ from lab.browse.bars import drawn
 from lab.browse.columns import Choice, table
 from lab.browse.histograms import Histogram
 from lab.browse.selection import Selection
-from lab.runs.models import Run
+from lab.runs.models import Run, Status
 from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Rollout
 from tests.hostile import MARK, PAYLOADS, stored
@@ -206,6 +206,28 @@ def test_empty_pages_say_why_and_what_to_do(as_owner: Client, team: Team) -> Non
     assert "nothing further" in page(as_owner, "?f=reward:ge:7").lower() or "Loosen one" in page(as_owner, "?f=reward:ge:7")
 
 
+def test_a_run_that_the_team_does_not_have_is_said_to_be_none(as_owner: Client, run: Run) -> None:
+    body = page(as_owner, "?run=1&run=77")
+    assert "your team has no run #77" in body
+    assert len(shown(body)) == 24
+    nothing = page(as_owner, "?run=77")
+    assert shown(nothing) == []
+    assert "All runs <svg" not in nothing
+
+
+def test_an_open_page_learns_of_new_rollouts(as_owner: Client, as_stranger: Client, team: Team, run: Run) -> None:
+    def newest(query: str, client: Client = as_owner) -> int:
+        return int(client.get(f"/rollouts/newest/{query}").json()["newest"])
+
+    make_run(team, status=Status.RUNNING)
+    first = Rollout.objects.latest("pk").pk
+    assert f'data-newest="{first}" data-growing="/rollouts/newest/"' in page(as_owner)
+    assert "data-growing" not in page(as_owner, "?run=1")
+    store(run, rollout(9))
+    assert (newest(""), newest("?run=1"), newest("?run=2")) == (first + 1, first + 1, 0)
+    assert newest("?run=1", as_stranger) == 0
+
+
 def test_words_that_are_not_indexed_yet_are_announced(as_owner: Client, run: Run) -> None:
     assert "cannot be searched yet" in page(as_owner, "?q=answer")
 
@@ -314,7 +336,7 @@ VALUES = st.one_of(
 @given(st.lists(st.tuples(st.sampled_from(PIECES), VALUES), max_size=6))
 def test_no_address_breaks_the_page(as_owner: Client, run: Run, pairs: list[tuple[str, str]]) -> None:
     query = "?" + urlencode([(name, value.encode("utf-8", "replace").decode()) for name, value in pairs])
-    for url in ("/rollouts/", "/rollouts/histograms/", "/rollouts/runs/"):
+    for url in ("/rollouts/", "/rollouts/histograms/", "/rollouts/runs/", "/rollouts/newest/"):
         assert as_owner.get(url + query).status_code == 200
     address = Address.read(QueryDict(query[1:]))
     again = Address.read(QueryDict(address.url().removeprefix("?")))
