@@ -95,7 +95,7 @@
   }
 
   /* Somebody chose a point of a chart: its step, by a click (which opens the rollouts) or by arrow keys. */
-  function pick(chart, x, opens) { lab.charts.onPick?.(nearest(x, (step) => store.x(step, settings.x)), chart.panel.metrics.some((metric) => metric.startsWith("heldout/")), opens); }
+  function pick(chart, x, opens) { lab.charts.onPick?.(nearest(x, (step) => store.x(step, settings.x)), chart.panel.metrics.some((metric) => metric.startsWith("heldout/")), opens, chart.figure); }
 
   lab.charts = { pin(step) { page.pinned = step; showAll(); }, redraw: () => redrawAll() };
 

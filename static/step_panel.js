@@ -9,6 +9,7 @@
   const title = document.getElementById("step-panel-title");
   const state = lab.steps.state;
   let from = null; // what had the focus before the panel opened
+  let looked = null; // the chart whose point opened it
   let busy = false;
   let again = null;
   let shown = "";
@@ -75,11 +76,19 @@
     body.replaceChildren(Object.assign(document.createElement("p"), { className: "muted", textContent: `The rollouts could not be loaded. ${words} Choose the step again.` }));
   }
 
-  async function show(step, phase) {
+  /* Makes room for the panel, or takes it back, without moving the chart that is looked at. */
+  function makeRoom(wide, figure) {
+    const before = figure ? figure.getBoundingClientRect().top : 0;
+    panel.hidden = !wide;
+    document.body.classList.toggle("has-step-panel", wide);
+    if (figure) scrollBy({ top: figure.getBoundingClientRect().top - before, behavior: "instant" });
+  }
+
+  async function show(step, phase, figure = null) {
     if (!open()) {
       from = document.activeElement;
-      panel.hidden = false;
-      document.body.classList.add("has-step-panel");
+      looked = figure;
+      makeRoom(true, figure);
       title.textContent = "Rollouts";
       body.replaceChildren(Object.assign(document.createElement("p"), { className: "muted", textContent: "Loading…" }));
       lab.charts.redraw();
@@ -91,8 +100,7 @@
   function close() {
     if (!open()) return;
     const inside = panel.contains(document.activeElement);
-    panel.hidden = true;
-    document.body.classList.remove("has-step-panel");
+    makeRoom(false, looked && looked.isConnected ? looked : null);
     shown = "";
     keep();
     lab.charts.redraw();
@@ -100,10 +108,10 @@
   }
 
   /* A metric of the held-out measurement is about held-out rollouts; any other about what the policy sampled to learn from. */
-  lab.charts.onPick = (step, heldout, opens) => {
+  lab.charts.onPick = (step, heldout, opens, figure) => {
     const first = state.phases[0] ? state.phases[0].name : "";
     const phase = heldout ? "heldout" : state.phase === "heldout" ? first : state.phase;
-    if (opens) show(step, phase);
+    if (opens) show(step, phase, figure);
     else pin(step, phase);
   };
   lab.charts.onKeep = keep;

@@ -74,6 +74,18 @@ def test_a_held_out_chart_leads_to_held_out_rollouts(page: Page, run: Run) -> No
     expect(page.locator("#step-feed")).to_have_attribute("data-phase", "train")
 
 
+def test_the_chart_stays_where_it_was_when_the_panel_takes_its_room(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    chart = page.locator("[data-panel=loss]")
+    chart.scroll_into_view_if_needed()
+    page.evaluate("window.scrollBy(0, 40)")
+    top = "document.querySelector('[data-panel=loss]').getBoundingClientRect().top"
+    before = page.evaluate(top)
+    click_chart(page, "loss", 0.5)
+    expect(page.locator("#step-feed")).to_be_visible()
+    assert page.evaluate(top) == pytest.approx(before, abs=2)
+
+
 def test_a_step_without_rollouts_gives_the_nearest_with_a_note(page: Page, run: Run) -> None:
     open_overview(page, run)
     click_chart(page, "reward", 0.97)
