@@ -25,7 +25,7 @@
         text.replaceMarks(`step-${verdict}`, marked);
         text.replaceMarks(`step-${verdict}-first`, firsts(marked));
       }
-      document.getElementById("text")?.classList.toggle("with-steps", Boolean(root.querySelector("[data-marked]")) || current !== null);
+      document.getElementById("text")?.classList.toggle("with-steps", Boolean(panel().dataset.steps)); // room for marks to come, so that none moves the text
     }
     point();
   }

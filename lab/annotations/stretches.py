@@ -39,7 +39,7 @@ def steps(units: Sequence[Unit]) -> list[Stretch]:
     steps are all its tokens.
 
     What the environment wrote, or a method gave as context, is no step and ends one. A token with the end of one step and the start of the
-    next belongs to the earlier. White space alone is no step: it belongs to the one before it.
+    next belongs to the earlier. White space and the tags around thinking are no steps: they belong to the one before.
     """
     parts = list(segments(units))
     texts = ["".join(unit[0] for unit in part if not unit[3] & SPECIAL) for part in parts]
@@ -74,15 +74,23 @@ def cut_segment(part: list[Unit], text: str, cut: re.Pattern[str]) -> Iterator[S
         while whole and index > 0 and offsets[index - 1] == match.end():
             index -= 1  # a special token right before the step begins it
         firsts.add(index if whole else index + 1)
-    edges = sorted(index for index in firsts if index < len(part) and (index == 0 or text[offsets[index] :].strip()))
-    start = 0
+    edges = sorted(index for index in firsts if index < len(part))
+    kept: list[int] = []
     for index, following in zip(edges, [*edges[1:], len(part)], strict=True):
-        said = text[offsets[index] : offsets[following] if following < len(part) else len(text)]
-        if not said.strip() and following < len(part):
-            continue  # leading white space goes with the first step
-        if said.strip():
-            yield Stretch(part[start][1], part[following - 1][1] + part[following - 1][2], said.strip())
-        start = following
+        if bare(text[offsets[index] : offsets[following] if following < len(part) else len(text)]) and index:
+            continue  # goes with the step before it
+        kept.append(index)
+    if len(kept) > 1 and bare(text[: offsets[kept[1]]]):
+        del kept[1]  # what begins the segment goes with the first step
+    for index, following in zip(kept, [*kept[1:], len(part)], strict=True):
+        said = text[offsets[index] : offsets[following] if following < len(part) else len(text)].strip()
+        if said:
+            yield Stretch(part[index][1], part[following - 1][1] + part[following - 1][2], said)
+
+
+def bare(text: str) -> bool:
+    """Nothing but white space and the tags around thinking: no step of its own."""
+    return not text.replace("<think>", "").replace("</think>", "").strip()
 
 
 def stretch(units: Sequence[Unit], start: int, end: int) -> Stretch:

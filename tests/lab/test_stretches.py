@@ -42,6 +42,11 @@ def test_thinking_that_ends_ends_a_step() -> None:
     assert found("a", "\n", "b", "</think>", "\n", "c") == [(0, 2, "a"), (2, 5, "b</think>"), (5, 6, "c")]
 
 
+def test_the_tags_around_thinking_are_no_steps() -> None:
+    assert found("<think>", "\n\n", "a", "\n\n", "</think>", "\n\n", "b") == [(0, 6, "<think>\n\na\n\n</think>"), (6, 7, "b")]
+    assert found("<think>", "</think>") == [(0, 2, "<think></think>")]
+
+
 def test_what_the_environment_wrote_is_no_step_and_ends_one() -> None:
     assert found("call", ("result.", ENVIRONMENT), "so", ".", " Done") == [(0, 1, "call"), (2, 4, "so."), (4, 5, "Done")]
 
@@ -64,7 +69,7 @@ def test_text_without_tokens_is_no_step() -> None:
     assert [step.end for step in steps([["a", 0, 1, 0], ["rest", 1, 0, 0]])] == [1]
 
 
-pieces = st.sampled_from(["a", "word", ".", "\n", "\n\n", " ", " \n", "! ", "b.\n\nc", "é🦊"])
+pieces = st.sampled_from(["a", "word", ".", "\n", "\n\n", " ", " \n", "! ", "b.\n\nc", "é🦊", "<think>", "</think>"])
 
 
 @given(st.lists(st.tuples(pieces, st.sampled_from([0, 0, 0, SPECIAL, ENVIRONMENT]))))
