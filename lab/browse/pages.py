@@ -16,6 +16,7 @@ from lab.browse.conditions import matching, runs_of
 from lab.browse.order import Key, Order, read_cursor, write_cursor
 from lab.browse.selection import Problem, Selection
 from lab.browse.walk import Walk
+from lab.browse.words import has_words
 from lab.runs.models import Run
 from lab.trajectories.models import Prompt, Rollout
 
@@ -57,7 +58,8 @@ class Examined:
 class Page:
     """Rollouts with ``run`` and ``prompt`` loaded, but of their texts only the start: ``rollout.head`` and ``rollout.prompt.head``.
 
-    ``next`` and ``previous`` are cursors, "" where there is nothing further. ``problems``: what only PostgreSQL could tell, a pattern it cannot use.
+    ``next`` and ``previous`` are cursors, "" where there is nothing further. ``problems``: what only PostgreSQL could tell, words or a pattern
+    it cannot use, and that were therefore left out.
     """
 
     rows: list[Rollout]
@@ -70,6 +72,10 @@ class Page:
 
 
 def read_page(team: Team, selection: Selection, size: int = 50) -> Page:
+    if selection.words and not has_words(selection.words):
+        page = read_page(team, replace(selection, words=""), size)
+        nothing = Problem("q", selection.words, "there is no word to look for", "give letters or digits, or look for signs with a regular expression")
+        return replace(page, problems=(nothing, *page.problems))
     walk = Walk.of(team, selection)
     progress = progress_of(walk.runs, selection)
     if selection.pattern:

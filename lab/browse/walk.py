@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
@@ -59,7 +60,7 @@ class Walk:
             return self.without_words(key, backwards, limit)
         if limit <= PROBE_LIMIT:
             near = self.without_words(key, backwards, PROBED)
-            known = words_among(self.selection.words, [one[-1] for one in near])
+            known = words_among(self.selection.words, [one[-1] for one in near], *self.scope)
             found = [one for one in near if one[-1] in known]
             if len(found) >= limit or len(near) < PROBED:
                 return found[:limit]
@@ -72,8 +73,11 @@ class Walk:
         return self.order.columns == ("pk",)
 
     def matches(self, extra: str = "") -> RawSQL:
-        everything = not self.selection.runs
-        return rollout_matches(self.selection.words, [run.pk for run in self.runs], self.team.pk if everything else 0, extra)
+        return rollout_matches(self.selection.words, *self.scope, extra)
+
+    @property
+    def scope(self) -> tuple[list[UUID], int]:
+        return [run.pk for run in self.runs], 0 if self.selection.runs else self.team.pk
 
     def fetch(self, rows: QuerySet[Rollout], key: Key | None, backwards: bool, limit: int) -> list[Key]:
         rows = self.order.sorted(self.order.beyond(rows, key, backwards) if key else rows, backwards)

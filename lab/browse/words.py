@@ -23,7 +23,7 @@ ROLLOUTS = f"""
 SELECT rollout_id FROM trajectories_rolloutwords
 WHERE words @@ ({QUERY} && %s::tsquery) OFFSET 0
 """  # noqa: S608 constants only
-AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s) AND ts_match_vq(words, {QUERY})"  # noqa: S608 constants only
+AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s) AND ts_match_vq(words, {QUERY} && %s::tsquery)"  # noqa: S608 constants only
 PROMPTS = f"""
 SELECT prompt_id FROM browse_promptwords
 WHERE words @@ ({QUERY} && %s::tsquery) OFFSET 0
@@ -57,10 +57,17 @@ def rollout_matches(words: str, runs: Sequence[UUID], team: int, extra: str = ""
     return RawSQL(ROLLOUTS, [words, " & ".join(filter(None, (scope(runs, team), extra)))])  # noqa: S611 parameters only
 
 
-def words_among(words: str, rollouts: Sequence[int]) -> set[int]:
+def has_words(words: str) -> bool:
+    """Whether there is anything to look for in what a person wrote."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT numnode({QUERY})", [words])
+        return bool(cursor.fetchone()[0])
+
+
+def words_among(words: str, rollouts: Sequence[int], runs: Sequence[UUID], team: int) -> set[int]:
     """Those of ``rollouts`` that have the words, looked at one by one (as a function: an operator would make it the index's turn)."""
     with connection.cursor() as cursor:
-        cursor.execute(AMONG, [list(rollouts), words])
+        cursor.execute(AMONG, [list(rollouts), words, scope(runs, team)])
         return {row[0] for row in cursor.fetchall()}
 
 

@@ -11,7 +11,7 @@ from lab.accounts.models import Team, User
 from lab.browse import indexing, walk
 from lab.browse.indexing import index_all, index_batch
 from lab.browse.models import PromptWords
-from lab.browse.pages import Count, SearchProgress, read_page
+from lab.browse.pages import Count, SearchProgress, matching, neighbours, read_page
 from lab.lib.processes import Child
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout, RolloutWords
@@ -102,6 +102,17 @@ def test_every_stage_of_the_walk_finds_the_same_rollouts_in_order(team: Team, sm
     key = (lambda row: (-row.reward, -row.pk)) if "sort" in address else (lambda row: -row.pk)
     assert [row.pk for row in found] == [row.pk for row in sorted(rows, key=key)]
     assert read_page(team, ask(address)).count == Count(len(rows), True)
+
+
+@pytest.mark.parametrize("scope", ["run=1&", "", "sort=-length&"])
+def test_what_has_no_word_narrows_nothing_and_says_so(run: Run, team: Team, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for probed in (1500, 2):
+        monkeypatch.setattr(walk, "PROBED", probed)
+        selection = ask(f"{scope}q=!!! (-)")
+        page = read_page(team, selection)
+        assert (len(page.rows), [problem.field for problem in page.problems]) == (8, ["q"])
+        assert matching(team, selection).count() == 8
+        assert neighbours(team, selection, page.rows[3]) == (page.rows[2].pk, page.rows[4].pk)
 
 
 def test_a_search_says_how_many_rollouts_it_cannot_find_yet(run: Run, team: Team) -> None:
