@@ -15,7 +15,7 @@ from lab.annotations.models import Comment, Tag
 from lab.browse.models import SavedView
 from lab.catalog.models import SavedRecipe
 from lab.replay.answering import summary
-from lab.replay.models import Replay, ReplayStatus
+from lab.replay.models import FORMAT, Replay, ReplayStatus
 from lab.runs.launch import launch_recipe
 from lab.runs.models import Run, Status
 from lab.supervisor.ingest import ingest
@@ -77,7 +77,7 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     view = SavedView.objects.create(team=team, owner=user, name=f"view {mark}", query=f"q={mark}", shared=True)
     ablation = Ablation.objects.create(team=team, author=user, source=run, name=f"ablation {mark}", spec=run.spec, seeds=1)
     AblationRun.objects.create(ablation=ablation, run=run, variant="full", seed=0)
-    result = {"members": [], "methods": [], "notes": [f"note {mark}"], "scale": None, "summary": summary([])}
+    result = {"format": FORMAT, "members": [], "methods": [], "notes": [f"note {mark}"], "scale": None, "summary": summary([])}
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)
     return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay)
