@@ -17,6 +17,17 @@
   let newer = null; // told when rollouts have come
   let sliding = 0;
 
+  /* What the server wrote into the bar, where it knew the steps. */
+  function read() {
+    const current = part("step-phases").querySelector("[aria-current]");
+    if (current) state.phase = current.dataset.phase;
+    if (part("stepper").hidden) return;
+    const slider = part("step-slider");
+    const of = (name) => { const button = bar.querySelector(`[data-go=${name}]`); return button.disabled ? null : Number(button.value); };
+    Object.assign(state, { first: Number(slider.min), last: Number(slider.max), step: Number(slider.value), before: of("before"), after: of("after") });
+    state.following = part("step-follow").getAttribute("aria-pressed") === "true";
+  }
+
   /* What the tabs carry on: the step that is pinned, and its phase. */
   function carried() {
     const query = new URLSearchParams();
@@ -34,15 +45,25 @@
     return state.listed.length ? state.listed.reduce((best, one) => (Math.abs(one - step) < Math.abs(best - step) ? one : best)) : step;
   }
 
-  function findNeighbours() {
-    if (!state.listed.length || state.step === null) return;
+  /* The steps beside the chosen one. Where they are not listed they are taken to be as far away as they were from the step ``old``, until
+     the server says where they are: a key that is pressed twice goes two steps. */
+  function findNeighbours(old) {
+    if (state.step === null || state.last === null) return;
+    if (!state.listed.length) {
+      if (old === null || old === state.step) return;
+      const [down, up] = [state.before === null ? 1 : old - state.before, state.after === null ? 1 : state.after - old];
+      state.before = state.step > state.first ? Math.max(state.first, state.step - down) : null;
+      state.after = state.step < state.last ? Math.min(state.last, state.step + up) : null;
+      return;
+    }
     state.before = state.listed.findLast((one) => one < state.step) ?? null;
     state.after = state.listed.find((one) => one > state.step) ?? null;
   }
 
   function set(changes) {
+    const old = state.step;
     Object.assign(state, changes);
-    if (!("before" in changes)) findNeighbours();
+    if (!("before" in changes)) findNeighbours(old);
     carry();
     if (bar) draw();
   }
@@ -102,15 +123,17 @@
   function go(step, phase = state.phase) { if (act) act(step, phase); }
 
   /* Where rollouts lie by now; with ``adopt`` also the step the server finds for the one that is asked for. */
+  let asking = 0; // of several answers that move the step only the newest question's does
   async function look({ adopt = false, step = state.following ? null : state.step, phase = state.phase } = {}) {
     if (!bar) return null;
+    const mine = adopt ? (asking += 1) : asking;
     const query = new URLSearchParams();
     if (step !== null) query.set("step", step);
     if (phase) query.set("phase", phase);
     const response = await fetch(`${bar.dataset.url}?${query}`).catch(() => null);
     if (!response || !response.ok) return null;
     const { first, last, before, after, listed, measured, marks, phases, ...found } = await response.json();
-    if (!adopt && state.phase && found.phase !== state.phase) return null;
+    if (adopt ? mine !== asking : state.phase && found.phase !== state.phase) return null;
     set({ first, last, listed, measured, marks, phases, ...(adopt || found.step === state.step ? { ...found, before, after } : {}) });
     return found;
   }
@@ -155,6 +178,6 @@
   }
 
   lab.steps = { state, set, snap, go, look, on(handler, onNewer = null) { act = handler; newer = onNewer; } };
+  if (bar) { read(); listen(); }
   carry();
-  if (bar) listen();
 })();

@@ -215,3 +215,22 @@ def test_hostile_text_in_the_panel_is_text(page: Page, run: Run) -> None:
     shown = page.locator("#step-panel").text_content() or ""
     for text in texts:
         assert text[:40] in shown
+
+
+def test_every_step_of_a_run_with_too_many_to_list_is_reached(page: Page, run: Run) -> None:
+    """More than WALK steps: the server says which are beside the chosen one, and keys that are faster than it do not get lost."""
+    add(run, [rollout(step) for step in range(30, 4050, 2)])
+    page.goto(f"/runs/{run.pk}/?step=1001")
+    number = page.locator("#step-number")
+    expect(number).to_have_value("1000")
+    page.keyboard.press("]")
+    expect(number).to_have_value("1002")
+    page.keyboard.press("]")
+    page.keyboard.press("]")
+    page.keyboard.press("[")
+    expect(number).to_have_value("1004")
+    page.locator("#step-slider").fill("2001")
+    expect(number).to_have_value("2000")
+    page.goto(f"/runs/{run.pk}/atlas/?step=1001")
+    page.keyboard.press("]")
+    expect(number).to_have_value("1002")
