@@ -180,4 +180,5 @@ def axis_at(run_id: UUID, name: str, steps: Integers) -> list[float | None]:
             known = np.frombuffer(raw_steps, dtype="<i4")
             at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
             found[start:end] = np.where(known[at] == asked, values[at], found[start:end])
-    return [None if value != value else value for value in found.tolist()]
+    absent = np.isnan(found)
+    return [None if value != value else value for value in found.tolist()] if absent.any() else found.tolist()
