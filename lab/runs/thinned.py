@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -51,8 +51,7 @@ class Thinned:
     nonfinite: dict[str, int]
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """A chunk without its points. ``limit``: the last of its attempt's steps that counts."""
 
     id: int
