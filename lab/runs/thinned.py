@@ -56,7 +56,7 @@ class Head(NamedTuple):
 
     id: int
     limit: int
-    count: int
+    points: int
     first: int
     last: int
     lo: float
@@ -90,7 +90,7 @@ def read(run_id: UUID, buckets: int) -> Thinned:
     series, counts, nonfinite = {}, {}, {}
     for name, one in plans.items():
         steps, values = read_whole(one.whole, points)
-        count = len(steps) + sum(head.count for head in one.standing)
+        count = len(steps) + sum(head.points for head in one.standing)
         if not count:
             continue
         if odd := len(values) - int(np.isfinite(values).sum()):
@@ -138,7 +138,7 @@ def read_whole(heads: Sequence[Head], points: dict[int, tuple[bytes | None, byte
     steps = np.concatenate([steps_of(head, points[head.id][0]) for head in heads])
     values = np.frombuffer(b"".join(points[head.id][1] for head in heads), dtype="<f8")
     if any(head.last > head.limit for head in heads):
-        keep = steps <= np.repeat([head.limit for head in heads], [head.count for head in heads])
+        keep = steps <= np.repeat([head.limit for head in heads], [head.points for head in heads])
         steps, values = steps[keep], values[keep]
     return newest_of_each_step(steps, values)
 
