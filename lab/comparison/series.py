@@ -60,7 +60,7 @@ def series_of(runs: Sequence[Run], names: Sequence[str], buckets: int) -> dict[t
         steps, values = thinned.read_whole(one.whole, points)
         series = thinned.merged(name, steps, values, one.standing) if one.standing else Series(name, steps, values)
         if len(series):
-            found[name, run_id] = series, len(steps) + sum(head.count for head in one.standing)
+            found[name, run_id] = series, len(steps) + sum(head.points for head in one.standing)
     return found
 
 
