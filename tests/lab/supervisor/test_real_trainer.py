@@ -69,11 +69,12 @@ def test_a_real_run_is_killed_resumed_and_stored_exactly(team: Team, run_folders
     thread.join(30)
     assert_database_equals_spool(run)
     assert (run.status, run.exit_code) == ("failed", -9)
+    saved = run.checkpoints.latest("step").step  # 4, or 8 where the kill came late on a busy machine
     assert run.resume()
     assert supervise(str(run.pk), "here:1")
     assert_database_equals_spool(run)
     assert (run.status, run.step, run.attempt) == ("finished", 12, 2)
-    assert run.attempts.get(number=2).from_step == 4
+    assert run.attempts.get(number=2).from_step == saved >= 4
     assert run.samples.current().filter(phase="train").count() == 12 * 16
     assert run.checkpoints.filter(final=True, step=12).exists()
     tokens = run.samples.select_related("tokens").exclude(length=0)[0].tokens
