@@ -39,6 +39,7 @@ SELECT substring(chunk.values FROM 8 * wanted.place + 1 FOR 8)
 FROM unnest(%s::bigint[], %s::int[]) WITH ORDINALITY AS wanted(id, place, number) JOIN runs_metricchunk AS chunk ON chunk.id = wanted.id
 ORDER BY wanted.number
 """
+TOGETHER, FEWEST = 12_000, 400  # buckets of all metrics together; but so many for each, about one for every pixel of its chart
 FEW = 100  # values of a chunk that are cut out of it one by one; for more it is read whole
 
 
@@ -82,9 +83,11 @@ def fetch(query: str, params: Sequence[Any]) -> Rows:
 
 
 def read(run_id: UUID, buckets: int) -> Thinned:
-    """Every metric of the run, axes left out; at most about two points a bucket."""
+    """Every metric of the run, axes left out; at most about two points a bucket, and fewer buckets each where there are many metrics."""
     limits = cutoffs(run_id)
-    plans = {name: plan([head_of(row, limits) for row in rows], buckets) for name, rows in groupby(fetch(HEADS, [run_id]), lambda row: row[0])}
+    heads = {name: [head_of(row, limits) for row in rows] for name, rows in groupby(fetch(HEADS, [run_id]), lambda row: row[0])}
+    buckets = min(buckets, max(FEWEST, TOGETHER // max(1, len(heads))))
+    plans = {name: plan(of_name, buckets) for name, of_name in heads.items()}
     wanted = [head.id for one in plans.values() for head in one.whole]
     points = {key: (steps, values) for key, steps, values in fetch(POINTS, [wanted])} if wanted else {}
     series, counts, nonfinite = {}, {}, {}
