@@ -6,17 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
+import tests.steady  # noqa: F401
 from trainers import spool
 from trainers.events import AnyEvent
 from trainers.spec import RunSpec, parse_spec
 
 COLD_START_STEPS = "150"
-
-# The same examples every time, and no deadline on a busy machine. HYPOTHESIS_PROFILE=default looks for new ones.
-settings.register_profile("steady", derandomize=True, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 MakeSpec = Callable[..., RunSpec]
 

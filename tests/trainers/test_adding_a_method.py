@@ -22,7 +22,8 @@ def test_the_walk_through_works(tmp_path):
     copy = tmp_path / "copy"
     for name in ("trainers", "tests/trainers"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "tests" / "__init__.py", copy / "tests")
+    for name in ("__init__.py", "steady.py"):
+        shutil.copy(ROOT / "tests" / name, copy / "tests")
     for place, code in NAMED.findall(text):
         (copy / place).write_text(code)
     commands = [line for block in COMMANDS.findall(text) for line in block.splitlines()]

@@ -1,0 +1,1 @@
+import tests.steady  # noqa: F401
