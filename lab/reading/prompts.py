@@ -41,12 +41,15 @@ def team_of(request: HttpRequest) -> Any:
 
 @require_safe
 def prompt(request: HttpRequest, prompt_id: int) -> HttpResponse:
+    """``?part=visits`` only the tables of visits, which nobody sees before asking for them."""
     team = team_of(request)
     found = get_object_or_404(Prompt.objects.filter(team=team), pk=min(prompt_id, MAX_ID))
     answers = Rollout.objects.filter(prompt=found).current()  # a prompt belongs to one team, and so do its answers
     asked_in = Rollout.objects.filter(prompt=found).values("run")
     runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).defer("special_tokens", "latest")}
     series = history.of_prompt(found.pk, runs) if runs else []
+    if request.GET.get("part") == "visits":
+        return render(request, "reading/prompt.html#visits", {"series": [shown(number, one) for number, one in enumerate(series)]})
     context = {
         "room": "prompts",
         "prompt": found,
