@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -148,4 +149,5 @@ def settle() -> float:
         for table in tables:
             cursor.execute(f"VACUUM (ANALYZE) {table}")
         cursor.execute("CHECKPOINT")
+    os.sync()  # what was loaded is on the disk before anything is measured
     return spent
