@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
