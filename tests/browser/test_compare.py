@@ -15,10 +15,9 @@ from lab.accounts.models import Team, User
 from lab.lib.numbers import number as lab_number
 from lab.runs import metrics
 from lab.runs.models import Attempt, Run, Status
-from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Rollout
 from tests.hostile import MARK, PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started, write
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.arrays import pack, pack_ids
 from trainers.events import Message
 
@@ -37,13 +36,6 @@ def logged(team: Team, points: dict[str, list[tuple[int, float]]], rate: float =
     with transaction.atomic(), connection.cursor() as cursor:
         metrics.append(cursor, run.pk, 1, points)
     return run
-
-
-def store(run: Run, *events: Any) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def plot(metric: str) -> str:

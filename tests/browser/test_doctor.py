@@ -1,29 +1,20 @@
 """The doctor in a browser: its panel on the overview, and the way from a finding to the rollouts it is about."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
-from lab.supervisor.ingest import ingest
+from lab.runs.models import Status
 from tests.hostile import MARK, PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, measured, rollout, started, write
+from tests.lab.supervisor.spools import make_run, measured, rollout, started, store
 
 
 @pytest.fixture
 def me(owner: User, sign_in: Callable[[User], None]) -> User:
     sign_in(owner)
     return owner
-
-
-def store(run: Run, *events: Any) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def test_a_finding_on_the_overview_leads_to_its_rollouts(page: Page, team: Team, me: User) -> None:

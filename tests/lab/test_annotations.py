@@ -16,22 +16,14 @@ from lab.annotations.models import Comment, Rating, RolloutTag, StepMark, Tag
 from lab.annotations.said import Said
 from lab.annotations.summary import summaries
 from lab.runs.models import Run, Status
-from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Rollout
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started, write
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.arrays import pack, pack_ids
 
 JSON = {"HTTP_ACCEPT": "application/json"}
 PARTS = ["Two plus two.", "\n\n", "It is 4.", "\n\n", "<answer>4</answer>"]
-
-
-def store(run: Run, *events: Any) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def tokens_of(parts: list[str]) -> dict[str, Any]:
@@ -309,7 +301,7 @@ def test_summaries_take_the_same_few_queries_for_a_page(run: Run, as_owner: Clie
         send(as_owner, f"/rollouts/{pk}/tags/", name="a")
     with CaptureQueriesContext(connection) as queries:
         found = summaries([*ids, 10**12])
-    assert len(queries) == 5  # whether there is anything, and what
+    assert len(queries) == 4
     assert [found[pk].tags for pk in ids] == [["a", "b"]] * 8
     assert not found[10**12]
 

@@ -17,9 +17,8 @@ from lab.atlas.kinds import KINDS, kinds_of, zones_of
 from lab.atlas.sample import ROWS_SQL, drawn, evenly
 from lab.atlas.tokens import averaged, position_edges
 from lab.runs.models import Run, Status
-from lab.supervisor.ingest import ingest
 from tests.hostile import PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, write
+from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, store
 from trainers.arrays import pack, pack_ids
 from trainers.events import AnyEvent
 
@@ -27,13 +26,6 @@ from trainers.events import AnyEvent
 @pytest.fixture
 def run(team: Team) -> Run:
     return make_run(team, status=Status.RUNNING)
-
-
-def store(run: Run, *events: AnyEvent) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def of_tokens(step: int, group: int, entropies: list[float], **fields: Any) -> AnyEvent:

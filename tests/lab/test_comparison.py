@@ -23,21 +23,13 @@ from lab.comparison.summaries import summaries
 from lab.runs import metrics
 from lab.runs.metrics import Series
 from lab.runs.models import Attempt, Run, Status
-from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Prompt, Rollout, RolloutTokens
 from tests.hostile import PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, write
+from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, store
 from trainers.arrays import pack, pack_ids
 from trainers.events import Message
 
 SPEC: dict[str, Any] = {"recipe": "grpo", "seed": 0, "task": {"name": "mini_gsm"}, "training": {"trainer": "grpo", "learning_rate": 1e-4}}
-
-
-def store(run: Run, *events: Any) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def logged(team: Team, points: dict[str, list[tuple[int, float]]] | None = None, **fields: Any) -> Run:

@@ -21,9 +21,8 @@ from lab.doctor.verdicts import Verdict
 from lab.runs import metrics
 from lab.runs.metrics import Series
 from lab.runs.models import Attempt, Run, Status
-from lab.supervisor.ingest import ingest
 from tests.hostile import PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, write
+from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, store
 
 STEPS = 200
 NOISE = np.random.default_rng(7)
@@ -299,13 +298,6 @@ def test_every_link_is_one_the_browser_of_rollouts_understands(run: Run) -> None
 
 
 # The page
-
-
-def store(run: Run, *events: Any) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def text_of(client: Client, run: Run, **query: str) -> str:

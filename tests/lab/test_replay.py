@@ -18,12 +18,11 @@ from lab.replay.answering import answer_question, effective, flipped, summary
 from lab.replay.models import LOST_AFTER, Replay, ReplayStatus
 from lab.replay.span import steps_of
 from lab.runs.models import Run
-from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Rollout
 from lab.workers.models import ANALYSIS, Worker
 from tests.hostile import PAYLOADS, stored
 from tests.lab.html_forms import error_of, form_values
-from tests.lab.supervisor.spools import make_run, rollout, started, write
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.arrays import pack, pack_ids
 from trainers.events import Message
 from trainers.spec import parse_spec
@@ -55,13 +54,6 @@ def events(step: int, texts: list[str] | None = None, **fields: Any) -> list[Any
             advantage = CENTRED[sample] if group == 0 else 0.0
             made.append(rollout(step, group, sample, rewards=given, reward=right, advantage=advantage, ids=pack_ids([1, 2, 3, 4]), **own, **fields))
     return made
-
-
-def store(run: Run, *written: Any) -> None:
-    write(run.folder, list(written))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 @pytest.fixture

@@ -13,15 +13,14 @@ from django.test.utils import CaptureQueriesContext
 from lab.accounts.models import Team, User
 from lab.annotations import verbs
 from lab.runs.models import Run, Status
-from lab.supervisor.ingest import ingest
 from lab.trajectories.feed import PAGE, Feed, read_feed, signed
 from lab.trajectories.models import Rollout
 from lab.trajectories.selection import Selection
 from lab.trajectories.step_summary import summary
 from lab.trajectories.steps import locate, replays
-from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, write
+from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, store
 from trainers.arrays import pack, pack_ids
-from trainers.events import AnyEvent, Message, Turn
+from trainers.events import Message, Turn
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -29,13 +28,6 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 @pytest.fixture
 def run(team: Team) -> Run:
     return make_run(team, status=Status.RUNNING)
-
-
-def store(run: Run, *events: AnyEvent) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def feed(run: Run, **query: Any) -> Feed:

@@ -7,17 +7,6 @@ from django.http import QueryDict
 from lab.accounts.models import Team
 from lab.browse.pages import read_page
 from lab.browse.selection import Selection
-from lab.runs.models import Run
-from lab.supervisor.ingest import ingest
-from tests.lab.supervisor.spools import write
-from trainers.events import AnyEvent
-
-
-def store(run: Run, *events: AnyEvent) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def ask(text: str = "", after: str = "") -> Selection:

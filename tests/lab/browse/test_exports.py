@@ -16,18 +16,10 @@ from lab.annotations.models import Rating, RolloutTag, Tag
 from lab.browse.records import NAMES
 from lab.runs.charts import csv_safe
 from lab.runs.models import Run
-from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Rollout
 from tests.hostile import PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started, steps, write
-from trainers.events import AnyEvent, Message
-
-
-def store(run: Run, *events: AnyEvent) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
+from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
+from trainers.events import Message
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from lab.browse.histograms import histogram, histograms
 from lab.browse.indexing import index_all
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
-from tests.lab.browse.stored import ask, store
-from tests.lab.supervisor.spools import make_run, rollout, started
+from tests.lab.browse.stored import ask
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from lab.accounts.models import Team
 from lab.browse.pages import Count, neighbours, read_page, stream
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
-from tests.lab.browse.stored import ask, store
-from tests.lab.supervisor.spools import make_run, rollout, started, steps
+from tests.lab.browse.stored import ask
+from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
 
 
 def everything(team: Team, text: str, size: int = 7) -> list[Rollout]:

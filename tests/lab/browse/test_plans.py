@@ -18,8 +18,8 @@ from lab.browse.indexing import index_all
 from lab.browse.pages import neighbours, read_page
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
-from tests.lab.browse.stored import ask, store
-from tests.lab.supervisor.spools import make_run, rollout, started
+from tests.lab.browse.stored import ask
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 
 RUNS, STEPS, GROUPS, SAMPLES = 6, 40, 8, 8
 

@@ -9,8 +9,8 @@ from lab.browse import regex
 from lab.browse.pages import Count, neighbours, read_page, stream
 from lab.browse.regex import TooSlow
 from lab.runs.models import Run
-from tests.lab.browse.stored import ask, places, store
-from tests.lab.supervisor.spools import make_run, rollout, started
+from tests.lab.browse.stored import ask, places
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 
 SLOW = r"^(x+)(x+)(x+)\1\2\3y$"  # back references: every way to split a long text has to be tried
 

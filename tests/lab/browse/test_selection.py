@@ -19,8 +19,8 @@ from lab.browse.pages import matching, read_page
 from lab.browse.selection import Filter, Selection
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
-from tests.lab.browse.stored import ask, places, store
-from tests.lab.supervisor.spools import make_run, rollout, started
+from tests.lab.browse.stored import ask, places
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.events import Message
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20).map(str.strip)

@@ -23,18 +23,10 @@ from lab.browse.columns import Choice, table
 from lab.browse.histograms import Histogram
 from lab.browse.selection import Selection
 from lab.runs.models import Run, Status
-from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Rollout
 from tests.hostile import MARK, PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started, steps, write
-from trainers.events import AnyEvent, Message
-
-
-def store(run: Run, *events: AnyEvent) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
+from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
+from trainers.events import Message
 
 
 @pytest.fixture

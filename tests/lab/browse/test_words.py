@@ -15,8 +15,8 @@ from lab.browse.pages import Count, SearchProgress, matching, neighbours, read_p
 from lab.lib.processes import Child
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout, RolloutWords
-from tests.lab.browse.stored import ask, places, store
-from tests.lab.supervisor.spools import make_run, rollout, started
+from tests.lab.browse.stored import ask, places
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.events import Message
 
 

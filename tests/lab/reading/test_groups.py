@@ -18,8 +18,7 @@ from lab.reading.scaling import SCALES, Inputs, agree, inputs
 from lab.runs.models import Run, Status
 from lab.trajectories.models import Rollout
 from tests.hostile import MARK, PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started
-from tests.lab.test_rollouts_page import store
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.advantages import scaled, z_score
 from trainers.events import Message
 from trainers.methods import registry

@@ -17,8 +17,7 @@ from lab.reading.history import Visit, lost, state, turns
 from lab.runs.models import Run, Status
 from lab.trajectories.models import Prompt
 from tests.hostile import MARK, PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started
-from tests.lab.test_rollouts_page import store
+from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.events import Message
 
 ASKED = [Message("user", "How many?")]

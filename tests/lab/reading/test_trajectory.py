@@ -13,13 +13,12 @@ from django.test import Client
 from lab.accounts.models import Team
 from lab.reading.walk import walk
 from lab.runs.models import Run, Status
-from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Rollout, RolloutTokens
 from lab.trajectories.packed import packed
 from tests.hostile import PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started, steps, write
+from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
 from trainers.arrays import pack, pack_ids
-from trainers.events import AnyEvent, Message, Turn
+from trainers.events import Message, Turn
 
 TYPES = {"e": "<f2", "f": "<f4", "H": "<u2", "I": "<u4", "B": "<u1"}
 
@@ -27,13 +26,6 @@ TYPES = {"e": "<f2", "f": "<f4", "H": "<u2", "I": "<u4", "B": "<u1"}
 @pytest.fixture
 def run(team: Team) -> Run:
     return make_run(team, status=Status.RUNNING)
-
-
-def store(run: Run, *events: AnyEvent) -> None:
-    write(run.folder, list(events))
-    run.refresh_from_db()
-    while ingest(run):
-        pass
 
 
 def opened(body: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from lab.accounts.models import Team
 from lab.runs import metrics
 from lab.runs.models import Run
+from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Rollout as Stored
 from trainers import arrays, spool
 from trainers.events import AnyEvent, AttemptFinished, AttemptStarted, Message, Metrics, Rollout
@@ -67,6 +68,14 @@ def write(folder: Path, events: list[AnyEvent], tail: bytes = b"") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / spool.SPOOL).open("ab") as file:
         file.write(b"".join(spool.encoder.encode(event) + b"\n" for event in events) + tail)
+
+
+def store(run: Run, *events: AnyEvent) -> None:
+    """Spool and database: the product's own ingest until nothing is left."""
+    write(run.folder, list(events))
+    run.refresh_from_db()
+    while ingest(run):
+        pass
 
 
 def events_of(folder: Path) -> list[AnyEvent]:
