@@ -367,15 +367,16 @@ def test_a_second_start_finds_the_data_again(up: Callable[..., Up], home: Path) 
     assert "/setup/" not in again.says("Policy Lab is at")
 
 
-def test_when_the_worker_dies_the_lab_says_so_and_stops(up: Callable[..., Up], home: Path) -> None:
+@pytest.mark.parametrize("which", ["worker", "analysis"])
+def test_when_a_worker_dies_the_lab_says_which_and_stops(which: str, up: Callable[..., Up], home: Path) -> None:
     lab = up(free_port())
     lab.says("Policy Lab is at")
-    for process in psutil.Process(lab.process.pid).children():
-        if "worker" in process.cmdline():
-            process.kill()
+    commands = {process: process.cmdline() for process in psutil.Process(lab.process.pid).children()}
+    workers = {"analysis" if "--queues" in command else "worker": process for process, command in commands.items() if "worker" in command}
+    workers[which].kill()
     assert lab.process.wait(60) == 1
     text = lab.log.read_text()
-    assert "the worker process ended with exit code -9" in text
+    assert f"the {which} process ended with exit code -9" in text
     assert "Traceback" not in text
     assert wait_for(lambda: processes_of(home) == [], 10), processes_of(home)
 
