@@ -56,6 +56,10 @@ INSTALLED_APPS = [
     "lab.comparison",
     "lab.replay",
     "lab.doctor",
+    "lab.labels",
+    "lab.quality",
+    "lab.datasets",
+    "lab.loop",
     "lab.supervisor",
 ]
 

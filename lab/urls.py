@@ -7,14 +7,12 @@ from lab.runs.routing import websocket_urlpatterns
 
 __all__ = ["urlpatterns", "websocket_urlpatterns"]
 
+ROOMS = ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor", "labels", "quality", "datasets", "loop")
 urlpatterns: list[URLPattern | URLResolver] = [
     path("health/", health, name="health"),
     path("accounts/", include("allauth.urls")),
     path("setup/<str:token>/", setup, name="setup"),
     path("", include("lab.runs.urls")),
     path("ablations/", include("lab.ablations.urls")),
-    *(
-        path("", include(f"lab.{room}.urls"))
-        for room in ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor")
-    ),
+    *(path("", include(f"lab.{room}.urls")) for room in ROOMS),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from lab.annotations import verbs
 from lab.annotations.models import Comment, Tag
 from lab.browse.models import SavedView
 from lab.catalog.models import SavedRecipe
+from lab.datasets.models import Dataset, Recall, RecallKind, Row, Version, VersionState
+from lab.labels.making import NewItem, make_queue
+from lab.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, Verdict
+from lab.loop.models import Feed
 from lab.replay.answering import summary
 from lab.replay.models import FORMAT, Replay, ReplayStatus
 from lab.runs.launch import launch_recipe
@@ -26,6 +31,7 @@ from trainers.events import AnyEvent, Message
 # Every parameter of a URL is either an object of a team (how the cast finds its id) or plain (any value that opens the page).
 PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
 OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id")
+OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "account_")  # beginnings of names that need no login
 
@@ -45,6 +51,14 @@ class Cast:
     view: SavedView
     ablation: Ablation
     replay: Replay
+    queue: Queue
+    item: Item
+    judgement: Judgement
+    member: QueueMember
+    dataset: Dataset
+    version: Version
+    recall: Recall
+    feed: Feed
 
     def value(self, name: str, parameter: str) -> Any:
         """For a parameter of the URL ``name``. Raises KeyError for one the cast does not know."""
@@ -80,7 +94,35 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     result = {"format": FORMAT, "members": [], "methods": [], "notes": [f"note {mark}"], "scale": None, "summary": summary([])}
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)
-    return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay)
+    labelled = make_labels(team, user, mark, run, [first, second])
+    return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled)
+
+
+def make_labels(
+    team: Team, user: User, mark: str, run: Run, rollouts: list[Rollout]
+) -> tuple[Queue, Item, Judgement, QueueMember, Dataset, Version, Recall, Feed]:
+    """A pair of rollouts, judged, in a frozen version that is recalled."""
+    first, second = rollouts
+    queue = make_queue(
+        team, user, name=f"queue {mark}", kind=Kind.PAIR, guidelines=f"guidelines {mark}", items=[NewItem(first.prompt_id, (first.pk, second.pk))]
+    )
+    item = queue.items.get()
+    texts = {"rationale": f"rationale {mark}", "correction": f"correction {mark}"}
+    judgement = Judgement.objects.create(item=item, queue=queue, user=user, key=uuid.uuid4(), verdict=Verdict.A, order=[0, 1], seconds=1.0, **texts)
+    Preference.objects.create(judgement=judgement, item=item, chosen=first.pk, rejected=second.pk)
+    Item.objects.filter(pk=item.pk).update(room=0, labels=1, state=ItemState.DONE)
+    item.refresh_from_db()
+    member = QueueMember.objects.create(queue=queue, user=user)
+    dataset = Dataset.objects.create(team=team, name=f"dataset {mark}", created_by=user)
+    dataset.queues.add(queue)
+    frozen = Version.objects.create(dataset=dataset, number=1, state=VersionState.READY, notes=f"notes {mark}", created_by=user)
+    answers = {name: [{"role": "assistant", "content": one.completion}] for name, one in (("chosen", first), ("rejected", second))}
+    row = {"prompt": [{"role": "user", "content": f"prompt {mark}"}], **answers}
+    sources = {"prompt": first.prompt_id, "rollouts": [first.pk, second.pk], "item": item.pk, "queue": queue.pk, "labellers": [user.pk]}
+    Row.objects.create(version=frozen, place=0, split="train", row=row, digest="0" * 64, **sources)
+    recall = Recall.objects.create(team=team, kind=RecallKind.LABELLER, labeller=user, reason=f"recall {mark}", by=user)
+    feed = Feed.objects.create(team=team, run=run, queue=queue, share=0.5, created_by=user)
+    return queue, item, judgement, member, dataset, frozen, recall, feed
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = ("lib", "accounts", "catalog", "workers", "runs", "ablations", "trajectories", "annotations", "browse", "reading", "atlas")
-ORDER += ("comparison", "replay", "doctor", "supervisor")  # each imports only what stands before it
+ORDER += ("comparison", "replay", "doctor", "labels", "quality", "datasets", "loop", "supervisor")  # each imports only what stands before it
 BESIDE = {("catalog", "workers"), ("workers", "catalog")}
 LIGHT = {"spec", "hyperparameters", "events", "spool", "arrays", "stacking"}
 TOP = {"lab.settings", "lab.celery", "lab.embedded"}  # belong to no room

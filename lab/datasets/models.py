@@ -1,0 +1,162 @@
+"""Datasets, their frozen versions and the rows in them, with where each row came from. A version is never changed; a label that changes later
+flags the versions it is in (``Recall``) and leaves their bytes alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from lab.accounts.models import Team
+from lab.labels.models import Queue
+
+USER = settings.AUTH_USER_MODEL
+
+
+class Form(models.TextChoices):
+    """TRL's dataset formats."""
+
+    PREFERENCE = "preference", "Preference pairs: prompt, chosen, rejected"
+    KTO = "kto", "Labelled answers: prompt, completion, label"
+    COMPLETION = "completion", "Prompt and completion"
+
+
+class Source(models.TextChoices):
+    QUEUES = "queues"
+    IMPORT = "import"
+
+
+class DatasetQuerySet(models.QuerySet["Dataset"]):
+    def of(self, team: Team) -> DatasetQuerySet:
+        return self.filter(team=team)
+
+
+class Dataset(models.Model):
+    """What people call a dataset: a name, where its rows come from, and the rule that the next version starts from."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="datasets")
+    name = models.CharField(max_length=100)
+    form = models.CharField(max_length=12, choices=Form.choices, default=Form.PREFERENCE)
+    source = models.CharField(max_length=8, choices=Source.choices, default=Source.QUEUES)
+    queues = models.ManyToManyField(Queue, related_name="datasets")
+    rule = models.JSONField(default=dict)  # lab.datasets.rules.Rule
+    created_by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = DatasetQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["team", "-created_at"], name="dataset_newest")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class VersionState(models.TextChoices):
+    QUEUED = "queued"
+    BUILDING = "building"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class VersionQuerySet(models.QuerySet["Version"]):
+    def of(self, team: Team) -> VersionQuerySet:
+        return self.filter(dataset__team=team)
+
+
+class Version(models.Model):
+    """``digest``: SHA-256 over the bytes of its two files, train then test; the files are below the team's dataset folder."""
+
+    dataset = models.ForeignKey(Dataset, models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    state = models.CharField(max_length=8, choices=VersionState.choices, default=VersionState.QUEUED)
+    error = models.TextField(blank=True)
+    done = models.PositiveIntegerField(default=0)  # progress of the building
+    total = models.PositiveIntegerField(default=0)
+    rule = models.JSONField(default=dict)  # complete, as frozen
+    digest = models.CharField(max_length=64, blank=True)
+    train_file = models.CharField(max_length=200, blank=True)  # names below datasets_of(team)
+    test_file = models.CharField(max_length=200, blank=True)
+    counts = models.JSONField(default=dict)  # {"train", "test", "left_out": {reason: n}, "cleaned": {…}}
+    notes = models.TextField(blank=True)
+    created_by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True)
+
+    objects = VersionQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["dataset", "number"], name="version_number")]
+        ordering = ["-number"]
+
+    def __str__(self) -> str:
+        return f"{self.dataset} v{self.number}"
+
+    def path(self, split: str = "train") -> Path:
+        name = self.train_file if split == "train" else self.test_file
+        return Path(settings.DATASETS_ROOT) / str(self.dataset.team_id) / name
+
+
+class Row(models.Model):
+    """One row of a version exactly as it is in the file, and where it came from."""
+
+    version = models.ForeignKey(Version, models.CASCADE, related_name="rows")
+    place = models.PositiveIntegerField()  # line of its file, from 0
+    split = models.CharField(max_length=5)  # train, test
+    row = models.JSONField()  # TRL's columns, plus weight and margin where the rule gives them
+    digest = models.CharField(max_length=64)  # of prompt and texts: the same row in two versions
+    prompt = models.BigIntegerField(null=True)  # trajectories.Prompt
+    rollouts = ArrayField(models.BigIntegerField(), default=list)  # chosen, rejected
+    item = models.BigIntegerField(null=True)
+    queue = models.BigIntegerField(null=True)
+    labellers = ArrayField(models.BigIntegerField(), default=list)
+    provenance = models.JSONField(
+        default=dict
+    )  # per side run number, step, checkpoint, sampler; strength, margin, votes, agreement, line of an import
+    suspect = models.JSONField(default=dict)  # what cleaning said: {"score", "by", "action"}
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["version", "split", "place"], name="row_place")]
+        indexes = [models.Index(fields=["version", "digest"], name="row_digest")]
+
+    def __str__(self) -> str:
+        return f"row {self.place} of {self.split}"
+
+
+class RecallKind(models.TextChoices):
+    LABELLER = "labeller"
+    PROMPT = "prompt"
+    QUEUE = "queue"
+    RULE = "rule"
+
+
+class RecallQuerySet(models.QuerySet["Recall"]):
+    def of(self, team: Team) -> RecallQuerySet:
+        return self.filter(team=team)
+
+
+class Recall(models.Model):
+    """Labels taken back. Versions with rows of them are flagged from then on, until it is undone; what was trained on those is flagged too."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="recalls")
+    kind = models.CharField(max_length=8, choices=RecallKind.choices)
+    labeller = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
+    prompt = models.BigIntegerField(null=True)
+    queue = models.ForeignKey(Queue, models.SET_NULL, null=True, related_name="+")
+    rule = models.JSONField(null=True)  # versions made under these settings (a part of Version.rule)
+    reason = models.TextField()
+    by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
+    at = models.DateTimeField(auto_now_add=True)
+    undone_at = models.DateTimeField(null=True)
+    undone_by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
+
+    objects = RecallQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["team", "-at"], name="recall_newest")]
+
+    def __str__(self) -> str:
+        return f"recall of a {self.kind}"

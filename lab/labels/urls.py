@@ -1,0 +1,19 @@
+"""Queues, the page people label on, and what that page asks of the server."""
+
+from django.urls import path
+
+from lab.labels.pages import queues, verbs, work
+
+urlpatterns = [
+    path("label/", queues.queues, name="queues"),
+    path("label/new/", queues.new, name="queue-new"),
+    path("label/<int:queue_id>/", queues.queue, name="queue"),
+    path("label/<int:queue_id>/settings/", queues.settings, name="queue-settings"),
+    path("label/<int:queue_id>/work/", work.work, name="queue-work"),
+    path("label/<int:queue_id>/next/", verbs.next_claims, name="label-next"),
+    path("label/<int:queue_id>/submit/", verbs.submit, name="label-submit"),
+    path("label/<int:queue_id>/draft/", verbs.draft, name="label-draft"),
+    path("label/<int:queue_id>/renew/", verbs.renew, name="label-renew"),
+    path("label/<int:queue_id>/release/", verbs.release, name="label-release"),
+    path("label/<int:queue_id>/undo/", verbs.undo, name="label-undo"),
+]

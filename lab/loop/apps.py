@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class LoopConfig(AppConfig):
+    name = "lab.loop"

@@ -1,0 +1,11 @@
+"""Human votes against the order of a run's reward functions."""
+
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+
+@require_safe
+def run_humans(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    raise Http404
