@@ -11,7 +11,8 @@ from django.http import HttpRequest, HttpResponse
 
 from lab.accounts.models import Role
 
-ANNOTATORS = frozenset({Role.OWNER, Role.ADMIN, Role.RESEARCHER, Role.ANNOTATOR})
+LEADS = frozenset({Role.OWNER, Role.ADMIN, Role.RESEARCHER})  # make queues, review, adjudicate, freeze, train, recall
+ANNOTATORS = LEADS | {Role.ANNOTATOR}
 
 
 def role_of(request: HttpRequest) -> str:
@@ -26,6 +27,10 @@ def may_annotate(request: HttpRequest) -> bool:
     return role_of(request) in ANNOTATORS
 
 
+def may_lead(request: HttpRequest) -> bool:
+    return role_of(request) in LEADS
+
+
 def annotators_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Answers viewers with 403 and words."""
 
@@ -34,6 +39,19 @@ def annotators_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResp
         if not may_annotate(request):
             team = request.team.name  # type: ignore[attr-defined]
             raise PermissionDenied(f"You may read in team {team} but not annotate: your role is viewer. An owner or admin can change it.")
+        return view(request, *args, **kwargs)
+
+    return guarded
+
+
+def leads_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Answers annotators and viewers with 403 and words."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not may_lead(request):
+            team = request.team.name  # type: ignore[attr-defined]
+            raise PermissionDenied(f"This is for researchers, admins and owners of team {team}: your role is {role_of(request)}. An admin can change it.")
         return view(request, *args, **kwargs)
 
     return guarded
