@@ -51,7 +51,9 @@ def leads_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not may_lead(request):
             team = request.team.name  # type: ignore[attr-defined]
-            raise PermissionDenied(f"This is for researchers, admins and owners of team {team}: your role is {role_of(request)}. An admin can change it.")
+            raise PermissionDenied(
+                f"This is for researchers, admins and owners of team {team}: your role is {role_of(request)}. An admin can change it."
+            )
         return view(request, *args, **kwargs)
 
     return guarded
