@@ -36,17 +36,9 @@ demo: setup
 up: setup
 	@PORT=$(PORT) $(PY) manage.py up
 
-# Two halves side by side, a core each: the training library without services, the lab with its database and browser.
+# Two processes, a core each, take one test file after the other; files that need minutes come first. Each has services of its own.
 test: setup chromium
-	@if [ -n "$(ARGS)" ]; then exec $(PY) -m pytest $(ARGS); fi; \
-	log=$$(mktemp); \
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest -p no:tests.services tests/trainers >$$log 2>&1 & library=$$!; \
-	trap "kill $$library 2>/dev/null; rm -f $$log" EXIT INT TERM; \
-	echo "tests/lab and tests/browser (tests/trainers runs beside them)"; \
-	$(PY) -m pytest tests/lab tests/browser; lab=$$?; \
-	wait $$library; trainers=$$?; \
-	echo "tests/trainers"; cat $$log; \
-	[ $$lab = 0 ] && [ $$trainers = 0 ]
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder tests/trainers tests/browser tests/lab)
 
 lint: setup
 	$(PY) -m ruff format --check .

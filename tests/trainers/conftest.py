@@ -20,7 +20,8 @@ MakeSpec = Callable[..., RunSpec]
 @pytest.fixture(scope="session", autouse=True)
 def policy_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The cache of built-in policies for this test session; a cold start happens at most once for each task."""
-    folder = tmp_path_factory.mktemp("policies")
+    several = "PYTEST_XDIST_WORKER" in os.environ  # processes, which share what they have started cold
+    folder = tmp_path_factory.getbasetemp().parent / "policies" if several else tmp_path_factory.mktemp("policies")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAB_CACHE", os.environ.get("LAB_TEST_CACHE", str(folder)))
         patch.setenv("LAB_COLD_START_STEPS", COLD_START_STEPS)
