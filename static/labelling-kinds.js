@@ -1,0 +1,52 @@
+/* What the labelling page is made of. A kind of item ("pair", "ranking", "single", "clearer") registers how it is shown and read:
+
+     lab.labelling.kinds.pair = { render(root, claim, page) { …; return item; } };
+
+   render fills root, an element that is not in the document yet: the next item is rendered while the one before it is answered, so nothing may be
+   looked up by document.getElementById, and nothing measured before shown(). claim is a ClaimView of the server: answers in the order shown. It returns
+
+     item = {
+       keys()      [{ id, key, also: ["ArrowLeft"], label, run(event) }]; ids are the same for every item of the kind, run acts on this item.
+       read()      the answer in places as shown, also when it is not complete: it is the draft, too
+       fill(answer)  shows an answer read before; {} is none; unknown parts are ignored
+       ready()     "" or what is still missing, in words
+       shown()     optional: it is in the document now
+       problem(field, text)  optional: true when it showed the server's problem at the field
+     }
+
+   page is lab.labelling:
+     page.queue      {id, kind, name, blind, strength, rationale, correction, steps, spans, rubric, skipping, …}
+     page.changed()  the answer changed: draft, buttons; call it after every change by a person
+     page.kbd(id, key)   an element that shows the key of an action, also after it was mapped to another
+     page.button(id, key, text, run)   a choice button with its key on it; press(button, on) marks it
+     page.panels.answer(answer, name)  a panel with one answer as text nodes: {element, text(spans or null)}; .bar in it for what a kind adds
+     page.fields(claim, {better, original})   strength, rubric, rationale, correction as the queue asks: {element, keys, read, fill, ready, problem};
+                     better() gives the text a correction starts from, strength: false leaves the strength out
+   lab.diff(before, after) gives [{kind: "same" | "removed" | "added", text}]; lab.labelling.diffed(spans, side) the nodes of it. */
+"use strict";
+(function () {
+  window.lab = window.lab || {};
+  const config = document.getElementById("labelling-config");
+  lab.labelling = { kinds: {}, ...(config ? JSON.parse(config.textContent) : {}), changed() {} };
+
+  /* An element: make("p", "muted", "text", child, …); text becomes text nodes. */
+  function make(tag, className = "", ...children) {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  }
+
+  function press(button, on) { button.setAttribute("aria-pressed", String(Boolean(on))); }
+
+  function button(id, key, text, run) {
+    const made = make("button", "button choice", make("span", "", text), " ", lab.labelling.kbd(id, key));
+    made.type = "button";
+    made.dataset.choice = id;
+    press(made, false);
+    made.addEventListener("click", run);
+    return made;
+  }
+
+  Object.assign(lab.labelling, { make, press, button });
+})();
