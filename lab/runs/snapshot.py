@@ -39,7 +39,7 @@ def snapshot(run: Run) -> dict[str, Any]:
         return {
             "cursor": run.ingested,
             "attempt": run.attempt,
-            "axes": axes(run, found.series),
+            "axes": axes(run, found),
             "series": {name: {"steps": one.steps.tolist(), "values": numbers(one)} for name, one in found.series.items()},
             "thinned": any(len(one) < found.counts[name] for name, one in found.series.items()),
             "nonfinite": found.nonfinite,
@@ -62,11 +62,12 @@ def declared(stack: Stack) -> list[dict[str, Any]]:
     return [{**known[name], "url": page_of(name)} if name in known else {**blank, "name": name, "title": name} for name in stack.names]
 
 
-def axes(run: Run, shown: dict[str, metrics.Series]) -> dict[str, list[Any]]:
+def axes(run: Run, found: thinned.Thinned) -> dict[str, list[Any]]:
     """Time and tokens of every step that a shown point lies on; null where a step has none."""
+    shown = found.series
     steps = np.sort(np.concatenate([one.steps for one in shown.values()])) if shown else np.empty(0, dtype=np.int64)
     steps = steps[np.append(True, steps[1:] != steps[:-1])] if steps.size else steps  # numpy's unique hashes them, which takes four times as long
-    return {"step": steps.tolist(), **{axis: thinned.axis_at(run.pk, axis, steps) for axis in ("time", "tokens")}}
+    return {"step": steps.tolist(), **{axis: thinned.axis_at(run.pk, axis, steps, found.limits) for axis in ("time", "tokens")}}
 
 
 def marks(run: Run) -> list[dict[str, Any]]:

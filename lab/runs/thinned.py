@@ -45,11 +45,15 @@ FEW = 100  # values of a chunk that are cut out of it one by one; for more it is
 
 @dataclass(frozen=True)
 class Thinned:
-    """``series`` as shown; of each, how many points there are in the database and how many of those are not finite (names without any left out)."""
+    """``series`` as shown; of each, how many points there are in the database and how many of those are not finite (names without any left out).
+
+    ``limits``: for each attempt that was resumed, the last of its steps that counts.
+    """
 
     series: dict[str, Series]
     counts: dict[str, int]
     nonfinite: dict[str, int]
+    limits: dict[int, int]
 
 
 class Head(NamedTuple):
@@ -100,7 +104,7 @@ def read(run_id: UUID, buckets: int) -> Thinned:
             nonfinite[name] = odd
         counts[name] = count
         series[name] = envelope(merged(name, steps, values, one.standing) if one.standing else Series(name, steps, values), buckets)
-    return Thinned(series, counts, nonfinite)
+    return Thinned(series, counts, nonfinite, limits)
 
 
 def head_of(row: tuple[Any, ...], limits: dict[int, int]) -> Head:
@@ -157,10 +161,9 @@ def merged(name: str, steps: Integers, values: Floats, standing: Sequence[Head])
     return Series(name, *newest_of_each_step(np.concatenate((steps, places)), np.concatenate((values, extremes))))
 
 
-def axis_at(run_id: UUID, name: str, steps: Integers) -> list[float | None]:
-    """The axis ``name`` at ``steps`` (ascending), None where it has none."""
+def axis_at(run_id: UUID, name: str, steps: Integers, limits: dict[int, int]) -> list[float | None]:
+    """The axis ``name`` at ``steps`` (ascending), None where it has none. ``limits`` as in Thinned."""
     found = np.full(len(steps), np.nan)
-    limits = cutoffs(run_id)
     few: list[tuple[int, int, int, int]] = []
     many: list[tuple[int, int, int, int]] = []
     for key, attempt, first, last, gapless in fetch(AXIS_HEADS, [run_id, f"@{name}", int(steps[-1])]) if len(steps) else []:

@@ -136,13 +136,13 @@ def test_axes_are_those_of_the_shown_steps(run: Run, count: int, monkeypatch: py
     for few in (0, 3, 1000):  # read whole, some of each, cut out one by one
         monkeypatch.setattr(thinned, "FEW", few)
         for steps in (np.arange(0, count + 20), np.array([0, count // 2, count + 7]), np.array([count + 99]), np.empty(0, dtype=np.int64)):
-            assert thinned.axis_at(run.pk, "time", steps) == [known.get(step) for step in steps.tolist()]
+            assert thinned.axis_at(run.pk, "time", steps, metrics.cutoffs(run.pk)) == [known.get(step) for step in steps.tolist()]
 
 
 def test_an_axis_with_gaps(run: Run) -> None:
     with connection.cursor() as cursor:
         metrics.append(cursor, run.pk, 1, {"@tokens": [(1, 10.0), (5, 50.0), (6, 60.0)]})
-    assert thinned.axis_at(run.pk, "tokens", np.arange(0, 9)) == [None, 10.0, None, None, None, 50.0, 60.0, None, None]
+    assert thinned.axis_at(run.pk, "tokens", np.arange(0, 9), metrics.cutoffs(run.pk)) == [None, 10.0, None, None, None, 50.0, 60.0, None, None]
 
 
 def test_random_histories_lose_no_spike(run: Run) -> None:
