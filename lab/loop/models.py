@@ -6,29 +6,52 @@ from django.conf import settings
 from django.db import models
 
 from lab.accounts.models import Team
-from lab.datasets.models import Version
-from lab.labels.models import Item, Queue
+from lab.datasets.models import Recall, Version
+from lab.labels.models import Item, Judgement, Queue
 from lab.runs.models import Run
 
 USER = settings.AUTH_USER_MODEL
 
 
 class Match(models.Model):
-    """Child against parent on held-out prompts. Made when a run is trained from a version; ``queue`` comes once the child has finished."""
+    """Child against parent on held-out prompts. Made when a run is trained from a version, or asked for later; ``queue`` comes once the child has
+    finished. The parent is the policy the child started from (its own measurement of step 0) or, where ``against`` is set, that run's last one.
+    """
 
     team = models.ForeignKey(Team, models.CASCADE, related_name="matches")
-    child = models.OneToOneField(Run, models.CASCADE, related_name="match")
+    child = models.ForeignKey(Run, models.CASCADE, related_name="matches")
+    against = models.ForeignKey(Run, models.CASCADE, null=True, related_name="+")
     version = models.ForeignKey(Version, models.SET_NULL, null=True, related_name="matches")
     prompts = models.PositiveIntegerField(default=50)  # how many are asked about
     overlap = models.PositiveSmallIntegerField(default=1)
     queue = models.OneToOneField(Queue, models.SET_NULL, null=True, related_name="match")
-    same = models.PositiveIntegerField(default=0)  # prompts that both answered with the same text: nobody is asked
+    compared = models.PositiveIntegerField(default=0)  # held-out prompts that both answered
+    same = models.PositiveIntegerField(default=0)  # of these, those that both answered with the same text: nobody is asked
     problem = models.CharField(max_length=300, blank=True)  # why there is no queue although the child has finished
+    paired_at = models.DateTimeField(null=True)  # when queue or problem came
     created_by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["child", "against"], name="match_once", nulls_distinct=False)]
+
     def __str__(self) -> str:
         return f"match of {self.child}"
+
+
+class Withdrawal(models.Model):
+    """What a recall took back: a judgement, or (without one) an item that left its queue or lost its final answer. Undoing looks here."""
+
+    recall = models.ForeignKey(Recall, models.CASCADE, related_name="withdrawals")
+    item = models.ForeignKey(Item, models.CASCADE, related_name="+")
+    judgement = models.ForeignKey(Judgement, models.CASCADE, null=True, related_name="+")
+    before = models.JSONField(null=True)  # of an item: {"state", "final", "final_by", "final_at", "final_comment"}
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["recall", "item", "judgement"], name="withdrawal_once", nulls_distinct=False)]
+
+    def __str__(self) -> str:
+        return f"item {self.item_id} by recall {self.recall_id}"
 
 
 class Feed(models.Model):
