@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from lab.accounts.models import Team
@@ -24,6 +25,7 @@ class Match(models.Model):
     version = models.ForeignKey(Version, models.SET_NULL, null=True, related_name="matches")
     prompts = models.PositiveIntegerField(default=50)  # how many are asked about
     overlap = models.PositiveSmallIntegerField(default=1)
+    labellers = ArrayField(models.BigIntegerField(), default=list)  # who is assigned; empty: whoever may label
     queue = models.OneToOneField(Queue, models.SET_NULL, null=True, related_name="match")
     compared = models.PositiveIntegerField(default=0)  # held-out prompts that both answered
     same = models.PositiveIntegerField(default=0)  # of these, those that both answered with the same text: nobody is asked
