@@ -1,13 +1,15 @@
 """Rows of a person's own file, checked one by one and brought into one shape before a model loads.
 
 ``sft`` wants prompt and completion, ``dpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion and label, ``grpo`` prompt
-and reference (and, where the task's rewards need more, ``data``: a JSON object). Other columns are kept for methods, except on ``grpo``.
+and reference (and, where the task's rewards need more, ``data``: a JSON object). Preference pairs of ``dpo`` may carry ``weight`` (0 and more,
+multiplies the pair's loss) and ``margin``. Other columns are kept for methods, except on ``grpo``.
 Texts may be plain strings or lists of ``{"role", "content"}``; rows come out in the second, conversational form:
 
     {"prompt": [{"role": "user", "content": "2+2?"}], "completion": [{"role": "assistant", "content": "4"}]}
 """
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ COLUMNS = {
     "reward": (PROMPT, "chosen", "rejected"),
     "grpo": (PROMPT, "reference"),
 }
+NUMBERS = WEIGHT, MARGIN = "weight", "margin"  # optional columns of preference pairs
 
 # Names people bring from other formats, and which of ours they meant.
 ALIASES = {
@@ -164,7 +167,17 @@ def row_of(raw: Any, trainer: str) -> Row:
         row[column] = label_of(raw[column]) if column == "label" else completion_of(raw[column], column)
     if "chosen" in row and row["chosen"] == row["rejected"]:
         raise BrokenRow("chosen and rejected are the same: there is nothing to prefer")
+    if trainer == "dpo":
+        row |= {column: number_of(raw[column], column) for column in NUMBERS if raw.get(column) is not None}
     return {**{name: value for name, value in raw.items() if isinstance(name, str)}, **row}  # what else it says is for methods
+
+
+def number_of(value: Any, column: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
+        raise BrokenRow(f"{column} is {shorten(repr(value))}; use a finite number, or leave it out")
+    if column == WEIGHT and value < 0:
+        raise BrokenRow(f"weight is {value}; use 0 or more (swap chosen and rejected to prefer the other answer)")
+    return float(value)
 
 
 def label_of(value: Any) -> bool:

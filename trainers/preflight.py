@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from trainers import datasets, stacking
+from trainers import datasets, identity, stacking
 from trainers.batches import figures
 from trainers.dryrun import DryRun, about_tokens, dry_run, gold_of
 from trainers.hyperparameters import GRPO, SFT, Preferences
@@ -111,6 +111,8 @@ def check_dataset(spec: RunSpec, report: Report) -> list[datasets.Row] | None:
         return None
     path, training = Path(spec.dataset.path), spec.training
     try:
+        if spec.dataset.sha256 is not None:
+            identity.check(spec.dataset)
         checked = datasets.check(path, training.trainer, DATASET_BYTES)
     except SpecError as error:
         report.problems += error.problems

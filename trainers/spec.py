@@ -16,6 +16,7 @@ from trainers.problems import SpecError as SpecError
 
 RUN_FILE = "run.json"
 HUB_ID = r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$"  # never a path: ../policy would be read from the disk
+SHA256 = r"^[0-9a-f]{64}$"
 FINAL = "final"  # folder of the exported policy inside a run folder
 
 
@@ -77,6 +78,9 @@ class DatasetChoice(Strict):
     """
 
     path: str = param(..., "A .jsonl or .parquet file in TRL's format for the trainer.", title="File", min_length=1)
+    sha256: str | None = param(
+        None, "SHA-256 of the file's bytes; a file with another one is refused. Frozen versions name theirs.", advanced=True, pattern=SHA256
+    )
 
 
 class MethodChoice(Strict):

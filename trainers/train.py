@@ -27,7 +27,7 @@ import datasets as hf_datasets
 import torch
 import transformers
 
-from trainers import cold_start, datasets, pairs, policies, tiny
+from trainers import cold_start, datasets, identity, pairs, policies, tiny
 from trainers.adapters.dpo import DPOAdapter
 from trainers.adapters.grpo import GRPOAdapter
 from trainers.adapters.kto import KTOAdapter
@@ -113,6 +113,8 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     rows = read_data(attempt)
     with reporter.busy("preparing data"):
         rows = stack.data(rows)
+        if spec.dataset and not isinstance(spec.training, GRPO):
+            identity.write(folder, spec.dataset, rows, spec.training.trainer)
     stop.check()
     with reporter.busy("preparing"):
         trainer = adapter(attempt, rows, heldout, stack)
@@ -229,6 +231,7 @@ def read_data(attempt: Attempt) -> list[Any]:
     training, difficulty = spec.training, spec.task.difficulty
     if spec.dataset:
         with attempt.reporter.busy("loading"):
+            identity.check(spec.dataset)
             rows = datasets.read_rows(Path(spec.dataset.path), training.trainer)
         if isinstance(training, DPO | Reward):
             return pairs.with_noise(rows, training.label_noise, spec.seed)
