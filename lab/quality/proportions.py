@@ -1,0 +1,74 @@
+"""Shares with Wilson's interval, and how many independent answers votes are worth when several concern the same item."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Z = 1.959963984540054  # of a 95 % interval
+
+
+@dataclass(frozen=True)
+class Share:
+    """``value`` of ``n`` answers with a 95 % interval; without answers 0 to 1 and no value."""
+
+    value: float | None
+    low: float
+    high: float
+    n: int
+
+    @property
+    def off_half(self) -> bool:
+        """The whole interval lies on one side of 50 %."""
+        return self.low > 0.5 or self.high < 0.5
+
+
+def share(hits: float, n: int, worth: float | None = None) -> Share:
+    """``hits`` of ``n``, with the interval of ``worth`` independent answers (default: all)."""
+    if n <= 0:
+        return Share(None, 0.0, 1.0, 0)
+    value = hits / n
+    low, high = wilson(value, n if worth is None else worth)
+    return Share(value, low, high, n)
+
+
+def wilson(value: float, n: float) -> tuple[float, float]:
+    """Wilson's score interval of a share ``value`` of ``n`` answers; ``n`` need not be whole."""
+    square = Z * Z
+    middle = (value + square / (2 * n)) / (1 + square / n)
+    half = Z / (1 + square / n) * math.sqrt(value * (1 - value) / n + square / (4 * n * n))
+    return (0.0 if value == 0 else max(0.0, middle - half), 1.0 if value == 1 else min(1.0, middle + half))
+
+
+def clustered_share(hits: npt.NDArray[np.bool_], items: npt.NDArray[np.int64]) -> Share:
+    """Share of votes (V,) that hit, where the votes of an item (V,) hang together."""
+    return share(float(hits.sum()), len(hits), worth(hits, items)) if len(hits) else share(0, 0)
+
+
+def worth(hits: npt.NDArray[np.bool_], items: npt.NDArray[np.int64]) -> float:
+    """Independent answers that the votes are worth: their number divided by the design effect of their items (Kish 1965), never more than the votes.
+
+    Where all votes say the same the effect cannot be seen, and the items are counted.
+    """
+    _, places, sizes = np.unique(items, return_inverse=True, return_counts=True)
+    votes, number = len(hits), len(sizes)
+    if number == votes:
+        return float(votes)
+    value = hits.mean()
+    if number < 2 or value in (0.0, 1.0):
+        return float(number)
+    residual = np.bincount(places, weights=hits.astype(float)) - value * sizes
+    between = number / (number - 1) * float((residual**2).sum()) / votes**2
+    return float(min(votes, max(1.0, value * (1 - value) / between))) if between > 0 else float(votes)
+
+
+def fell(before: Share, after: Share) -> bool:
+    """Whether the share went down by more than chance: Newcombe's interval of the difference (his method 10) lies below zero."""
+    if before.value is None or after.value is None:
+        return False
+    difference = after.value - before.value
+    high = difference + math.sqrt((after.high - after.value) ** 2 + (before.value - before.low) ** 2)
+    return high < 0
