@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from lab.labels import seen
 from lab.labels.pages import queues, verbs, work
 
 urlpatterns = [
@@ -16,4 +17,6 @@ urlpatterns = [
     path("label/<int:queue_id>/renew/", verbs.renew, name="label-renew"),
     path("label/<int:queue_id>/release/", verbs.release, name="label-release"),
     path("label/<int:queue_id>/undo/", verbs.undo, name="label-undo"),
+    path("rollouts/<int:rollout_id>/labels/", seen.rollout_labels, name="rollout-labels"),
+    path("runs/<uuid:run_id>/groups/<str:phase>/<int:step>/<int:group>/labels/", seen.group_labels, name="group-labels"),
 ]
