@@ -22,9 +22,11 @@
     if (region) region.textContent = text;
   }
 
-  /* Handler is a function; "[" or "g r" (pressed one after the other) name the key. */
+  /* Handler is a function; "[" or "g r" (pressed one after the other) name the key. What comes back may be given another combination. */
   function key(combination, label, handler) {
-    keys.push({ combination, label, handler });
+    const entry = { combination, label, handler };
+    keys.push(entry);
+    return entry;
   }
 
   function typing(target) {

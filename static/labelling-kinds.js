@@ -10,6 +10,7 @@
        read()      the answer in places as shown, also when it is not complete: it is the draft, too
        fill(answer)  shows an answer read before; {} is none; unknown parts are ignored
        ready()     "" or what is still missing, in words
+       choices     optional: an element for the dock at the foot of the window, which stays in sight (choice buttons, strength)
        shown()     optional: it is in the document now
        problem(field, text)  optional: true when it showed the server's problem at the field
      }
@@ -20,8 +21,11 @@
      page.kbd(id, key)   an element that shows the key of an action, also after it was mapped to another
      page.button(id, key, text, run)   a choice button with its key on it; press(button, on) marks it
      page.panels.answer(answer, name)  a panel with one answer as text nodes: {element, text(spans or null)}; .bar in it for what a kind adds
-     page.fields(claim, {better, original})   strength, rubric, rationale, correction as the queue asks: {element, keys, read, fill, ready, problem};
-                     better() gives the text a correction starts from, strength: false leaves the strength out
+     page.say(words)  why something cannot be done, at the dock and for screen readers
+     page.panels.shownText(text)  invisible characters named, white space as asked
+     page.fields(claim, {better})   rubric, rationale, correction as the queue asks: {element, strength, keys, read, fill, ready, problem, apply(on)};
+                     better() gives the text a correction starts from; strength is an element of its own or null, {strength: false} leaves it out;
+                     read() gives {strength, rubric, rationale, correction}, to be spread into the answer
    lab.diff(before, after) gives [{kind: "same" | "removed" | "added", text}]; lab.labelling.diffed(spans, side) the nodes of it. */
 "use strict";
 (function () {

@@ -1,0 +1,71 @@
+/* Preference over preferences: two pairs of answers; in which one is it clearer which answer is better? */
+"use strict";
+(function () {
+  const page = lab.labelling;
+  if (!page?.queue) return;
+  const { make, press, button } = page;
+  const scope = `lab-labels-${page.person}-`;
+  let comparing = page.store.kept("diff", false, scope);
+
+  function render(root, claim) {
+    let choice = null;
+    const fields = page.fields(claim, { strength: false });
+    const pairs = [0, 2].map((from, index) => {
+      const answers = claim.answers.slice(from, from + 2);
+      const panels = answers.map((one, place) => {
+        const panel = page.panels.answer(one, `Pair ${index + 1}, answer ${place + 1}`);
+        if (one.preferred) panel.bar.append(make("span", "badge good", "preferred"));
+        return panel;
+      });
+      const box = make("section", "pair-block", make("h2", "", `Pair ${index + 1}`), make("div", "answers two", ...panels.map((panel) => panel.element)));
+      box.setAttribute("aria-label", `Pair ${index + 1}`);
+      return { answers, panels, box, spans: null };
+    });
+    const buttons = {
+      1: button("first", "1", "Pair 1", () => choose("1")),
+      2: button("second", "2", "Pair 2", () => choose("2")),
+      tie: button("tie", "0", "Equally clear", () => choose("tie")),
+    };
+    const choices = make("div", "choices", make("span", "label", "In which pair is the difference clearer?"), ...Object.values(buttons));
+    choices.setAttribute("role", "group");
+    choices.setAttribute("aria-label", "In which pair is the difference clearer");
+
+    function choose(value) {
+      choice = choice === value ? null : value;
+      draw();
+      page.changed();
+      lab.announce(choice ? `${buttons[choice].firstChild.textContent} chosen` : "Nothing chosen");
+    }
+
+    function draw() {
+      for (const [value, one] of Object.entries(buttons)) press(one, choice === value);
+      pairs.forEach((pair, index) => pair.box.classList.toggle("chosen", choice === String(index + 1)));
+    }
+
+    function compare() {
+      for (const pair of pairs) {
+        if (comparing) pair.spans = pair.spans || lab.diff(pair.answers[0].text, pair.answers[1].text);
+        pair.panels.forEach((panel, place) => panel.text(comparing ? pair.spans : null, place ? "after" : "before"));
+      }
+    }
+
+    root.append(page.panels.prompt(claim), ...pairs.map((pair) => pair.box), fields.element);
+    return {
+      choices,
+      keys: () => [
+        { id: "first", key: "1", also: ["ArrowLeft"], label: "Pair 1 is clearer", run: () => choose("1") },
+        { id: "second", key: "2", also: ["ArrowRight"], label: "Pair 2 is clearer", run: () => choose("2") },
+        { id: "tie", key: "0", also: ["="], label: "Equally clear", run: () => choose("tie") },
+        { id: "diff", key: "d", label: "Word differences within each pair", run: () => { comparing = !comparing; page.store.keep("diff", comparing, scope); compare(); } },
+        ...fields.keys(),
+      ],
+      read: () => ({ choice, ...fields.read(), reason: "" }),
+      fill(answer) { choice = answer.choice in buttons ? answer.choice : null; fields.fill(answer); draw(); },
+      ready: () => (choice === null ? "Choose first: 1, 2, or 0 when they are equally clear." : fields.ready()),
+      shown: compare,
+      problem: fields.problem,
+    };
+  }
+
+  page.kinds.clearer = { render };
+})();

@@ -1,0 +1,95 @@
+/* The keys of the labelling page: actions with a key each, which a person may map to others. The handler of an action is that of the item shown. */
+"use strict";
+(function () {
+  const page = lab.labelling;
+  if (!page?.queue) return;
+  const { make, store } = page;
+  const RESERVED = new Map([["?", "opens the list of keys"], [" ", "presses the button that has the focus"]]);
+  const actions = new Map(); // id → {id, key, also, label, run, entry}
+  const scope = `lab-labels-keys-${page.person}-`;
+
+  const mapping = () => { const found = store.kept(page.queue.kind, {}, scope); return found && typeof found === "object" ? found : {}; };
+  const mapped = (id, key) => { const own = mapping()[id]; return typeof own === "string" && [...own].length === 1 ? own : key; };
+
+  function kbd(id, key) {
+    const made = make("kbd", "kbd", mapped(id, key));
+    made.dataset.keyOf = id;
+    made.dataset.keyOwn = key;
+    return made;
+  }
+
+  /* Registers each action once; later items only take over what it runs. */
+  function use(list) {
+    for (const { id, key, also = [], label, run } of list) {
+      const known = actions.get(id);
+      if (known) { known.run = run; continue; }
+      const action = { id, key, also, label, run };
+      actions.set(id, action);
+      action.entry = lab.key(mapped(id, key), label, (event) => action.run(event));
+      for (const other of also) lab.key(other, label, (event) => action.run(event));
+    }
+  }
+
+  // ---- the dialog
+
+  function open() {
+    const dialog = document.getElementById("key-map");
+    const rows = [...actions.values()].filter((action) => action.key.length === 1).map((action) => {
+      const input = Object.assign(make("input", "input mono"), { value: mapped(action.id, action.key), maxLength: 2, autocomplete: "off", spellcheck: false });
+      input.dataset.action = action.id;
+      const label = make("label", "key-row", make("span", "", action.label), input, make("span", "field-error"));
+      return label;
+    });
+    dialog.querySelector("[data-key-rows]").replaceChildren(...rows);
+    dialog.showModal();
+  }
+
+  /* {id: why not} of a mapping {id: key} of all actions. */
+  function wrong(wanted) {
+    const found = {};
+    const fixed = new Map();
+    for (const action of actions.values()) for (const key of action.key.length > 1 ? [action.key, ...action.also] : action.also) fixed.set(key, action.label);
+    const seen = new Map();
+    for (const [id, key] of Object.entries(wanted)) {
+      if ([...key].length !== 1) found[id] = "One character, please.";
+      else if (RESERVED.has(key)) found[id] = `This key ${RESERVED.get(key)}.`;
+      else if (fixed.has(key)) found[id] = `Always means “${fixed.get(key)}”.`;
+      else if (seen.has(key)) found[id] = `Also given to “${actions.get(seen.get(key)).label}”.`;
+      seen.set(key, id);
+    }
+    return found;
+  }
+
+  function apply(own) {
+    store.keep(page.queue.kind, Object.keys(own).length ? own : null, scope);
+    for (const action of actions.values()) action.entry.combination = mapped(action.id, action.key);
+    refresh();
+  }
+
+  function refresh() {
+    for (const shown of document.querySelectorAll("[data-key-of]")) shown.textContent = mapped(shown.dataset.keyOf, shown.dataset.keyOwn);
+  }
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("#key-map form");
+    if (!form || event.submitter?.value === "cancel") return;
+    event.preventDefault();
+    if (event.submitter?.value === "reset") { apply({}); form.closest("dialog").close(); lab.toast("The keys are the usual ones again.", "success", 3); return; }
+    const inputs = [...form.querySelectorAll("[data-action]")];
+    const problems = wrong(Object.fromEntries(inputs.map((input) => [input.dataset.action, input.value])));
+    for (const input of inputs) {
+      const why = problems[input.dataset.action] || "";
+      input.nextElementSibling.textContent = why;
+      input.setAttribute("aria-invalid", String(Boolean(why)));
+    }
+    const first = inputs.find((input) => problems[input.dataset.action]);
+    if (first) { first.focus(); return; }
+    apply(Object.fromEntries(inputs.filter((input) => input.value !== actions.get(input.dataset.action).key).map((input) => [input.dataset.action, input.value])));
+    form.closest("dialog").close();
+    lab.toast("Your keys are kept in this browser.", "success", 3);
+  });
+
+  document.addEventListener("click", (event) => { if (event.target.closest("[data-map-keys]")) open(); });
+
+  Object.assign(page, { kbd, keys: { use, refresh } });
+})();

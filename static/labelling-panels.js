@@ -1,0 +1,169 @@
+/* How texts stand on the labelling page: the prompt, and answers in panels of the same width. Text nodes only, whatever a model wrote. */
+"use strict";
+(function () {
+  const page = lab.labelling;
+  if (!page?.queue) return;
+  const { make, store } = page;
+  const LONG = 1200; // characters of a prompt that is folded
+  const LINES = 14;
+  const view = { plain: false, spaces: false, lock: false, ...store.kept("view", {}, `lab-labels-${page.person}-`) };
+
+  const shownText = (text) => lab.overlays.visible(text, view.spaces);
+
+  // ---- rendered: a little Markdown, made of elements and text nodes
+
+  const INLINE = /(`[^`\n]+`|\*\*[^*\n]+\*\*)/;
+
+  function inline(box, text) {
+    for (const part of text.split(INLINE)) {
+      const [code, strong] = [/^`[^`\n]+`$/.test(part), /^\*\*[^*\n]+\*\*$/.test(part)];
+      if (code) box.append(make("code", "", shownText(part.slice(1, -1))));
+      else if (strong) box.append(make("strong", "", shownText(part.slice(2, -2))));
+      else if (part) box.append(shownText(part));
+    }
+    return box;
+  }
+
+  function block(lines) {
+    const heading = lines.length === 1 && lines[0].match(/^(#{1,4}) +(.+)$/);
+    if (heading) return inline(make("p", "text-heading"), heading[2]);
+    if (lines.every((line) => /^\s*([-*+]|\d+[.)]) +/.test(line))) {
+      const list = make(/^\s*\d/.test(lines[0]) ? "ol" : "ul", "text-list");
+      for (const line of lines) {
+        const [, mark, rest] = line.match(/^\s*([-*+]|\d+[.)]) +(.*)$/);
+        list.append(inline(make("li", "", make("span", "muted", /\d/.test(mark) ? `${mark} ` : "• ")), rest));
+      }
+      return list;
+    }
+    return inline(make("p"), lines.join("\n"));
+  }
+
+  function rendered(text) {
+    const found = [];
+    for (const [index, part] of text.split(/^```[^\n]*\n?/m).entries()) {
+      if (index % 2) { found.push(make("pre", "code wrap", shownText(part.replace(/\n$/, "")))); continue; }
+      let lines = [];
+      for (const line of [...part.split(/\r?\n/), ""]) {
+        const alone = /^#{1,4} /.test(line);
+        if ((!line.trim() || alone) && lines.length) { found.push(block(lines)); lines = []; }
+        if (alone) found.push(block([line]));
+        else if (line.trim()) lines.push(line);
+      }
+    }
+    return found;
+  }
+
+  // ---- panels
+
+  function turns(answer) {
+    const said = (answer.turns || []).filter(([, text]) => text);
+    return said.length > 1 ? said : [["", answer.text]];
+  }
+
+  function nodes(answer) {
+    return turns(answer).map(([role, text]) => {
+      const box = make("div", "turn", role ? make("span", "role", role) : null);
+      const words = make("div", "turn-text");
+      words.append(...(view.plain || view.spaces ? [shownText(text)] : rendered(text)));
+      box.append(words);
+      return box;
+    });
+  }
+
+  /* One answer in a panel: {element, bar, text(spans, side)}; text(null) shows it as it is, text(spans, "before") its side of a diff. */
+  function answer(one, name) {
+    const text = make("div", "answer-text");
+    text.tabIndex = 0;
+    text.setAttribute("role", "group");
+    text.setAttribute("aria-label", `${name}, text`);
+    const bar = make("header", "answer-bar", make("h3", "", name));
+    if (one.about) bar.append(about(one.about));
+    const element = make("section", "answer-panel", bar, text);
+    element.setAttribute("aria-label", name);
+    let diff = null;
+    function draw() {
+      text.classList.toggle("mono", view.plain || view.spaces || Boolean(diff));
+      if (diff) text.replaceChildren(...page.diffed(diff.spans, diff.side, shownText));
+      else if (one.text || turns(one).length > 1) text.replaceChildren(...nodes(one));
+      else text.replaceChildren(make("span", "muted", "The answer is empty."));
+    }
+    element.redraw = draw;
+    draw();
+    return { element, bar, text(spans, side) { diff = spans ? { spans, side } : null; draw(); } };
+  }
+
+  function about({ run, step, reward, url }) {
+    const line = make("span", "about muted small");
+    const words = [run, step === null || step === undefined ? "" : `step ${step}`, reward === null || reward === undefined ? "" : `reward ${Number(reward).toPrecision(3)}`].filter(Boolean).join(" · ");
+    if (!url || !String(url).startsWith("/")) { line.textContent = words; return line; }
+    const link = make("a", "", words);
+    link.href = url;
+    line.append(link);
+    return line;
+  }
+
+  /* The prompt by role, the reference answer where it may be seen. */
+  function prompt(claim) {
+    const box = make("section", "ask card");
+    box.setAttribute("aria-label", "Prompt");
+    const messages = claim.prompt || [];
+    const long = messages.reduce((sum, [, text]) => sum + text.length, 0) > LONG || messages.reduce((sum, [, text]) => sum + text.split("\n").length, 0) > LINES;
+    const text = make("div", "ask-text", ...messages.map(([role, said]) => make("div", "prompt-message", make("span", "role", role), make("span", "prompt-text", lab.overlays.visible(said, false)))));
+    box.append(text);
+    if (claim.reference) text.append(make("div", "prompt-message", make("span", "role", "reference"), make("span", "prompt-text reference", lab.overlays.visible(claim.reference, false))));
+    if (long) {
+      box.classList.add("folded");
+      text.tabIndex = 0;
+      text.setAttribute("role", "group");
+      text.setAttribute("aria-label", "Prompt, text");
+      const more = make("button", "button quiet small", "Show the whole prompt");
+      more.type = "button";
+      more.setAttribute("aria-expanded", "false");
+      more.addEventListener("click", () => {
+        const open = !box.classList.toggle("folded");
+        more.setAttribute("aria-expanded", String(open));
+        more.textContent = open ? "Fold the prompt" : "Show the whole prompt";
+      });
+      box.append(more);
+    }
+    return box;
+  }
+
+  // ---- how all panels are shown
+
+  function set(name, on) {
+    view[name] = on;
+    store.keep("view", view, `lab-labels-${page.person}-`);
+    for (const root of page.roots()) for (const panel of root.querySelectorAll(".answer-panel")) panel.redraw?.();
+    mark();
+  }
+
+  function mark() {
+    for (const button of document.querySelectorAll("[data-view]")) button.setAttribute("aria-pressed", String(view[button.dataset.view]));
+  }
+
+  const words = { plain: ["Plain text", "Text with headings, lists and code"], spaces: ["White space is shown", "White space is not shown"], lock: ["Panels scroll together", "Panels scroll apart"] };
+  function toggle(name) { set(name, !view[name]); lab.announce(words[name][view[name] ? 0 : 1]); }
+
+  document.addEventListener("click", (event) => { const button = event.target.closest("[data-view]"); if (button) toggle(button.dataset.view); });
+
+  /* Every panel at the same share of its way: texts differ in length. */
+  let led = null;
+  document.addEventListener("scroll", (event) => {
+    const leader = event.target;
+    if (!view.lock || !leader.classList?.contains("answer-text") || (led && led !== leader)) return;
+    led = leader;
+    const share = leader.scrollTop / Math.max(1, leader.scrollHeight - leader.clientHeight);
+    for (const other of leader.closest("[data-stage]").querySelectorAll(".answer-text")) if (other !== leader) other.scrollTop = share * (other.scrollHeight - other.clientHeight);
+    clearTimeout(leader.timer);
+    leader.timer = setTimeout(() => { led = null; }, 120);
+  }, true);
+
+  const keys = () => [
+    { id: "plain", key: "p", label: "Plain text or with headings, lists and code", run: () => toggle("plain") },
+    { id: "spaces", key: "v", label: "Show white space", run: () => toggle("spaces") },
+    { id: "lock", key: "l", label: "Scroll the panels together", run: () => toggle("lock") },
+  ];
+
+  page.panels = { prompt, answer, keys, mark, shownText };
+})();
