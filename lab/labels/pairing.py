@@ -1,0 +1,279 @@
+"""From rollouts to items: every candidate there is, then the best of them by a strategy, with what was left out and why. Arrays throughout:
+a selection of 300,000 rollouts has a million pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.labels.models import ROLLOUTS, Kind
+from lab.labels.pool import Ints, Pool
+from lab.labels.recipe import How, Recipe
+from lab.labels.strategies import Features, order, scores
+
+MOST_OF_GROUP = 48  # answers of one group or prompt that are paired with each other, on each side
+CLEAREST = 12  # best pairs of a group or prompt that pairs of pairs are made of
+
+Score = Callable[[Features], npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    count: int
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """``places`` (N, k) of rollouts in the pool, in the order they are stored; ``bucket`` (N,)."""
+
+    places: Ints
+    bucket: Ints
+    features: Features
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def take(self, chosen: npt.NDArray[np.int64]) -> Candidates:
+        return Candidates(self.places[chosen], self.bucket[chosen], self.features.take(chosen))
+
+
+@dataclass(frozen=True)
+class Made:
+    """``items``: rollout ids of each item, first served first; of rankings they differ in length. ``offered``: candidates there were."""
+
+    items: list[tuple[int, ...]]
+    prompts: list[int]
+    offered: int
+    left_out: list[LeftOut]
+
+
+def make(pool: Pool, recipe: Recipe, score: Score | None = None, taken: frozenset[tuple[int, ...]] = frozenset()) -> Made:
+    """``taken``: items (sorted ids) that the queue already has; ``score`` in place of the strategy's own, for a fitted model."""
+    rank = score or (lambda features: scores(recipe.strategy, features, recipe.seed))
+    if recipe.kind == Kind.RANKING:
+        return make_rankings(pool, recipe, rank, taken)
+    left: list[LeftOut] = []
+    found = singles(pool) if recipe.kind == Kind.SINGLE else pairs(pool, recipe, left)
+    found = best_first(found, rank(found.features), recipe.seed)
+    found = once_each(pool, found, recipe, left)
+    if recipe.kind == Kind.CLEARER:
+        found = found.take(np.flatnonzero(within(found.bucket) < CLEAREST))
+        found = pairs_of_pairs(found)
+    found = unseen(pool, found, taken, left)
+    offered = len(found)
+    if recipe.per:
+        few = np.flatnonzero(within(found.bucket) < recipe.per)
+        noted(left, len(found) - len(few), words(recipe, "item"), f"more than {recipe.per} of one {unit(recipe)}")
+        found = found.take(few)
+    noted(left, len(found) - recipe.most, words(recipe, "item"), f"beyond the {recipe.most:,} that were asked for")
+    found = found.take(np.arange(min(recipe.most, len(found))))
+    ids = pool.id[found.places]
+    return Made([tuple(row) for row in ids.tolist()], pool.prompt[found.places[:, 0]].tolist(), offered, left)
+
+
+def words(recipe: Recipe, fallback: str) -> str:
+    return {Kind.PAIR: "pairs", Kind.SINGLE: "rollouts", Kind.CLEARER: "pairs of pairs"}.get(recipe.kind, fallback)
+
+
+def unit(recipe: Recipe) -> str:
+    return "group" if recipe.how == How.GROUP or recipe.kind == Kind.SINGLE else "prompt"
+
+
+def noted(left: list[LeftOut], count: int, what: str, why: str) -> None:
+    if count > 0:
+        left.append(LeftOut(count, what, why))
+
+
+def pairs(pool: Pool, recipe: Recipe, left: list[LeftOut]) -> Candidates:
+    """Every two answers of a bucket, or of its two sides, whose texts differ."""
+    pool_places = sampled(pool, recipe, left)
+    first, second = pairs_within(pool, pool_places) if recipe.how == How.GROUP else pairs_across(pool, pool_places)
+    alone = len(pool_places) - len(np.union1d(first, second))
+    noted(
+        left,
+        alone,
+        "rollouts",
+        f"no other answer of the {unit(recipe)} to stand beside them" if recipe.how == How.GROUP else "no answer on the other side",
+    )
+    different = pool.text[first] != pool.text[second]
+    noted(left, int((~different).sum()), "pairs", "both texts are the same")
+    return described(pool, np.column_stack([first[different], second[different]]))
+
+
+def sampled(pool: Pool, recipe: Recipe, left: list[LeftOut]) -> Ints:
+    """Places in the pool; of a bucket's side with very many answers a sample that the seed decides."""
+    rank = np.lexsort((np.random.default_rng(recipe.seed).random(len(pool)), pool.side, pool.bucket))
+    cell = pool.bucket[rank] * 2 + pool.side[rank]
+    keep = np.sort(rank[within(cell, is_sorted=True) < MOST_OF_GROUP])
+    noted(left, len(pool) - len(keep), "rollouts", f"a {unit(recipe)} of more than {MOST_OF_GROUP} answers is sampled")
+    return keep.astype(np.int64)
+
+
+def pairs_within(pool: Pool, places: Ints) -> tuple[Ints, Ints]:
+    starts, sizes = runs_of(pool.bucket[places])
+    first, second = [], []
+    for size in np.unique(sizes):
+        one, other = np.triu_indices(size, 1)
+        begin = starts[sizes == size][:, None]
+        first.append((begin + one).ravel())
+        second.append((begin + other).ravel())
+    return joined(places, first), joined(places, second)
+
+
+def pairs_across(pool: Pool, places: Ints) -> tuple[Ints, Ints]:
+    """The pool is sorted by bucket and, within it, by side."""
+    starts, sizes = runs_of(pool.bucket[places])
+    ones = np.add.reduceat(pool.side[places], starts) if len(starts) else sizes
+    shapes = np.column_stack([sizes - ones, ones])
+    first, second = [], []
+    for zeros, others in np.unique(shapes, axis=0):
+        if zeros and others:
+            begin = starts[(shapes == (zeros, others)).all(axis=1)][:, None]
+            one, other = np.divmod(np.arange(zeros * others), others)
+            first.append((begin + one).ravel())
+            second.append((begin + zeros + other).ravel())
+    return joined(places, first), joined(places, second)
+
+
+def joined(places: Ints, parts: list[Ints]) -> Ints:
+    return places[np.concatenate(parts)] if parts else np.zeros(0, dtype=np.int64)
+
+
+def runs_of(keys: Ints) -> tuple[Ints, Ints]:
+    """Where equal neighbours begin, and how many they are."""
+    starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.zeros(0, dtype=np.int64)
+    return starts.astype(np.int64), np.diff(np.r_[starts, len(keys)]).astype(np.int64)
+
+
+def within(keys: Ints, is_sorted: bool = False) -> Ints:
+    """How many rows with the same key stand before each row."""
+    rank = np.arange(len(keys)) if is_sorted else np.argsort(keys, kind="stable")
+    starts, sizes = runs_of(keys[rank])
+    found = np.empty(len(keys), dtype=np.int64)
+    found[rank] = np.arange(len(keys)) - np.repeat(starts, sizes)
+    return found
+
+
+def described(pool: Pool, places: Ints) -> Candidates:
+    """Pairs with their features, the answer with the higher reward first in those."""
+    a, b = places[:, 0], places[:, 1]
+    swap = pool.reward[b] > pool.reward[a]
+    better, worse = np.where(swap, b, a), np.where(swap, a, b)
+    features = Features(
+        gap=pool.reward[better] - pool.reward[worse],
+        length=pool.length[better] - pool.length[worse],
+        entropy_gap=pool.entropy[better] - pool.entropy[worse],
+        entropy=(pool.entropy[a] + pool.entropy[b]) / 2,
+        spread=spreads(pool)[pool.bucket[a]],
+    )
+    return Candidates(places, pool.bucket[a], features)
+
+
+def spreads(pool: Pool) -> npt.NDArray[np.float64]:
+    """Standard deviation of the rewards by bucket number; 0 where there is none."""
+    known = ~np.isnan(pool.reward)
+    size = int(pool.bucket.max(initial=-1)) + 1
+    count = np.maximum(np.bincount(pool.bucket[known], minlength=size), 1)
+    mean = np.bincount(pool.bucket[known], pool.reward[known], size) / count
+    square = np.bincount(pool.bucket[known], (pool.reward[known] - mean[pool.bucket[known]]) ** 2, size) / count
+    return np.asarray(np.sqrt(square), dtype=np.float64)
+
+
+def singles(pool: Pool) -> Candidates:
+    none = np.full(len(pool), np.nan)
+    features = Features(none, none, none, pool.entropy, spreads(pool)[pool.bucket] if len(pool) else none)
+    return Candidates(np.arange(len(pool), dtype=np.int64)[:, None], pool.bucket, features)
+
+
+def best_first(found: Candidates, score: npt.NDArray[np.float64], seed: int) -> Candidates:
+    return found.take(order(score, seed))
+
+
+def once_each(pool: Pool, found: Candidates, recipe: Recipe, left: list[LeftOut]) -> Candidates:
+    """The first of those that have the same prompt and the same texts."""
+    texts = np.sort(pool.text[found.places], axis=1).astype(np.uint64)
+    key = pool.prompt[found.places[:, 0]].astype(np.uint64)
+    for column in texts.T:
+        key = (key ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(29)
+    _, first = np.unique(key, return_index=True)
+    what = "rollouts" if recipe.kind == Kind.SINGLE else "pairs"
+    noted(
+        left,
+        len(found) - len(first),
+        what,
+        "the same text to the same prompt again" if what == "rollouts" else "the same two texts to the same prompt again",
+    )
+    return found.take(np.sort(first))
+
+
+def pairs_of_pairs(found: Candidates) -> Candidates:
+    """Two pairs of the same prompt that share no answer; each pair is in one of them. ``found`` is best first."""
+    waiting: dict[int, list[int]] = {}
+    chosen: list[tuple[int, int]] = []
+    for place, (bucket, one, other) in enumerate(zip(found.bucket.tolist(), *found.places.T.tolist(), strict=True)):
+        others = waiting.setdefault(bucket, [])
+        for earlier in others:
+            if not {one, other} & set(found.places[earlier].tolist()):
+                others.remove(earlier)
+                chosen.append((earlier, place))
+                break
+        else:
+            others.append(place)
+    chosen.sort()
+    first, second = (np.array([pair[side] for pair in chosen], dtype=np.int64) for side in (0, 1))
+    return replace(found.take(first), places=np.hstack([found.places[first], found.places[second]]))
+
+
+def unseen(pool: Pool, found: Candidates, taken: frozenset[tuple[int, ...]], left: list[LeftOut]) -> Candidates:
+    if not taken:
+        return found
+    ids = np.sort(pool.id[found.places], axis=1).tolist()
+    new = np.array([place for place, row in enumerate(ids) if tuple(row) not in taken], dtype=np.int64)
+    noted(left, len(found) - len(new), "items", "already in the queue")
+    return found.take(new)
+
+
+def make_rankings(pool: Pool, recipe: Recipe, rank: Score, taken: frozenset[tuple[int, ...]]) -> Made:
+    """Each group once, its different texts only."""
+    least, most = ROLLOUTS[Kind.RANKING]
+    left: list[LeftOut] = []
+    by_text = np.lexsort((np.arange(len(pool)), pool.text, pool.bucket))
+    repeated = (pool.bucket[by_text][1:] == pool.bucket[by_text][:-1]) & (pool.text[by_text][1:] == pool.text[by_text][:-1])
+    keep = np.sort(by_text[np.r_[True, ~repeated]]) if len(pool) else by_text
+    noted(left, len(pool) - len(keep), "rollouts", "the same text as another answer of the group")
+    different = pool.take(keep)
+    short = within(different.bucket, is_sorted=True) < most
+    noted(left, int((~short).sum()), "rollouts", f"a ranking has at most {most} answers")
+    different = different.take(np.flatnonzero(short))
+    starts, sizes = runs_of(different.bucket)
+    large = sizes >= least
+    noted(left, int((~large).sum()), "groups", "fewer than two different texts")
+    starts, sizes = starts[large], sizes[large]
+    groups = order(rank(group_features(different, starts, sizes)), recipe.seed).tolist()
+    items = [tuple(different.id[starts[at] : starts[at] + sizes[at]].tolist()) for at in groups]
+    prompts = different.prompt[starts[groups]].tolist() if groups else []
+    fresh = [(item, prompt) for item, prompt in zip(items, prompts, strict=True) if tuple(sorted(item)) not in taken]
+    noted(left, len(items) - len(fresh), "groups", "already in the queue")
+    noted(left, len(fresh) - recipe.most, "groups", f"beyond the {recipe.most:,} that were asked for")
+    return Made([item for item, _ in fresh[: recipe.most]], [prompt for _, prompt in fresh[: recipe.most]], len(fresh), left)
+
+
+def group_features(pool: Pool, starts: Ints, sizes: Ints) -> Features:
+    """Of the best and the worst answer of each group, so that a group is scored like its widest pair."""
+    pairs = []
+    entropy = []
+    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        reward = pool.reward[start : start + size]
+        known = np.flatnonzero(~np.isnan(reward))
+        best, worst = (start + int(known[pick(reward[known])]) if len(known) else start for pick in (np.argmax, np.argmin))
+        pairs.append((best, worst))
+        entropy.append(np.nanmean(pool.entropy[start : start + size]) if not np.isnan(pool.entropy[start : start + size]).all() else np.nan)
+    found = described(pool, np.array(pairs, dtype=np.int64).reshape(-1, 2))
+    return replace(found.features, entropy=np.array(entropy, dtype=np.float64))
