@@ -1,0 +1,159 @@
+/* A whole group put in order by keyboard: answers as cards in tiers, the one in focus in full beside them. Only the pairs the order implies are
+   written, none inside a tier. */
+"use strict";
+(function () {
+  const page = lab.labelling;
+  if (!page?.queue) return;
+  const { make, button } = page;
+  const CARD = 600; // characters of an answer on its card
+  const letter = (place) => String.fromCharCode(65 + place);
+  const named = (places) => places.map(letter).join(places.length > 2 ? ", " : " and ");
+
+  function render(root, claim) {
+    const tiers = page.tiers(claim.answers.length);
+    let current = 0;
+    let comparing = false;
+    let inPage = false; // the next item is rendered while another one has the focus
+    const fields = page.fields(claim, { better: () => claim.answers[tiers.order()[0]].text, strength: false });
+    const board = make("div", "rank-board");
+    const pane = make("div", "rank-pane");
+    const note = make("p", "rank-note muted small");
+    const count = make("p", "rank-count");
+    const panels = claim.answers.map((one, place) => { const panel = page.panels.answer(one, `Answer ${letter(place)}`); panel.element.hidden = true; return panel; });
+    const cards = claim.answers.map((one, place) => card(one, place));
+    board.setAttribute("role", "group");
+    board.setAttribute("aria-label", "Answers in tiers, best first");
+    pane.append(note, ...panels.map((panel) => panel.element));
+
+    function card(one, place) {
+      const cut = one.text.length > CARD;
+      const text = make("p", "rank-text", one.text ? page.panels.shownText(one.text.slice(0, CARD)) + (cut ? "…" : "") : make("span", "muted", "The answer is empty."));
+      const made = make("article", "rank-card", make("header", "rank-head", make("strong", "", letter(place)), make("span", "muted small", Number.isInteger(one.tokens) ? `${one.tokens} tokens` : "")), text);
+      made.tabIndex = -1;
+      made.dataset.place = place;
+      made.addEventListener("focusin", () => { if (current !== place) { current = place; mark(); } });
+      return made;
+    }
+
+    // ---- drawing
+
+    function row(title, places, rank) {
+      const list = make("div", "tier-cards", ...places.map((place) => cards[place]));
+      const tier = make("section", rank === null ? "tier unranked" : "tier", make("h3", "tier-name", ...title), list);
+      tier.setAttribute("aria-label", title.map((part) => part.textContent ?? part).join(" "));
+      return tier;
+    }
+
+    function draw() {
+      const all = tiers.read();
+      const left = tiers.unranked();
+      const rows = all.map((places, at) => row([make("span", "tier-rank", String(tiers.rank(places[0]))), at ? "" : " best"], places, at));
+      if (left.length) rows.push(row([all.length ? "No tier yet" : "No tier yet: read them, then give each a number, 1 for the best"], left, null));
+      board.replaceChildren(...rows);
+      const order = all.map((places) => places.map(letter).join(" = ")).join(" > ");
+      count.replaceChildren(make("span", "mono", order || "–"), make("strong", "", `gives ${tiers.pairs()} pair${tiers.pairs() === 1 ? "" : "s"}`), left.length ? make("span", "muted", `${left.length} without a tier`) : "");
+      mark();
+    }
+
+    function mark() {
+      cards.forEach((one, place) => {
+        if (place === current) one.setAttribute("aria-current", "true");
+        else one.removeAttribute("aria-current");
+        one.tabIndex = place === current ? 0 : -1;
+        one.setAttribute("aria-label", `Answer ${letter(place)}, ${where(place)}`);
+      });
+      panels.forEach((panel, place) => { panel.element.hidden = place !== current; });
+      compare();
+    }
+
+    function where(place) {
+      const at = tiers.read().findIndex((tier) => tier.includes(place));
+      return at < 0 ? "in no tier yet" : `in tier ${at + 1} of ${tiers.read().length}`;
+    }
+
+    /* The answer in focus against the best of the others. */
+    function compare() {
+      const target = tiers.order().find((place) => place !== current);
+      const on = comparing && target !== undefined;
+      pane.classList.toggle("comparing", on);
+      panels[current].text(on ? lab.diff(claim.answers[target].text, claim.answers[current].text) : null, "both");
+      note.replaceChildren(...(on ? [`What ${letter(current)} has and ${letter(target)} has not: `, make("ins", "", "added"), " ", make("del", "", "removed")] : []));
+      note.hidden = !on;
+    }
+
+    // ---- moving
+
+    function focus(place) {
+      current = place;
+      mark();
+      if (!inPage) return;
+      cards[place].focus({ preventScroll: true });
+      cards[place].scrollIntoView({ block: "nearest" });
+    }
+
+    function walk(by) {
+      const all = tiers.order();
+      focus(all[Math.min(all.length - 1, Math.max(0, all.indexOf(current) + by))]);
+      lab.announce(`Answer ${letter(current)}, ${where(current)}`);
+    }
+
+    function move(act, why) {
+      const before = tiers.rank(current);
+      const moved = current;
+      if (!act(current)) { page.say?.(why); return; }
+      draw();
+      const next = before === null ? [...tiers.unranked().filter((place) => place > moved), ...tiers.unranked()][0] : undefined;
+      focus(next ?? moved); // reading goes on with what has no tier yet
+      page.changed();
+      lab.announce(`Answer ${letter(moved)} ${where(moved)}. ${count.textContent}`);
+    }
+
+    const moves = {
+      up: ["K", [","], "Tier up", () => move(tiers.up, `${letter(current)} is the best already.`)],
+      down: ["J", ["."], "Tier down", () => move(tiers.down, `${letter(current)} is the last already.`)],
+      tie: ["=", [], "Tie with the one above", () => move(tiers.tie, `${letter(current)} is tied with the one above, or that has no tier.`)],
+      untie: ["-", [], "Untie", () => move(tiers.untie, `${letter(current)} is tied with none.`)],
+      best: ["+", [], "Best", () => move(tiers.best, `${letter(current)} is the best already.`)],
+      unrank: ["0", [], "No tier", () => move((place) => tiers.set(place, null), `${letter(current)} has no tier.`)],
+    };
+    const toggle = () => { comparing = !comparing; compare(); differ.setAttribute("aria-pressed", String(comparing)); lab.announce(comparing ? "Differences are marked" : "Differences are not marked"); };
+    const differ = button("rank-diff", "w", "Differences", toggle);
+    const acts = Object.entries(moves).map(([id, [key, , text, run]]) => { const made = button(`rank-${id}`, key, text, run); made.removeAttribute("aria-pressed"); return made; });
+    const actions = make("div", "choices rank-actions", ...acts, differ);
+    actions.setAttribute("role", "group");
+    actions.setAttribute("aria-label", "Move the answer in focus");
+    board.addEventListener("click", (event) => { const chosen = event.target.closest(".rank-card"); if (chosen) focus(Number(chosen.dataset.place)); });
+
+    root.append(page.panels.prompt(claim), make("div", "rank", board, pane), fields.element);
+    draw();
+    return {
+      choices: make("div", "rank-dock", count, actions),
+      keys: () => [
+        { id: "rank-next", key: "j", also: ["ArrowDown"], label: "Next answer", run: () => walk(1) },
+        { id: "rank-before", key: "k", also: ["ArrowUp"], label: "Answer before", run: () => walk(-1) },
+        ...Object.entries(moves).map(([id, [key, also, label, run]]) => ({ id: `rank-${id}`, key, also, label, run })),
+        ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((rank) => ({ id: `rank-${rank}`, key: String(rank), label: `Into tier ${rank}`, run: () => move((place) => tiers.set(place, rank), `${letter(current)} is in tier ${rank} already.`) })),
+        { id: "rank-diff", key: "w", also: ["d"], label: "Word differences to the best", run: toggle },
+        ...fields.keys().filter((one) => !one.id.startsWith("strength-")), // its keys are taken here, and a ranking has no strength
+      ],
+      read() {
+        const left = tiers.unranked().length;
+        return { ...(left ? { ranks: tiers.ranks() } : {}), tiers: tiers.read(), ...fields.read(), reason: "" };
+      },
+      fill(answer) {
+        tiers.fill(answer.tiers, answer.ranks);
+        fields.fill(answer);
+        current = tiers.order()[0];
+        draw();
+      },
+      ready() {
+        const left = tiers.unranked();
+        return left.length ? `Give every answer a tier: ${named(left)} ${left.length === 1 ? "has" : "have"} none yet.` : fields.ready();
+      },
+      shown() { inPage = true; focus(current); },
+      problem: fields.problem,
+    };
+  }
+
+  page.kinds.ranking = { render };
+})();
