@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Max
 
 from lab.accounts.models import Team, User
-from lab.browse.pages import batched
-from lab.labels.models import ROLLOUTS, Item, Kind, Queue
-
-BATCH = 2000
+from lab.labels.models import ROLLOUTS, ItemState, Kind, Queue
 
 
 @dataclass(frozen=True)
@@ -36,23 +34,26 @@ def make_queue(team: Team, user: User | None, *, name: str, kind: Kind, items: I
     return queue
 
 
+COLUMNS = "queue_id, place, prompt_id, rollouts, texts, room, labels, state, gold, final_comment"
+
+
 def add_items(queue: Queue, items: Iterable[NewItem]) -> int:
-    """How many were added. Raises ValueError for an item with a number of answers that the queue's kind does not have."""
+    """How many were added. Raises ValueError for an item with a number of answers that the queue's kind does not have.
+
+    By COPY: a queue may get 100,000 items at once, which takes seconds this way and a minute as rows of INSERT.
+    """
     least, most = ROLLOUTS[Kind(queue.kind)]
     newest = queue.items.aggregate(newest=Max("place"))["newest"]
     after = count(1 if newest is None else int(newest) + 1)
     added = 0
-    for batch in batched(items, BATCH):
-        rows = []
-        for item in batch:
+    with transaction.atomic(), connection.cursor() as cursor, cursor.copy(f"COPY labels_item ({COLUMNS}) FROM STDIN") as copy:
+        for item in items:
             size = len(item.rollouts if item.texts is None else item.texts)
             if not least <= size <= most:
                 raise ValueError(f"an item of a {queue.kind} queue has {least} to {most} answers, not {size}")
             place = float(next(after)) if item.place is None else item.place
-            texts = None if item.texts is None else list(item.texts)
-            rows.append(
-                Item(queue=queue, place=place, prompt_id=item.prompt, rollouts=list(item.rollouts), texts=texts, room=queue.overlap, gold=item.gold)
-            )
-        Item.objects.bulk_create(rows)
-        added += len(rows)
+            rollouts = "{" + ",".join(map(str, item.rollouts)) + "}"
+            texts, gold = (None if value is None else json.dumps(value) for value in (item.texts, item.gold))
+            copy.write_row((queue.pk, place, item.prompt, rollouts, texts, queue.overlap, 0, ItemState.OPEN.value, gold, ""))
+            added += 1
     return added

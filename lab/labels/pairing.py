@@ -65,12 +65,12 @@ def make(pool: Pool, recipe: Recipe, score: Score | None = None, taken: frozense
     if recipe.kind == Kind.CLEARER:
         found = found.take(np.flatnonzero(within(found.bucket) < CLEAREST))
         found = pairs_of_pairs(found)
-    found = unseen(pool, found, taken, left)
     offered = len(found)
     if recipe.per:
         few = np.flatnonzero(within(found.bucket) < recipe.per)
         noted(left, len(found) - len(few), words(recipe, "item"), f"more than {recipe.per} of one {unit(recipe)}")
         found = found.take(few)
+    found = unseen(pool, found, taken, left)
     noted(left, len(found) - recipe.most, words(recipe, "item"), f"beyond the {recipe.most:,} that were asked for")
     found = found.take(np.arange(min(recipe.most, len(found))))
     ids = pool.id[found.places]
