@@ -159,4 +159,9 @@ X_FRAME_OPTIONS = "DENY"
 LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
 STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
 SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)
-WORKER_CHORES = ["lab.supervisor.sweeper.sweep", "lab.browse.indexing.index", "lab.replay.chores.sweep"]  # called by every worker each SWEEP_SECONDS
+WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
+    "lab.supervisor.sweeper.sweep",
+    "lab.browse.indexing.index",
+    "lab.replay.chores.sweep",
+    "lab.datasets.chores.sweep",
+]

@@ -4,11 +4,14 @@ flags the versions it is in (``Recall``) and leaves their bytes alone.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.utils import timezone
 
 from lab.accounts.models import Team
 from lab.labels.models import Queue
@@ -62,9 +65,17 @@ class VersionState(models.TextChoices):
     FAILED = "failed"
 
 
+LOST_AFTER = timedelta(minutes=2)  # a build that has not shown progress for so long has lost its worker
+
+
 class VersionQuerySet(models.QuerySet["Version"]):
     def of(self, team: Team) -> VersionQuerySet:
         return self.filter(dataset__team=team)
+
+    def requeue(self) -> int:
+        """Puts builds whose worker is gone back into the queue; how many. Nothing of them is kept before they are ready."""
+        gone = self.filter(state=VersionState.BUILDING, beat_at__lt=timezone.now() - LOST_AFTER)
+        return gone.update(state=VersionState.QUEUED, done=0, beat_at=timezone.now())
 
 
 class Version(models.Model):
@@ -85,6 +96,7 @@ class Version(models.Model):
     created_by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     finished_at = models.DateTimeField(null=True)
+    beat_at = models.DateTimeField(null=True)  # when it was queued, or its build last showed progress
 
     objects = VersionQuerySet.as_manager()
 
@@ -94,6 +106,34 @@ class Version(models.Model):
 
     def __str__(self) -> str:
         return f"{self.dataset} v{self.number}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (VersionState.QUEUED, VersionState.BUILDING)
+
+    # Verbs: each returns whether it changed the row, so that of two callers exactly one acts.
+
+    def _become(self, state: VersionState, before: tuple[VersionState, ...], **fields: Any) -> bool:
+        fields = {"beat_at": timezone.now(), **fields}
+        changed = Version.objects.filter(pk=self.pk, state__in=before).update(state=state, **fields) == 1
+        self.refresh_from_db()
+        return changed
+
+    def claim(self, total: int = 0) -> bool:
+        return self._become(VersionState.BUILDING, (VersionState.QUEUED,), error="", done=0, total=total)
+
+    def beat(self, done: int) -> bool:
+        return Version.objects.filter(pk=self.pk, state=VersionState.BUILDING).update(done=done, beat_at=timezone.now()) == 1
+
+    def finish(self, **fields: Any) -> bool:
+        return self._become(VersionState.READY, (VersionState.BUILDING,), finished_at=timezone.now(), **fields)
+
+    def fail(self, error: str, counts: dict[str, Any] | None = None) -> bool:
+        fields = {"error": error, "finished_at": timezone.now(), "counts": counts or {}}
+        return self._become(VersionState.FAILED, (VersionState.QUEUED, VersionState.BUILDING), **fields)
+
+    def retry(self) -> bool:
+        return self._become(VersionState.QUEUED, (VersionState.FAILED,), error="", done=0, finished_at=None)
 
     def path(self, split: str = "train") -> Path:
         name = self.train_file if split == "train" else self.test_file

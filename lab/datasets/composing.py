@@ -1,0 +1,301 @@
+"""Rows in TRL's shapes from decided items: filters, texts, duplicates, cleaning, the limit per prompt, the split. Nothing is random.
+
+The same labels under the same rule give the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from lab.datasets.cleaning import Evidence, suspicions
+from lab.datasets.deciding import Candidate, LeftOut, decide
+from lab.datasets.models import Form
+from lab.datasets.rules import Rule
+from lab.datasets.sides import Message, Side
+from lab.datasets.votes import Judged
+
+BATCH = 2000
+LISTED = 50  # contradictions that are named
+Load = Callable[[Iterable[int]], dict[int, Side]]
+Progress = Callable[[int], None]  # items looked at
+
+
+@dataclass
+class Made:
+    """A row as it will be in a file, and where it came from."""
+
+    row: dict[str, Any]
+    digest: str
+    prompt: int | None
+    rollouts: list[int]
+    item: int | None
+    queue: int | None
+    labellers: list[int]
+    provenance: dict[str, Any]
+    split: str = "train"
+    suspect: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence | None = None
+
+
+@dataclass
+class Composed:
+    rows: list[Made] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    cleaned: Counter[str] = field(default_factory=Counter)  # suspect, and what was done
+    contradictions: list[list[int]] = field(default_factory=list)  # items that say opposite things of the same texts
+    items: int = 0
+
+    def counts(self) -> dict[str, Any]:
+        train = sum(one.split == "train" for one in self.rows)
+        return {
+            "train": train,
+            "test": len(self.rows) - train,
+            "left_out": dict(self.left_out.most_common()),
+            "cleaned": dict(self.cleaned),
+            "contradictions": self.contradictions[:LISTED],
+            "items": self.items,
+        }
+
+
+def compose(judged: Iterable[Judged], rule: Rule, load: Load, scores: Mapping[int, float], progress: Progress = lambda done: None) -> Composed:
+    found = Composed()
+    candidates, sides = gather(judged, rule, load, scores, found, progress)
+    rows = [made for one in in_age(candidates, sides, rule, found) if (made := made_of(one, sides, rule, found))]
+    finish(rows, rule, found)
+    return found
+
+
+def finish(rows: list[Made], rule: Rule, found: Composed) -> None:
+    """What is decided over all rows together; of imported rows too."""
+    rows = without_duplicates(rows, rule, found)
+    rows = cleaned(rows, rule, found)
+    found.rows = split(at_most(rows, rule, found), rule)
+
+
+def gather(
+    judged: Iterable[Judged], rule: Rule, load: Load, scores: Mapping[int, float], found: Composed, progress: Progress
+) -> tuple[list[Candidate], dict[int, Side]]:
+    every, candidates, sides = iter(judged), list[Candidate](), dict[int, Side]()
+    while batch := list(islice(every, BATCH)):
+        own = []
+        for item in batch:
+            for one in decide(item, rule, scores):
+                if isinstance(one, LeftOut):
+                    found.left_out[str(one)] += 1
+                else:
+                    own.append(one)
+        sides |= load({rollout for one in own for rollout in one.rollouts})
+        candidates += own
+        found.items += len(batch)
+        progress(found.items)
+    return candidates, sides
+
+
+def in_age(candidates: list[Candidate], sides: Mapping[int, Side], rule: Rule, found: Composed) -> Iterator[Candidate]:
+    """Those whose rollouts are there and young enough. The newest step is that of the labelled rollouts of the same run."""
+    newest: defaultdict[Any, int] = defaultdict(int)
+    for side in sides.values():
+        newest[side.run] = max(newest[side.run], side.step)
+    for one in candidates:
+        own = [sides[rollout] for rollout in one.rollouts if rollout in sides]
+        if len(own) < len(one.rollouts):
+            found.left_out["pairs whose rollouts are gone"] += 1
+        elif not rule.heldout and any(side.phase == "heldout" for side in own):
+            found.left_out["answers to held-out prompts"] += 1
+        elif rule.max_age is not None and any(
+            (newest[side.run] if rule.age_from is None else rule.age_from) - side.step > rule.max_age for side in own
+        ):
+            found.left_out[f"answers of policies more than {rule.max_age} steps old"] += 1
+        elif any(side.step < (rule.first_step or 0) or side.step > (2**31 if rule.last_step is None else rule.last_step) for side in own):
+            found.left_out["answers of other steps"] += 1
+        else:
+            yield one
+
+
+def age(side: Side, newest: Mapping[Any, int], rule: Rule) -> int:
+    """Steps between the policy that gave the answer and the one the rule counts from."""
+    return (newest[side.run] if rule.age_from is None else rule.age_from) - side.step
+
+
+def made_of(one: Candidate, sides: Mapping[int, Side], rule: Rule, found: Composed) -> Made | None:
+    chosen, rejected = sides.get(one.chosen or 0), sides.get(one.rejected or 0)
+    asked = (chosen or rejected).asked  # type: ignore[union-attr]  # in_age has seen to it that one is there
+    texts = {"chosen": answer(one.correction) if one.correction else chosen and chosen.messages, "rejected": rejected and rejected.messages}
+    if rule.form != Form.PREFERENCE:
+        text = texts["rejected"] if one.label is False else texts["chosen"]
+        row: dict[str, Any] = {"prompt": asked, "completion": text, **({"label": one.label} if rule.form == Form.KTO else {})}
+        answers = [text]
+    else:
+        row = {"prompt": asked, **texts, **margin(one, rule)}
+        answers = list(texts.values())
+    if reason := unusable(asked, answers, chosen, rejected):
+        found.left_out[reason] += 1
+        return None
+    gap = (
+        {name: chosen.rewards[name] - rejected.rewards[name] for name in sorted(chosen.rewards) if name in rejected.rewards}
+        if chosen and rejected
+        else {}
+    )
+    whole = chosen.reward - rejected.reward if chosen and rejected and chosen.reward is not None and rejected.reward is not None else None
+    return Made(
+        row=row,
+        digest=digest_of(row),
+        prompt=(chosen or rejected).prompt,  # type: ignore[union-attr]
+        rollouts=one.rollouts,
+        item=one.item,
+        queue=one.queue,
+        labellers=sorted({user for user, _ in one.ballots}),
+        provenance=provenance(one, chosen, rejected),
+        evidence=Evidence(one.ballots, gap, whole, one.seconds),
+    )
+
+
+def answer(text: str) -> list[Message]:
+    return [{"role": "assistant", "content": text}]
+
+
+def margin(one: Candidate, rule: Rule) -> dict[str, float]:
+    if rule.margin == "none":
+        return {}
+    return {"margin": one.margin if rule.margin == "votes" else float(one.strength or 0.0)}
+
+
+def provenance(one: Candidate, chosen: Side | None, rejected: Side | None) -> dict[str, Any]:
+    sides = {name: side.provenance for name, side in (("chosen", chosen), ("rejected", rejected)) if side}
+    return {
+        "sides": sides,
+        "strength": one.strength,
+        "margin": one.margin,
+        "votes": one.votes,
+        "agreement": one.agreement,
+        "judgements": list(one.judgements),
+        "adjudicated": one.adjudicated,
+        "corrected": bool(one.correction),
+        "seconds": one.seconds,
+    }
+
+
+def unusable(asked: list[Message], answers: list[Any], chosen: Side | None, rejected: Side | None) -> str:
+    """Why a trainer could not read the row, or ""."""
+    if chosen and rejected and chosen.asked != rejected.asked:
+        return "pairs that answer different prompts"
+    if not asked or asked[-1]["role"] == "assistant" or any(not message["content"].strip() for message in asked):
+        return "prompts without a question"
+    if any(not text or any(not message["content"].strip() for message in text) for text in answers):
+        return "empty answers"
+    if len(answers) == 2 and answers[0] == answers[1]:
+        return "pairs of the same text"
+    return ""
+
+
+# What a row says, apart from its weight and margin
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces; the text itself, not escapes of it."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def said(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("prompt", "chosen", "rejected", "completion", "label") if name in row}
+
+
+def digest_of(row: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(said(row)).encode()).hexdigest()
+
+
+def opposite(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row that says the contrary."""
+    if "label" in row:
+        return {**row, "label": not row["label"]}
+    return {**row, "chosen": row["rejected"], "rejected": row["chosen"]} if "chosen" in row else dict(row)
+
+
+def asks(row: Mapping[str, Any]) -> str:
+    """What makes two prompts the same for split and limit: their words, whatever their case, white space and form of Unicode."""
+    prompt = row["prompt"]
+    texts = [prompt] if isinstance(prompt, str) else [f"{one['role']}\n{one['content']}" for one in prompt]
+    return " ".join(unicodedata.normalize("NFKC", "\0".join(texts)).casefold().split())
+
+
+# Over all rows
+
+
+def without_duplicates(rows: list[Made], rule: Rule, found: Composed) -> list[Made]:
+    """The first of rows that say the same; none of rows that contradict each other."""
+    if not rule.dedupe:
+        return rows
+    first: dict[str, Made] = {}
+    for one in rows:
+        if one.digest in first:
+            found.left_out["duplicates"] += 1
+        first.setdefault(one.digest, one)
+    kept = []
+    for digest, one in first.items():
+        other = first.get(digest_of(opposite(one.row)))
+        if other is None or other is one or rule.form == Form.COMPLETION:
+            kept.append(one)
+            continue
+        found.left_out["contradictions"] += 1
+        if digest < other.digest and one.item and other.item:
+            found.contradictions.append(sorted((one.item, other.item)))
+    return kept
+
+
+def cleaned(rows: list[Made], rule: Rule, found: Composed) -> list[Made]:
+    cleaning = rule.cleaning
+    if not cleaning.by or rule.form != Form.PREFERENCE:
+        return rows
+    kept = []
+    found.cleaned["looked at"] = len(rows)
+    for one, suspicion in zip(rows, suspicions([row.evidence or Evidence() for row in rows], cleaning), strict=True):
+        bad = suspicion.score > cleaning.threshold
+        one.suspect = {"score": suspicion.score, "by": suspicion.by, "reasons": suspicion.reasons, "action": cleaning.action if bad else ""}
+        found.cleaned["suspect"] += bad
+        if bad and cleaning.action == "drop":
+            found.left_out["suspect labels"] += 1
+            continue
+        if bad and cleaning.action == "flip":
+            one = flipped(one)
+        if cleaning.action == "down-weight":
+            one.row["weight"] = round(1 - suspicion.score, 4) if bad else 1.0
+        kept.append(one)
+    return kept
+
+
+def flipped(one: Made) -> Made:
+    row = opposite(one.row)
+    sides = one.provenance["sides"]
+    swapped = {name: sides[other] for name, other in (("chosen", "rejected"), ("rejected", "chosen")) if other in sides}
+    return replace(one, row=row, digest=digest_of(row), rollouts=one.rollouts[::-1], provenance={**one.provenance, "sides": swapped, "flipped": True})
+
+
+def at_most(rows: list[Made], rule: Rule, found: Composed) -> list[Made]:
+    """Of a prompt with too many pairs those with the most agreement, then strength, then in the order of the queue."""
+    if rule.max_per_prompt is None:
+        return rows
+    by_prompt: defaultdict[str, list[int]] = defaultdict(list)
+    for place, one in enumerate(rows):
+        by_prompt[asks(one.row)].append(place)
+    kept = set[int]()
+    for places in by_prompt.values():
+        best = sorted(places, key=lambda place: (-rows[place].provenance.get("agreement", 1), -(rows[place].provenance.get("strength") or 0), place))
+        kept |= set(best[: rule.max_per_prompt])
+    found.left_out["rows over the limit of their prompt"] += len(rows) - len(kept)
+    found.left_out += Counter()  # no zeros
+    return [one for place, one in enumerate(rows) if place in kept]
+
+
+def split(rows: list[Made], rule: Rule) -> list[Made]:
+    """Train and test: a prompt is on one side with everything that asks the same words."""
+    for one in rows:
+        drawn = int.from_bytes(hashlib.sha256(f"{rule.salt}\0{asks(one.row)}".encode()).digest()[:8], "big") / 2**64
+        one.split = "test" if drawn < rule.test_share else "train"
+    return rows

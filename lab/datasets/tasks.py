@@ -1,0 +1,10 @@
+"""The Celery task that builds a version. A message delivered twice, or late, finds it claimed and does nothing."""
+
+from celery import shared_task
+
+from lab.datasets.freezing import TASK, build
+
+
+@shared_task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
+def freeze_version(version_id: int) -> None:
+    build(version_id)
