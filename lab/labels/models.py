@@ -166,7 +166,10 @@ class Item(models.Model):
 
 
 class Claim(models.Model):
-    """One person's lock on one item, with what they have written so far."""
+    """One person's lock on one item, with what they have written so far.
+
+    When its time runs out it loses its seat but not its draft: the row stays, and takes the seat again while that is free.
+    """
 
     item = models.ForeignKey(Item, models.CASCADE, related_name="claims")
     queue = models.ForeignKey(Queue, models.CASCADE, related_name="claims")
@@ -174,6 +177,7 @@ class Claim(models.Model):
     token = models.UUIDField(default=uuid.uuid4, unique=True)
     order = ArrayField(models.SmallIntegerField())
     draft = models.JSONField(default=dict)
+    seated = models.BooleanField(default=True)  # False: given back or run out; only the draft is left
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
 
@@ -181,7 +185,7 @@ class Claim(models.Model):
         constraints = [models.UniqueConstraint(fields=["item", "user"], name="claim_once")]
         indexes = [
             models.Index(fields=["queue", "user", "created_at"], name="claim_of_user"),
-            models.Index(fields=["queue", "expires_at"], name="claim_expiry"),
+            models.Index(fields=["queue", "expires_at"], condition=Q(seated=True), name="claim_expiry"),
         ]
 
     def __str__(self) -> str:

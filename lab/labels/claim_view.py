@@ -1,0 +1,75 @@
+"""An item as the labelling page gets it: in the order shown, and of a blind queue without anything that tells where an answer came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from lab.annotations.said import steps_of, units_of
+from lab.annotations.stretches import Stretch
+from lab.labels.models import Claim, Item, Kind, Queue
+from lab.trajectories.feed import lengths_of
+from lab.trajectories.models import Prompt, Rollout
+from lab.trajectories.pieces import by_turn
+
+
+def claim_views(queue: Queue, claims: Sequence[Claim]) -> list[dict[str, Any]]:
+    """A ClaimView for each claim whose answers are all there; the number of queries does not grow with the claims, save for steps and spans."""
+    items = item_views(queue, [(claim.item, claim.order) for claim in claims])
+    now = timezone.now()
+    return [
+        {
+            "token": str(claim.token),
+            "item": claim.item_id,
+            "seconds_left": max(0, round((claim.expires_at - now).total_seconds())),
+            "draft": claim.draft,
+            **items[claim.item_id],
+        }
+        for claim in claims
+        if claim.item_id in items
+    ]
+
+
+def item_views(queue: Queue, shown: Iterable[tuple[Item, list[int]]]) -> dict[int, dict[str, Any]]:
+    """{item id: {"prompt", "reference", "answers"}}, answers in the order shown. Items whose prompt or answers were deleted are left out."""
+    shown = list(shown)
+    prompts = {row.pk: row for row in Prompt.objects.filter(team=queue.team_id, pk__in={item.prompt_id for item, _ in shown})}
+    wanted = {rollout for item, _ in shown if item.texts is None for rollout in item.rollouts}
+    rollouts = {row.pk: row for row in Rollout.objects.filter(run__team=queue.team_id, pk__in=wanted).select_related("run")} if wanted else {}
+    lengths = lengths_of([row for row in rollouts.values() if any(turn[0] != "assistant" for turn in row.turns)])
+    found = {}
+    for item, order in shown:
+        prompt = prompts.get(item.prompt_id)
+        if prompt is None or (item.texts is None and any(rollout not in rollouts for rollout in item.rollouts)):
+            continue
+        if item.texts is None:
+            answers = [answer(queue, rollouts[item.rollouts[place]], lengths.get(item.rollouts[place])) for place in order]
+        else:
+            answers = [{"text": item.texts[place], "turns": [["assistant", item.texts[place]]], "tokens": None} for place in order]
+        messages = [[str(role), str(content)] for role, content in prompt.messages]
+        found[item.pk] = {"prompt": messages, "reference": "" if queue.blind else prompt.reference, "answers": answers}
+    return found
+
+
+def answer(queue: Queue, rollout: Rollout, lengths: Any) -> dict[str, Any]:
+    turns = [[role, text] for role, text in by_turn(rollout.completion, rollout.turns, lengths)]
+    found: dict[str, Any] = {"text": rollout.completion, "turns": turns, "tokens": rollout.length}
+    if queue.kind == Kind.SINGLE and (queue.steps or queue.spans):
+        if queue.steps:
+            found["steps"] = [{"start": step.start, "end": step.end, "text": step.text} for step in steps_of(rollout.pk, rollout.run_id)]
+        if queue.spans:
+            found["units"] = units_of(rollout)
+    if not queue.blind:
+        found["about"] = {"run": rollout.run.number, "step": rollout.step, "reward": rollout.reward, "url": reverse("rollout", args=[rollout.pk])}
+    return found
+
+
+def steps_and_units(rollout_id: int) -> tuple[Sequence[Stretch], list[list[Any]]]:
+    """What steps and spans of an answer may be; empty for an answer that is gone or has no tokens."""
+    rollout = Rollout.objects.select_related("run").filter(pk=rollout_id).first()
+    if rollout is None:
+        return (), []
+    return steps_of(rollout.pk, rollout.run_id), units_of(rollout)

@@ -1,0 +1,186 @@
+"""Who works on which item. A claim is a lock with an end: ``claim`` gives it, ``renew`` puts the end off, ``release`` gives it back.
+
+One person's verbs in one queue go one after another (``one_at_a_time``); between people the item's row decides, and whoever looks for work steps
+over rows that somebody holds at that moment, so that 50 people asking at once never wait for each other and never get the same seat.
+
+A claim that has run out keeps its seat until somebody looks for work. Then it loses the seat, but the row stays with its draft: a late answer, a
+late renewal or the next claim of the same item takes the seat again as long as one is free.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from lab.accounts.models import Membership, User
+from lab.labels.models import Claim, Item, ItemState, Judgement, JudgementState, Kind, Queue, Verdict
+from lab.labels.settling import locked, settle
+from lab.labels.standing import Refused, may_label
+
+__all__ = ["Refused", "Why", "claim", "free_claims", "release", "renew", "why_nothing"]
+
+MOST_HELD = 10
+FREED_AT_ONCE = 200  # expired claims that one look for work clears away
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why there is no work: ``reason``, and what the person can do (``fix``)."""
+
+    reason: str
+    fix: str
+
+
+def claim(queue: Queue, user: User, hold: int = 2) -> list[Claim]:
+    """The user's live claims, oldest first, topped up to ``hold``; each with its item. Extends none. Raises Refused."""
+    hold = min(max(hold, 1), MOST_HELD)
+    try:
+        may_label(queue, user)
+    except Refused:
+        if queue.claims.filter(user=user, seated=True).exists():
+            free_claims(queue, user)
+        raise
+    with transaction.atomic():
+        one_at_a_time(queue, user)
+        clear_expired(queue)
+        mine = list(live(queue, user))
+        if len(mine) < hold:
+            take(queue, user, hold - len(mine))
+            mine = list(live(queue, user))
+    return mine
+
+
+def one_at_a_time(queue: Queue, user: User) -> None:
+    """Makes this person's other verbs in this queue wait until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"labels {queue.pk} {user.pk}"])
+
+
+def live(queue: Queue, user: User) -> QuerySet[Claim]:
+    open_items = Q(item__state=ItemState.OPEN)
+    mine = Claim.objects.filter(open_items, queue=queue, user=user, seated=True, expires_at__gt=timezone.now())
+    return mine.select_related("item").order_by("created_at", "pk")
+
+
+def take(queue: Queue, user: User, count: int) -> None:
+    """New seats for the user, in the order of the items' places."""
+    now = timezone.now()
+    held = Claim.objects.filter(item=OuterRef("pk"), user=user, seated=True)
+    judged = Judgement.objects.filter(item=OuterRef("pk"), user=user).exclude(state=JudgementState.WITHDRAWN)
+    free = Item.objects.filter(~Exists(held), ~Exists(judged), queue=queue, state=ItemState.OPEN, room__gt=0)
+    items = list(free.order_by("place", "pk").select_for_update(skip_locked=True, of=("self",))[:count])
+    if not items:
+        return
+    kept = {row.item_id: row for row in Claim.objects.filter(item__in=items, user=user)}  # drafts of earlier claims
+    until = now + timedelta(minutes=queue.lock_minutes)
+    fresh = []
+    for place, item in enumerate(items):
+        begun = now + timedelta(microseconds=place)  # keeps the order among claims taken at once
+        if found := kept.get(item.pk):
+            Claim.objects.filter(pk=found.pk).update(seated=True, expires_at=until, created_at=begun)
+        else:
+            fresh.append(Claim(item=item, queue=queue, user=user, order=shuffled(queue.kind, size(item)), expires_at=until))
+    if fresh:
+        Claim.objects.bulk_create(fresh)
+    Item.objects.filter(pk__in=[item.pk for item in items]).update(room=F("room") - 1)
+
+
+def size(item: Item) -> int:
+    return len(item.rollouts if item.texts is None else item.texts)
+
+
+def shuffled(kind: str, count: int) -> list[int]:
+    """A random order of the places; of two pairs, the pairs stay together."""
+    places = list(range(count))
+    if kind != Kind.CLEARER:
+        return random.sample(places, count)
+    pairs = [random.sample(pair, 2) for pair in (places[:2], places[2:])]
+    return [place for pair in random.sample(pairs, 2) for place in pair]
+
+
+def clear_expired(queue: Queue) -> None:
+    """Takes the seats of claims that have run out, or whose people have left. Steps over items somebody works on right now."""
+    member = Membership.objects.filter(team=queue.team_id, user=OuterRef("user"), user__is_active=True)
+    over = Claim.objects.filter(Q(expires_at__lte=timezone.now()) | ~Exists(member), queue=queue, seated=True)
+    found = set(over.values_list("item_id", flat=True)[:FREED_AT_ONCE])
+    if not found:
+        return
+    items = Item.objects.filter(pk__in=found).order_by("pk").select_related("queue").select_for_update(skip_locked=True, of=("self",))
+    for item in items:
+        if over.filter(item=item).update(seated=False):
+            settle(item)
+
+
+def free_claims(queue: Queue, user: User) -> None:
+    """Takes all seats the user holds in the queue; drafts are kept. For who was paused, removed or deactivated."""
+    with transaction.atomic():
+        queue.claims.filter(user=user, seated=True).update(expires_at=timezone.now())
+        clear_expired(queue)
+
+
+def release(queue: Queue, user: User, tokens: Iterable[uuid.UUID]) -> int:
+    """Gives seats back; how many. A draft is kept for when the person gets the item again."""
+    given = 0
+    with transaction.atomic():
+        one_at_a_time(queue, user)
+        for found in Claim.objects.filter(queue=queue, user=user, token__in=list(tokens), seated=True).order_by("item"):
+            item = locked(found.item_id)
+            mine = Claim.objects.filter(pk=found.pk, seated=True)
+            given += mine.update(seated=False) if found.draft else mine.delete()[0]
+            settle(item)
+    return given
+
+
+def renew(queue: Queue, user: User, tokens: Iterable[uuid.UUID]) -> dict[uuid.UUID, datetime]:
+    """Those that are still held, or could be taken again, with their new end. Raises Refused."""
+    may_label(queue, user)
+    with transaction.atomic():
+        one_at_a_time(queue, user)
+        found = Claim.objects.filter(queue=queue, user=user, token__in=list(tokens)).order_by("item")
+        return {row.token: row.expires_at for row in found if regain(row)}
+
+
+def regain(found: Claim) -> bool:
+    """Puts the end of a claim off; takes its seat again if it was lost and is free. Locks the item; the caller holds ``one_at_a_time``."""
+    item = locked(found.item_id)
+    found.refresh_from_db(fields=["seated"])
+    if item.state != ItemState.OPEN or not (found.seated or item.room > 0):
+        return False
+    came_back = not found.seated
+    found.seated, found.expires_at = True, timezone.now() + timedelta(minutes=item.queue.lock_minutes)
+    found.save(update_fields=["seated", "expires_at"])
+    if came_back:
+        settle(item)
+    return True
+
+
+def why_nothing(queue: Queue, user: User) -> Why:
+    """In words, for when ``claim`` gave nothing."""
+    items = Item.objects.filter(queue=queue)
+    if not items.exists():
+        return Why("This queue has no items yet.", "The person who runs it can add some.")
+    mine = Judgement.objects.filter(queue=queue, user=user)
+    if returned := mine.filter(state=JudgementState.RETURNED).count():
+        were = "was" if returned == 1 else "were"
+        return Why(f"Nothing new is left for you, but {returned} of your labels {were} sent back.", "Look at them again.")
+    wanting = items.filter(state=ItemState.OPEN)
+    if not wanting.exists():
+        return Why("Every item of this queue has its labels.", "Choose another queue.")
+    judged = mine.filter(item=OuterRef("pk")).exclude(state=JudgementState.WITHDRAWN)
+    others = wanting.filter(~Exists(judged))
+    if not others.exists():
+        skips = mine.filter(verdict=Verdict.SKIP).exclude(state=JudgementState.WITHDRAWN).exists()
+        done = "labelled or skipped" if skips else "labelled"
+        return Why(f"You have {done} every item that still wants labels; the rest is for others.", "Choose another queue.")
+    held = Claim.objects.filter(item__in=others, seated=True).order_by("expires_at").values_list("expires_at", flat=True).first()
+    if held is None:
+        return Why("The items that are left were taken this moment.", "Look again in a minute.")
+    minutes = max(1, round((held - timezone.now()).total_seconds() / 60))
+    return Why("All items that are left are held by others.", f"Look again: the next lock ends in {minutes} min unless it is renewed.")

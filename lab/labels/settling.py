@@ -1,0 +1,167 @@
+"""Where an item stands, and what reviewers do to judgements.
+
+The item's row is the lock: every verb holds it (``locked``) while it reads and changes the item's claims and judgements, so that seats are counted
+once. Whoever locks several items takes them in order of their ids.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from lab.accounts.models import User
+from lab.labels.answers import Answer, AnswerError, Problem, read_answer
+from lab.labels.implied import implied
+from lab.labels.models import COUNTING, Change, Claim, Item, ItemState, Judgement, JudgementState, Preference, Verdict
+from lab.labels.outcome import opinions, outcome
+from lab.labels.standing import Refused, may_review
+
+SEATED = (*COUNTING, JudgementState.RETURNED)  # a judgement that was sent back keeps its seat until it is submitted again
+FINAL = ("verdict", "strength", "tiers", "rubric", "rationale", "correction", "steps", "spans")
+
+
+def locked(item_id: int) -> Item:
+    """The item as it is now, locked until the transaction ends."""
+    return Item.objects.select_for_update(of=("self",)).select_related("queue").get(pk=item_id)
+
+
+def settle(item: Item) -> None:
+    """Writes ``labels``, ``room`` and ``state`` from what counts. The caller holds the item (``locked``).
+
+    Settled and dropped items stay so. A skip takes no seat. ``room`` never falls below 0, also when a restored judgement found its seat taken.
+    """
+    judgements = list(Judgement.objects.filter(item=item).only("verdict", "tiers", "state", "item_id"))
+    seats = sum(row.state in SEATED and row.verdict != Verdict.SKIP for row in judgements)
+    claims = Claim.objects.filter(item=item, seated=True).count()
+    item.labels = len(opinions(judgements))
+    item.room = max(0, item.queue.overlap - seats - claims)
+    if item.state not in (ItemState.SETTLED, ItemState.DROPPED):
+        complete = item.labels >= item.queue.overlap
+        item.state = ItemState.OPEN if not complete else ItemState.DONE if outcome(item, judgements) else ItemState.CONFLICT
+    Item.objects.filter(pk=item.pk).update(labels=item.labels, room=item.room, state=item.state)
+
+
+def written(judgement: Judgement) -> dict[str, Any]:
+    """A judgement as history keeps it."""
+    return {**{name: getattr(judgement, name) for name in FINAL}, "order": judgement.order, "state": judgement.state, "seconds": judgement.seconds}
+
+
+def prefer(judgement: Judgement, item: Item, fresh: bool = False) -> None:
+    """Writes the preferences of a judgement that counts, and takes away those of one that does not. ``fresh``: it has none yet."""
+    if not fresh:
+        Preference.objects.filter(judgement=judgement).delete()
+    if judgement.state in COUNTING:
+        pairs = implied(judgement.verdict, judgement.tiers, item.rollouts)
+        Preference.objects.bulk_create(Preference(judgement=judgement, item=item, chosen=chosen, rejected=rejected) for chosen, rejected in pairs)
+
+
+def decide(item: Item, user: User, data: dict[str, Any], order: list[int], comment: str = "") -> None:
+    """Settles the item with an answer (``data`` in the places of ``order``). Raises Refused for somebody who judged the item, AnswerError."""
+    with transaction.atomic():
+        item = locked(item.pk)
+        may_review(item.queue, user)
+        if item.state == ItemState.DROPPED:
+            raise Refused("This item has left the queue.", "Go to the next one.")
+        if Judgement.objects.filter(item=item, user=user, state__in=SEATED).exclude(verdict=Verdict.SKIP).exists():
+            raise Refused("You have judged this item yourself.", "Leave the decision to somebody who has not.")
+        answer = read_answer(item.queue, item, order, data, deciding=True)
+        before = item.final
+        item.final, item.final_by, item.final_at, item.final_comment = final_of(answer), user, timezone.now(), comment
+        item.state = ItemState.SETTLED
+        item.save(update_fields=["final", "final_by", "final_at", "final_comment", "state"])
+        Change.objects.create(item=item, user=user, what="settled", before=before, after=item.final, comment=comment)
+        settle(item)
+
+
+def final_of(answer: Answer) -> dict[str, Any]:
+    return {name: getattr(answer, name) for name in FINAL}
+
+
+def accept(judgement: Judgement, reviewer: User, comment: str = "") -> Judgement:
+    """The judgement stands. Raises Refused for one's own and for one that was taken back."""
+    return reviewed(judgement, reviewer, JudgementState.ACCEPTED, "accepted", comment)
+
+
+def send_back(judgement: Judgement, reviewer: User, comment: str = "") -> Judgement:
+    """Its author shall look at it again; until then it does not count but keeps its seat.
+
+    Raises Refused as ``accept`` does, AnswerError without a comment.
+    """
+    if not comment.strip():
+        raise AnswerError([Problem("comment", "A label is sent back with a reason.", "Write what the labeller should look at.")])
+    return reviewed(judgement, reviewer, JudgementState.RETURNED, "returned", comment)
+
+
+def reviewed(judgement: Judgement, reviewer: User, state: JudgementState, what: str, comment: str) -> Judgement:
+    with transaction.atomic():
+        item = locked(judgement.item_id)
+        row = Judgement.objects.get(pk=judgement.pk)
+        may_review(item.queue, reviewer)
+        if row.user_id == reviewer.pk:
+            raise Refused("This label is your own.", "Somebody else has to review it.")
+        if row.state == JudgementState.WITHDRAWN:
+            raise Refused("This label was taken back meanwhile.", "Reload the page.")
+        if row.verdict == Verdict.SKIP:
+            raise Refused("A skip is no label and needs no review.", "Go to the next one.")
+        return become(row, item, reviewer, state, what, comment)
+
+
+def withdraw(judgement: Judgement, by: User | None, what: str = "recalled", comment: str = "") -> Judgement:
+    """Takes a judgement out: it no longer counts, its seat is free and its preferences are gone; the row and its history stay."""
+    with transaction.atomic():
+        item = locked(judgement.item_id)
+        row = Judgement.objects.get(pk=judgement.pk)
+        return row if row.state == JudgementState.WITHDRAWN else become(row, item, by, JudgementState.WITHDRAWN, what, comment)
+
+
+def restore(judgement: Judgement, by: User | None, comment: str = "") -> Judgement:
+    """Undoes ``withdraw``: the judgement is again what it was, also when its seat has been taken meanwhile (the item then has a label more).
+
+    Raises Refused for one that its author has taken back or submitted anew.
+    """
+    with transaction.atomic():
+        item = locked(judgement.item_id)
+        row = Judgement.objects.get(pk=judgement.pk)
+        newest = Change.objects.filter(judgement=row).order_by("-pk").first()
+        if row.state != JudgementState.WITHDRAWN or newest is None or newest.what == "undone":
+            raise Refused("This label is not withdrawn, or its author took it back.", "Reload the page.")
+        state = JudgementState((newest.before or {}).get("state", JudgementState.SUBMITTED))
+        return become(row, item, by, state, "restored", comment)
+
+
+def drop(item: Item, by: User | None, what: str = "dropped", comment: str = "") -> None:
+    """Takes an item out of its queue; labels stay, and who holds it is told when they submit."""
+    with transaction.atomic():
+        item = locked(item.pk)
+        if item.state == ItemState.DROPPED:
+            return
+        before, item.state = item.state, ItemState.DROPPED
+        item.save(update_fields=["state"])
+        Change.objects.create(item=item, user=by, what=what, before={"state": before}, after={"state": item.state}, comment=comment)
+        settle(item)
+
+
+def undrop(item: Item, by: User | None, what: str = "restored", comment: str = "") -> None:
+    """Puts a dropped item back; where it stands follows from its labels, or from its final answer."""
+    with transaction.atomic():
+        item = locked(item.pk)
+        if item.state != ItemState.DROPPED:
+            return
+        item.state = ItemState.SETTLED if item.final else ItemState.OPEN
+        item.save(update_fields=["state"])
+        settle(item)
+        Change.objects.create(item=item, user=by, what=what, before={"state": ItemState.DROPPED}, after={"state": item.state}, comment=comment)
+
+
+def become(row: Judgement, item: Item, by: User | None, state: JudgementState, what: str, comment: str) -> Judgement:
+    """Changes the state with everything that follows from it. The caller holds the item."""
+    before = written(row)
+    if row.state != state:
+        row.state = state
+        row.save(update_fields=["state", "changed_at"])
+        prefer(row, item)
+    Change.objects.create(item=item, judgement=row, user=by, what=what, before=before, after=written(row), comment=comment)
+    settle(item)
+    return row
