@@ -17,6 +17,8 @@ urlpatterns = [
     path("label/<int:queue_id>/renew/", verbs.renew, name="label-renew"),
     path("label/<int:queue_id>/release/", verbs.release, name="label-release"),
     path("label/<int:queue_id>/undo/", verbs.undo, name="label-undo"),
+    path("label/<int:queue_id>/mine/", verbs.mine, name="label-mine"),
+    path("label/<int:queue_id>/revise/", verbs.revise, name="label-revise"),
     path("rollouts/<int:rollout_id>/labels/", seen.rollout_labels, name="rollout-labels"),
     path("runs/<uuid:run_id>/groups/<str:phase>/<int:step>/<int:group>/labels/", seen.group_labels, name="group-labels"),
 ]
