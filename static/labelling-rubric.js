@@ -5,10 +5,12 @@
   if (!page?.queue) return;
   const { make } = page;
 
+  /* [[what is sent, what is shown]…], as lab/labels/answers.py reads them: of a scale the number, of a choice its words. */
   const optionsOf = (question) => {
-    if (question.kind === "yesno") return [[true, "Yes"], [false, "No"]];
-    const choices = question.choices?.length ? question.choices : [1, 2, 3, 4, 5];
-    return choices.map((choice) => [choice, String(choice)]);
+    if (question.kind === "yesno") return [["yes", "Yes"], ["no", "No"]];
+    const choices = question.choices || [];
+    if (question.kind === "scale") return (choices.length ? choices : [1, 2, 3, 4, 5]).map((label, index) => [index + 1, String(label)]);
+    return choices.map((choice) => [String(choice), String(choice)]);
   };
 
   let named = 0; // radio buttons of two items must not share a group
@@ -25,6 +27,7 @@
     const error = make("p", "field-error");
     box.append(error);
     box.addEventListener("keydown", (event) => {
+      if (event.key.startsWith("Arrow")) event.stopPropagation(); // they move between the options here
       const index = Number(event.key) - 1;
       if (event.ctrlKey || event.metaKey || event.altKey || !(index in inputs)) return;
       event.preventDefault(); // the page's own number keys choose the answer
