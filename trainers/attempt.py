@@ -36,7 +36,7 @@ class Attempt:
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        return rewards.weights_of(self.task, self.spec.task)
+        return rewards.weights_of(self.task, self.spec)
 
     @cached_property
     def sampling_batch(self) -> int:

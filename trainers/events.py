@@ -29,7 +29,8 @@ class AttemptStarted(Event, tag="attempt-started", frozen=True):
 
 
 class Phase(Event, tag="phase", frozen=True):
-    """What the trainer does now (``loading``, ``cold start``, ``sampling pairs``, ``training``, ``evaluating``, ``saving``) and how far it is."""
+    """What the trainer does now (``loading``, ``cold start``, ``sampling pairs``, ``training``, ``waiting for people``, ``evaluating``,
+    ``saving``) and how far it is."""
 
     name: str
     done: int = 0
@@ -95,6 +96,21 @@ class Rollout(Event, tag="rollout", frozen=True):
     clipped: bytes = b""  # (T,) 1 = the clip took the token's gradient away in that pass; empty = nowhere
 
 
+class Asked(Event, tag="asked", frozen=True):
+    """Which of these completions do people prefer? The trainer waits for an answer to ``key`` until ``deadline`` (seconds since 1970).
+
+    ``group`` is that of the rollouts, which come once the step is trained; a completion's place is its ``sample``.
+    """
+
+    key: str
+    step: int
+    group: int
+    prompt: list[Message]
+    completions: list[str]
+    deadline: float
+    reference: str = ""
+
+
 class Checkpoint(Event, tag="checkpoint", frozen=True):
     """``path`` (relative to the run folder) holds everything that resuming after ``step`` needs."""
 
@@ -126,4 +142,4 @@ class AttemptFinished(Event, tag="attempt-finished", frozen=True):
     error: str = ""
 
 
-AnyEvent = AttemptStarted | Phase | Metrics | Rollout | Checkpoint | Saved | Warned | AttemptFinished
+AnyEvent = AttemptStarted | Phase | Metrics | Rollout | Asked | Checkpoint | Saved | Warned | AttemptFinished

@@ -19,7 +19,7 @@ from trainers.policy_checks import check_policy
 from trainers.problems import Problem, SpecError
 from trainers.rewards import weights_of
 from trainers.samples import Sample, samples_of
-from trainers.spec import RunSpec, TinyPolicy
+from trainers.spec import HUMAN, RunSpec, TinyPolicy
 from trainers.tasks.base import Example, Task
 from trainers.tasks.registry import UnknownTask, get
 
@@ -97,6 +97,8 @@ def check_task(spec: RunSpec, report: Report) -> Task | None:
     if spec.task.difficulty not in task.difficulties:
         report.refuse("task.difficulty", spec.task.difficulty, f"{task.name} has no such difficulty", f"use one of {', '.join(task.difficulties)}")
         return None
+    if spec.human is not None and HUMAN in task.rewards:
+        report.refuse("human.share", spec.human.share, f"{task.name} has a reward function of its own called {HUMAN}", "rename it, or ask nobody")
     for name, weight in spec.task.rewards.items():
         if name not in task.rewards:
             near = get_close_matches(name, task.rewards, n=1)
@@ -122,7 +124,24 @@ def check_dataset(spec: RunSpec, report: Report) -> list[datasets.Row] | None:
     elif isinstance(training, GRPO) and len(checked.rows) < training.prompts_per_batch():
         message = f"has {len(checked.rows)} prompts where one generation batch needs {training.prompts_per_batch()}"
         report.refuse("dataset.path", str(path), message, "add rows, or make the batch smaller or the groups larger")
+    check_columns(spec, checked.rows, report)
     return checked.rows
+
+
+def check_columns(spec: RunSpec, rows: list[datasets.Row], report: Report) -> None:
+    """What becomes of the weights and margins of a preference dataset."""
+    assert spec.dataset is not None
+    path, trainer = spec.dataset.path, spec.training.trainer
+    there = [name for name in datasets.NUMBERS if any(row.get(name) is not None for row in rows)]
+    if trainer == "dpo":
+        base = stacking.base_choice(spec)
+        if datasets.WEIGHT in there and all(row.get(datasets.WEIGHT) == 0 for row in rows):
+            report.refuse("dataset.path", path, "every pair has weight 0: there is nothing to learn from", "give at least one pair a weight above 0")
+        if base.config.get("use_margins") and datasets.MARGIN not in there:
+            report.warn("base.config.use_margins", True, "no row has a margin", "switch it off, or freeze a version with margins")
+    elif there and trainer in ("kto", "reward"):
+        message = f"has {' and '.join(there)}, which {trainer} does not read: every row counts the same"
+        report.warn("dataset.path", path, message, "train DPO, or drop suspect rows in place of down-weighting them")
 
 
 def draw(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) -> list[Example]:
@@ -191,10 +210,10 @@ def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: lis
 
 
 def check_rewards(spec: RunSpec, task: Task, examples: list[Example], report: Report) -> None:
-    weights = weights_of(task, spec.task)
+    weights = weights_of(task, spec)
     if isinstance(spec.training, GRPO) and not any(weights.values()):
         report.refuse("task.rewards", weights, "every weight is 0: there is nothing to learn from", "give at least one function a weight")
-    found = dry_run(task, weights, examples, SHOWN)
+    found = dry_run(task, {name: weights[name] for name in task.rewards}, examples, SHOWN)
     report.gold, report.problems, report.warnings = found.runs, report.problems + found.problems, report.warnings + found.warnings
     if examples and isinstance(spec.training, GRPO) and spec.dataset and all(run.reward is None for run in found.runs):
         report.refuse("dataset.path", spec.dataset.path, f"no reward function of {task.name} can score its rows", "add the data column it needs")

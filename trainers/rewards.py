@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from trainers.spec import TaskChoice
+from trainers.spec import HUMAN, RunSpec
 from trainers.tasks.base import Example, Task
 
 
@@ -11,9 +11,10 @@ class RewardFailed(RuntimeError):
     """A reward function raised, or returned something that is not a number."""
 
 
-def weights_of(task: Task, choice: TaskChoice) -> dict[str, float]:
-    """Weight of every reward function of the task: the spec's where it names one, else the task's own."""
-    return {name: choice.rewards.get(name, reward.weight) for name, reward in task.rewards.items()}
+def weights_of(task: Task, spec: RunSpec) -> dict[str, float]:
+    """Weight of every reward function of the task: the spec's where it names one, else the task's own. People's column is the last."""
+    weights = {name: spec.task.rewards.get(name, reward.weight) for name, reward in task.rewards.items()}
+    return weights | {HUMAN: spec.human.weight} if spec.human else weights
 
 
 def score(task: Task, name: str, text: str, example: Example) -> float | None:

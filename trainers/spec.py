@@ -16,6 +16,8 @@ from trainers.problems import SpecError as SpecError
 
 RUN_FILE = "run.json"
 HUB_ID = r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$"  # never a path: ../policy would be read from the disk
+HUMAN = "human"  # the reward column of what people say
+MOST_RANKED = 26  # answers of a group that a person can rank
 SHA256 = r"^[0-9a-f]{64}$"
 FINAL = "final"  # folder of the exported policy inside a run folder
 
@@ -83,6 +85,23 @@ class DatasetChoice(Strict):
     )
 
 
+class HumanReward(Strict):
+    """People rank some of the groups while the run waits; their ranking is one more reward. Nobody is waited for longer than the deadline."""
+
+    share: float = param(0.1, "Share of the groups that people are asked about, drawn by the seed.", title="Share of groups", gt=0, le=1)
+    seconds: float = param(120, "How long a step waits for answers.", title="Deadline", unit="seconds", ge=1, le=86_400)
+    weight: float = param(1.0, "Weight of people's reward beside those of the task.", title="Weight", ge=-1000, le=1000)
+    fallback: float | None = param(
+        None, "Reward of completions that nobody scored in time; empty means no opinion: the other rewards alone count.", title="Fallback", ge=0, le=1
+    )
+    compare: Literal["ranking"] = param(
+        "ranking",
+        "How answers become a reward: people rank the group, and a completion's reward is the share of comparisons it won.",
+        title="Compare by",
+        advanced=True,
+    )
+
+
 class MethodChoice(Strict):
     name: str = param(..., "A method of the catalogue.", min_length=1)
     config: dict[str, Any] = param({}, "Its parameters.")
@@ -111,6 +130,7 @@ class RunSpec(Strict):
     lora: Lora | None = None
     task: TaskChoice
     dataset: DatasetChoice | None = None
+    human: HumanReward | None = None
     training: Annotated[SFT | GRPO | DPO | KTO | Reward, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
@@ -130,9 +150,21 @@ class RunSpec(Strict):
             problems.append(
                 Problem("training.use_vllm", True, "vLLM generates on a GPU and the device is cpu", "use device cuda or auto, or no vLLM")
             )
+        if self.human is not None:
+            problems += self._unasked()
         if problems:
             raise Contradiction(*problems)
         return self
+
+    def _unasked(self) -> list[Problem]:
+        """Why people cannot be asked about this run's groups."""
+        if not isinstance(self.training, GRPO):
+            return [Problem("human.share", None, f"{self.training.trainer} samples no groups to ask people about", "train GRPO", given=False)]
+        size = self.training.num_generations
+        if size > MOST_RANKED:
+            message = f"a group of {size} answers is too long to rank"
+            return [Problem("training.num_generations", size, message, f"use at most {MOST_RANKED}, or no human reward")]
+        return []
 
 
 def parse_spec(data: Any) -> RunSpec:

@@ -58,15 +58,15 @@ class Recipe:
 
 def batch_of(recipe: Recipe, rows: list[Stored]) -> RolloutBatch:
     """The batch that training saw. Raises SpecError when a rollout has no tokens."""
-    task, run = recipe.stack.context.task, recipe.stack.context
+    run = recipe.stack.context
     if bare := [one for one in rows if not one.ids]:
         raise SpecError([Problem("rollouts", bare[0].id, "its tokens are not stored", "choose a step whose tokens are")])
     tokens = [arrays.unpack(one.ids).astype(np.int64) for one in rows]
     masks = [arrays.unpack(one.mask) if one.mask else np.ones(len(own)) for one, own in zip(rows, tokens, strict=True)]
     mask = padded(masks).float()
-    scores = torch.tensor([[nan_of(one.rewards.get(name)) for name in task.rewards] for one in rows])
     assert isinstance(run, StoredRun)
-    reward = total_rewards(scores, torch.tensor([run.weights[name] for name in task.rewards]), recipe.training.num_generations)
+    scores = torch.tensor([[nan_of(one.rewards.get(name)) for name in run.weights] for one in rows])
+    reward = total_rewards(scores, torch.tensor(list(run.weights.values())), recipe.training.num_generations)
     prompts = [[Message(role, content) for role, content in one.prompt] for one in rows]
     known = [recipe.examples.of(prompt, one.reference) for prompt, one in zip(prompts, rows, strict=True)]
     notes: Any = [Absent(NOTED) if recipe.stack.fills("rollout") else {} for _ in rows]
@@ -79,7 +79,7 @@ def batch_of(recipe: Recipe, rows: list[Stored]) -> RolloutBatch:
         mask=mask,
         ends=[np.cumsum(arrays.unpack(one.lengths).astype(np.int64)).tolist() for one in rows],
         finished=torch.tensor([one.finish_reason == "stop" for one in rows]),
-        reward_names=list(task.rewards),
+        reward_names=list(run.weights),
         rewards=scores,
         reward=reward,
         shaped=reward,

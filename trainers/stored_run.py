@@ -79,7 +79,7 @@ class StoredRun(RunContext):
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        return rewards.weights_of(self.task, self.spec.task)
+        return rewards.weights_of(self.task, self.spec)
 
     def frozen(self, folder: str) -> Any:
         return Absent("another model, which a replay does not load")

@@ -19,8 +19,11 @@ from trainers.adapters.resumable import Resumable
 from trainers.attempt import Attempt
 from trainers.batch import PairBatch
 from trainers.callbacks import BetweenSteps
+from trainers.datasets import NUMBERS
 from trainers.evaluate import HeldOut
 from trainers.hyperparameters import DPO
+from trainers.methods.base import hooks_of
+from trainers.methods.pair_columns import PairColumns
 from trainers.methods.stack import Stack
 from trainers.policies import adapters
 
@@ -59,6 +62,7 @@ class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
         )
         self.data_collator = WithRows(self.data_collator)
         self.attach(attempt, heldout, between, stack)
+        self.hooked = calls_hooks(stack, self.rows)
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
@@ -68,7 +72,7 @@ class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
     def _compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool) -> Any:
         numbers = inputs[ROW].tolist()
         inputs = {name: value for name, value in inputs.items() if name != ROW}
-        if not self.stack.fills(*HOOKS):
+        if not self.hooked:
             return super()._compute_loss(model, inputs, return_outputs)
         with recorded(model, self.ref_model) as outputs:
             super()._compute_loss(model, inputs, return_outputs=False)
@@ -103,6 +107,13 @@ class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
         if self.loss_types == ["ipo"]:
             return (score - 1 / (2 * self.beta)) ** 2
         return -logsigmoid(score)
+
+
+def calls_hooks(stack: Stack, rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether the loss is worked out again: a method fills a hook of it, or the rows have a column that the base reads."""
+    if not isinstance(stack.base, PairColumns) or any(name in row for row in rows for name in NUMBERS):
+        return stack.fills(*HOOKS)
+    return any(hook in hooks_of(type(method)) for method in stack.methods if method is not stack.base for hook in HOOKS)
 
 
 def total(ratios: Tensor, mask: Tensor) -> Tensor:

@@ -28,10 +28,13 @@ from trainers.adapters.scoring import Scoring
 from trainers.attempt import Attempt
 from trainers.callbacks import BetweenSteps
 from trainers.evaluate import HeldOut
+from trainers.human import Batch as Asking
+from trainers.human import People
 from trainers.hyperparameters import GRPO
 from trainers.methods.stack import Stack
 from trainers.policies import adapters
 from trainers.sampling import Completion, as_rows
+from trainers.spec import HUMAN
 from trainers.tasks.base import Example
 
 ROW = "rollout_row"  # key under which a row's number travels with TRL's tensors
@@ -61,7 +64,7 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
             args=grpo_config(attempt, stack),
-            reward_funcs=[self.reward_function(name) for name in self.task.rewards],
+            reward_funcs=[*(self.reward_function(name) for name in self.task.rewards), *([self.people_function()] if attempt.spec.human else [])],
             train_dataset=as_dataset(examples),
             callbacks=[between],
             peft_config=adapters(attempt.spec.lora) if attempt.spec.lora else None,
@@ -70,6 +73,8 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         self.attach(attempt, heldout, between, stack)
         self.scoring = Scoring(self, stack)
         self.passes = Passes(self.write)
+        wanted = attempt.spec.human
+        self.people = People(wanted, attempt.folder, attempt.reporter, attempt.stop, attempt.spec.seed) if wanted else None
 
     def reward_function(self, name: str) -> Callable[..., list[float | None]]:
         def function(completions: list[list[dict[str, str]]], example: list[int], **rest: Any) -> list[float | None]:
@@ -78,6 +83,24 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
             return self.scores[name]
 
         function.__name__ = name  # TRL names its metrics after it
+        return function
+
+    def people_function(self) -> Callable[..., list[float | None]]:
+        """The last reward function: it waits, so the task's own come before it."""
+
+        def function(completions: list[list[dict[str, str]]], log_metric: Callable[[str, float], None], **rest: Any) -> list[float | None]:
+            assert self.people is not None
+            texts = [completion[-1]["content"] for completion in completions]
+            references = [self.examples[row["example"]].reference for row in self.rows]
+            prompts = self.scoring.prompts_of(self.rows)
+            scored = self.people.score(Asking(self.scoring.step, self.first_group, self.num_generations, prompts, references, texts))
+            self.attempt.reporter.phase("training", self.state.global_step, self.state.max_steps)
+            for name, value in scored.metrics.items():
+                log_metric(f"{HUMAN}/{name}", value)
+            self.scores[HUMAN] = scored.values
+            return scored.values
+
+        function.__name__ = HUMAN
         return function
 
     def roll_out(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
@@ -104,8 +127,7 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         output: dict[str, Any] = super()._generate_and_score_completions(self.rows)
         assert self.batch is not None
         self.batch.episodes = self.episodes
-        earlier = self._step % self.args.gradient_accumulation_steps // self.generate_every  # batches sampled for this step before
-        self.batch.first_group = earlier * (len(inputs) // self.num_generations)
+        self.batch.first_group = self.first_group
         output["advantages"] = self.scoring.apply(self.rows, output, self.component_scores, self.batch)  # (B,) or (B, T)
         output[ROW] = torch.arange(len(inputs))  # (B,)
         return output
@@ -170,6 +192,12 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.passes.flush()  # the last step of a run may be between two passes
         super()._save_checkpoint(model, trial)
+
+    @property
+    def first_group(self) -> int:
+        """Number of the first group of the generation batch: another one where several batches are sampled for one step."""
+        earlier = self._step % self.args.gradient_accumulation_steps // self.generate_every
+        return int(earlier * (self.args.generation_batch_size // self.num_generations))
 
     @property
     def generate_every(self) -> int:

@@ -128,7 +128,7 @@ class Scoring:
             mask=mask.float(),
             ends=character_ends(trainer.attempt.pieces, reported.ids, reported.texts),
             finished=torch.tensor([row[-1] in trainer.eos_token_ids for row in reported.ids], device=ids.device),
-            reward_names=list(trainer.task.rewards),
+            reward_names=list(trainer.weights),
             rewards=scores,
             reward=reward,
             shaped=reward,

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from trainers.methods.base import Base
 from trainers.methods.card import Card
+from trainers.methods.pair_columns import PairColumns
 
 
-class DPO(Base):
+class DPO(PairColumns):
     card = Card(
         name="dpo",
         title="DPO",
@@ -23,8 +23,6 @@ class DPO(Base):
         ),
         claim=("rewards/accuracies", "higher"),
     )
-    trainer = "dpo"
-    trains = frozenset({"dpo"})
 
     def arguments(self) -> dict[str, Any]:
         return {"loss_type": ["sigmoid"]}

@@ -4,11 +4,11 @@ a squared loss pulls the margin to a fixed distance instead of pushing it withou
 
 from typing import Any
 
-from trainers.methods.base import Base
 from trainers.methods.card import Card
+from trainers.methods.pair_columns import PairColumns
 
 
-class IPO(Base):
+class IPO(PairColumns):
     card = Card(
         name="ipo",
         title="IPO",
@@ -25,8 +25,6 @@ class IPO(Base):
         ),
         claim=("rewards/accuracies", "higher"),
     )
-    trainer = "dpo"
-    trains = frozenset({"dpo"})
 
     def arguments(self) -> dict[str, Any]:
         return {"loss_type": ["ipo"]}

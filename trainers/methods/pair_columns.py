@@ -1,0 +1,41 @@
+"""What a preference dataset says about its own pairs: ``weight`` multiplies a pair's loss, ``margin`` is how far apart its sides should be."""
+
+import torch
+from torch import Tensor
+
+from trainers.batch import PairBatch
+from trainers.datasets import MARGIN, WEIGHT
+from trainers.hyperparameters import Strict, param
+from trainers.methods.base import Base
+
+
+class Config(Strict):
+    use_margins: bool = param(
+        False,
+        "Subtract the dataset's margin column from the score of each pair before the loss; rows without one have margin 0.",
+        title="Use margins",
+        advanced=True,
+    )
+
+
+class PairColumns(Base):
+    """A base of pairs that reads both columns. Without them in the rows it is TRL's own trainer, loss for loss."""
+
+    Config = Config
+    trainer = "dpo"
+    trains = frozenset({"dpo"})
+
+    def pair_margins(self, batch: PairBatch) -> Tensor | None:
+        """(B,) in units of the score: nats of the scaled log-ratio for DPO, of the mean log-ratio for IPO."""
+        return column(batch, MARGIN, 0.0) if self.config.use_margins else None
+
+    def pair_weights(self, batch: PairBatch, losses: Tensor) -> Tensor | None:
+        return column(batch, WEIGHT, 1.0)
+
+
+def column(batch: PairBatch, name: str, default: float) -> Tensor | None:
+    """(B,) a column of numbers, ``default`` where a row lacks it; None where every row does."""
+    values = batch.column(name)
+    if all(value is None for value in values):
+        return None
+    return torch.tensor([default if value is None else float(value) for value in values], device=batch.chosen_logprobs.device)
