@@ -54,8 +54,8 @@
       if ([...key].length !== 1) found[id] = "One character, please.";
       else if (RESERVED.has(key)) found[id] = `This key ${RESERVED.get(key)}.`;
       else if (fixed.has(key)) found[id] = `Always means “${fixed.get(key)}”.`;
-      else if (seen.has(key)) found[id] = `Also given to “${actions.get(seen.get(key)).label}”.`;
-      seen.set(key, id);
+      else if (seen.has(key)) for (const [one, other] of [[id, seen.get(key)], [seen.get(key), id]]) found[one] = `Also given to “${actions.get(other).label}”.`;
+      else seen.set(key, id);
     }
     return found;
   }

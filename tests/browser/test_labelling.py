@@ -1,0 +1,350 @@
+"""Labelling pairs in a browser, by keyboard alone: drafts, locks, undo, a network that is slow or away, and hostile texts."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+
+from lab.accounts.models import Role, Team, User
+from lab.labels.claiming import claim, clear_expired
+from lab.labels.judging import submit
+from lab.labels.making import NewItem, make_queue
+from lab.labels.models import Change, Claim, Item, Judgement, Kind, Preference, Queue
+from lab.labels.settling import send_back
+from lab.trajectories.models import Rollout
+from tests.browser.conftest import WebProcess
+from tests.conftest import make_member
+from tests.hostile import MARK, PAYLOADS, stored
+from tests.lab.labels.queues import group_queue, pair_queue
+from tests.lab.supervisor.spools import make_run, rollout, started, store
+from trainers.events import Message
+
+Visit = Callable[[User, Queue], Page]
+
+
+@pytest.fixture
+def ann(team: Team) -> User:
+    return make_member("ann@example.org", team, Role.ANNOTATOR)
+
+
+@pytest.fixture
+def bea(team: Team) -> User:
+    return make_member("bea@example.org", team, Role.ANNOTATOR)
+
+
+@pytest.fixture
+def visit(browser: Browser, web: WebProcess) -> Iterator[Visit]:
+    """Opens a queue for somebody, in a browser context of their own; a script error fails the test."""
+    contexts: list[BrowserContext] = []
+    trouble: list[str] = []
+
+    def visited(user: User, queue: Queue, query: str = "") -> Page:
+        client = Client()
+        client.force_login(user)
+        context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
+        contexts.append(context)
+        context.set_default_timeout(15_000)
+        value = client.cookies[settings.SESSION_COOKIE_NAME].value
+        context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": value, "url": web.url}])
+        page = context.new_page()
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.goto(f"/label/{queue.pk}/work/{query}")
+        return page
+
+    yield visited
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+def shown(page: Page) -> int:
+    """The item in sight."""
+    expect(page.locator("[data-stage] .item")).to_be_visible()
+    return int(page.locator("#labelling").get_attribute("data-item") or 0)
+
+
+def expect_item(page: Page, item: int) -> None:
+    expect(page.locator("#labelling")).to_have_attribute("data-item", str(item))
+    expect(page.locator("[data-stage] .item")).to_be_visible()
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def eventually(page: Page, holds: Callable[[], Any]) -> None:
+    for _ in range(150):
+        if holds():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("it did not happen")
+
+
+def said(queue: Queue, user: User) -> list[str]:
+    return list(Judgement.objects.filter(queue=queue, user=user).counting().order_by("item__place").values_list("verdict", flat=True))
+
+
+def chosen(page: Page) -> list[str]:
+    return [str(one.get_attribute("data-choice")) for one in page.locator('[data-choices] [aria-pressed="true"]').all()]
+
+
+def test_two_people_label_by_keyboard_and_one_takes_an_answer_back(visit: Visit, team: Team, ann: User, bea: User) -> None:
+    queue = pair_queue(team, 3, overlap=2)
+    first, second, third = queue.items.order_by("place").values_list("pk", flat=True)
+    one, other = visit(ann, queue), visit(bea, queue)
+    expect_item(one, first)
+    order = Claim.objects.get(item=first, user=ann).order
+    press(one, "1", "e", "r")
+    one.keyboard.type("1 and 2 are typed, not chosen")
+    press(one, "Escape", "Enter")
+    expect_item(one, second)
+    press(one, "2", "Enter")
+    expect_item(one, third)
+    eventually(one, lambda: len(said(queue, ann)) == 2)
+    judged = Judgement.objects.get(item=first, user=ann)
+    assert (judged.verdict, judged.strength, judged.rationale) == ("ab"[order[0]], 3, "1 and 2 are typed, not chosen")
+    rollouts = Item.objects.get(pk=first).rollouts
+    assert list(Preference.objects.filter(judgement=judged).values_list("chosen", "rejected")) == [(rollouts[order[0]], rollouts[order[1]])]
+
+    press(one, "u")
+    expect_item(one, second)
+    assert chosen(one) == ["second"]
+    press(one, "0", "Enter")
+    expect_item(one, third)
+    press(one, "b", "Enter")
+    expect(one.locator('[data-state="done"]')).to_be_visible()
+    assert said(queue, ann)[1:] == ["tie", "bad"]
+    assert list(Change.objects.filter(item=second, user=ann).order_by("pk").values_list("what", flat=True)) == ["submitted", "undone", "submitted"]
+    expect(one.locator("[data-mine]")).to_have_text("3 yours")
+
+    for _ in range(3):
+        shown(other)
+        press(other, "ArrowLeft", "Enter")
+    expect(other.locator('[data-state="done"]')).to_be_visible()
+    assert len(said(queue, bea)) == 3
+    expect(other.locator("[data-done]")).to_have_text("3/3")
+    assert Judgement.objects.filter(queue=queue).count() == 6
+
+
+def test_the_next_item_is_there_before_the_server_has_answered(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 3)
+    first, second, third = queue.items.order_by("place").values_list("pk", flat=True)
+    page = visit(ann, queue)
+    expect_item(page, first)
+    page.wait_for_load_state("networkidle")
+    waiting: list[Route] = []
+    page.route("**/label/**", lambda route: waiting.append(route))
+    press(page, "1", "Enter")
+    expect_item(page, second)
+    assert chosen(page) == []
+    assert said(queue, ann) == [], "nothing has reached the server"
+    for route in waiting:
+        route.continue_()
+    page.unroute("**/label/**")
+    eventually(page, lambda: len(said(queue, ann)) == 1)
+    press(page, "2", "Enter")
+    expect_item(page, third)
+    eventually(page, lambda: len(said(queue, ann)) == 2)
+
+
+def test_a_draft_survives_a_reload_even_without_the_browsers_memory(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 2, correction=True)
+    page = visit(ann, queue)
+    item = shown(page)
+    press(page, "2", "w", "c")
+    page.keyboard.type(" and more")
+    press(page, "Escape", "Control+s")
+    eventually(page, lambda: Claim.objects.get(item=item).draft.get("correction", "").endswith(" and more"))
+    page.evaluate("localStorage.clear()")
+    page.reload()
+    expect_item(page, item)
+    assert chosen(page) == ["second", "strength-2"]
+    better = page.locator(".answer-panel.chosen .answer-text").inner_text()
+    expect(page.locator(".correction textarea")).to_have_value(f"{better} and more")
+    expect(page.locator(".correction-diff ins")).to_have_text(" and more")
+    press(page, "Enter")
+    eventually(page, lambda: Judgement.objects.filter(item=item, correction=f"{better} and more").exists())
+
+
+def test_an_answer_that_comes_too_late_says_who_has_the_item_and_is_kept(visit: Visit, team: Team, ann: User, bea: User) -> None:
+    queue = pair_queue(team, 2)
+    first = queue.items.order_by("place").values_list("pk", flat=True)[0]
+    page = visit(ann, queue)
+    expect_item(page, first)
+    Claim.objects.filter(item=first).update(expires_at=timezone.now() - timedelta(minutes=1))
+    taken = claim(queue, bea, hold=1)[0]
+    assert taken.item_id == first
+    press(page, "1", "r")
+    page.keyboard.type("worked on for long")
+    press(page, "Control+Enter")
+    card = page.locator("[data-lost] .lost-card")
+    expect(card).to_contain_text("bea")
+    expect(card.locator("textarea")).to_have_value("worked on for long")
+    card.get_by_role("button", name="Take it again").click()
+    expect(page.locator(".toast")).to_contain_text("not free")
+    page.reload()
+    expect(card.locator("textarea")).to_have_value("worked on for long")
+    Claim.objects.filter(pk=taken.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
+    with transaction.atomic():
+        clear_expired(queue)
+    card.get_by_role("button", name="Take it again").click()
+    expect_item(page, first)
+    expect(card).to_have_count(0)
+    expect(page.locator("[data-stage]").get_by_label("Why?")).to_have_value("worked on for long")
+    press(page, "Enter")
+    eventually(page, lambda: said(queue, ann) == ["a"] or said(queue, ann) == ["b"])
+    assert Judgement.objects.get(item=first).rationale == "worked on for long"
+
+
+def test_answers_given_without_a_network_arrive_exactly_once(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 4)
+    page = visit(ann, queue)
+    first = shown(page)
+    page.wait_for_load_state("networkidle")
+    page.context.set_offline(True)
+    press(page, "1", "Enter")
+    expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))
+    expect(page.locator("[data-offline]")).to_contain_text("1 answer is kept")
+    press(page, "0", "Enter")
+    expect(page.locator("[data-offline]")).to_contain_text("2 answers are kept")
+    assert said(queue, ann) == []
+    page.context.set_offline(False)
+    eventually(page, lambda: len(said(queue, ann)) == 2)
+    expect(page.locator("[data-offline]")).to_be_hidden()
+
+    def cut(route: Route) -> None:
+        """The answer arrives, its confirmation does not."""
+        route.fetch()
+        route.abort()
+
+    page.route("**/submit/", cut, times=1)
+    shown(page)
+    press(page, "2", "Enter")
+    eventually(page, lambda: len(said(queue, ann)) == 3)
+    shown(page)
+    press(page, "b", "Enter")
+    expect(page.locator('[data-state="done"]')).to_be_visible()
+    assert Judgement.objects.filter(queue=queue).count() == len(said(queue, ann)) == 4
+    assert Change.objects.filter(item__queue=queue).count() == 4
+    assert page.evaluate("Object.keys(localStorage).filter((key) => key.includes('outbox')).map((key) => localStorage[key])") in ([], ["[]"])
+
+
+def test_an_answer_that_waits_is_sent_by_the_next_visit(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 2)
+    page = visit(ann, queue)
+    first = shown(page)
+    page.route("**/submit/", lambda route: route.abort())
+    press(page, "1", "Enter")
+    expect(page.locator("[data-offline]")).to_be_visible()
+    page.unroute("**/submit/")
+    page.reload()
+    eventually(page, lambda: len(said(queue, ann)) == 1)
+    assert shown(page) != first
+
+
+def test_what_a_reviewer_sent_back_is_found_and_revised(visit: Visit, team: Team, owner: User, ann: User) -> None:
+    queue = pair_queue(team, 2, reviewed=True)
+    held = claim(queue, ann, hold=1)[0]
+    judgement = submit(queue, ann, held.token, uuid.uuid4(), {"choice": "1", "rationale": "short"}, 1.0)
+    send_back(judgement, owner, "Look at the <b>units</b>")
+    page = visit(ann, queue)
+    page.get_by_text("1 sent back").click()
+    page.get_by_role("link", name=f"Item {held.item_id}").click()
+    expect_item(page, held.item_id)
+    expect(page.locator("[data-returned]")).to_contain_text("Look at the <b>units</b>")
+    assert chosen(page) == ["first"]
+    press(page, "2", "Enter")
+    eventually(page, lambda: Judgement.objects.filter(pk=judgement.pk, state="submitted").exists())
+    judgement.refresh_from_db()
+    assert judgement.verdict == "ab"[held.order[1]]
+    expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(held.item_id))
+
+
+def test_skipping_asks_for_a_reason_by_one_more_key_and_a_rubric_takes_numbers(visit: Visit, team: Team, ann: User) -> None:
+    rubric = [
+        {"name": "tone", "label": "Tone", "kind": "scale", "choices": [], "required": True},
+        {"name": "true", "label": "True?", "kind": "yesno", "choices": [], "required": False},
+    ]
+    queue = pair_queue(team, 3, rubric=rubric)
+    page = visit(ann, queue)
+    first = shown(page)
+    press(page, "s", "2")
+    expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))
+    eventually(page, lambda: Judgement.objects.filter(item=first, verdict="skip", rationale__contains="subject").exists())
+    second = shown(page)
+    press(page, "1", "Enter")
+    expect(page.locator("[data-say]")).to_contain_text("Tone")
+    press(page, "4", "o", "4", "Enter")
+    eventually(page, lambda: Judgement.objects.filter(item=second).exists())
+    assert Judgement.objects.get(item=second).rubric == {"tone": 4}
+
+
+def test_keys_can_be_mapped_and_wrong_ones_are_refused(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 2)
+    page = visit(ann, queue)
+    shown(page)
+    page.get_by_role("button", name="Change keys").click()
+    field = page.locator('#key-map [data-action="first"]')
+    for wrong in ("2", "?", ""):
+        field.fill(wrong)
+        page.get_by_role("button", name="Save").click()
+        expect(field).to_have_attribute("aria-invalid", "true")
+    field.fill("a")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#key-map")).to_be_hidden()
+    press(page, "1")
+    assert chosen(page) == []
+    press(page, "a")
+    assert chosen(page) == ["first"]
+    page.reload()
+    shown(page)
+    expect(page.locator('[data-choice="first"] kbd')).to_have_text("a")
+    press(page, "?")
+    expect(page.locator("#key-sheet")).to_contain_text("Answer 1 is better")
+
+
+def test_hostile_texts_stand_as_they_were_written(visit: Visit, team: Team, ann: User) -> None:
+    run = make_run(team)
+    texts = [stored(text) for text in PAYLOADS]
+    events = [rollout(1, group, sample, prompt=[Message("user", text)], completion=text) for group, text in enumerate(texts) for sample in range(2)]
+    store(run, started(), *events)
+    groups: dict[int, list[Rollout]] = {}
+    for row in Rollout.objects.filter(run=run).order_by("group", "sample"):
+        groups.setdefault(row.group, []).append(row)
+    items = [NewItem(rows[0].prompt_id, (rows[0].pk, rows[1].pk)) for rows in groups.values()]
+    hostile = "<img src=x onerror=window.hostileRan=1>"
+    queue = make_queue(team, None, name=hostile, guidelines=f"{hostile}\n\n[x](javascript:window.hostileRan=1)", kind=Kind.PAIR, items=items)
+    page = visit(ann, queue)
+    for rows in groups.values():
+        shown(page)
+        text = page.evaluate("[...document.querySelectorAll('[data-stage] .answer-text')].map((box) => box.textContent)")
+        word = max(rows[0].completion.split() or [""], key=len)
+        if word.isascii() and word.isprintable() and not set(word) & set("`*#"):
+            assert all(word in one for one in text), (word, text)
+        page.evaluate("lab.labelling.frame.held[0].item.keys().find((key) => key.id === 'diff').run()")
+        assert page.evaluate("document.querySelectorAll('[data-stage] :is(script, img, iframe, svg, a, b)').length") == 0
+        item = shown(page)
+        press(page, "0", "Enter")
+        expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(item))
+    expect(page.locator('[data-state="done"]')).to_be_visible()
+    assert page.evaluate(f"window.{MARK}") is None
+    assert page.locator(".guidelines img, .guidelines a[href^=javascript]").count() == 0
+
+
+def test_the_clearer_of_two_pairs_is_stored_by_the_pairs_as_they_lie(visit: Visit, team: Team, ann: User) -> None:
+    queue = group_queue(team, Kind.CLEARER, 1, 4)
+    page = visit(ann, queue)
+    item = shown(page)
+    order = Claim.objects.get(item=item).order
+    expect(page.locator(".answer-panel")).to_have_count(4)
+    press(page, "2", "Enter")
+    eventually(page, lambda: Judgement.objects.filter(item=item).exists())
+    assert Judgement.objects.get(item=item).verdict == ("first" if order[2] in (0, 1) else "second")
