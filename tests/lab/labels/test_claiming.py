@@ -1,0 +1,218 @@
+"""Who gets which item: in order, never one seat twice, back when the time has run out."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.accounts.models import Membership, Role, Team, User
+from lab.labels.claiming import Refused, claim, free_claims, release, renew, shuffled, why_nothing
+from lab.labels.judging import save_draft
+from lab.labels.models import Claim, Kind, Queue, QueueMember, QueueStatus
+from tests.conftest import make_member
+from tests.lab.labels.queues import group_queue, judge, pair_queue
+
+
+@pytest.fixture
+def ann(team: Team) -> User:
+    return make_member("ann@example.org", team, Role.ANNOTATOR)
+
+
+@pytest.fixture
+def bob(team: Team) -> User:
+    return make_member("bob@example.org", team, Role.ANNOTATOR)
+
+
+def expire(*claims: Claim) -> None:
+    Claim.objects.filter(pk__in=[one.pk for one in claims]).update(expires_at=timezone.now() - timedelta(seconds=1))
+
+
+def places(claims: list[Claim]) -> list[float]:
+    return [one.item.place for one in claims]
+
+
+def test_items_come_in_order_and_nobody_gets_anothers(team: Team, ann: User, bob: User) -> None:
+    queue = pair_queue(team, items=5)
+    assert places(claim(queue, ann)) == [1, 2]
+    assert places(claim(queue, bob)) == [3, 4]
+    assert places(claim(queue, ann)) == [1, 2], "asking again gives what one holds"
+    assert places(claim(queue, ann, hold=5)) == [1, 2, 5]
+    assert set(queue.items.values_list("room", flat=True)) == {0}
+
+
+def test_asking_again_does_not_extend(team: Team, ann: User) -> None:
+    queue = pair_queue(team)
+    before = [one.expires_at for one in claim(queue, ann)]
+    assert [one.expires_at for one in claim(queue, ann)] == before
+
+
+def test_with_overlap_each_item_goes_to_so_many_different_people(team: Team, ann: User, bob: User, owner: User) -> None:
+    queue = pair_queue(team, items=1, overlap=2)
+    judge(queue, ann, "a")
+    assert claim(queue, ann) == []
+    assert len(claim(queue, bob)) == 1
+    assert claim(queue, owner) == []
+    judge(queue, bob, "a")
+    item = queue.items.get()
+    assert (item.room, item.labels, item.state) == (0, 2, "done")
+
+
+def test_an_expired_claim_goes_to_who_asks_next(team: Team, ann: User, bob: User) -> None:
+    queue = pair_queue(team, items=1)
+    [mine] = claim(queue, ann)
+    assert claim(queue, bob) == []
+    expire(mine)
+    assert places(claim(queue, bob)) == [1]
+    assert claim(queue, ann) == []
+
+
+def test_who_comes_back_gets_the_item_with_draft_sides_and_token_as_they_were(team: Team, ann: User) -> None:
+    queue = pair_queue(team, items=1)
+    [mine] = claim(queue, ann)
+    save_draft(queue, ann, mine.token, {"rationale": "half a thought"})
+    expire(mine)
+    [again] = claim(queue, ann)
+    assert (again.token, again.order, again.draft) == (mine.token, mine.order, {"rationale": "half a thought"})
+    assert again.expires_at > timezone.now()
+
+
+def test_renewing_extends_and_takes_a_free_seat_again(team: Team, ann: User, bob: User) -> None:
+    queue = pair_queue(team, items=3)
+    first, second = claim(queue, ann)
+    expire(first, second)
+    assert places(claim(queue, bob, hold=1)) == [1]
+    held = renew(queue, ann, [first.token, second.token, uuid.uuid4()])
+    assert list(held) == [second.token]
+    assert held[second.token] > timezone.now() + timedelta(minutes=queue.lock_minutes - 1)
+    assert places(claim(queue, ann, hold=1)) == [2]
+
+
+def test_released_items_go_to_others_and_a_draft_waits_for_its_author(team: Team, ann: User, bob: User) -> None:
+    queue = pair_queue(team, items=2)
+    first, second = claim(queue, ann)
+    save_draft(queue, ann, first.token, {"choice": "1"})
+    assert release(queue, ann, [first.token, second.token]) == 2
+    assert release(queue, ann, [first.token]) == 0
+    assert set(queue.items.values_list("room", flat=True)) == {1}
+    assert Claim.objects.filter(user=ann).count() == 1, "only the draft is left"
+    [taken] = claim(queue, bob, hold=1)
+    assert taken.draft == {}
+    release(queue, bob, [taken.token])
+    assert claim(queue, ann, hold=1)[0].draft == {"choice": "1"}
+
+
+def test_nobody_releases_or_renews_for_another(team: Team, ann: User, bob: User) -> None:
+    queue = pair_queue(team)
+    tokens = [one.token for one in claim(queue, ann)]
+    assert release(queue, bob, tokens) == 0
+    assert renew(queue, bob, tokens) == {}
+    assert len(claim(queue, ann)) == 2
+
+
+def refusal(queue: Queue, user: User) -> str:
+    with pytest.raises(Refused) as error:
+        claim(queue, user)
+    assert error.value.fix
+    return error.value.message
+
+
+def test_paused_and_closed_queues_give_nothing(team: Team, ann: User) -> None:
+    queue = pair_queue(team)
+    for status in (QueueStatus.PAUSED, QueueStatus.CLOSED):
+        Queue.objects.filter(pk=queue.pk).update(status=status)
+        assert status in refusal(queue, ann), "the queue's row is asked, not what the caller holds"
+
+
+def test_viewers_and_strangers_get_nothing(team: Team, stranger: User) -> None:
+    queue = pair_queue(team)
+    assert "viewer" in refusal(queue, make_member("eye@example.org", team, Role.VIEWER))
+    assert "no longer in this team" in refusal(queue, stranger)
+
+
+def test_assigned_queues_are_for_who_is_assigned(team: Team, ann: User, bob: User, owner: User) -> None:
+    queue = pair_queue(team, assigned_only=True)
+    QueueMember.objects.create(queue=queue, user=ann)
+    QueueMember.objects.create(queue=queue, user=bob, labels=False, reviews=True)
+    assert len(claim(queue, ann)) == 2
+    assert "not assigned" in refusal(queue, bob)
+    assert "not assigned" in refusal(queue, owner)
+
+
+def test_a_reviewer_who_does_not_label_gets_nothing_of_an_open_pool_either(team: Team, bob: User) -> None:
+    queue = pair_queue(team)
+    QueueMember.objects.create(queue=queue, user=bob, labels=False, reviews=True)
+    assert "not assigned" in refusal(queue, bob)
+
+
+def test_the_seats_of_who_left_are_freed_by_whoever_asks(team: Team, ann: User, bob: User, owner: User) -> None:
+    queue = pair_queue(team, items=2)
+    claim(queue, ann, hold=1)
+    claim(queue, bob, hold=1)
+    User.objects.filter(pk=ann.pk).update(is_active=False)
+    Membership.objects.filter(user=bob).delete()
+    assert places(claim(queue, owner)) == [1, 2]
+    assert "deactivated" in refusal(queue, ann)
+
+
+def test_a_paused_labeller_loses_their_seats_at_once(team: Team, ann: User, bob: User) -> None:
+    queue = pair_queue(team, items=1)
+    claim(queue, ann)
+    QueueMember.objects.create(queue=queue, user=ann, paused_at=timezone.now(), paused_reason="Too fast to have read it.")
+    assert refusal(queue, ann) == "Too fast to have read it."
+    assert queue.items.get().room == 1
+    assert len(claim(queue, bob)) == 1
+
+
+def test_claims_can_be_freed_for_somebody(team: Team, ann: User, bob: User) -> None:
+    queue = pair_queue(team)
+    claim(queue, ann)
+    claim(queue, bob, hold=1)
+    free_claims(queue, ann)
+    assert list(queue.items.order_by("place").values_list("room", flat=True)) == [1, 1, 0]
+
+
+def test_why_there_is_nothing_is_said_in_words(team: Team, ann: User, bob: User) -> None:
+    empty = pair_queue(team, items=0)
+    assert "no items" in why_nothing(empty, ann).reason
+    queue = pair_queue(team, items=1, overlap=2)
+    judge(queue, ann, "a")
+    assert "You have labelled every item" in why_nothing(queue, ann).reason
+    judge(queue, bob, "skip", reason="not my language")
+    assert "labelled or skipped" in why_nothing(queue, bob).reason
+    single = pair_queue(team, items=1)
+    claim(single, bob)
+    why = why_nothing(single, ann)
+    assert "held by others" in why.reason
+    assert "15 min" in why.fix
+    judge(single, bob, "b")
+    assert "Every item" in why_nothing(single, ann).reason
+
+
+def test_nobody_gets_what_they_skipped_and_others_do(team: Team, ann: User, bob: User) -> None:
+    queue = pair_queue(team, items=1)
+    judge(queue, ann, "skip", reason="cannot tell")
+    assert claim(queue, ann) == []
+    assert len(claim(queue, bob)) == 1
+
+
+@given(st.sampled_from(list(Kind)), st.integers(1, 26))
+def test_an_order_is_a_permutation_and_pairs_stay_together(kind: Kind, count: int) -> None:
+    count = 4 if kind == Kind.CLEARER else count
+    order = shuffled(kind, count)
+    assert sorted(order) == list(range(count))
+    if kind == Kind.CLEARER:
+        assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 1}), frozenset({2, 3})}
+
+
+def test_every_order_of_two_pairs_happens(team: Team) -> None:
+    assert len({tuple(shuffled(Kind.CLEARER, 4)) for _ in range(500)}) == 8
+
+
+def test_a_ranking_is_shown_in_any_order(team: Team, ann: User) -> None:
+    queue = group_queue(team, Kind.RANKING, items=6, answers=5)
+    assert len({tuple(one.order) for one in claim(queue, ann, hold=6)}) > 1
