@@ -51,7 +51,7 @@
       if (left.length) rows.push(row([all.length ? "No tier yet" : "No tier yet: read them, then give each a number, 1 for the best"], left, null));
       board.replaceChildren(...rows);
       const order = all.map((places) => places.map(letter).join(" = ")).join(" > ");
-      count.replaceChildren(make("span", "mono", order || "–"), make("strong", "", `gives ${tiers.pairs()} pair${tiers.pairs() === 1 ? "" : "s"}`), left.length ? make("span", "muted", `${left.length} without a tier`) : "");
+      count.replaceChildren(make("span", "mono", order || "–"), make("strong", "", `gives ${tiers.pairs()} pair${tiers.pairs() === 1 ? "" : "s"}`), left.length ? make("span", "muted", `${left.length} without a tier`) : "", make("span", "rank-help muted", page.kbd("rank-next", "j"), " ", page.kbd("rank-before", "k"), " move, ", page.kbd("rank-1", "1"), "–", page.kbd("rank-9", "9"), " give a tier"));
       mark();
     }
 
@@ -108,17 +108,18 @@
       lab.announce(`Answer ${letter(moved)} ${where(moved)}. ${count.textContent}`);
     }
 
+    // id → key, other keys, words on the button, words in the list of keys, what it does
     const moves = {
-      up: ["K", [","], "Tier up", () => move(tiers.up, `${letter(current)} is the best already.`)],
-      down: ["J", ["."], "Tier down", () => move(tiers.down, `${letter(current)} is the last already.`)],
-      tie: ["=", [], "Tie with the one above", () => move(tiers.tie, `${letter(current)} is tied with the one above, or that has no tier.`)],
-      untie: ["-", [], "Untie", () => move(tiers.untie, `${letter(current)} is tied with none.`)],
-      best: ["+", [], "Best", () => move(tiers.best, `${letter(current)} is the best already.`)],
-      unrank: ["0", [], "No tier", () => move((place) => tiers.set(place, null), `${letter(current)} has no tier.`)],
+      up: ["K", [","], "Up", "A tier up", () => move(tiers.up, `${letter(current)} is the best already.`)],
+      down: ["J", ["."], "Down", "A tier down", () => move(tiers.down, `${letter(current)} is the last already.`)],
+      tie: ["=", [], "Tie", "Tie with the one above", () => move(tiers.tie, `${letter(current)} is tied with the one above, or that has no tier.`)],
+      untie: ["-", [], "Untie", "Untie, or a tier of its own below all", () => move(tiers.untie, `${letter(current)} is tied with none.`)],
+      best: ["+", [], "Best", "Best of all", () => move(tiers.best, `${letter(current)} is the best already.`)],
+      unrank: ["0", [], "No tier", "Out of its tier", () => move((place) => tiers.set(place, null), `${letter(current)} has no tier.`)],
     };
     const toggle = () => { comparing = !comparing; compare(); differ.setAttribute("aria-pressed", String(comparing)); lab.announce(comparing ? "Differences are marked" : "Differences are not marked"); };
     const differ = button("rank-diff", "w", "Differences", toggle);
-    const acts = Object.entries(moves).map(([id, [key, , text, run]]) => { const made = button(`rank-${id}`, key, text, run); made.removeAttribute("aria-pressed"); return made; });
+    const acts = Object.entries(moves).map(([id, [key, , text, title, run]]) => { const made = Object.assign(button(`rank-${id}`, key, text, run), { title }); made.removeAttribute("aria-pressed"); return made; });
     const actions = make("div", "choices rank-actions", ...acts, differ);
     actions.setAttribute("role", "group");
     actions.setAttribute("aria-label", "Move the answer in focus");
@@ -131,7 +132,7 @@
       keys: () => [
         { id: "rank-next", key: "j", also: ["ArrowDown"], label: "Next answer", run: () => walk(1) },
         { id: "rank-before", key: "k", also: ["ArrowUp"], label: "Answer before", run: () => walk(-1) },
-        ...Object.entries(moves).map(([id, [key, also, label, run]]) => ({ id: `rank-${id}`, key, also, label, run })),
+        ...Object.entries(moves).map(([id, [key, also, , label, run]]) => ({ id: `rank-${id}`, key, also, label, run })),
         ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((rank) => ({ id: `rank-${rank}`, key: String(rank), label: `Into tier ${rank}`, run: () => move((place) => tiers.set(place, rank), `${letter(current)} is in tier ${rank} already.`) })),
         { id: "rank-diff", key: "w", also: ["d"], label: "Word differences to the best", run: toggle },
         ...fields.keys().filter((one) => !one.id.startsWith("strength-")), // its keys are taken here, and a ranking has no strength
@@ -143,7 +144,7 @@
       fill(answer) {
         tiers.fill(answer.tiers, answer.ranks);
         fields.fill(answer);
-        current = tiers.order()[0];
+        current = tiers.unranked()[0] ?? tiers.order()[0];
         draw();
       },
       ready() {

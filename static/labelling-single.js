@@ -64,7 +64,7 @@
           : []),
         ...(asked.steps ? (steps ? steps.keys() : page.steps([], null).keys().map((one) => ({ ...one, run: () => page.say?.("The steps of this answer cannot be told apart.") }))) : []),
         ...(asked.spans ? [{ id: "span-enter", key: "t", label: "Into the text: arrows move, Shift selects", run: () => (spans ? tokens.box.focus() : page.say?.("No span of this answer can be marked.")) }] : []),
-        ...(asked.blind || !asked.spans ? [] : [colours ? colours.key : { id: "entropy", key: "i", label: "Colour tokens by entropy", run: () => page.say?.("No tokens to colour here."), quiet: true }]),
+        ...(asked.blind || !asked.spans ? [] : [colours ? colours.key : { id: "entropy", key: "y", label: "Colour tokens by entropy", run: () => page.say?.("No tokens to colour here."), quiet: true }]),
         ...fields.keys().filter((one) => !one.id.startsWith("strength-")),
       ],
       read: () => ({ choice, ...fields.read(), ...(steps ? { steps: steps.read() } : {}), ...(spans ? { spans: spans.read() } : {}), reason: "" }),

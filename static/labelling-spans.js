@@ -210,7 +210,7 @@
       press(made, on);
       colour();
     };
-    const made = button("entropy", "i", "Entropy", toggle);
+    const made = button("entropy", "y", "Entropy", toggle);
     made.classList.add("small");
     function colour() {
       const numbers = lab.overlays.values(data, "entropy");
@@ -227,7 +227,7 @@
     }
     text.bar.append(made);
     text.element.querySelector(".answer-bar").after(legend);
-    return { key: { id: "entropy", key: "i", label: "Colour tokens by entropy", run: toggle } };
+    return { key: { id: "entropy", key: "y", label: "Colour tokens by entropy", run: toggle } };
   }
 
   page.spans = { tokenText, stepUnits, marked, entropy };
