@@ -164,4 +164,5 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.browse.indexing.index",
     "lab.replay.chores.sweep",
     "lab.datasets.chores.sweep",
+    "lab.loop.chores.sweep",
 ]

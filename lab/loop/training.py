@@ -1,7 +1,126 @@
-"""From a dataset version to the next run."""
+"""From a dataset version to the next run: one page, prefilled from the policy that sampled its rows."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from lab.accounts.roles import leads_only
+from lab.catalog.catalog import catalog
+from lab.datasets.downstream import flags_of
+from lab.datasets.models import Version, VersionState
+from lab.loop.models import Match
+from lab.loop.train_form import GOALS, Goal, TrainForm, refusal
+from lab.runs import drafts, launch, preflight
+from lab.runs.drafts import Draft
+from lab.runs.forms import LaunchForm
+from lab.runs.models import Run, Status
+from lab.runs.once import once
+from lab.runs.views import launching
+from lab.runs.views.request import LabRequest
+from trainers.spec import Problem, SpecError
 
 
-def train(request: HttpRequest, version_id: int) -> HttpResponse:
-    raise Http404
+@require_http_methods(["GET", "HEAD", "POST"])
+@leads_only
+def train(request: LabRequest, version_id: int) -> HttpResponse:
+    """The form (``?trainer=``); POST launches, or with ``act=all`` opens the full launch form with the same values."""
+    versions = Version.objects.of(request.team).select_related("dataset__team")
+    version = get_object_or_404(versions, pk=version_id)
+    params = request.POST if request.method == "POST" else request.GET
+    goal = goal_of(version, params.get("trainer", ""))
+    form = TrainForm(version, goal, launching.flat(params) if request.method == "POST" else linked(params))
+    form.assigned = tuple(one.pk for one in form.labellers if str(one.pk) in params.getlist("labeller"))
+    if request.method != "POST" or version.state != VersionState.READY or not version.train_file:
+        return show(request, form)
+    spec = form.spec()
+    if spec is None:
+        return show(request, form, status=422)
+    if request.POST.get("act") == "all":
+        return all_settings(request, form, spec)
+    if not passes(request, form, spec):
+        return show(request, form, status=422)
+    try:
+        return redirect(once(request, f"train/{launching.token_of(request)}", lambda: reverse("run", args=[launched(request, form, spec).pk])))
+    except SpecError as error:
+        for problem in error.problems:
+            form.refuse(problem)
+        return show(request, form, status=422)
+
+
+def goal_of(version: Version, trainer: str) -> Goal:
+    """The goal that is asked for and fits the version, else the first that does."""
+    fitting = [goal for goal in GOALS if not refusal(goal, version)]
+    return next((goal for goal in fitting if goal.trainer == trainer), fitting[0])
+
+
+def linked(params: Any) -> dict[str, str] | None:
+    """What an address may prefill."""
+    found = {name: params[name] for name in ("policy",) if name in params}
+    return {**found, "match": "on"} if found else None
+
+
+def show(request: LabRequest, form: TrainForm, status: int = 200) -> HttpResponse:
+    version = form.version
+    context = {
+        "room": "datasets",
+        "version": version,
+        "form": form,
+        "goals": [(goal, refusal(goal, version)) for goal in GOALS],
+        "flags": flags_of([version]).get(version.pk, []),
+        "token": launching.token_of(request),
+    }
+    return render(request, "loop/train.html", context, status=status)
+
+
+def passes(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> bool:
+    """Whether the trainers' own check finds nothing; what it finds stands at the inputs. A check that breaks off does not hold the launch up."""
+    parent = form.parent
+    try:
+        checked = launch.check(request.team, {**spec, "output": launch.PENDING}, parent=parent)
+        pending = parent is not None and parent.status != Status.FINISHED
+        report = preflight.preflight(checked.model_dump(mode="json"), policy_pending=pending)
+    except SpecError as error:
+        for problem in error.problems:
+            form.refuse(problem)
+        return False
+    except preflight.PreflightError as error:
+        messages.warning(request, f"The check before the launch could not be made: {error}. The trainer checks again when it starts.")
+        return True
+    for item in report["problems"]:
+        form.refuse(Problem(item["field"], item["value"], item["message"], item["fix"]))
+    return not report["problems"]
+
+
+def launched(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> Run:
+    with transaction.atomic():
+        run = launch.launch(request.team, request.user, spec, form.values["name"], parent=form.parent)
+        if form.wants_match:
+            Match.objects.create(
+                team=request.team,
+                child=run,
+                version=form.version,
+                prompts=int(form.values["prompts"]),
+                overlap=int(form.values["overlap"]),
+                labellers=list(form.assigned),
+                created_by=request.user,
+            )
+    return run
+
+
+def all_settings(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> HttpResponse:
+    """The launch form of the goal's recipe with every value of this one in it."""
+    known = catalog()
+    recipe = known.recipe(form.goal.recipe)
+    full = drafts.complete(known, {**spec, "recipe": form.goal.recipe})
+    after = form.chosen.run if form.chosen else None
+    draft = Draft(form.goal.recipe, f"{form.goal.title} on {form.version}", recipe["summary"], [(form.goal.title, full)], after=after)
+    filled = LaunchForm(request.team, known, draft)
+    filled.values["name"] = form.values["name"]
+    return launching.show(request, filled)

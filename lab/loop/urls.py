@@ -7,6 +7,7 @@ from lab.loop import feeding, lineage, recalling, training, wins
 urlpatterns = [
     path("datasets/versions/<int:version_id>/train/", training.train, name="version-train"),
     path("runs/<uuid:run_id>/wins/", wins.run_wins, name="run-wins"),
+    path("runs/<uuid:run_id>/match/", wins.run_match, name="run-match"),
     path("lineage/", lineage.lineage, name="lineage"),
     path("recalls/", recalling.recalls, name="recalls"),
     path("recalls/new/", recalling.recall, name="recall"),

@@ -1,0 +1,177 @@
+"""From a version to a run: prefilled from the policy that sampled its rows, launched once, errors at their fields."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from lab.accounts.models import Role, Team, User
+from lab.datasets.models import Dataset, Recall, RecallKind, Row, Version, VersionState
+from lab.loop import checkpoints
+from lab.loop.models import Match
+from lab.runs.models import Run
+from tests.conftest import make_member
+from tests.lab.loop.making import finished_run, frozen, labelled_queue, sampled
+
+
+@pytest.fixture
+def version(team: Team, owner: User, settings: Any, tmp_path: Any) -> Version:
+    settings.DATASETS_ROOT = tmp_path / "datasets"
+    run = finished_run(team, owner, *sampled(50, 56), kept=(50, 90))
+    return frozen(team, owner, labelled_queue(team, owner, run))
+
+
+def page(client: Client, version: Version, **query: Any) -> str:
+    response = client.get(f"/datasets/versions/{version.pk}/train/", query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def send(client: Client, version: Version, **changed: Any) -> Any:
+    run = Run.objects.get(name="source", team__slug="reasoning")
+    values = {"trainer": "dpo", "policy": f"{run.pk}:50", "name": "Taught", "learning_rate": "1e-5", "max_steps": "20", "batch": "28"}
+    values |= {"evaluation": "64", "match": "on", "prompts": "40", "overlap": "2", "token": "t", **changed}
+    return client.post(f"/datasets/versions/{version.pk}/train/", {key: value for key, value in values.items() if value is not None})
+
+
+def test_the_policy_that_sampled_the_rows_is_prefilled(as_owner: Client, version: Version) -> None:
+    [source] = checkpoints.sampled(version)
+    assert (source.answers, source.median) == (56, 52)  # rollouts of steps 50 to 56 were sampled after 49 to 55 updates
+    best = checkpoints.prefilled([source])
+    assert best is not None
+    assert (best.run, best.checkpoint) == (source.run, 50)
+    found = {choice.candidate.checkpoint: choice for choice in checkpoints.choices([source])}
+    assert set(found) == {"start", 50, 90, "final"}
+    assert (found[50].answers, found[50].distance, found[50].far) == (56, 2, 0)
+    assert (found["final"].answers, found["final"].distance, found["final"].far) == (0, 48, 56)
+    text = page(as_owner, version)
+    assert f'value="{best.value}" aria-describedby="error-policy" checked' in text
+
+
+def test_held_out_answers_of_the_last_step_come_from_the_final_policy() -> None:
+    assert [checkpoints.updates_before(phase, 100) for phase in ("train", "heldout", "sampled")] == [99, 100, 0]
+
+
+def test_the_button_launches_dpo_on_the_frozen_file_and_asks_for_a_match(as_owner: Client, version: Version, owner: User, team: Team) -> None:
+    response = send(as_owner, version, labeller=str(owner.pk))
+    run = Run.objects.get(name="Taught")
+    assert response.status_code == 302
+    assert response.url == f"/runs/{run.pk}/"
+    spec = run.spec
+    assert (spec["training"]["trainer"], spec["training"]["max_steps"], spec["training"]["learning_rate"]) == ("dpo", 20, 1e-5)
+    assert spec["dataset"]["path"] == str(version.path())
+    assert spec["dataset"]["sha256"] == version.counts["sha256"]["train"]
+    source = Run.objects.get(name="source", team__slug="reasoning")
+    assert spec["policy"] == {"kind": "run", "folder": str(source.folder), "checkpoint": 50}
+    assert (spec["task"], spec["seed"], spec["evaluation"]["prompts"]) == (source.spec["task"], source.spec["seed"], 64)
+    match = Match.objects.get(child=run)
+    assert (match.version, match.prompts, match.overlap, match.labellers, match.team) == (version, 40, 2, [owner.pk], team)
+
+
+def test_sending_the_form_twice_launches_once(as_owner: Client, version: Version) -> None:
+    first, second = send(as_owner, version), send(as_owner, version)
+    assert first.url == second.url
+    assert Run.objects.filter(name="Taught").count() == Match.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("max_steps", "many", "is not a whole number"),
+        ("learning_rate", "nan", "is not a number above 0"),
+        ("prompts", "0", "is not a whole number"),
+        ("overlap", "99", "is not a whole number from 1 to 9"),
+        ("evaluation", "0", "measure some"),
+        ("policy", "nothing", "Choose a policy"),
+        ("policy", "{run}:77", "has no such checkpoint"),
+        ("batch", str(10**30), "is not a whole number"),
+    ],
+)
+def test_bad_input_is_refused_at_its_field_and_nothing_is_lost(as_owner: Client, version: Version, field: str, value: str, words: str) -> None:
+    value = value.format(run=Run.objects.get(name="source", team__slug="reasoning").pk)
+    response = send(as_owner, version, **{field: value})
+    text = response.content.decode()
+    assert response.status_code == 422
+    assert words in text
+    assert "Nothing was launched" in text
+    assert 'value="Taught"' in text
+    assert not Run.objects.filter(name="Taught").exists()
+    assert not Match.objects.exists()
+
+
+def test_a_file_that_is_another_one_by_now_is_refused(as_owner: Client, version: Version) -> None:
+    version.path().chmod(0o644)
+    version.path().write_bytes(version.path().read_bytes() + b"\n")
+    response = send(as_owner, version)
+    assert response.status_code == 422
+    assert "changed" in response.content.decode()
+    assert not Run.objects.filter(name="Taught").exists()
+
+
+def test_what_the_form_of_the_version_cannot_train_says_why(as_owner: Client, version: Version) -> None:
+    text = page(as_owner, version, trainer="kto")
+    assert "Needs labelled answers; this version holds preference pairs" in text
+    assert 'name="trainer" value="dpo"' in text
+
+
+def test_a_reward_model_gets_no_match_and_is_not_measured(as_owner: Client, version: Version) -> None:
+    assert "Blind A/B" not in page(as_owner, version, trainer="reward")
+    send(as_owner, version, trainer="reward")
+    run = Run.objects.get(name="Taught")
+    assert run.spec["training"]["trainer"] == "reward"
+    assert run.spec["evaluation"]["prompts"] == 0
+    assert not Match.objects.exists()
+
+
+def test_all_settings_opens_the_launch_form_with_the_same_values(as_owner: Client, version: Version) -> None:
+    response = send(as_owner, version, act="all", max_steps="33")
+    text = response.content.decode()
+    assert response.status_code == 200
+    assert 'action="/launch/dpo/"' in text
+    source = Run.objects.get(name="source", team__slug="reasoning")
+    for part in (f'value="{source.pk}:50" selected', 'value="33"', version.train_file, 'value="Taught"'):
+        assert part in text
+    assert not Run.objects.filter(name="Taught").exists()
+
+
+def test_few_pairs_far_pairs_and_recalled_labels_are_warned_about(as_owner: Client, team: Team, owner: User, version: Version) -> None:
+    assert "Only 56 rows" not in page(as_owner, version)
+    assert "were recalled" not in page(as_owner, version)
+    source = Run.objects.get(name="source", team__slug="reasoning")
+    assert "56 of 56 answers were sampled by another run" in page(as_owner, version, policy=f"{source.pk}:final")
+    Recall.objects.create(team=team, kind=RecallKind.LABELLER, labeller=owner, reason="labelled while <b>asleep</b>", by=owner)
+    assert "labelled while &lt;b&gt;asleep&lt;/b&gt;" in page(as_owner, version)
+    Version.objects.filter(pk=version.pk).update(counts={**version.counts, "train": 5})
+    assert "Only 5 rows" in page(as_owner, version)
+
+
+def test_an_import_lets_the_person_choose_the_policy(as_owner: Client, version: Version) -> None:
+    Row.objects.filter(version=version).update(rollouts=[])
+    text = page(as_owner, version)
+    source = Run.objects.get(name="source", team__slug="reasoning")
+    assert "No rollout of your team is in this version" in text
+    assert send(as_owner, version, policy="elsewhere", elsewhere=f"{source.pk}:final").status_code == 302
+    assert Run.objects.get(name="Taught").parent == source
+
+
+def test_a_version_that_is_not_ready_cannot_be_trained_on(as_owner: Client, version: Version) -> None:
+    Version.objects.filter(pk=version.pk).update(state=VersionState.BUILDING)
+    assert "still being frozen" in page(as_owner, version)
+    assert send(as_owner, version).status_code == 200
+    assert not Run.objects.filter(name="Taught").exists()
+
+
+def test_only_leads_train_and_only_on_their_own_versions(client: Client, as_stranger: Client, team: Team, version: Version) -> None:
+    url = f"/datasets/versions/{version.pk}/train/"
+    assert as_stranger.get(url).status_code == as_stranger.post(url).status_code == 404
+    client.force_login(make_member("ann@example.org", team, Role.ANNOTATOR))
+    assert client.get(url).status_code == client.post(url).status_code == 403
+    assert client.get(f"/datasets/versions/{2**63}/train/").status_code in (403, 404)
+
+
+def test_a_run_of_another_team_is_not_taken(as_owner: Client, version: Version, stranger: User) -> None:
+    other = finished_run(stranger.memberships.get().team, stranger)
+    response = send(as_owner, version, policy=f"{other.pk}:final")
+    assert response.status_code == 422
+    assert "Choose a policy" in response.content.decode()
+    assert Dataset.objects.count() == 1
