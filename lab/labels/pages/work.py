@@ -34,7 +34,7 @@ KINDS = {
     Kind.PAIR: ("labelling-pair.js",),
     Kind.CLEARER: ("labelling-clearer.js",),
     Kind.RANKING: ("labelling-tiers.js", "labelling-ranking.js"),
-    Kind.SINGLE: ("heatmap.js", "labelling-steps.js", "labelling-spans.js", "labelling-single.js"),
+    Kind.SINGLE: ("series.js", "labelling-steps.js", "labelling-spans.js", "labelling-single.js"),
 }
 FRAME = ("labelling-notices.js", "labelling.js", "labelling-skip.js", "labelling-start.js")
 
