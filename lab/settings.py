@@ -163,6 +163,7 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.supervisor.sweeper.sweep",
     "lab.browse.indexing.index",
     "lab.replay.chores.sweep",
+    "lab.labels.chores.sweep",
     "lab.datasets.chores.sweep",
     "lab.loop.chores.sweep",
 ]

@@ -24,6 +24,14 @@ class Share:
         return wilson(self.hits, self.count)
 
     @property
+    def words(self) -> str:
+        """For people: 83 % (71 to 91, n 42); a dash without any votes."""
+        if self.share is None:
+            return "–"
+        low, high = self.interval
+        return f"{self.share:.0%} ({low * 100:.0f} to {high * 100:.0f}, n {self.count:,})".replace("%", " %")
+
+    @property
     def width(self) -> float:
         low, high = self.interval
         return high - low

@@ -290,3 +290,16 @@ class Change(models.Model):
 
     def __str__(self) -> str:
         return f"{self.what} at {self.at:%Y-%m-%d %H:%M}"
+
+
+class Ordering(models.Model):
+    """When the items of a disagreement-first queue that nobody has seen were last put in order, and from what."""
+
+    queue = models.OneToOneField(Queue, models.CASCADE, related_name="ordering")
+    at = models.DateTimeField(auto_now=True)
+    labels = models.PositiveIntegerField()  # labels the queue had then
+    votes = models.PositiveIntegerField()  # earlier votes the model was fitted on; 0 = too few for one
+    moved = models.PositiveIntegerField()  # items that got another place
+
+    def __str__(self) -> str:
+        return f"order of {self.queue_id} after {self.labels} labels"

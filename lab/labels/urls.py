@@ -3,13 +3,16 @@
 from django.urls import path
 
 from lab.labels import seen
-from lab.labels.pages import queues, verbs, work
+from lab.labels.pages import acts, new, queue, queues, settings, verbs, work
 
 urlpatterns = [
     path("label/", queues.queues, name="queues"),
-    path("label/new/", queues.new, name="queue-new"),
-    path("label/<int:queue_id>/", queues.queue, name="queue"),
-    path("label/<int:queue_id>/settings/", queues.settings, name="queue-settings"),
+    path("label/new/", new.new, name="queue-new"),
+    path("label/guidelines/", new.guidelines_preview, name="guidelines-preview"),
+    path("label/<int:queue_id>/", queue.queue, name="queue"),
+    path("label/<int:queue_id>/act/", acts.act, name="queue-act"),
+    path("label/<int:queue_id>/people/", acts.change_people, name="queue-people"),
+    path("label/<int:queue_id>/settings/", settings.settings, name="queue-settings"),
     path("label/<int:queue_id>/work/", work.work, name="queue-work"),
     path("label/<int:queue_id>/next/", verbs.next_claims, name="label-next"),
     path("label/<int:queue_id>/submit/", verbs.submit, name="label-submit"),

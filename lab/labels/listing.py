@@ -1,0 +1,111 @@
+"""What the list of queues says of each, in a few queries however many items there are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from lab.accounts.models import User
+from lab.labels.forecast import Share
+from lab.labels.models import Item, ItemState, Judgement, JudgementState, Queue, QueueMember, QueueStatus
+
+
+@dataclass
+class Row:
+    """``mine``: items the person labelled or skipped. ``agreement``: of the items with two or more labels, those on which all agreed."""
+
+    queue: Queue
+    states: dict[str, int] = field(default_factory=dict)
+    several: int = 0  # items with all of two or more labels
+    agreed: int = 0
+    labellers: int = 0
+    mine: int = 0
+    returned: int = 0  # of the person's labels, sent back by a reviewer
+    paused: str = ""  # why the person is paused
+    can_label: bool = False
+
+    @property
+    def items(self) -> int:
+        return sum(count for state, count in self.states.items() if state != ItemState.DROPPED)
+
+    @property
+    def done(self) -> int:
+        """Those that want no more labels, conflicts among them (as ``progress``)."""
+        return self.items - self.waiting
+
+    @property
+    def waiting(self) -> int:
+        return self.states.get(ItemState.OPEN, 0)
+
+    @property
+    def conflicts(self) -> int:
+        return self.states.get(ItemState.CONFLICT, 0)
+
+    @property
+    def share(self) -> float:
+        return self.done / self.items if self.items else 0.0
+
+    @property
+    def agreement(self) -> Share | None:
+        return Share(self.agreed, self.several) if self.several else None
+
+    @property
+    def overdue(self) -> bool:
+        due: datetime | None = self.queue.due
+        return bool(due and due < timezone.now() and self.waiting and self.queue.status != QueueStatus.CLOSED)
+
+    @property
+    def to_label(self) -> bool:
+        """Whether there may be something for the person to do."""
+        return self.can_label and not self.paused and self.queue.status == QueueStatus.OPEN and bool(self.waiting or self.returned)
+
+
+def rows(queues: Sequence[Queue], user: User, annotates: bool) -> list[Row]:
+    found = {queue.pk: Row(queue) for queue in queues}
+    counted = Item.objects.filter(queue__in=found).order_by().values("queue", "state")
+    several = Q(labels__gte=2) & ~Q(state__in=(ItemState.OPEN, ItemState.DROPPED))
+    for one in counted.annotate(items=Count("pk"), several=Count("pk", filter=several)):
+        row = found[one["queue"]]
+        row.states[one["state"]] = one["items"]
+        row.several += one["several"]
+        row.agreed += one["several"] if one["state"] == ItemState.DONE else 0
+    add_people(found, user)
+    members = {member.queue_id: member for member in QueueMember.objects.filter(queue__in=found, user=user)}
+    for row in found.values():
+        member = members.get(row.queue.pk)
+        row.can_label = annotates and (member.labels if member else not row.queue.assigned_only)
+        if member and member.paused_at:
+            row.paused = member.paused_reason or "paused"
+    return list(found.values())
+
+
+def add_people(found: dict[int, Row], user: User) -> None:
+    """How many people labelled, and how much of it the person did."""
+    judged = Judgement.objects.filter(queue__in=found).exclude(state=JudgementState.WITHDRAWN).order_by()
+    for queue, labellers in judged.values_list("queue").annotate(Count("user", distinct=True)):
+        found[queue].labellers = labellers
+    returned = Count("pk", filter=Q(state=JudgementState.RETURNED))
+    for queue, mine, back in judged.filter(user=user).values_list("queue").annotate(Count("pk"), back=returned):
+        found[queue].mine, found[queue].returned = mine, back
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What the list is narrowed to; anything not on offer counts as absent."""
+
+    status: str = ""
+    kind: str = ""
+    words: str = ""
+
+    @classmethod
+    def read(cls, query: dict[str, str], statuses: Collection[str], kinds: Collection[str]) -> Filter:
+        status, kind = query.get("status", ""), query.get("kind", "")
+        words = query.get("q", "").replace("\0", "").strip()[:100]
+        return cls(status if status in statuses else "", kind if kind in kinds else "", words)
+
+    def __bool__(self) -> bool:
+        return bool(self.status or self.kind or self.words)

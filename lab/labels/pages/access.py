@@ -1,0 +1,19 @@
+"""Which queue a page is about, and whether the person may see it."""
+
+from __future__ import annotations
+
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+
+from lab.accounts.roles import may_lead
+from lab.browse.address import MAX_ID
+from lab.labels.models import Queue
+from lab.labels.people import open_to
+from lab.runs.views.request import LabRequest
+
+
+def queue_of(request: LabRequest, queue_id: int) -> Queue:
+    """The team's queue, or 404; of those that are not open to an annotator, too."""
+    if queue_id > MAX_ID:
+        raise Http404
+    return get_object_or_404(open_to(request.team, request.user, may_lead(request)).select_related("team", "created_by"), pk=queue_id)

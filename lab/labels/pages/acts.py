@@ -1,0 +1,145 @@
+"""What a lead does with a queue: open, pause, close, delete it, add items, and change its people. One verb a press."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from lab.accounts.models import User
+from lab.accounts.roles import leads_only
+from lab.browse.regex import TooSlow
+from lab.labels import filling, people, reordering
+from lab.labels.models import Queue, QueueStatus, Strategy
+from lab.labels.pages.access import queue_of
+from lab.labels.recipe import MOST_ITEMS, whole
+from lab.runs.once import once
+from lab.runs.views.request import LabRequest
+
+MAX_ID = 2**63 - 1
+MOST_MORE = 10_000  # items by one press
+
+
+@require_POST
+@leads_only
+def act(request: LabRequest, queue_id: int) -> HttpResponse:
+    found = queue_of(request, queue_id)
+    verb = VERBS.get(request.POST.get("act", ""))
+    if verb is None:
+        messages.error(request, "This is nothing a queue can do. Nothing was changed.")
+        return redirect("queue", queue_id=found.pk)
+    return redirect(verb(request, found))
+
+
+def set_status(status: QueueStatus, words: str) -> Callable[[LabRequest, Queue], str]:
+    def verb(request: LabRequest, queue: Queue) -> str:
+        Queue.objects.filter(pk=queue.pk).update(status=status)
+        messages.success(request, words)
+        return reverse("queue", args=[queue.pk])
+
+    return verb
+
+
+def delete(request: LabRequest, queue: Queue) -> str:
+    """Only while nobody has said anything: labels are never deleted with their queue."""
+    with transaction.atomic():
+        locked = Queue.objects.select_for_update().get(pk=queue.pk)
+        if locked.judgements.exists():
+            messages.error(
+                request, "People have labelled in this queue, so it is not deleted. Close it: nobody is asked any more, and every label stays."
+            )
+            return reverse("queue", args=[queue.pk])
+        locked.delete()
+    messages.success(request, f"“{queue.name}” is deleted. Nobody had labelled anything in it.")
+    return reverse("queues")
+
+
+def add_items(request: LabRequest, queue: Queue) -> str:
+    """More of what the queue was made from."""
+    here = reverse("queue", args=[queue.pk])
+    count = whole(request.POST.get("count", "").strip(), MOST_MORE)
+    if not count:
+        messages.error(request, f"How many more items? Give a whole number from 1 to {MOST_MORE:,}.")
+        return here
+    if queue.items.count() + count > MOST_ITEMS:
+        messages.error(request, f"A queue has at most {MOST_ITEMS:,} items. Give fewer, or make another queue.")
+        return here
+    try:
+        made = filling.more(queue, count)
+    except TooSlow:
+        messages.error(request, "The regular expression of the selection takes too long now. Nothing was added.")
+        return here
+    if not len(made):
+        messages.warning(
+            request, f"The selection gives no further items: {nothing_left(made)}. Copy the queue as a new one to change how items are made."
+        )
+        return here
+
+    def add() -> str:
+        messages.success(request, f"{filling.add(queue, made):,} more items.")
+        return here
+
+    return once(request, f"queue-more/{queue.pk}/{request.POST.get('token', '')[:64]}", add)
+
+
+def nothing_left(made: filling.Plan) -> str:
+    return "; ".join(f"{one.count:,} {one.what}: {one.why}" for one in made.left_out[-3:]) or "it has no rollouts"
+
+
+def reorder(request: LabRequest, queue: Queue) -> str:
+    here = reverse("queue", args=[queue.pk])
+    if queue.strategy != Strategy.DISAGREEMENT:
+        messages.error(request, "Only a queue with the strategy “disagreement first” is put in a new order as labels come in.")
+        return here
+    done = reordering.reorder(queue)
+    rest = f"a model fitted on {done.votes:,} votes" if done.votes else "reward gap, spread and entropy: there are too few votes for a model"
+    messages.success(request, f"{done.moved:,} items that nobody has seen got another place, by {rest}.")
+    return here
+
+
+VERBS: dict[str, Callable[[LabRequest, Queue], str]] = {
+    "pause": set_status(QueueStatus.PAUSED, "The queue is paused. Drafts are kept, and nobody gets new items."),
+    "close": set_status(QueueStatus.CLOSED, "The queue is closed. Its labels stay where they are."),
+    "open": set_status(QueueStatus.OPEN, "The queue is open."),
+    "delete": delete,
+    "more": add_items,
+    "reorder": reorder,
+}
+
+
+@require_POST
+@leads_only
+def change_people(request: LabRequest, queue_id: int) -> HttpResponse:
+    """``act`` add, remove, resume, pause, reviewer, no-reviewer for the person ``user``."""
+    found = queue_of(request, queue_id)
+    key = whole(request.POST.get("user", ""), MAX_ID)
+    if not key:
+        raise Http404
+    user = get_object_or_404(User.objects.filter(memberships__team=found.team), pk=key)
+    messages.success(request, changed(found, user, request.POST.get("act", "")))
+    return redirect(reverse("queue", args=[found.pk]) + "#people")
+
+
+def changed(queue: Queue, user: User, act: str) -> str:
+    """Does it, and says what was done."""
+    if act == "add":
+        people.add(queue, user)
+        return f"{user} may label here."
+    if act == "remove":
+        people.remove(queue, user)
+        return f"{user} labels here no more; what they held is free for others, and their labels stay."
+    if act == "pause":
+        people.pause(queue, user, "A lead has paused you in this queue.")
+        return f"{user} is paused; what they held is free for others."
+    if act == "resume":
+        people.resume(queue, user)
+        return f"{user} may go on."
+    if act in ("reviewer", "no-reviewer"):
+        people.set_reviewer(queue, user, act == "reviewer")
+        return f"{user} {'reviews' if act == 'reviewer' else 'does not review'} here."
+    return "Nothing was changed."

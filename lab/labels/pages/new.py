@@ -1,0 +1,171 @@
+"""Making a queue: one form with a preview of what it would give, from any selection of rollouts."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST
+
+from lab.accounts.roles import leads_only
+from lab.browse.address import Address
+from lab.browse.filter_bar import chips, components_of
+from lab.browse.regex import TooSlow
+from lab.browse.selection import Problem, Selection
+from lab.labels import filling, people, rubric, samples
+from lab.labels.forms import QueueForm, RecipeForm, initial_of
+from lab.labels.guidelines import MOST as MOST_GUIDELINES
+from lab.labels.guidelines import render
+from lab.labels.models import Kind, Queue
+from lab.labels.recipe import whole
+from lab.runs.models import Run
+from lab.runs.once import once
+from lab.runs.views.request import LabRequest
+
+SAMPLES = 3
+OFFERED_RUNS = 50
+MAX_ID = 2**63 - 1
+TOO_SLOW = "The regular expression of the selection takes too long for all of its rollouts. Narrow the selection with a filter or words first."
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@leads_only
+def new(request: LabRequest) -> HttpResponse:
+    """The form (GET, filled from the address), its preview (``part=preview``), one more question, and making the queue."""
+    source = copied(request)
+    asked = starting(request.GET, source) if request.method != "POST" else request.POST
+    selection = Selection.read(QueryDict(asked.get("selection", "")[:8000]))
+    if request.GET.get("part") == "preview":
+        return TemplateResponse(request, "labels/new.html#preview", preview(request, recipe_form(request, asked, selection), selection))
+    recipe = recipe_form(request, asked, selection)
+    choices = people.choices(request.team)
+    if request.method != "POST":
+        form = QueueForm(None, request.team, choices, initial=given(request.GET, source, selection))
+        questions = rubric.questions_of(source.rubric) if source else []
+        return page(request, recipe, form, questions, selection)
+    form = QueueForm(request.POST, request.team, choices)
+    questions = rubric.read_questions(request.POST)
+    if not (recipe.is_valid() & form.is_valid()) or any(question.problems for question in questions):
+        return page(request, recipe, form, questions, selection, status=422)
+    return made(request, recipe, form, questions, selection)
+
+
+def made(request: LabRequest, recipe: RecipeForm, form: QueueForm, questions: list[rubric.Question], selection: Selection) -> HttpResponse:
+    try:
+        found = filling.plan(request.team, recipe.recipe(selection))
+    except TooSlow:
+        recipe.add_error("selection", TOO_SLOW)
+        return page(request, recipe, form, questions, selection, status=422)
+    if not len(found):
+        recipe.add_error(None, "This gives no items, so there is nothing to label. What was left out, and why, is listed in the preview.")
+        return page(request, recipe, form, questions, selection, status=422)
+
+    def act() -> str:
+        fields = {**form.fields_of_queue(), "rubric": rubric.stored(questions)}
+        queue = filling.create(request.team, request.user, found, fields, form.cleaned_data["people"])
+        messages.success(request, f"“{queue.name}” has {len(found):,} items.")
+        return reverse("queue", args=[queue.pk])
+
+    return redirect(once(request, f"queue-new/{request.POST.get('token', '')[:64]}", act))
+
+
+def copied(request: LabRequest) -> Queue | None:
+    """The queue that the new one starts from (``?from=``), where the team has it."""
+    key = whole(request.GET.get("from"), MAX_ID)
+    return Queue.objects.of(request.team).filter(pk=key).first() if key and request.method != "POST" else None
+
+
+def starting(query: QueryDict, source: Queue | None) -> QueryDict:
+    """What the recipe form starts with: what the address says, over what the source was made of, over the usual."""
+    data = QueryDict(mutable=True)
+    data.update({name: str(field.initial) for name, field in RecipeForm.base_fields.items() if field.initial is not None})
+    if source:
+        data.update({**dict(QueryDict(source.selection).items()), "kind": source.kind, "strategy": source.strategy, "selection": source.selection})
+        data["seed"] = str(source.seed)
+    for name, value in query.items():
+        if name in RecipeForm.base_fields:
+            data[name] = value
+    if not source and "selection" not in query:
+        data["selection"] = Selection.read(query).query(sort="").removeprefix("?")
+    return QueryDict(data.urlencode())
+
+
+def given(query: QueryDict, source: Queue | None, selection: Selection) -> dict[str, Any]:
+    """What the rest of the form starts with."""
+    initial = initial_of(source) if source else {"name": usual_name(query, selection)}
+    if source:
+        initial |= {"name": f"{source.name[:93]} (copy)", "due": None}
+    plain = {name: value for name, value in query.items() if name in QueueForm.base_fields and name not in ("people", "due")}
+    return {**initial, **plain}
+
+
+def usual_name(query: QueryDict, selection: Selection) -> str:
+    runs = " and ".join(f"#{number}" for number in selection.runs[:3])
+    kind = {"ranking": "Rankings", "single": "Answers", "clearer": "Clearer pairs"}.get(query.get("kind", ""), "Pairs")
+    return f"{kind} of {runs}" if runs else kind
+
+
+def recipe_form(request: LabRequest, asked: QueryDict, selection: Selection) -> RecipeForm:
+    numbers = Run.objects.of(request.team).values_list("number", flat=True)
+    return RecipeForm(asked, components(request, selection), numbers)
+
+
+def components(request: LabRequest, selection: Selection) -> list[str]:
+    runs = Run.objects.of(request.team).only("last_rollout").order_by("-number")
+    return components_of(list(runs.filter(number__in=selection.runs) if selection.runs else runs[:20]), ())
+
+
+def preview(request: LabRequest, form: RecipeForm, selection: Selection) -> dict[str, Any]:
+    """How many items the form would give, what is left out, and the first of them."""
+    if not form.is_valid():
+        return {"recipe": form}
+    try:
+        found = filling.plan(request.team, form.recipe(selection))
+    except TooSlow:
+        return {"recipe": form, "too_slow": TOO_SLOW}
+    return {"recipe": form, "plan": found, "samples": samples.of_new(found.items[:SAMPLES]), "noun": NOUNS[found.recipe.kind]}
+
+
+NOUNS: Mapping[str, str] = {Kind.PAIR: "pair", Kind.RANKING: "ranking", Kind.SINGLE: "answer", Kind.CLEARER: "question"}
+
+
+def page(
+    request: LabRequest, recipe: RecipeForm, form: QueueForm, questions: list[rubric.Question], selection: Selection, status: int = 200
+) -> HttpResponse:
+    address = Address(selection)
+    runs = Run.objects.of(request.team).filter(last_rollout__gt=0).order_by("-number").only("number", "name")
+    context = {
+        "room": "label",
+        "recipe": recipe,
+        "form": form,
+        "questions": questions,
+        "question_kinds": rubric.KINDS,
+        "empty_question": rubric.Question(),
+        "chips": chips(address),
+        "problems": [*selection.problems, *unknown(request, selection)],
+        "browser": reverse("rollouts") + address.url(),
+        "chosen": [run for run in runs if run.number in selection.runs],
+        "runs": runs[:OFFERED_RUNS],
+        "token": secrets.token_urlsafe(16),
+        "failed": status != 200,
+    }
+    return TemplateResponse(request, "labels/new.html", context, status=status)
+
+
+def unknown(request: LabRequest, selection: Selection) -> list[Problem]:
+    known = set(Run.objects.of(request.team).filter(number__in=selection.runs).values_list("number", flat=True))
+    return [Problem("run", str(number), f"your team has no run #{number}", "choose other runs") for number in selection.runs if number not in known]
+
+
+@require_POST
+@leads_only
+def guidelines_preview(request: LabRequest) -> HttpResponse:
+    """Guidelines as labellers will see them."""
+    text = request.POST.get("guidelines", "")[: MOST_GUIDELINES + 1]
+    return TemplateResponse(request, "labels/guidelines.html", {"guidelines": render(text), "too_long": len(text) > MOST_GUIDELINES})
