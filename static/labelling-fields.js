@@ -65,7 +65,7 @@
     }
     box.addEventListener("input", () => { clearTimeout(later); later = setTimeout(compare, 200); });
     function open() {
-      if (!box.value) { start = better() || ""; box.value = start; }
+      if (!box.value) { box.value = better() || ""; start = box.value; } // the browser made line feeds of its carriage returns
       fold.hidden = false;
       compare();
     }
@@ -75,7 +75,7 @@
       element: make("div", "stack-tight", opener, fold), error, box,
       edit() { open(); box.focus(); page.changed(); },
       read: () => (fold.hidden || box.value === start ? "" : box.value), // an untouched copy corrects nothing
-      fill(text) { start = text ? better() || "" : ""; box.value = text || ""; fold.hidden = !text; compare(); },
+      fill(text) { start = text ? (better() || "").replace(/\r\n?/g, "\n") : ""; box.value = text || ""; fold.hidden = !text; compare(); },
     };
   }
 

@@ -14,6 +14,7 @@
     const box = panel.element.querySelector(".answer-text");
     box.classList.add("units", "token-text");
     box.classList.toggle("plain-units", !markable);
+    if (markable) box.setAttribute("aria-label", `${name}, token by token; arrows move the caret, Shift selects`);
     const spans = units.map((unit, at) => {
       const span = make("span", "unit");
       if (unit[3] & ENVIRONMENT) span.classList.add("out");

@@ -179,6 +179,7 @@ def group_labels(request: HttpRequest, run_id: Any, phase: str, step: int, group
     rows = [(one, tallies[one.pk]) for one in members if tallies[one.pk].parts]
     same, votes = with_reward(found, {one.pk: one.reward for one in members})
     context = {"rows": rows, "count": len(found), "items": len({one.item_id for one in found}), "same": same, "votes": votes}
+    context["queues"] = sorted({one.queue.name for one in found})
     return render(request, "labels/seen.html#group", context)
 
 

@@ -120,7 +120,7 @@ def test_a_group_counts_its_members_and_says_how_often_the_reward_agrees(as_owne
     item = item_of(team, Kind.RANKING, group)
     say(item, owner, Verdict.RANKED, tiers=[[4], [0, 1], [2, 3]])
     found = of_group(as_owner, group[0])
-    assert "1 label on 1 item." in found
+    assert "1 label on 1 item of <bdi>q</bdi>." in found
     assert "<strong>4 of 8</strong> preferences" in found
     row = found[found.index("sample 0</a>") :]
     assert row.startswith('sample 0</a></th><td class="num">0</td><td class="num">2</td><td class="num">1</td><td class="num">1</td>')
