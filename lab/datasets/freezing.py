@@ -119,10 +119,16 @@ def imported(version: Version, rule: Rule) -> Composed:
     if "import" in version.rule:
         rows = importing_rows.rows_of(version, found)
     else:
-        first = version.dataset.versions.filter(state=VersionState.READY).order_by("number").first()
-        rows = [made_of(row) for row in first.rows.order_by("pk").iterator(chunk_size=BATCH)] if first else []
+        rows = imported_before(version.dataset)
     finish(rows, rule, found)
     return found
+
+
+def imported_before(dataset: Dataset) -> list[Made]:
+    """The rows of an imported dataset's first version, in the order of its file."""
+    first = dataset.versions.filter(state=VersionState.READY).order_by("number").first()
+    rows = [made_of(row) for row in first.rows.iterator(chunk_size=BATCH)] if first else []
+    return sorted(rows, key=lambda one: one.provenance.get("line", 0))
 
 
 def made_of(row: Row) -> Made:
@@ -188,6 +194,11 @@ def row_of(version: Version, made: Made, place: int) -> Row:
     )
 
 
-def preview(team: Team, rule: Rule) -> Composed:
-    """What a version under this rule would hold now, from the first PREVIEWED items."""
-    return current(team, rule, PREVIEWED)
+def now(dataset: Dataset, rule: Rule, most: int | None = PREVIEWED) -> Composed:
+    """What the next version of the dataset would hold under a rule; its queues may be others than the dataset's, of the same team."""
+    rule = replace(rule, form=dataset.form)
+    if dataset.source == Source.IMPORT:
+        found = Composed()
+        finish(imported_before(dataset), rule, found)
+        return found
+    return current(dataset.team, rule, most)

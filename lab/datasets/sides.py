@@ -21,7 +21,6 @@ SAMPLING = (  # of a spec's training part: what decides how answers are sampled
     "min_p",
     "repetition_penalty",
     "max_completion_length",
-    "num_generations",
     "use_vllm",
 )
 
@@ -96,7 +95,7 @@ def provenance_of(rollout: Rollout, run: Run, kept: Sequence[int]) -> dict[str, 
         "attempt": rollout.attempt,
         "superseded": rollout.superseded,
         "checkpoint": checkpoint,
-        "sampler": {name: training[name] for name in SAMPLING if training.get(name) is not None},
+        "sampler": {name: training[name] for name in SAMPLING if training.get(name) not in (None, False)},
         "policy": run.policy,
         "reward": rollout.reward,
     }

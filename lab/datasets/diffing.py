@@ -1,0 +1,121 @@
+"""What differs between two sets of rows, pair by pair. Pure.
+
+Rows are matched by what they say (``digest``), then by the contrary of what they say (flipped), then by item and rollouts (changed text).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab.datasets.composing import Made, canonical, digest_of, opposite
+from lab.datasets.models import Row, Version
+
+KINDS = {"added": "Added", "removed": "Removed", "flipped": "Flipped", "changed": "Changed", "moved": "Moved to the other split"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    row: dict[str, Any]
+    digest: str
+    split: str
+    item: int | None
+    rollouts: tuple[int, ...]
+    provenance: dict[str, Any]
+    labellers: tuple[int, ...]
+    suspect: dict[str, Any]
+
+    @property
+    def place(self) -> Any:
+        """Where it comes from, whichever side is preferred; None for imported rows."""
+        return (self.item, tuple(sorted(self.rollouts)), self.row.get("label")) if self.item is not None else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    kind: str
+    before: Entry | None = None
+    after: Entry | None = None
+
+    @property
+    def shown(self) -> Entry:
+        return self.after or self.before  # type: ignore[return-value]  # one of them is there
+
+
+def entry(made: Made | Row) -> Entry:
+    return Entry(
+        made.row,
+        made.digest,
+        made.split,
+        made.item,
+        tuple(made.rollouts),
+        made.provenance,
+        tuple(made.labellers),
+        made.suspect,
+    )
+
+
+def entries_of(version: Version) -> list[Entry]:
+    return [entry(row) for row in version.rows.order_by("split", "place").iterator(chunk_size=2000)]
+
+
+def differences(before: Iterable[Entry], after: Iterable[Entry]) -> list[Difference]:
+    """In the order of ``after``, then what is only in ``before``."""
+    left = Pool(before)
+    found: list[tuple[int, Difference]] = []
+    rest = []
+    for place, one in enumerate(after):  # what says the same first, so that nothing else takes its partner
+        if (same := left.take("digest", one.digest)) is not None:
+            found += [(place, made) for made in altered(same, one)]
+        else:
+            rest.append((place, one))
+    for place, one in rest:
+        contrary = left.take("digest", digest_of(opposite(one.row))) if "chosen" in one.row or "label" in one.row else None
+        if contrary is not None:
+            found.append((place, Difference("flipped", contrary, one)))
+        elif one.place is not None and (same := left.take("place", one.place)) is not None:
+            found.append((place, Difference("changed", same, one)))
+        else:
+            found.append((place, Difference("added", None, one)))
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])] + [Difference("removed", one, None) for one in left.rest()]
+
+
+def altered(before: Entry, after: Entry) -> Iterator[Difference]:
+    if canonical(weighed(before)) != canonical(weighed(after)):  # weight or margin
+        yield Difference("changed", before, after)
+    elif before.split != after.split:
+        yield Difference("moved", before, after)
+
+
+def weighed(one: Entry) -> dict[str, Any]:
+    """The row with the weight that it has where none is written."""
+    return {**one.row, "weight": one.row.get("weight", 1.0)}
+
+
+class Pool:
+    """Entries that have no partner yet, by digest and by place."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.entries: dict[int, Entry] = dict(enumerate(entries))
+        self.by: dict[str, defaultdict[Any, list[int]]] = {"digest": defaultdict(list), "place": defaultdict(list)}
+        for number, one in reversed(self.entries.items()):
+            self.by["digest"][one.digest].append(number)
+            if one.place is not None:
+                self.by["place"][one.place].append(number)
+
+    def take(self, by: str, key: Any) -> Entry | None:
+        numbers = self.by[by].get(key, [])
+        while numbers:
+            if (number := numbers.pop()) in self.entries:
+                return self.entries.pop(number)
+        return None
+
+    def rest(self) -> list[Entry]:
+        return list(self.entries.values())
+
+
+def summary(found: Sequence[Difference]) -> dict[str, int]:
+    counts = Counter(one.kind for one in found)
+    return {kind: counts[kind] for kind in KINDS}

@@ -1,0 +1,94 @@
+"""Rows as pages show them: texts as pieces for text nodes, the words that differ between chosen and rejected, where each side came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.accounts.models import Team, User
+from lab.datasets.diffing import Entry, entry
+from lab.datasets.models import Row
+from lab.lib import diff
+from lab.trajectories.pieces import Piece, named, visible
+
+CUT = 6000  # characters of a text that are shown and compared
+LABELS = {"chosen": "Chosen", "rejected": "Rejected", "completion": "Answer"}
+
+
+@dataclass(frozen=True)
+class Segment:
+    only: bool  # stands on this side alone
+    pieces: list[Piece]
+
+
+@dataclass(frozen=True)
+class Answer:
+    name: str
+    label: str
+    segments: list[Segment]
+    cut: int
+    source: dict[str, Any] | None  # provenance of the rollout
+
+
+@dataclass(frozen=True)
+class Shown:
+    entry: Entry
+    prompt: list[tuple[str, list[Piece]]]
+    answers: list[Answer]
+    labellers: list[str] = field(default_factory=list)
+    prompt_id: int | None = None
+    number: int | None = None  # line of its file, from 1
+
+    @property
+    def weight(self) -> Any:
+        return self.entry.row.get("weight")
+
+    @property
+    def margin(self) -> Any:
+        return self.entry.row.get("margin")
+
+    @property
+    def label(self) -> bool | None:
+        return self.entry.row.get("label")
+
+
+def shown(one: Entry | Row, names: Mapping[int, str]) -> Shown:
+    found = entry(one) if isinstance(one, Row) else one
+    row = found.row
+    prompt = [(named(str(message["role"])), list(visible(str(message["content"])[:CUT]))) for message in messages(row.get("prompt"))]
+    people = [names.get(user, f"person {user}") for user in found.labellers]
+    prompt_id, number = (one.prompt, one.place + 1) if isinstance(one, Row) else (None, None)
+    return Shown(found, prompt, answers(found), people, prompt_id, number)
+
+
+def messages(value: Any) -> list[dict[str, str]]:
+    return [{"role": "user", "content": value}] if isinstance(value, str) else list(value or ())
+
+
+def text_of(value: Any) -> str:
+    """An answer as one text; who else speaks in it stands before what they say."""
+    parts = [one["content"] if one["role"] == "assistant" else f"[{one['role']}] {one['content']}" for one in messages(value)]
+    return value if isinstance(value, str) else "\n\n".join(parts)
+
+
+def answers(one: Entry) -> list[Answer]:
+    sources = one.provenance.get("sides") or {}
+    texts = {name: text_of(one.row[name]) for name in LABELS if name in one.row}
+    cut = {name: text[:CUT] for name, text in texts.items()}
+    if "chosen" in cut:
+        spans = diff.words(cut["rejected"], cut["chosen"])
+        segments = {
+            "chosen": [Segment(span.kind == "added", list(visible(span.text))) for span in spans if span.kind != "removed"],
+            "rejected": [Segment(span.kind == "removed", list(visible(span.text))) for span in spans if span.kind != "added"],
+        }
+    else:
+        segments = {name: [Segment(False, list(visible(text)))] for name, text in cut.items()}
+    source = {**sources, "completion": sources.get("chosen") or sources.get("rejected")}
+    return [Answer(name, LABELS[name], segments[name], len(text) - len(cut[name]), source.get(name)) for name, text in texts.items()]
+
+
+def names_of(team: Team, users: Iterable[int]) -> dict[int, str]:
+    """What labellers of the team are called, also of those who have left it."""
+    found = User.objects.filter(pk__in=set(users))
+    return {user.pk: str(user.first_name or user) for user in found}

@@ -1,0 +1,21 @@
+/* The pages of datasets: the address keeps the rule that is being looked at; filters answer when they are changed. */
+"use strict";
+(function () {
+  const rule = document.querySelector("[data-rule]");
+  if (rule) {
+    rule.addEventListener("change", () => {
+      const query = new URLSearchParams(new FormData(rule));
+      for (const name of ["csrfmiddlewaretoken", "notes"]) query.delete(name);
+      history.replaceState(history.state, "", `?${query}`);
+    });
+  }
+  const filters = document.querySelector("[data-filters]");
+  if (filters) {
+    filters.addEventListener("change", (event) => {
+      if (event.target.matches("select")) filters.requestSubmit();
+    });
+    filters.addEventListener("submit", () => {
+      for (const input of filters.querySelectorAll("select, input")) if (!input.value) input.disabled = true; // a short address
+    });
+  }
+})();
