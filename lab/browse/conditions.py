@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +19,8 @@ from lab.browse.words import prompt_matches, rollout_matches
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
 
+# Flags that rooms further right answer: name → the ids of the team's rollouts that have it. They enter themselves, with a field, when they start.
+ELSEWHERE: dict[str, Callable[[Team], Combinable]] = {}
 LOOKUPS = {"eq": "exact", "lt": "lt", "le": "lte", "gt": "gt", "ge": "gte"}
 COLUMNS = {"finish": "finish_reason"}  # where a field is not called what its column is
 
@@ -66,6 +68,9 @@ def narrow(found: QuerySet[Rollout], one: Filter, team: Team, runs: Sequence[UUI
     yes = one.value == "yes"
     if one.field == "zero_variance":
         return found.filter(pk__in=RawSQL(SPREAD.format(truth="TRUE" if yes else "NOT TRUE"), [list(runs)]))  # noqa: S611 only one of two words
+    if one.field in ELSEWHERE:
+        having = Q(pk__in=ELSEWHERE[one.field](team))
+        return found.filter(having if yes else ~having)
     if one.field == "prompt":
         return found.filter(prompt_id__in=prompt_matches(one.value, team.pk))
     if one.field == "filtered":

@@ -3,3 +3,8 @@ from django.apps import AppConfig
 
 class LabelsConfig(AppConfig):
     name = "lab.labels"
+
+    def ready(self) -> None:
+        from lab.labels.labelled import register
+
+        register()

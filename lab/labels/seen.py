@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 
 from lab.accounts.models import Team
 from lab.accounts.roles import may_lead
+from lab.labels.implied import implied
 from lab.labels.models import Item, ItemState, Judgement, Kind, Queue, Verdict
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
@@ -187,19 +188,9 @@ def with_reward(found: Iterable[Judgement], rewards: dict[int, float | None]) ->
     """Of the pairs of members that people and the reward both tell apart: how many both order the same way, and how many there are."""
     same = votes = 0
     for one in found:
-        for better, worse in pairs(one):
+        for better, worse in implied(one.verdict, one.tiers, one.item.rollouts):
             high, low = rewards.get(better), rewards.get(worse)
             if high is not None and low is not None and high != low:
                 votes += 1
                 same += high > low
     return same, votes
-
-
-def pairs(judgement: Judgement) -> list[tuple[int, int]]:
-    """(better, worse) rollouts by one label."""
-    rollouts, tiers = judgement.item.rollouts, judgement.tiers or []
-    if len(rollouts) == 2 and judgement.verdict in (Verdict.A, Verdict.B):
-        return [(rollouts[0], rollouts[1]) if judgement.verdict == Verdict.A else (rollouts[1], rollouts[0])]
-    if judgement.verdict != Verdict.RANKED:
-        return []
-    return [(rollouts[one], rollouts[other]) for at, tier in enumerate(tiers) for one in tier for below in tiers[at + 1 :] for other in below]

@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.accounts.models import Role, Team, User
+from lab.browse.conditions import matching
+from lab.browse.selection import Selection
+from lab.labels.implied import implied
 from lab.labels.making import NewItem, make_queue
 from lab.labels.models import Item, ItemState, Judgement, JudgementState, Kind, Verdict
 from lab.labels.seen import Tally, tally
@@ -61,6 +67,18 @@ def of_group(client: Client, one: Rollout) -> str:
 def test_a_ranking_counts_as_its_pairs(place: int, expected: Tally) -> None:
     """{A=B}>C>{D=E}: 8 pairs, so that 8 are chosen and 8 rejected over all members, and none inside a tie."""
     assert tally([10, 11, 12, 13, 14], "ranked", [[0, 1], [2], [3, 4]], 10 + place) == expected
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=26))
+def test_what_is_counted_are_the_pairs_that_are_written(levels: list[int]) -> None:
+    """``levels``: the tier of each member."""
+    rollouts = list(range(100, 100 + len(levels)))
+    tiers = [[place for place, level in enumerate(levels) if level == one] for one in sorted(set(levels))]
+    counted = [tally(rollouts, "ranked", tiers, pk) for pk in rollouts]
+    pairs = implied("ranked", tiers, rollouts)
+    assert [one.chosen for one in counted] == [sum(better == pk for better, _ in pairs) for pk in rollouts]
+    assert [one.rejected for one in counted] == [sum(worse == pk for _, worse in pairs) for pk in rollouts]
+    assert all(one.chosen + one.rejected + one.tied == len(rollouts) - 1 for one in counted)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +187,21 @@ def test_the_number_of_queries_does_not_grow_with_the_labels(as_owner: Client, t
         say(item, owner, Verdict.A)
         say(item, teammate, Verdict.B)
     assert count() == few
+
+
+def test_the_browser_finds_what_is_labelled(as_owner: Client, team: Team, stranger: User, group: list[Rollout]) -> None:
+    def found(value: str) -> list[int]:
+        rows = matching(team, Selection.read(QueryDict(f"f=labelled:is:{value}")))
+        return sorted(rows.values_list("sample", flat=True))
+
+    assert (found("yes"), found("no")) == ([], [0, 1, 2, 3, 4])
+    item_of(team, Kind.PAIR, [group[1], group[3]], labels=1)
+    item_of(team, Kind.PAIR, [group[0], group[4]])  # nobody has said anything
+    item_of(stranger.memberships.get().team, Kind.PAIR, [group[0], group[2]], labels=1)
+    assert (found("yes"), found("no")) == ([1, 3], [0, 2, 4])
+    page = as_owner.get("/rollouts/?f=labelled:is:yes").content.decode()
+    assert f"/rollouts/{group[1].pk}/" in page
+    assert f"/rollouts/{group[0].pk}/" not in page
 
 
 def test_another_team_finds_nothing(as_stranger: Client, group: list[Rollout]) -> None:
