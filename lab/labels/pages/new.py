@@ -39,7 +39,7 @@ TOO_SLOW = "The regular expression of the selection takes too long for all of it
 def new(request: LabRequest) -> HttpResponse:
     """The form (GET, filled from the address), its preview (``part=preview``), one more question, and making the queue."""
     source = copied(request)
-    asked = starting(request.GET, source) if request.method != "POST" else request.POST
+    asked = starting(request, request.GET, source) if request.method != "POST" else request.POST
     selection = Selection.read(QueryDict(asked.get("selection", "")[:8000]))
     if request.GET.get("part") == "preview":
         return TemplateResponse(request, "labels/new.html#preview", preview(request, recipe_form(request, asked, selection), selection))
@@ -81,19 +81,34 @@ def copied(request: LabRequest) -> Queue | None:
     return Queue.objects.of(request.team).filter(pk=key).first() if key and request.method != "POST" else None
 
 
-def starting(query: QueryDict, source: Queue | None) -> QueryDict:
+def starting(request: LabRequest, query: QueryDict, source: Queue | None) -> QueryDict:
     """What the recipe form starts with: what the address says, over what the source was made of, over the usual."""
     data = QueryDict(mutable=True)
     data.update({name: str(field.initial) for name, field in RecipeForm.base_fields.items() if field.initial is not None})
     if source:
         data.update({**dict(QueryDict(source.selection).items()), "kind": source.kind, "strategy": source.strategy, "selection": source.selection})
         data["seed"] = str(source.seed)
+    else:
+        data.update(usual_windows(request, Selection.read(query)))
     for name, value in query.items():
         if name in RecipeForm.base_fields:
             data[name] = value
     if not source and "selection" not in query:
         data["selection"] = Selection.read(query).query(sort="").removeprefix("?")
     return QueryDict(data.urlencode())
+
+
+def usual_windows(request: LabRequest, selection: Selection) -> dict[str, str]:
+    """The first and the last third of the steps; of two runs one against the other, of one its beginning against its end."""
+    found = list(Run.objects.of(request.team).filter(number__in=selection.runs).only("number", "step").order_by("number")[:2])
+    if not found:
+        return {}
+    last = max(run.step for run in found)
+    windows = {"early_from": 0, "early_to": last // 3, "late_from": max(last // 3 + 1, 2 * last // 3), "late_to": max(last, last // 3 + 1)}
+    sides: dict[str, int] = {"a_run": found[0].number, "b_run": found[-1].number}
+    if len(found) == 1 and last:
+        sides |= {"a_step": 0, "b_step": last}
+    return {name: str(value) for name, value in {**windows, **sides}.items()}
 
 
 def given(query: QueryDict, source: Queue | None, selection: Selection) -> dict[str, Any]:
