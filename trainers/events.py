@@ -99,7 +99,7 @@ class Rollout(Event, tag="rollout", frozen=True):
 class Asked(Event, tag="asked", frozen=True):
     """Which of these completions do people prefer? The trainer waits for an answer to ``key`` until ``deadline`` (seconds since 1970).
 
-    ``group`` is that of the rollouts, which come once the step is trained; a completion's place is its ``sample``.
+    ``completions`` are the different ones of the group; ``group`` is the number it will have as rollouts, which come once the step is trained.
     """
 
     key: str

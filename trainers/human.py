@@ -2,7 +2,7 @@
 
 The trainer writes an ``asked`` event into its spool and reads ``human/answers.jsonl`` of its run folder, which the lab, or anybody, appends to:
 
-    {"key": "1-7-0", "tiers": [[2], [0, 3], [1]]}     places of the completions, best first; a tier holds those that are equally good
+    {"key": "1-7-0", "tiers": [[2], [0, 3], [1]]}     places of the event's completions, best first; a tier holds those that are equally good
     {"key": "1-7-1", "tiers": null}                   nobody will answer this one: the fallback counts at once
 
 A key holds the attempt, so a step that is done again after a resume is asked about again and answers to the earlier attempt are not taken.
@@ -15,17 +15,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from trainers.events import Asked, Message
 from trainers.report import Reporter
-from trainers.spec import HUMAN, HumanReward
+from trainers.spec import ANSWERS, HUMAN, HumanReward
 from trainers.stop import StopRequest
 from trainers.telemetry import storable
 
 log = logging.getLogger(__name__)
 
-ANSWERS = "human/answers.jsonl"
 PHASE = "waiting for people"
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 1.0  # for an answer given just before the deadline to reach the file
@@ -112,6 +110,19 @@ class Scored:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Question:
+    """``members``: of each different completion the places in the group that said it; an answer ranks the completions."""
+
+    group: int
+    members: list[list[int]]
+
+    def rewards(self, tiers: Tiers) -> list[float]:
+        """(members of the group,) Raises BadAnswer."""
+        shares(tiers, len(self.members))
+        return shares([[member for place in tier for member in self.members[place]] for tier in tiers], sum(map(len, self.members)))
+
+
 class People:
     """Asks about the groups of a batch and waits."""
 
@@ -122,12 +133,12 @@ class People:
 
     def score(self, batch: Batch) -> Scored:
         """The batch's column of rewards. Returns when every question is answered, its time is over, or a stop is requested."""
-        asked = {self.ask(batch, number): number for number in self.drawn(batch)}
+        asked = dict(self.ask(batch, number) for number in self.drawn(batch))
         began = time.monotonic()
-        found = self.wait(asked, batch.members, began + self.wanted.seconds + GRACE_SECONDS) if asked else {}
+        found = self.wait(asked, began + self.wanted.seconds + GRACE_SECONDS) if asked else {}
         scored = Scored([self.wanted.fallback] * len(batch.texts))
         for key, values in found.items():
-            scored.values[batch.group(asked[key])] = values
+            scored.values[batch.group(asked[key].group)] = values
         scored.metrics["share"] = len(found) * batch.members / len(batch.texts)
         if asked:
             scored.metrics |= {"answered": len(found) / len(asked), "wait_seconds": time.monotonic() - began}
@@ -141,10 +152,13 @@ class People:
 
         return [number for number in range(batch.groups) if chosen(number) and len(set(batch.texts[batch.group(number)])) > 1]
 
-    def ask(self, batch: Batch, number: int) -> str:
-        """Reports the question; returns its key."""
+    def ask(self, batch: Batch, number: int) -> tuple[str, Question]:
+        """Reports the question; returns its key and what its answer will mean."""
         group, first = batch.first_group + number, number * batch.members
         key = f"{self.reporter.attempt}-{batch.step}-{group}"
+        members: dict[str, list[int]] = {}
+        for member, text in enumerate(batch.texts[batch.group(number)]):
+            members.setdefault(storable(text), []).append(member)
         self.reporter.event(
             Asked,
             key=key,
@@ -152,31 +166,32 @@ class People:
             group=group,
             prompt=[Message(message.role, storable(message.content)) for message in batch.prompts[first]],
             reference=storable(batch.references[first]),
-            completions=[storable(text) for text in batch.texts[batch.group(number)]],
+            completions=list(members),
             deadline=time.time() + self.wanted.seconds,
         )
-        return key
+        return key, Question(number, list(members.values()))
 
-    def wait(self, asked: dict[str, int], members: int, until: float) -> dict[str, list[float]]:
+    def wait(self, asked: dict[str, Question], until: float) -> dict[str, list[float]]:
         """The rewards of the groups that were ranked in time, by key. The first answer that can be used counts."""
         self.reporter.writer.sync()  # who answers reads the spool
         found: dict[str, list[float]] = {}
         waiting = set(asked)
         while True:
             for key, tiers in self.answers.new():
-                if key in waiting and self.takes(key, tiers, members, found):
+                if key in waiting and takes(asked[key], key, tiers, found):
                     waiting.remove(key)
             self.reporter.phase(PHASE, len(asked) - len(waiting), len(asked))
             if not waiting or time.monotonic() >= until or self.stop.requested():
                 return found
             time.sleep(POLL_SECONDS)
 
-    def takes(self, key: str, tiers: Tiers | None, members: int, found: dict[str, Any]) -> bool:
-        """Whether the answer settles its question."""
-        try:
-            if tiers is not None:
-                found[key] = shares(tiers, members)
-        except BadAnswer as error:
-            log.warning("the answer to %s is not used: %s", key, error)
-            return False
-        return True
+
+def takes(question: Question, key: str, tiers: Tiers | None, found: dict[str, list[float]]) -> bool:
+    """Whether the answer settles its question."""
+    try:
+        if tiers is not None:
+            found[key] = question.rewards(tiers)
+    except BadAnswer as error:
+        log.warning("the answer to %s is not used: %s", key, error)
+        return False
+    return True

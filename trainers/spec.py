@@ -16,6 +16,7 @@ from trainers.problems import SpecError as SpecError
 
 RUN_FILE = "run.json"
 HUB_ID = r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$"  # never a path: ../policy would be read from the disk
+ANSWERS = "human/answers.jsonl"  # inside a run folder: what people answered to its trainer's questions
 HUMAN = "human"  # the reward column of what people say
 MOST_RANKED = 26  # answers of a group that a person can rank
 SHA256 = r"^[0-9a-f]{64}$"

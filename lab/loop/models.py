@@ -88,7 +88,7 @@ class Ask(models.Model):
     item = models.OneToOneField(Item, models.SET_NULL, null=True, related_name="ask")
     deadline = models.DateTimeField()
     answered_at = models.DateTimeField(null=True)
-    rewards = models.JSONField(null=True)  # one a member, as sent back
+    rewards = models.JSONField(null=True)  # the tiers that were sent back, places in the item; null = nobody will answer
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "attempt", "key"], name="ask_once")]

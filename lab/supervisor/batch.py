@@ -10,12 +10,14 @@ from typing import Any
 
 from lab.runs.metrics import NAME_LENGTH, Points
 from lab.runs.models import Run
-from trainers.events import AttemptFinished, AttemptStarted, Checkpoint, Event, Metrics, Phase, Rollout, Saved, Warned
+from trainers.events import Asked, AttemptFinished, AttemptStarted, Checkpoint, Event, Metrics, Phase, Rollout, Saved, Warned
+from trainers.spec import MOST_RANKED
 from trainers.spool import Line
 
 log = logging.getLogger(__name__)
 
 SMALLINT, INTEGER, BIGINT = 2**15, 2**31, 2**63
+KEY_LENGTH = 64  # of a trainer's question
 END_OF_TIME = 4e9  # seconds since 1970: the year 2096
 PACE_WEIGHT = 0.1  # of the newest step in the smoothed seconds a step
 LATEST = {
@@ -41,6 +43,7 @@ class Batch:
     finished: list[AttemptFinished] = field(default_factory=list)
     saved: list[Checkpoint | Saved] = field(default_factory=list)
     warned: list[Warned] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     def value(self, name: str) -> Any:
@@ -67,6 +70,8 @@ class Batch:
                 self.saved.append(event)
             case Warned():
                 self.warned.append(event)
+            case Asked():
+                self.asked.append(event)
 
     def _add_start(self, event: AttemptStarted, end: int) -> None:
         self.started.append((event, end))
@@ -139,7 +144,7 @@ def pace(latest: dict[str, Any], event: Metrics) -> dict[str, Any]:
 
 def refusal(event: Event) -> str:
     """Why the database could not hold the event; empty when it can. The types were checked when the line was read."""
-    numbers = {"attempt": (event.attempt, SMALLINT)}
+    numbers: dict[str, tuple[float, float]] = {"attempt": (event.attempt, SMALLINT)}
     match event:
         case Rollout():
             fits = 0 <= event.attempt < SMALLINT and 0 <= event.sample < SMALLINT and 0 <= event.step < INTEGER
@@ -147,6 +152,10 @@ def refusal(event: Event) -> str:
                 return ""  # the usual case, without a dict
             numbers |= {"step": (event.step, INTEGER), "group": (event.group, INTEGER), "sample": (event.sample, SMALLINT)}
             numbers |= {"length": (event.length, INTEGER)}
+        case Asked():
+            numbers |= {"step": (event.step, INTEGER), "group": (event.group, INTEGER), "deadline": (event.deadline, END_OF_TIME)}
+            if not 0 < len(event.key) <= KEY_LENGTH or not 2 <= len(event.completions) <= MOST_RANKED:
+                return f"a question has a key of 1 to {KEY_LENGTH} characters and 2 to {MOST_RANKED} completions"
         case Metrics():
             numbers |= {"step": (event.step, INTEGER), "tokens": (event.tokens, BIGINT)}
         case Phase():

@@ -19,6 +19,7 @@ from django.db import DataError, IntegrityError, connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from lab.loop import human_reward
 from lab.runs import live, metrics
 from lab.runs.models import Attempt, Checkpoint, Run
 from lab.supervisor import prompts
@@ -89,6 +90,10 @@ def write(batch: Batch) -> metrics.Points:
         for attempt in sorted(batch.points):
             stored = metrics.append(cursor, run.pk, attempt, batch.points[attempt], batch.to)
         record_saved(batch)
+        if batch.asked:
+            keys, asked_about = prompts.resolve(cursor, run.team_id, batch.asked)
+            human_reward.record(run, batch.asked, keys)
+            new_prompts |= asked_about
         record_notices(cursor, batch)
     prompts.remember(run.team_id, new_prompts)
     for name, value in fields.items():

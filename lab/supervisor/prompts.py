@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trainers.events import Rollout
+from trainers.events import Asked, Rollout
 
 REMEMBERED = 50_000
 encode = msgspec.json.Encoder().encode
@@ -17,15 +17,15 @@ encode = msgspec.json.Encoder().encode
 _known: OrderedDict[tuple[int, bytes], int] = OrderedDict()
 
 
-def digest(event: Rollout) -> bytes:
+def digest(event: Rollout | Asked) -> bytes:
     """16 bytes of BLAKE2b over the JSON of [[{role, content}, …], reference]."""
     return blake2b(encode((event.prompt, event.reference)), digest_size=16).digest()
 
 
-def digests_of(events: Sequence[Rollout]) -> list[bytes]:
+def digests_of(events: Sequence[Rollout | Asked]) -> list[bytes]:
     """The digest of each event's prompt; the members of a group come one after the other and share it."""
     digests: list[bytes] = []
-    last: Rollout | None = None
+    last: Rollout | Asked | None = None
     for event in events:
         same = last is not None and event.prompt == last.prompt and event.reference == last.reference
         digests.append(digests[-1] if same else digest(event))
@@ -33,7 +33,7 @@ def digests_of(events: Sequence[Rollout]) -> list[bytes]:
     return digests
 
 
-def resolve(cursor: Any, team_id: int, events: Sequence[Rollout]) -> tuple[list[int], dict[bytes, int]]:
+def resolve(cursor: Any, team_id: int, events: Sequence[Rollout | Asked]) -> tuple[list[int], dict[bytes, int]]:
     """The prompt id of each event, stored in the caller's transaction where new, and what to ``remember`` once that is committed.
 
     Every prompt is locked against deletion until the caller commits, which is what a foreign key would do row by row.
@@ -51,7 +51,7 @@ def resolve(cursor: Any, team_id: int, events: Sequence[Rollout]) -> tuple[list[
     return [found[key] for key in digests], {key: found[key] for key in new}
 
 
-def _store(cursor: Any, team_id: int, new: dict[bytes, Rollout]) -> dict[bytes, int]:
+def _store(cursor: Any, team_id: int, new: dict[bytes, Rollout | Asked]) -> dict[bytes, int]:
     # One order for all, so that two runs with the same prompts wait for each other instead of deadlocking; one JSON text, because arrays
     # of texts are slow to send.
     rows = [_row(key, new[key]) for key in sorted(new)]
@@ -69,7 +69,7 @@ def _store(cursor: Any, team_id: int, new: dict[bytes, Rollout]) -> dict[bytes, 
     return found
 
 
-def _row(key: bytes, event: Rollout) -> dict[str, Any]:
+def _row(key: bytes, event: Rollout | Asked) -> dict[str, Any]:
     messages = [[message.role, message.content] for message in event.prompt]
     text = next((content for role, content in reversed(messages) if role == "user"), "")
     return {"digest": key.hex(), "messages": messages, "text": text, "reference": event.reference}

@@ -18,6 +18,7 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
+from lab.loop import human_reward
 from lab.runs import live, publisher
 from lab.runs.launch import enqueue
 from lab.runs.models import Run, Status
@@ -131,6 +132,8 @@ class Supervisor:
     def catch_up(self) -> None:
         """Stores what an earlier supervisor left in the spool, and remembers where that was."""
         self.inherited = self.run.ingested
+        if self.run.spec.get("human"):
+            human_reward.drop_late(self.run)  # what nobody was there to drop
         while ingest(self.run):
             self.control()
 
@@ -233,6 +236,17 @@ class Supervisor:
             self.stop()
         if wanted["kill_requested"]:
             self.kill("killed; resume goes on from the last checkpoint")
+        self.answer()
+
+    def answer(self) -> None:
+        """What people said about the trainer's questions goes into the run folder. Without it the trainer goes on with its fallback."""
+        if self.run.spec.get("human"):
+            try:
+                human_reward.tick(self.run)
+            except (OperationalError, InterfaceError):
+                raise
+            except Exception:
+                log.exception("run %s: what people answered could not be sent", self.run.pk)
 
     def stop(self) -> None:
         """Asks the trainer to save and end, once; the grace period runs from then."""
@@ -269,6 +283,8 @@ class Supervisor:
         if not given:
             raise LeaseLost
         trainer_process.clear_stop(run.folder)
+        if run.spec.get("human"):
+            self.patiently(lambda: human_reward.close(run))
         for follower in followers:
             enqueue(follower)
         log.info("run %s ended: %s %s", run.pk, run.status, run.reason)

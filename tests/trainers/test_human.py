@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tests.trainers.conftest import current, events_in, make_spec
 from trainers import spool, train
 from trainers.events import Asked, Metrics, Phase, Rollout, Warned
-from trainers.human import ANSWERS, PHASE, Answers, BadAnswer, answer_of, shares
+from trainers.human import PHASE, Answers, BadAnswer, Question, answer_of, shares
 from trainers.preflight import preflight
 from trainers.problems import SpecError
+from trainers.spec import ANSWERS
 
 MEMBERS = 4
 
@@ -51,6 +52,14 @@ def test_the_shares_of_a_group_are_half_its_size_and_keep_its_order(places, tied
 def test_a_ranking_that_is_none_is_not_taken(tiers):
     with pytest.raises(BadAnswer):
         shares(tiers, 3)
+
+
+def test_completions_that_are_the_same_share_what_one_of_them_is_given():
+    """Two of four said the second text: one answer about three texts ranks four members."""
+    question = Question(0, [[0], [1, 3], [2]])
+    assert question.rewards([[1], [0, 2]]) == pytest.approx([0.5 / 3, 2.5 / 3, 0.5 / 3, 2.5 / 3])
+    with pytest.raises(BadAnswer):
+        question.rewards([[1], [0, 2, 3]])  # places are those of the texts
 
 
 @pytest.mark.parametrize(
@@ -124,6 +133,11 @@ def longest_first(asked: Asked) -> list[list[int]]:
     return [[place for place, text in enumerate(asked.completions) if len(text) == length] for length in lengths]
 
 
+def compared(text: str, others: list[str]) -> float:
+    """The share of the comparisons that a text wins where longer is better."""
+    return sum(1.0 if len(text) > len(other) else 0.5 if len(text) == len(other) else 0.0 for other in others) / len(others)
+
+
 def of_kind(folder, kind):
     return [event for event in events_in(folder) if isinstance(event, kind)]
 
@@ -151,8 +165,12 @@ def test_votes_are_a_reward_column(tmp_path):
             assert len(set(texts)) == 1  # nothing to compare
             expected = [None] * MEMBERS
         else:
-            assert (question.completions, question.prompt, question.reference) == (texts, members[0].prompt, members[0].reference)
-            expected = shares(longest_first(question), MEMBERS)
+            assert (question.completions, question.prompt, question.reference) == (
+                list(dict.fromkeys(texts)),
+                members[0].prompt,
+                members[0].reference,
+            )
+            expected = [compared(text, [other for place, other in enumerate(texts) if place != own]) for own, text in enumerate(texts)]
         assert [event.rewards["human"] for event in members] == expected
         for event in members:
             assert event.rewards["human"] is None or event.reward == pytest.approx(task_reward(spec, event) + 0.5 * event.rewards["human"], abs=1e-6)
