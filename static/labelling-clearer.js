@@ -43,6 +43,7 @@
     }
 
     function compare() {
+      document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing));
       for (const pair of pairs) {
         if (comparing) pair.spans = pair.spans || lab.diff(pair.answers[0].text, pair.answers[1].text);
         pair.panels.forEach((panel, place) => panel.text(comparing ? pair.spans : null, place ? "after" : "before"));

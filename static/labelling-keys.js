@@ -92,4 +92,5 @@
   document.addEventListener("click", (event) => { if (event.target.closest("[data-map-keys]")) open(); });
 
   Object.assign(page, { kbd, keys: { use, refresh } });
+  document.addEventListener("click", (event) => { const button = event.target.closest("[data-run]"); if (button) actions.get(button.dataset.run)?.run(event); });
 })();

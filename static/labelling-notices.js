@@ -49,7 +49,6 @@
   function lose(entry) {
     store.keep("lost", [...lost().filter((one) => one.token !== entry.token), entry]);
     draw();
-    find("lost").querySelector("button")?.focus();
     lab.announce(`${entry.message} ${entry.fix}`);
   }
 
@@ -77,6 +76,7 @@
       again.addEventListener("click", () => page.again(one, again));
       leave.addEventListener("click", () => { found(one.token); page.left(one); });
       const card = make("div", "card lost-card", make("h2", "", one.message), make("p", "muted", one.fix), ...written(one.answer || {}), make("div", "row", one.again === false ? null : again, leave));
+      (one.again === false ? leave : again).dataset.first = "";
       card.setAttribute("role", "alert");
       card.dataset.lostItem = one.item;
       return card;

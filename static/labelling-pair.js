@@ -37,6 +37,7 @@
     }
 
     function compare() {
+      document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing));
       if (comparing) spans = spans || lab.diff(left.text, right.text);
       panels.forEach((panel, index) => panel.text(comparing ? spans : null, index ? "after" : "before"));
     }

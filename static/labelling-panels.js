@@ -12,13 +12,14 @@
 
   // ---- rendered: a little Markdown, made of elements and text nodes
 
-  const INLINE = /(`[^`\n]+`|\*\*[^*\n]+\*\*)/;
+  const INLINE = /(`[^`\n]+`|\*\*[^*\n]+\*\*|(?<![*\w])\*(?![*\s])[^*\n]+(?<!\s)\*(?![*\w]))/;
 
   function inline(box, text) {
     for (const part of text.split(INLINE)) {
       const [code, strong] = [/^`[^`\n]+`$/.test(part), /^\*\*[^*\n]+\*\*$/.test(part)];
       if (code) box.append(make("code", "", shownText(part.slice(1, -1))));
       else if (strong) box.append(make("strong", "", shownText(part.slice(2, -2))));
+      else if (part.length > 2 && part.startsWith("*") && INLINE.test(part) && part.endsWith("*")) box.append(make("em", "", shownText(part.slice(1, -1))));
       else if (part) box.append(shownText(part));
     }
     return box;
@@ -94,7 +95,7 @@
 
   function about({ run, step, reward, url }) {
     const line = make("span", "about muted small");
-    const words = [run, step === null || step === undefined ? "" : `step ${step}`, reward === null || reward === undefined ? "" : `reward ${Number(reward).toPrecision(3)}`].filter(Boolean).join(" · ");
+    const words = [run === null || run === undefined ? "" : `run #${run}`, step === null || step === undefined ? "" : `step ${step}`, reward === null || reward === undefined ? "" : `reward ${Number(reward).toPrecision(3)}`].filter(Boolean).join(" · ");
     if (!url || !String(url).startsWith("/")) { line.textContent = words; return line; }
     const link = make("a", "", words);
     link.href = url;

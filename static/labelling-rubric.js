@@ -21,7 +21,7 @@
     const box = make("fieldset", `rubric-question ${question.kind}`, make("legend", "label", question.label || question.name, question.required ? make("span", "muted", " required") : null));
     const inputs = options.map(([, text], index) => {
       const input = Object.assign(make("input"), { type: "radio", name: group, value: String(index) });
-      box.append(make("label", "rubric-option", input, make("span", "", text), index < 9 ? make("kbd", "kbd", String(index + 1)) : null));
+      box.append(make("label", "rubric-option", input, make("span", "", text), index < 9 && text !== String(index + 1) ? make("kbd", "kbd", String(index + 1)) : null));
       return input;
     });
     const error = make("p", "field-error");
@@ -49,6 +49,7 @@
   function rubric() {
     const questions = (page.queue.rubric || []).map(ask);
     if (!questions.length) return null;
+    questions[0].box.querySelector("legend").append(" ", page.kbd("rubric", "o"));
     return {
       element: make("div", "rubric", ...questions.map((one) => one.box)),
       focus: () => (questions.find((one) => one.read() === null) || questions[0]).focus(),

@@ -13,6 +13,7 @@
   const held = []; // what is shown, then what comes next: {claim, root, item, shown, seconds, touched, until}
   const sent = new Map(); // token → claim of answers that wait
   let filling = false;
+  let retry = 0;
   let used = performance.now();
 
   const kind = page.kinds[page.queue.kind];
@@ -41,6 +42,7 @@
     find("returned").hidden = !entry.claim.judgement;
     find("returned-comment").textContent = entry.claim.judgement ? entry.claim.comment : "";
     for (const button of root.querySelectorAll('[data-dock] [data-do="skip"], [data-dock] [data-do="undo"]')) button.hidden = Boolean(entry.claim.judgement);
+    find("stage").setAttribute("aria-label", `Item: ${(entry.claim.prompt.at(-1)?.[1] || "no prompt").slice(0, 150)}`);
     page.say("");
     entry.item.shown?.();
     if (before !== entry.root) window.scrollTo(0, 0);
@@ -71,7 +73,8 @@
     if (store.passing(status)) {
       notices.connection(status === 401 ? "out" : "offline", store.outbox().length);
       if (!held.length) notices.state("trouble", "The next item cannot be fetched yet.", "It appears by itself when the lab can be reached.");
-      setTimeout(() => { if (held.length < HOLD) fill(); }, 4000);
+      clearTimeout(retry);
+      retry = setTimeout(() => { if (held.length < HOLD) fill(); }, 4000);
       return;
     }
     if (!store.outbox().length) notices.connection("online", 0);
@@ -214,6 +217,7 @@
       token: entry.claim.token, item: entry.claim.item, answer: entry.item.read(),
       message: body?.message || "Your lock on this item has run out.", fix: body?.fix || "Somebody else may have it now. What you wrote is kept below.",
     });
+    if (entry === current()) find("lost").querySelector(`[data-lost-item="${entry.claim.item}"] [data-first]`)?.focus();
   }
 
   async function renew() {

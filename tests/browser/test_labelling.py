@@ -16,7 +16,7 @@ from lab.accounts.models import Role, Team, User
 from lab.labels.claiming import claim, clear_expired
 from lab.labels.judging import submit
 from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Change, Claim, Item, Judgement, Kind, Preference, Queue
+from lab.labels.models import Change, Claim, Item, Judgement, Kind, Preference, Queue, QueueStatus
 from lab.labels.settling import send_back
 from lab.trajectories.models import Rollout
 from tests.browser.conftest import WebProcess
@@ -348,3 +348,29 @@ def test_the_clearer_of_two_pairs_is_stored_by_the_pairs_as_they_lie(visit: Visi
     press(page, "2", "Enter")
     eventually(page, lambda: Judgement.objects.filter(item=item).exists())
     assert Judgement.objects.get(item=item).verdict == ("first" if order[2] in (0, 1) else "second")
+
+
+def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 3)
+    queue.items.update(gold={"verdict": "a"})
+    page = visit(ann, queue)
+    for count in (1, 2):
+        item = shown(page)
+        wrong = Claim.objects.get(item=item).order.index(1) + 1
+        assert page.locator(".toast").count() == count - 1
+        press(page, str(wrong), "Enter")
+        expect(page.locator(".toast")).to_have_count(count)
+        expect(page.locator(".toast").last).to_contain_text("This item's answer was known: the")
+    press(page, "1", "r")
+    page.keyboard.type("kept")
+    Queue.objects.filter(pk=queue.pk).update(status=QueueStatus.PAUSED)
+    press(page, "Escape", "Enter")
+    refused = page.locator('[data-state="refused"]')
+    expect(refused).to_contain_text("This queue is paused.")
+    Queue.objects.filter(pk=queue.pk).update(status=QueueStatus.OPEN)
+    refused.get_by_role("button", name="Look again").click()
+    shown(page)
+    expect(page.locator("[data-stage]").get_by_label("Why?")).to_have_value("kept")
+    press(page, "Enter")
+    expect(page.locator('[data-state="done"]')).to_be_visible()
+    assert Judgement.objects.get(queue=queue, rationale="kept").verdict in "ab"

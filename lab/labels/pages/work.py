@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
@@ -13,7 +14,7 @@ from django.views.decorators.http import require_safe
 from lab.accounts.models import User
 from lab.accounts.roles import annotators_only, may_lead
 from lab.labels.guidelines import render
-from lab.labels.models import Change, Judgement, JudgementState, Kind, Queue, QueueStatus
+from lab.labels.models import Change, Judgement, JudgementState, Kind, Queue, QueueMember, QueueStatus
 from lab.runs.views.request import LabRequest
 
 VERBS = ("next", "submit", "draft", "renew", "release", "undo", "mine", "revise")
@@ -47,14 +48,13 @@ def work(request: LabRequest, queue_id: int) -> HttpResponse:
         raise Http404
     queue = get_object_or_404(Queue.objects.of(request.team), pk=queue_id)
     returned = sent_back(queue, request.user)
-    others = Queue.objects.of(request.team).filter(status=QueueStatus.OPEN).exclude(pk=queue.pk).order_by("-created_at")
     context = {
         "queue": queue,
         "room": "label",
         "leads": may_lead(request),
         "guidelines": render(queue.guidelines) if queue.guidelines.strip() else "",
         "returned": returned,
-        "others": others[:MOST],
+        "others": other_queues(queue, request.user),
         "reasons": list(enumerate(REASONS, 1)),
         "scripts": [*(f"labelling-{part}.js" for part in PARTS), *KINDS[Kind(queue.kind)], *FRAME],
         "page": {
@@ -66,6 +66,13 @@ def work(request: LabRequest, queue_id: int) -> HttpResponse:
         },
     }
     return TemplateResponse(request, "labels/work.html", context)
+
+
+def other_queues(queue: Queue, user: User) -> QuerySet[Queue]:
+    """Open queues of the team in which the person may label, newest first."""
+    member = QueueMember.objects.filter(queue=OuterRef("pk"), user=user)
+    allowed = Exists(member.filter(labels=True, paused_at__isnull=True)) | (~Exists(member) & Q(assigned_only=False))
+    return Queue.objects.of(queue.team).filter(allowed, status=QueueStatus.OPEN).exclude(pk=queue.pk).order_by("-created_at")[:MOST]
 
 
 def asked_for(text: str) -> int | None:
