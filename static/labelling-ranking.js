@@ -25,10 +25,15 @@
     board.setAttribute("aria-label", "Answers in tiers, best first");
     pane.append(note, ...panels.map((panel) => panel.element));
 
+    /* Others with the same text, word for word, always stand in the same tier: to order them would say nothing. */
+    function twins(place) { return claim.answers.flatMap((one, other) => (other !== place && one.text === claim.answers[place].text ? [other] : [])); }
+
     function card(one, place) {
       const cut = one.text.length > CARD;
+      const first = Math.min(place, ...twins(place));
+      const size = Number.isInteger(one.tokens) ? `${one.tokens} tokens` : "";
       const text = make("p", "rank-text", one.text ? page.panels.shownText(one.text.slice(0, CARD)) + (cut ? "…" : "") : make("span", "muted", "The answer is empty."));
-      const made = make("article", "rank-card", make("header", "rank-head", make("strong", "", letter(place)), make("span", "muted small", Number.isInteger(one.tokens) ? `${one.tokens} tokens` : "")), text);
+      const made = make("article", "rank-card", make("header", "rank-head", make("strong", "", letter(place)), make("span", "muted small", first === place ? size : `same text as ${letter(first)}`)), text);
       made.tabIndex = -1;
       made.dataset.place = place;
       made.addEventListener("focusin", () => { if (current !== place) { current = place; mark(); } });
@@ -71,9 +76,9 @@
       return at < 0 ? "in no tier yet" : `in tier ${at + 1} of ${tiers.read().length}`;
     }
 
-    /* The answer in focus against the best of the others. */
+    /* The answer in focus against the best of the others that say something else. */
     function compare() {
-      const target = tiers.order().find((place) => place !== current);
+      const target = tiers.order().find((place) => claim.answers[place].text !== claim.answers[current].text);
       const on = comparing && target !== undefined;
       pane.classList.toggle("comparing", on);
       panels[current].text(on ? lab.diff(claim.answers[target].text, claim.answers[current].text) : null, "both");
@@ -101,11 +106,12 @@
       const before = tiers.rank(current);
       const moved = current;
       if (!act(current)) { page.say?.(why); return; }
+      for (const twin of twins(moved)) tiers.set(twin, tiers.rank(moved));
       draw();
       const next = before === null ? [...tiers.unranked().filter((place) => place > moved), ...tiers.unranked()][0] : undefined;
       focus(next ?? moved); // reading goes on with what has no tier yet
       page.changed();
-      lab.announce(`Answer ${letter(moved)} ${where(moved)}. ${count.textContent}`);
+      lab.announce(`Answer ${named([moved, ...twins(moved)])} ${where(moved)}, gives ${tiers.pairs()} pairs`);
     }
 
     // id → key, other keys, words on the button, words in the list of keys, what it does

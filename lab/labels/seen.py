@@ -25,6 +25,7 @@ from lab.trajectories.steps import PHASE_LABELS
 
 ITEMS = 500  # newest items of a prompt that are looked at
 LISTED = 10
+COUNTS = {"chosen": "▲", "rejected": "▼", "tied": "=", "good": "✓", "neutral": "–", "bad": "✗"}  # with the sign that stands before each
 MAX_ID, MAX_INT = 2**63 - 1, 2**31 - 1
 OPENED = (ItemState.DONE, ItemState.SETTLED)  # nobody judges these any more
 
@@ -47,8 +48,7 @@ class Tally:
     @property
     def parts(self) -> list[tuple[str, str, int]]:
         """(name, the sign before it, count) of what was said at all."""
-        signs = {"chosen": "▲", "rejected": "▼", "tied": "=", "good": "✓", "neutral": "–", "bad": "✗"}
-        return [(name, sign, getattr(self, name)) for name, sign in signs.items() if getattr(self, name)]
+        return [(name, sign, getattr(self, name)) for name, sign in COUNTS.items() if getattr(self, name)]
 
 
 @dataclass
@@ -177,10 +177,11 @@ def group_labels(request: HttpRequest, run_id: Any, phase: str, step: int, group
     for one in found:
         for pk in set(one.item.rollouts).intersection(ids):
             tallies[pk].add(tally(one.item.rollouts, one.verdict, one.tiers, pk))
-    rows = [(one, tallies[one.pk]) for one in members if tallies[one.pk].parts]
+    columns = [name for name in COUNTS if any(getattr(one, name) for one in tallies.values())]
+    rows = [(one, [getattr(tallies[one.pk], name) for name in columns]) for one in members if tallies[one.pk].parts]
     same, votes = with_reward(found, {one.pk: one.reward for one in members})
     context = {"rows": rows, "count": len(found), "items": len({one.item_id for one in found}), "same": same, "votes": votes}
-    context["queues"] = sorted({one.queue.name for one in found})
+    context |= {"columns": columns, "queues": sorted({one.queue.name for one in found})}
     return render(request, "labels/seen.html#group", context)
 
 

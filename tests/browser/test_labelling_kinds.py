@@ -133,6 +133,24 @@ def test_tiers_are_moved_tied_untied_and_drafted(page: Page, team: Team, group: 
     assert told == []
 
 
+def test_answers_with_the_same_text_share_a_tier(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    group = answers(team, "It is 5.", "It is 4.", "It is 5.")
+    queue = queue_of(team, Kind.RANKING, group)
+    work(page, queue)
+    same = page.locator(".rank-card", has_text="same text as")
+    expect(same).to_have_count(1)
+    twin = same.locator("strong").inner_text()
+    press(page, "1")
+    order = page.locator(".rank-count .mono")
+    first = f"A = {twin}" if same.get_by_text("same text as A").count() else "A"
+    expect(order).to_have_text(first)
+    press(page, "-", "Enter")  # what has no tier yet gets one below, its twin with it
+    expect(page.locator("[data-done]")).to_have_text("1/1")
+    assert Preference.objects.count() == 2
+    assert not Preference.objects.filter(chosen__in=[group[0].pk, group[2].pk], rejected__in=[group[0].pk, group[2].pk]).exists()
+
+
 def test_steps_and_spans_of_an_answer_are_marked_by_keyboard(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     [one] = answers(team, "".join(PARTS))

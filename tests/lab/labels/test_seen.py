@@ -139,7 +139,7 @@ def test_a_group_counts_its_members_and_says_how_often_the_reward_agrees(as_owne
     say(item, owner, Verdict.RANKED, tiers=[[4], [0, 1], [2, 3]])
     found = of_group(as_owner, group[0])
     assert "1 label on 1 item of <bdi>q</bdi>." in found
-    assert "<strong>4 of 8</strong> preferences" in found
+    assert "agree on <strong>4 of 8</strong> preferences" in found
     row = found[found.index("sample 0</a>") :]
     assert row.startswith('sample 0</a></th><td class="num">0</td><td class="num">2</td><td class="num">1</td><td class="num">1</td>')
     assert "place 1 of 3 in a ranking of 5</span>" in block(as_owner, group[4])
