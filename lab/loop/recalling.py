@@ -1,19 +1,140 @@
-"""Taking labels back."""
+"""Taking labels back: what hangs on them before one does it, the list of recalls, rebuilding, undoing."""
 
-from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_POST, require_safe
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from lab.accounts.roles import leads_only
+from lab.datasets.freezing import freeze
+from lab.datasets.models import Recall, RecallKind, Source, Version
+from lab.datasets.rules import Rule, RuleError
+from lab.loop import taking_back
+from lab.loop.descent import Descent
+from lab.loop.models import Withdrawal
+from lab.loop.recall_form import KINDS, RecallForm, words
+from lab.loop.recalls import Downstream, downstream
+from lab.runs.once import once
+from lab.runs.views.launching import flat, token_of
+from lab.runs.views.request import LabRequest
+
+SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A version with recalled labels. ``since``: the newest version of its dataset that was frozen after the recall."""
+
+    version: Version
+    since: Version | None
+    rebuilds: bool
+
+
+@dataclass(frozen=True)
+class Shown:
+    recall: Recall
+    words: str
+    reach: Downstream
+    versions: list[Touched]
+    labels: int  # taken back so far
+    going_on: bool
 
 
 @require_safe
-def recalls(request: HttpRequest) -> HttpResponse:
-    raise Http404
+@leads_only
+def recalls(request: LabRequest) -> HttpResponse:
+    rows = Recall.objects.of(request.team).select_related("team", "labeller", "queue", "by", "undone_by").order_by("-at")
+    descent = Descent(request.team)
+    shown = [shown_of(recall, descent) for recall in rows[:SHOWN]]
+    return render(request, "loop/recalls.html", {"room": "datasets", "recalls": shown, "more": rows.count() - len(shown)})
+
+
+def shown_of(recall: Recall, descent: Descent) -> Shown:
+    reach = downstream(recall, descent)
+    versions = [touched(recall, version) for version in reach.versions]
+    taken = Withdrawal.objects.filter(recall=recall)
+    going_on = taken.exists() if recall.undone_at else taking_back.left(recall)
+    return Shown(recall, words(recall), reach, versions, taken.filter(judgement__isnull=False).count(), going_on)
+
+
+def touched(recall: Recall, version: Version) -> Touched:
+    since = Version.objects.filter(dataset=version.dataset_id, created_at__gt=recall.at).select_related("dataset").order_by("-number").first()
+    return Touched(version, since if since != version else None, recall.kind != RecallKind.RULE and version.dataset.source == Source.QUEUES)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@leads_only
+def recall(request: LabRequest) -> HttpResponse:
+    """The form; once something is chosen (``?kind=labeller&labeller=3``) all that hangs on it. POST does it."""
+    posted = request.method == "POST"
+    form = RecallForm(request.team, flat(request.POST if posted else request.GET))
+    target = form.target
+    if posted and target is not None and form.reason and not form.errors:
+        url = once(request, f"recall/{token_of(request)}", lambda: made(request, target, form.reason))
+        if target.pk:  # not when the form was sent twice
+            tell(request, target)
+        return redirect(url)
+    if posted and target is None and form.kind not in form.errors:
+        form.errors[form.kind] = "Choose what to take back."
+    context = {"room": "datasets", "form": form, "kinds": KINDS.items(), "target": target, "token": token_of(request)}
+    if target is not None:
+        context |= {
+            "words": words(target),
+            "reach": downstream(target),
+            "labels": taking_back.judgements(target).filter(state__in=taking_back.TAKEN).count(),
+        }
+    return render(request, "loop/recall.html", context, status=422 if posted else 200)
+
+
+def made(request: LabRequest, target: Recall, reason: str) -> str:
+    """From here on what was made of the labels is flagged."""
+    target.reason, target.by = reason, request.user
+    target.save(force_insert=True)
+    return f"{reverse('recalls')}#recall-{target.pk}"
+
+
+def tell(request: LabRequest, recall: Recall) -> None:
+    """Takes back as much as a person waits for; workers do the rest."""
+    through = taking_back.carry_out(recall)
+    count = Withdrawal.objects.filter(recall=recall, judgement__isnull=False).count()
+    rest = "" if through else " The rest is taken back by the workers."
+    messages.success(request, f"Recalled: {count:,} label{'' if count == 1 else 's'} taken back.{rest} What was made of them is flagged.")
 
 
 @require_POST
-def recall(request: HttpRequest) -> HttpResponse:
-    raise Http404
+@leads_only
+def undo_recall(request: LabRequest, recall_id: int) -> HttpResponse:
+    found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
+    if Recall.objects.filter(pk=found.pk, undone_at=None).update(undone_at=timezone.now(), undone_by=request.user):
+        through = taking_back.carry_out(found)
+        rest = "" if through else " The rest is restored by the workers."
+        messages.success(request, f"Undone: its labels count again, and what was made of them is no longer flagged.{rest}")
+    else:
+        messages.info(request, "It was undone already.")
+    return redirect(f"{reverse('recalls')}#recall-{found.pk}")
 
 
 @require_POST
-def undo_recall(request: HttpRequest, recall_id: int) -> HttpResponse:
-    raise Http404
+@leads_only
+def rebuild(request: LabRequest, recall_id: int, version_id: int) -> HttpResponse:
+    """Freezes the dataset again under the version's own rule; what is recalled is left out."""
+    found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
+    version = get_object_or_404(Version.objects.of(request.team).select_related("dataset__team"), pk=version_id)
+
+    def act() -> str:
+        notes = f"{version} without what was recalled ({words(found)})"
+        return reverse("version", args=[freeze(version.dataset, request.user, Rule.read(version.rule), notes).pk])
+
+    try:
+        url = once(request, f"rebuild/{found.pk}/{version.pk}/{token_of(request)}", act)
+    except RuleError as error:
+        messages.error(request, f"It cannot be rebuilt under the same rule: {error}")
+        return redirect("dataset", dataset_id=version.dataset_id)
+    messages.success(request, f"A new version is being frozen under the rule of {version}, without what was recalled.")
+    return redirect(url)

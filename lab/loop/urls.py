@@ -12,6 +12,7 @@ urlpatterns = [
     path("recalls/", recalling.recalls, name="recalls"),
     path("recalls/new/", recalling.recall, name="recall"),
     path("recalls/<int:recall_id>/undo/", recalling.undo_recall, name="recall-undo"),
+    path("recalls/<int:recall_id>/rebuild/<int:version_id>/", recalling.rebuild, name="recall-rebuild"),
     path("runs/<uuid:run_id>/feeds/", feeding.run_feeds, name="run-feeds"),
     path("feeds/<int:feed_id>/stop/", feeding.stop_feed, name="feed-stop"),
 ]
