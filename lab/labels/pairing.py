@@ -197,12 +197,11 @@ def best_first(found: Candidates, score: npt.NDArray[np.float64], seed: int) -> 
 
 def once_each(pool: Pool, found: Candidates, recipe: Recipe, left: list[LeftOut]) -> Candidates:
     """The first of those that have the same prompt and the same texts."""
-    texts = np.sort(pool.text[found.places], axis=1).astype(np.uint64)
-    key = pool.prompt[found.places[:, 0]].astype(np.uint64)
-    for column in texts.T:
-        key = (key ^ column) * np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(29)
-    _, first = np.unique(key, return_index=True)
+    keys = [*np.sort(pool.text[found.places], axis=1).T, pool.prompt[found.places[:, 0]]]
+    rank = np.lexsort(keys)  # keeps the order of equals
+    again = np.zeros(len(rank), dtype=bool)
+    again[1:] = np.logical_and.reduce([key[rank][1:] == key[rank][:-1] for key in keys])
+    first = rank[~again]
     what = "rollouts" if recipe.kind == Kind.SINGLE else "pairs"
     noted(
         left,

@@ -27,7 +27,7 @@ def reorder(queue: Queue) -> Ordering:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK + queue.pk])
         items = list(
-            Item.objects.filter(queue=queue, state=ItemState.OPEN, room=queue.overlap, gold=None, texts=None)
+            Item.objects.filter(queue=queue, state=ItemState.OPEN, room=queue.overlap, gold__isnull=True, texts__isnull=True)
             .order_by("place", "pk")
             .select_for_update(skip_locked=True)
             .values_list("pk", "place", "rollouts")

@@ -1,0 +1,148 @@
+"""Which candidates come first, and the model of disagreement."""
+
+import uuid
+
+import numpy as np
+import pytest
+
+from lab.accounts.models import Team, User
+from lab.labels.disagreement import model_for, with_reward
+from lab.labels.making import NewItem, make_queue
+from lab.labels.models import Judgement, JudgementState, Kind, Ordering, Preference, Queue, Strategy, Verdict
+from lab.labels.reordering import EVERY, reorder, reorder_grown
+from lab.labels.strategies import LEAST, Features, fit, order, scores
+from lab.trajectories.models import Rollout
+from tests.lab.supervisor.spools import make_run, rollout, started, store
+
+
+def features(gap: list[float], entropy: list[float] | None = None, length: list[float] | None = None, spread: list[float] | None = None) -> Features:
+    count = len(gap)
+    columns = (gap, length or [0.0] * count, [0.0] * count, entropy or [1.0] * count, spread or [1.0] * count)
+    return Features(*(np.array(column, dtype=float) for column in columns))
+
+
+def first_to_last(strategy: Strategy, given: Features) -> list[int]:
+    return order(scores(strategy, given, seed=3), seed=3).tolist()
+
+
+def test_orders_by_hand() -> None:
+    gap = [0.5, 2.0, np.nan, 0.0, 1.0]
+    assert first_to_last(Strategy.LARGEST_GAP, features(gap)) == [1, 4, 0, 3, 2]
+    assert first_to_last(Strategy.SMALLEST_GAP, features(gap)) == [3, 0, 4, 1, 2]
+    assert first_to_last(Strategy.ENTROPY, features([0] * 3, entropy=[0.1, np.nan, 0.3])) == [2, 0, 1]
+
+
+def test_random_is_decided_by_the_seed_alone() -> None:
+    given = features([0.0] * 50)
+    one, again, other = (order(scores(Strategy.RANDOM, given, seed), seed).tolist() for seed in (1, 1, 2))
+    assert one == again != other
+    assert sorted(one) == list(range(50))
+
+
+def test_equal_scores_are_in_an_order_the_seed_decides() -> None:
+    given = features([1.0] * 50)
+    assert first_to_last(Strategy.LARGEST_GAP, given) != list(range(50))
+
+
+def test_without_votes_small_gaps_of_spread_and_undecided_groups_come_first() -> None:
+    given = features([0.1, 2.0, 0.1, 0.1, 0.0], entropy=[1.0, 1.0, 0.1, 1.0, 5.0], spread=[1.0, 1.0, 1.0, 0.1, 1.0])
+    assert first_to_last(Strategy.DISAGREEMENT, given) == [0, 1, 2, 3, 4]  # a pair without an order of the reward cannot be disagreed with
+
+
+def test_too_few_votes_and_votes_that_all_say_the_same_give_no_model() -> None:
+    rng = np.random.default_rng(0)
+    assert fit(rng.normal(size=(LEAST - 1, 3)), rng.random(LEAST - 1) < 0.5) is None
+    assert fit(rng.normal(size=(100, 3)), np.zeros(100, dtype=bool)) is None
+
+
+def test_the_model_finds_what_people_disagree_about() -> None:
+    rng = np.random.default_rng(1)
+    seen = rng.normal(size=(600, 3)) * (1.0, 30.0, 0.2)
+    truth = 1 / (1 + np.exp(1 + 1.5 * seen[:, 0] - 0.05 * seen[:, 1]))
+    model = fit(seen, rng.random(600) < truth)
+    assert model is not None
+    assert np.corrcoef(model.probability(seen), truth)[0, 1] > 0.95
+    assert model.votes == 600
+
+
+def test_few_separable_votes_stay_short_of_certainty() -> None:
+    seen = np.column_stack([np.linspace(-1, 1, LEAST), np.zeros(LEAST), np.zeros(LEAST)])
+    model = fit(seen, seen[:, 0] > 0)
+    assert model is not None
+    assert 0.001 < model.probability(seen).min() < model.probability(seen).max() < 0.999
+
+
+@pytest.fixture
+def queue(team: Team, owner: User) -> Queue:
+    """120 pairs of one run: the reward prefers the longer answer. Served in an order that is not the strategy's."""
+    run = make_run(team)
+    events = [
+        rollout(step, 0, at, completion=f"{step} {at}", reward=at * (0.1 + step / 100), length=10 + at * step) for step in range(120) for at in (0, 1)
+    ]
+    store(run, started(), *events)
+    found: dict[int, list[Rollout]] = {}
+    for one in Rollout.objects.order_by("sample"):
+        found.setdefault(one.step, []).append(one)
+    items = [NewItem(pair[0].prompt_id, (pair[0].pk, pair[1].pk)) for _, pair in sorted(found.items())]
+    return make_queue(team, owner, name="q", kind=Kind.PAIR, items=items, strategy=Strategy.DISAGREEMENT)
+
+
+def vote(queue: Queue, user: User, count: int) -> None:
+    """Labels the first ``count`` items that have none: people dislike answers that are much longer."""
+    for item in queue.items.filter(room=queue.overlap).order_by("place")[:count]:
+        step = Rollout.objects.get(pk=item.rollouts[0]).step
+        chosen, rejected = item.rollouts if step > 60 else reversed(item.rollouts)
+        said = Judgement.objects.create(item=item, queue=queue, user=user, key=uuid.uuid4(), verdict=Verdict.A, order=[0, 1], seconds=1)
+        Preference.objects.create(judgement=said, item=item, chosen=chosen, rejected=rejected)
+        queue.items.filter(pk=item.pk).update(room=0, labels=1, state="done")
+
+
+def test_unserved_items_are_put_in_the_models_order_and_others_stay(queue: Queue, owner: User) -> None:
+    queue.items.filter(pk__in=queue.items.order_by("place").values("pk")[:30]).update(place=1000)
+    vote(queue, owner, 40)
+    served = dict(queue.items.exclude(room=1).values_list("pk", "place"))
+    gold = queue.items.filter(room=1).order_by("-place").first()
+    assert gold is not None
+    queue.items.filter(pk=gold.pk).update(gold={"verdict": "a"})
+    before = sorted(queue.items.values_list("place", flat=True))
+    done = reorder(queue)
+    assert (done.votes, done.labels) == (40, 40)
+    assert done.moved > 0
+    assert dict(queue.items.exclude(room=1).values_list("pk", "place")) == served
+    assert queue.items.get(pk=gold.pk).place == gold.place
+    assert sorted(queue.items.values_list("place", flat=True)) == before
+    waiting = [Rollout.objects.get(pk=item.rollouts[0]).step for item in queue.items.filter(room=1, gold__isnull=True).order_by("place")]
+    assert np.mean(waiting[:10]) > np.mean(waiting[-10:])  # the much longer answers, which people dislike, come first
+
+
+def test_without_enough_votes_the_order_says_so(queue: Queue, owner: User) -> None:
+    vote(queue, owner, LEAST - 1)
+    assert reorder(queue).votes == 0
+
+
+def test_withdrawn_votes_and_another_teams_teach_nothing(queue: Queue, owner: User, stranger: User) -> None:
+    vote(queue, owner, 80)
+    runs = [Rollout.objects.first().run_id]  # type: ignore[union-attr]
+    assert model_for(queue.team, runs) is not None
+    assert model_for(stranger.memberships.get().team, runs) is None
+    Judgement.objects.update(state=JudgementState.WITHDRAWN)
+    assert model_for(queue.team, runs) is None
+
+
+def test_a_queue_is_ordered_again_every_50_labels(queue: Queue, owner: User) -> None:
+    assert reorder_grown() == 0
+    vote(queue, owner, EVERY)
+    assert reorder_grown() == 1
+    assert reorder_grown() == 0
+    vote(queue, owner, EVERY - 1)
+    Ordering.objects.update(at="2020-01-01T00:00Z")
+    assert reorder_grown() == 0
+    vote(queue, owner, 1)
+    assert reorder_grown() == 1
+
+
+def test_agreement_with_the_reward_counts_votes_where_it_has_an_order(queue: Queue, owner: User) -> None:
+    vote(queue, owner, 70)
+    found, labels = with_reward(queue)
+    assert (found.count, labels) == (70, 70)
+    assert found.hits == 61  # steps 0 to 60: the higher reward was chosen
