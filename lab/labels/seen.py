@@ -1,25 +1,27 @@
 """Labels where rollouts are read: what people said of one rollout, and of the members of a group.
 
-Leads see every label and whose it is. Everybody else sees their own, and those of others, without names, once an item is done: somebody who can
-still judge it should not know what was said.
+Leads see every label and whose it is, viewers every label. Annotators see their own, and those of others once an item is done, without names:
+somebody who can still judge it should not know what was said.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from lab.accounts.models import Team
-from lab.accounts.roles import may_lead
+from lab.accounts.models import Role, Team
+from lab.accounts.roles import may_lead, role_of
 from lab.labels.implied import implied
-from lab.labels.models import Item, ItemState, Judgement, Kind, Queue, Verdict
+from lab.labels.models import Item, ItemState, Judgement, Kind, Verdict
+from lab.labels.people import open_to
 from lab.runs.models import Run
+from lab.runs.views.request import LabRequest
 from lab.trajectories.models import Rollout
 from lab.trajectories.steps import PHASE_LABELS
 
@@ -27,7 +29,7 @@ ITEMS = 500  # newest items of a prompt that are looked at
 LISTED = 10
 COUNTS = {"chosen": "▲", "rejected": "▼", "tied": "=", "good": "✓", "neutral": "–", "bad": "✗"}  # with the sign that stands before each
 MAX_ID, MAX_INT = 2**63 - 1, 2**31 - 1
-OPENED = (ItemState.DONE, ItemState.SETTLED)  # nobody judges these any more
+CLOSED = (ItemState.DONE, ItemState.SETTLED)  # nobody judges these any more
 
 
 @dataclass
@@ -109,24 +111,23 @@ def extras(judgement: Judgement) -> list[str]:
     return [*found, *(["corrected"] if judgement.correction else []), *(["with a rationale"] if judgement.rationale else [])]
 
 
-def judgements_about(team: Team, prompts: Iterable[int], rollouts: Sequence[int]) -> list[Judgement]:
-    """Labels that count, newest first, of items in which one of the rollouts stands; skips say nothing."""
-    items = Item.objects.filter(queue__in=Queue.objects.of(team), prompt_id__in=list(prompts), rollouts__overlap=list(rollouts))
+def judgements_about(request: LabRequest, prompts: Iterable[int], rollouts: Sequence[int]) -> list[Judgement]:
+    """Labels that count and that the person may see, newest first, of items in which one of the rollouts stands; skips say nothing."""
+    everything = may_lead(request) or role_of(request) == Role.VIEWER
+    queues = open_to(request.team, request.user, everything).values("pk")
+    items = Item.objects.filter(queue__in=queues, prompt_id__in=list(prompts), rollouts__overlap=list(rollouts))
     newest = items.order_by("-id").values_list("pk", flat=True)[:ITEMS]
-    found = Judgement.objects.of(team).counting().filter(item_id__in=list(newest)).exclude(verdict=Verdict.SKIP)
-    return list(found.select_related("item__queue", "item__final_by", "queue", "user").order_by("-id"))
-
-
-def visible(found: Iterable[Judgement], user: Any, leads: bool) -> Iterator[Judgement]:
-    return (one for one in found if leads or one.user_id == user.pk or one.item.state in OPENED)
+    found = Judgement.objects.of(request.team).counting().filter(item_id__in=list(newest)).exclude(verdict=Verdict.SKIP)
+    rows = found.select_related("item__queue", "item__final_by", "queue", "user").order_by("-id")
+    return [one for one in rows if everything or one.user_id == request.user.pk or one.item.state in CLOSED]
 
 
 @require_safe
-def rollout_labels(request: HttpRequest, rollout_id: int) -> HttpResponse:
+def rollout_labels(request: LabRequest, rollout_id: int) -> HttpResponse:
     """The block "Labels" of a rollout's page."""
-    team, leads = request.team, may_lead(request)  # type: ignore[attr-defined]
+    team, leads = request.team, may_lead(request)
     about = get_object_or_404(Rollout.objects.of(team).select_related("run").defer("completion"), pk=min(rollout_id, MAX_ID))
-    found = list(visible(judgements_about(team, [about.prompt_id], [about.pk]), request.user, leads))
+    found = judgements_about(request, [about.prompt_id], [about.pk])
     total = Tally()
     for one in found:
         total.add(tally(one.item.rollouts, one.verdict, one.tiers, about.pk))
@@ -155,15 +156,15 @@ def name_others(team: Team, about: Rollout, shown: list[Seen]) -> None:
 
 def finals(found: Iterable[Judgement], rollout: int) -> list[tuple[Item, str]]:
     """What was decided about conflicts this rollout stands in."""
-    settled = {one.item_id: one.item for one in found if one.item.state == ItemState.SETTLED and one.item.final}
-    return [(item, words(item, item.final["verdict"], item.final.get("tiers"), rollout)[0]) for item in settled.values()]
+    settled = {one.item_id: one.item for one in found if one.item.state == ItemState.SETTLED}
+    decided = [(item, item.final) for item in settled.values() if item.final]
+    return [(item, words(item, final["verdict"], final.get("tiers"), rollout)[0]) for item, final in decided]
 
 
 @require_safe
-def group_labels(request: HttpRequest, run_id: Any, phase: str, step: int, group: int) -> HttpResponse:
+def group_labels(request: LabRequest, run_id: Any, phase: str, step: int, group: int) -> HttpResponse:
     """The card "Labels" of a group's page: what was said of each member, and whether the reward orders them the same way."""
-    team = request.team  # type: ignore[attr-defined]
-    run = get_object_or_404(Run.objects.of(team), pk=run_id)
+    run = get_object_or_404(Run.objects.of(request.team), pk=run_id)
     if phase not in PHASE_LABELS or max(step, group) > MAX_INT:
         raise Http404
     members = list(
@@ -172,7 +173,7 @@ def group_labels(request: HttpRequest, run_id: Any, phase: str, step: int, group
     if not members:
         raise Http404
     ids = [one.pk for one in members]
-    found = list(visible(judgements_about(team, {one.prompt_id for one in members}, ids), request.user, may_lead(request)))
+    found = judgements_about(request, {one.prompt_id for one in members}, ids)
     tallies: dict[int, Tally] = defaultdict(Tally)
     for one in found:
         for pk in set(one.item.rollouts).intersection(ids):

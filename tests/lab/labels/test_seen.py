@@ -133,6 +133,22 @@ def test_an_annotator_sees_only_their_own_until_the_item_is_done_and_then_no_nam
     assert "tied <strong>1</strong>" in block(client, group[0])
 
 
+def test_an_annotator_sees_nothing_of_a_queue_they_have_no_part_in_and_a_viewer_everything(
+    client: Client, team: Team, owner: User, group: list[Rollout]
+) -> None:
+    item = item_of(team, Kind.PAIR, group[:2], ItemState.DONE)
+    say(item, owner, Verdict.A)
+    client.force_login(make_member("ann@example.org", team, Role.ANNOTATOR))
+    assert "chosen" in block(client, group[0])
+    item.queue.assigned_only = True
+    item.queue.save()
+    assert "chosen" not in block(client, group[0]) + of_group(client, group[0])
+    Item.objects.update(state=ItemState.OPEN)
+    client.force_login(make_member("viewer@example.org", team, Role.VIEWER))
+    assert "chosen" in block(client, group[0])
+    assert str(owner) not in block(client, group[0])
+
+
 def test_a_group_counts_its_members_and_says_how_often_the_reward_agrees(as_owner: Client, team: Team, owner: User, group: list[Rollout]) -> None:
     """Rewards rise with the sample; the ranking puts 4 on top, then 0 and 1 tied, then 2 and 3: 8 pairs, of which 4 follow the reward."""
     item = item_of(team, Kind.RANKING, group)
