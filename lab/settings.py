@@ -166,4 +166,5 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.labels.chores.sweep",
     "lab.datasets.chores.sweep",
     "lab.loop.chores.sweep",
+    "lab.loop.feed_chores.route",
 ]

@@ -80,6 +80,7 @@ def actions(run: Run) -> list[Action]:
 
     launch, able = reverse("launch"), live.state(run)["can"]
     kill_text = "The trainer is ended at once. The steps since the last checkpoint are trained again when it is resumed."
+    feeds = Action("feeds", "Label as it trains", "label", url("run-feeds"), post=False)
     ablate = Action("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
     return [
         # Asks nothing: resume undoes it.
@@ -87,6 +88,7 @@ def actions(run: Run) -> list[Action]:
         Action("resume", "Resume", "play", url("run-resume"), "" if able["resume"] else no_resume(run)),
         Action("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
         Action("chain", "Chain a next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
+        *([feeds] if run.trainer == "grpo" and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
         Action(
             "kill",

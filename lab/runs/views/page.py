@@ -36,7 +36,7 @@ def overview(request: HttpRequest, run_id: Any) -> HttpResponse:
     return render(request, "runs/run_overview.html", header(run, "overview"))
 
 
-TABS = ("overview", "rollouts", "atlas", "logs", "config")
+TABS = ("overview", "rollouts", "atlas", "logs", "config", "feeds")
 
 
 @require_safe
