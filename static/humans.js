@@ -3,7 +3,7 @@
 "use strict";
 (function () {
   const { css } = lab;
-  const HEIGHT = 300;
+  const HEIGHT = 250;
 
   function faint(color, opacity) { return color.replace("rgb(", "rgba(").replace(")", `, ${opacity})`); }
   function percent(value) { return `${Math.round(100 * value)} %`; }

@@ -25,7 +25,9 @@ CONFIDENCE = 0.95
 SEED = 20_260_731
 
 TOO_FEW = "no item has labels of two people yet"
-ONE_ITEM = "one item alone has no interval"
+FEWEST_ITEMS = 5
+FEW_ITEMS = f"fewer than {FEWEST_ITEMS} items have no interval"
+ALL_ALIKE = "resamples of these labels are all alike"
 ONE_VERDICT = "everybody gave the same verdict, so chance alone would agree as often"
 UNSTABLE = "most resamples hold a single verdict"
 
@@ -112,7 +114,7 @@ def cohen_kappa(first: Places, second: Places, size: int, items: Places) -> Coef
 
     stats = np.eye(size * size)[cells]
     counts = np.zeros((len(first), 1), dtype=np.int64) + 2
-    return with_interval(name, float(cohens_kappa(table).kappa), counts, items, stats, resampled)
+    return with_interval(name, float(cohens_kappa(table, return_results=False)), counts, items, stats, resampled)
 
 
 def pairable(counts: Counts, items: Places) -> tuple[Counts, Places]:
@@ -166,8 +168,8 @@ def with_interval(name: str, value: float, counts: Counts, items: Places, stats:
     number = len(np.unique(items))
     sums = items_sums(stats, items, number)
     made: dict[str, Any] = {"value": value, "units": len(counts), "items": number, "labels": int(counts.sum())}
-    if number < 2:
-        return Coefficient(name, **made, why=ONE_ITEM)
+    if number < FEWEST_ITEMS:
+        return Coefficient(name, **made, why=FEW_ITEMS)
     kinds, often = np.unique(sums, axis=0, return_counts=True)
     resamples = int(min(RESAMPLES, max(FEWEST_RESAMPLES, MOST_DRAWS // len(kinds))))
     draws = np.random.default_rng(SEED).multinomial(number, often / number, size=resamples)
@@ -175,6 +177,8 @@ def with_interval(name: str, value: float, counts: Counts, items: Places, stats:
     defined = values[np.isfinite(values)]
     if len(defined) < resamples / 2:
         return Coefficient(name, **made, resamples=resamples, why=UNSTABLE)
+    if np.ptp(defined) < 1e-12:  # where everybody agrees the bootstrap knows no doubt, and an interval without width would be a lie
+        return Coefficient(name, **made, resamples=resamples, why=ALL_ALIKE)
     edge = (1 - CONFIDENCE) / 2
     low, high = np.quantile(defined, [edge, 1 - edge])
     return Coefficient(name, **made, low=float(low), high=float(high), resamples=resamples)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +14,13 @@ Z = 1.959963984540054  # of a 95 % interval
 
 @dataclass(frozen=True)
 class Share:
-    """``value`` of ``n`` answers with a 95 % interval; without answers 0 to 1 and no value."""
+    """``value`` of ``n`` answers with a 95 % interval; without answers 0 to 1 and no value. ``worth``: independent answers they are worth."""
 
     value: float | None
     low: float
     high: float
     n: int
+    worth: float = 0.0
 
     @property
     def off_half(self) -> bool:
@@ -30,16 +32,15 @@ def share(hits: float, n: int, worth: float | None = None) -> Share:
     """``hits`` of ``n``, with the interval of ``worth`` independent answers (default: all)."""
     if n <= 0:
         return Share(None, 0.0, 1.0, 0)
-    value = hits / n
-    low, high = wilson(value, n if worth is None else worth)
-    return Share(value, low, high, n)
+    value, worth = hits / n, float(n) if worth is None else worth
+    return Share(value, *wilson(value, worth), n, worth)
 
 
-def wilson(value: float, n: float) -> tuple[float, float]:
+def wilson(value: float, n: float, z: float = Z) -> tuple[float, float]:
     """Wilson's score interval of a share ``value`` of ``n`` answers; ``n`` need not be whole."""
-    square = Z * Z
+    square = z * z
     middle = (value + square / (2 * n)) / (1 + square / n)
-    half = Z / (1 + square / n) * math.sqrt(value * (1 - value) / n + square / (4 * n * n))
+    half = z / (1 + square / n) * math.sqrt(value * (1 - value) / n + square / (4 * n * n))
     return (0.0 if value == 0 else max(0.0, middle - half), 1.0 if value == 1 else min(1.0, middle + half))
 
 
@@ -65,10 +66,13 @@ def worth(hits: npt.NDArray[np.bool_], items: npt.NDArray[np.int64]) -> float:
     return float(min(votes, max(1.0, value * (1 - value) / between))) if between > 0 else float(votes)
 
 
-def fell(before: Share, after: Share) -> bool:
-    """Whether the share went down by more than chance: Newcombe's interval of the difference (his method 10) lies below zero."""
+def fell(before: Share, after: Share, looks: int = 1) -> bool:
+    """Whether the share went down by more than chance: Newcombe's interval of the difference (his method 10) lies below zero.
+
+    ``looks``: how many such comparisons are made; each then has to stand with that much less doubt (Bonferroni).
+    """
     if before.value is None or after.value is None:
         return False
-    difference = after.value - before.value
-    high = difference + math.sqrt((after.high - after.value) ** 2 + (before.value - before.low) ** 2)
-    return high < 0
+    z = NormalDist().inv_cdf(1 - 0.025 / looks)
+    low, high = wilson(before.value, before.worth, z)[0], wilson(after.value, after.worth, z)[1]
+    return after.value - before.value + math.sqrt((high - after.value) ** 2 + (before.value - low) ** 2) < 0

@@ -117,12 +117,15 @@ def mean_between(series: Series | None, first: int, last: int) -> float | None:
 
 
 def marked(windows: Sequence[Window]) -> list[Window]:
-    """Each window is compared with the earlier one in which people agreed most with the reward, of those whose reward was lower."""
+    """Each window is compared with the earlier one in which people agreed most with the reward, of those whose reward was lower; with the doubt
+    that looking at every two windows asks for.
+    """
     made: list[Window] = []
+    looks = math.comb(len(windows), 2)
     for place, one in enumerate(windows):
         now = one.reward
         before = [earlier for earlier in windows[:place] if now is not None and earlier.reward is not None and earlier.reward < now]
         best = max(before, key=lambda earlier: earlier.share.value or 0.0, default=None)
-        since = best.last if best is not None and fell(best.share, one.share) else None
+        since = best.last if best is not None and fell(best.share, one.share, looks) else None
         made.append(replace(one, since=since))
     return made

@@ -36,15 +36,16 @@ def two(value: Any) -> str:
 
 
 @register.simple_tag
-def interval_bar(
-    low: float | None, value: float | None, high: float | None, least: float = 0.0, most: float = 1.0, mark: float | None = None
-) -> SafeString:
-    """A value with its interval on a track from ``least`` to ``most``; quality.js places the parts. ``mark`` is a thin line, such as chance."""
+def interval_bar(low: float | None, value: float | None, high: float | None, least: float = 0.0, most: float = 1.0, mark: Any = None) -> SafeString:
+    """A value with its interval on a track from ``least`` to ``most``; quality.js places the parts.
+
+    ``mark`` is a thin line, such as chance; text, as a template gives for a name it does not know, is none.
+    """
     if value is None:
         return SafeString("")
     low, high = (value if low is None else low), (value if high is None else high)
     places = [round(min(1.0, max(0.0, (one - least) / (most - least))), 4) for one in (low, value, high)]
-    thin = "" if mark is None else round((mark - least) / (most - least), 4)
+    thin = round((mark - least) / (most - least), 4) if isinstance(mark, int | float) else ""
     return format_html(
         '<span class="interval-bar" aria-hidden="true" data-low="{}" data-value="{}" data-high="{}" data-mark="{}"><i></i><b></b><u></u></span>',
         *places,

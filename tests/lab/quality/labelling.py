@@ -34,11 +34,11 @@ def members(run: Run, step: int) -> list[Rollout]:
     return list(Rollout.objects.filter(run=run, step=step).order_by("group", "sample"))
 
 
-def queue_of(run: Run, steps: Sequence[int] | None = None, kind: Kind = Kind.PAIR, gold: Any = None, **settings: Any) -> Queue:
-    """One item a step: its group's members, in order."""
-    steps = steps or sorted(set(Rollout.objects.filter(run=run).values_list("step", flat=True)))
+def queue_of(run: Run, at: Sequence[int] | None = None, kind: Kind = Kind.PAIR, gold: Any = None, **settings: Any) -> Queue:
+    """One item for each step of ``at`` (default all): its group's members, in order."""
+    at = at or sorted(set(Rollout.objects.filter(run=run).values_list("step", flat=True)))
     items = []
-    for step in steps:
+    for step in at:
         group = members(run, step)
         items.append(NewItem(group[0].prompt_id, tuple(one.pk for one in group), gold=gold))
     return make_queue(run.team, None, name="pairs", kind=kind, items=items, **settings)

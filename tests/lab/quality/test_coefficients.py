@@ -146,8 +146,11 @@ def test_what_is_not_defined_says_why_and_is_never_nan() -> None:
         assert found.value is None
         assert found.why == ONE_VERDICT
     assert everything(same)[0].value == 1.0
-    lone = everything(np.array([[1, 1]]))
-    assert all(found.low is None and found.why for found in lone)
+    for few in (np.array([[1, 1]]), np.array([[2, 0], [0, 2], [1, 1]]), np.array([[2, 0], [0, 2]] * 10)):
+        assert all(found.value is not None for found in everything(few))
+        assert all(
+            found.low is None and found.why for found in everything(few)
+        )  # few items, or nobody who differs: an interval without width would be a lie
     nobody = np.zeros(0, dtype=np.int64)
     assert cohen_kappa(nobody, nobody, 2, nobody).why == "they share no item"
 

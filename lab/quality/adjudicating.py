@@ -1,0 +1,54 @@
+"""Conflicts: which there are, in which order they are decided, and taking a decision back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from lab.accounts.models import User
+from lab.labels.models import Change, Item, ItemState, Judgement, Queue, Verdict
+from lab.labels.settling import SEATED, locked, settle
+from lab.labels.standing import Refused, may_review
+
+STATES = {"conflict": (ItemState.CONFLICT,), "settled": (ItemState.SETTLED,), "all": (ItemState.CONFLICT, ItemState.SETTLED)}
+
+
+def conflicts_of(queue: Queue, user: User, state: str = "conflict") -> QuerySet[Item]:
+    """In the order they were served. ``mine``: the person judged it and may not decide it."""
+    own = Judgement.objects.filter(item=OuterRef("pk"), user=user, state__in=SEATED).exclude(verdict=Verdict.SKIP)
+    return Item.objects.filter(queue=queue, state__in=STATES[state]).annotate(mine=Exists(own)).order_by("place", "pk")
+
+
+def following(items: QuerySet[Item], item: Item, back: bool = False) -> Item | None:
+    """The next one that the person may decide, from the start again after the last; None when there is no other."""
+    others = items.filter(mine=False).exclude(pk=item.pk)
+    beyond = Q(place__gt=item.place) | Q(place=item.place, pk__gt=item.pk)
+    if back:
+        others = others.reverse()
+        beyond = Q(place__lt=item.place) | Q(place=item.place, pk__lt=item.pk)
+    return others.filter(beyond).first() or others.first()
+
+
+def newest_decision(queue: Queue, user: User) -> Item | None:
+    return Item.objects.filter(queue=queue, final_by=user, state=ItemState.SETTLED).order_by("-final_at").first()
+
+
+def undecide(item: Item, user: User, leads: bool) -> None:
+    """Takes a decision back; the item is again what its judgements make of it. Raises Refused unless it is one's own, or the person leads."""
+    with transaction.atomic():
+        item = locked(item.pk)
+        may_review(item.queue, user)
+        if item.state != ItemState.SETTLED:
+            raise Refused("This item is not decided.", "Reload the page.")
+        if item.final_by_id != user.pk and not leads:
+            raise Refused("Somebody else decided this item.", "Ask them, or somebody who leads the queue, to take it back.")
+        before = item.final
+        cleared: dict[str, str | datetime | None] = {"final": None, "final_by": None, "final_at": None, "final_comment": ""}
+        for name, value in cleared.items():
+            setattr(item, name, value)
+        item.state = ItemState.OPEN
+        item.save(update_fields=[*cleared, "state"])
+        Change.objects.create(item=item, user=user, what="undone", before=before)
+        settle(item)

@@ -1,0 +1,189 @@
+"""Review: one label after another is accepted or sent back with a comment; whole sets of uncontradicted ones are accepted at once."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.accounts.models import User
+from lab.labels.answers import AnswerError, Problem
+from lab.labels.models import Item, ItemState, Judgement, JudgementState, Queue, Verdict
+from lab.labels.outcome import right
+from lab.labels.settling import accept, send_back
+from lab.labels.standing import Refused
+from lab.quality.access import NO_REVIEWER, judgement_of, queue_context, queue_of, reviewers_only, reviews
+from lab.quality.models import Review
+from lab.quality.posted import NotReadable, body_of, comment_of, not_readable, problems_json, refused_json, wants_json
+from lab.quality.showing import said, shown
+from lab.runs.views.request import LabRequest
+
+LISTED = 50
+AT_ONCE = 500  # labels accepted by one press
+STATES = {"submitted": "To review", "accepted": "Accepted", "returned": "Sent back", "skipped": "Skips"}
+
+
+class Asked:
+    """What the address says: ``?state=`` ``&by=`` (a labeller) ``&judgement=`` ``&page=``."""
+
+    def __init__(self, query: Any) -> None:
+        state = str(query.get("state", ""))
+        self.state = state if state in STATES else "submitted"
+        self.by = whole(query.get("by", ""))
+        self.judgement = whole(query.get("judgement", ""))
+        self.page = query.get("page", "")
+
+    def query(self, **changes: Any) -> str:
+        now = {"state": self.state, "by": self.by or "", "judgement": "", **changes}
+        return "?" + urlencode({name: value for name, value in now.items() if value and (name, value) != ("state", "submitted")})
+
+
+def whole(text: Any) -> int:
+    """0 where it is no id."""
+    text = str(text)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+
+
+def judgements_of(queue: Queue, asked: Asked, user: int) -> QuerySet[Judgement]:
+    """Of others, in the order they came."""
+    rows = Judgement.objects.filter(queue=queue).exclude(user=user).order_by("pk")
+    if asked.state == "skipped":
+        rows = rows.filter(verdict=Verdict.SKIP).exclude(state=JudgementState.WITHDRAWN)
+    else:
+        rows = rows.filter(state=asked.state).exclude(verdict=Verdict.SKIP)
+    return rows.filter(user=asked.by) if asked.by else rows
+
+
+def uncontradicted(queue: Queue, by: int, user: int) -> QuerySet[Judgement]:
+    """One labeller's unreviewed labels of complete items on which nobody disagrees."""
+    rows = Judgement.objects.filter(queue=queue, user=by, state=JudgementState.SUBMITTED, item__state=ItemState.DONE)
+    return rows.exclude(verdict=Verdict.SKIP).exclude(user=user).order_by("item")
+
+
+@require_safe
+def review(request: LabRequest, queue_id: int) -> HttpResponse:
+    queue = queue_of(request, queue_id)
+    reviewers_only(request, queue)
+    return page(request, queue, Asked(request.GET))
+
+
+def page(
+    request: LabRequest, queue: Queue, asked: Asked, problems: list[Problem] | None = None, comment: str = "", status: int = 200
+) -> HttpResponse:
+    user = request.user.pk or 0
+    rows = judgements_of(queue, asked, user)
+    one = Judgement.objects.filter(queue=queue, pk=asked.judgement).first() if asked.judgement else None
+    one = one or rows.first()
+    authors = rows_by_author(queue, user)
+    context = {
+        **queue_context(request, queue, "review"),
+        "asked": asked,
+        "states": [(words, asked.query(state=state), state == asked.state) for state, words in STATES.items()],
+        "authors": [(author, count, asked.query(by=author.pk), author.pk == asked.by) for author, count in authors],
+        "everybody": asked.query(by=""),
+        "page": Paginator(rows.select_related("user", "item"), LISTED).get_page(asked.page),
+        "judgement": one,
+        "bulk": uncontradicted(queue, asked.by, user).count() if asked.by else 0,
+        "bulk_user": next((author for author, _ in authors if author.pk == asked.by), None),
+        "own": Judgement.objects.filter(queue=queue, user=user, state=JudgementState.SUBMITTED).exclude(verdict=Verdict.SKIP).count(),
+        "problems": problems or [],
+        "comment": comment,
+        "query": asked.query(),
+        "page_query": asked.query(),
+        **(looked_at(queue, one, rows, asked, user) if one else {}),
+    }
+    return render(request, "quality/review.html", context, status=status)
+
+
+def looked_at(queue: Queue, one: Judgement, rows: QuerySet[Judgement], asked: Asked, user: int) -> dict[str, Any]:
+    """The label, in the order its author saw the answers."""
+    item = Item.objects.select_related("queue__team", "prompt").get(pk=one.item_id)
+    before, after = rows.filter(pk__lt=one.pk).last(), rows.filter(pk__gt=one.pk).first()
+    return {
+        "item": item,
+        "shown": shown(item, one.order, origins=not queue.blind),
+        "said": said(item, one, one.order),
+        "gold_right": right(item.gold, one),
+        "mine": one.user_id == user,
+        "earlier": Review.objects.filter(judgement=one).select_related("reviewer"),
+        "before": asked.query(judgement=before.pk) if before else "",
+        "after": asked.query(judgement=after.pk) if after else "",
+        "after_id": after.pk if after else "",
+    }
+
+
+def rows_by_author(queue: Queue, user: int) -> list[tuple[User, int]]:
+    """Everybody else who labelled, with how many of their labels wait for review."""
+    waiting = Count("pk", filter=Q(state=JudgementState.SUBMITTED))
+    rows = Judgement.objects.filter(queue=queue).exclude(verdict=Verdict.SKIP).exclude(user=user).order_by().values("user").annotate(waiting=waiting)
+    users = User.objects.in_bulk([row["user"] for row in rows])
+    return sorted(((users[row["user"]], row["waiting"]) for row in rows), key=lambda found: (-found[1], str(found[0])))
+
+
+@require_POST
+def judge_judgement(request: LabRequest, judgement_id: int) -> HttpResponse:
+    """``act`` accept or return, with a comment. A form is answered with the next label, JSON with the label's state."""
+    judgement = judgement_of(request, judgement_id)
+    try:
+        data = body_of(request)
+    except NotReadable:
+        return not_readable()
+    asked = Asked(request.GET)
+    if wants_json(request) and not reviews(request, judgement.queue):
+        return refused_json(NO_REVIEWER)
+    reviewers_only(request, judgement.queue)
+    try:
+        judgement = reviewed(judgement, request.user, data)
+    except AnswerError as error:
+        if wants_json(request):
+            return problems_json(error.problems)
+        asked.judgement = judgement.pk
+        return page(request, judgement.queue, asked, error.problems, str(data.get("comment", "")), 422)
+    except Refused as refused:
+        if wants_json(request):
+            return refused_json(refused)
+        asked.judgement = judgement.pk
+        return page(request, judgement.queue, asked, [Problem("review", refused.message, refused.fix)], str(data.get("comment", "")), 403)
+    if wants_json(request):
+        return JsonResponse({"state": judgement.state})
+    messages.success(request, "Accepted." if judgement.state == JudgementState.ACCEPTED else "Sent back to its author.")
+    following = judgements_of(judgement.queue, asked, request.user.pk or 0).filter(pk__gt=judgement.pk).first()
+    return redirect(reverse("queue-review", args=[judgement.queue_id]) + asked.query(judgement=following.pk if following else ""))
+
+
+def reviewed(judgement: Judgement, user: User, data: dict[str, Any]) -> Judgement:
+    """Raises AnswerError, Refused."""
+    act, comment = data.get("act"), comment_of(data)
+    if act not in ("accept", "return"):
+        raise AnswerError([Problem("act", "A label is accepted or sent back.", "Choose one of the two buttons.")])
+    with transaction.atomic():
+        made = accept(judgement, user, comment) if act == "accept" else send_back(judgement, user, comment)
+        Review.objects.create(judgement=made, reviewer=user, accepted=act == "accept", comment=comment)
+    return made
+
+
+@require_POST
+def accept_all(request: LabRequest, queue_id: int) -> HttpResponse:
+    """Accepts one labeller's (``by``) labels that nobody contradicts, AT_ONCE at most."""
+    queue = queue_of(request, queue_id)
+    reviewers_only(request, queue)
+    asked = Asked(request.POST)
+    found = list(uncontradicted(queue, asked.by, request.user.pk or 0)[:AT_ONCE]) if asked.by else []
+    accepted = 0
+    for judgement in found:
+        try:
+            reviewed(judgement, request.user, {"act": "accept"})
+        except Refused:
+            continue  # taken back this moment
+        accepted += 1
+    left = uncontradicted(queue, asked.by, request.user.pk or 0).count() if asked.by else 0
+    messages.success(request, f"{accepted} label{'s' * (accepted != 1)} accepted." + (f" {left} are left: press again." if left else ""))
+    return redirect(reverse("queue-review", args=[queue.pk]) + asked.query())

@@ -1,0 +1,73 @@
+/* The benches of quality by keyboard: deciding conflicts (choices and Enter, rankings by tiers) and reviewing labels (a, x). */
+"use strict";
+(function () {
+  const form = document.getElementById("decide");
+  if (!form) return;
+  const comment = form.elements.comment;
+
+  comment.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") { comment.blur(); event.preventDefault(); }
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); form.requestSubmit(form.querySelector("[data-return]")); }
+  });
+
+  /* Sending back needs a comment: x asks for it first, and sends once it is there. */
+  const back = form.querySelector("[data-return]");
+  if (back) {
+    lab.key("x", "Send back, with a comment", () => {
+      if (comment.value.trim()) form.requestSubmit(back);
+      else { comment.focus(); lab.announce("Write what the labeller should look at, then press Control Enter."); }
+    });
+    lab.key("c", "Write a comment", () => comment.focus());
+    return;
+  }
+
+  for (const mark of form.querySelectorAll("[data-choice-key]")) {
+    const label = mark.closest("label");
+    const input = label.querySelector("input");
+    const choose = () => { input.checked = true; input.dispatchEvent(new Event("change", { bubbles: true })); };
+    const words = label.querySelector("span").textContent;
+    lab.key(mark.dataset.choiceKey, words, choose);
+    if (mark.dataset.choiceKey === "0") lab.key("=", words, choose);
+    if (mark.dataset.choiceKey === "1" && input.value === "1") lab.key("ArrowLeft", words, choose);
+    if (mark.dataset.choiceKey === "2" && input.value === "2") lab.key("ArrowRight", words, choose);
+  }
+  form.addEventListener("change", (event) => { if (event.target.name === "choice") lab.announce(event.target.closest("label").querySelector("span").textContent); });
+
+  let sent = false;
+  const chosen = () => (field ? field.value : [...form.elements].some((one) => one.name === "choice" && one.checked));
+  lab.key("Enter", "Decide, and go to the next", () => {
+    if (sent) return;
+    if (chosen()) form.requestSubmit();
+    else lab.toast(field ? "Give every answer a tier first." : "Choose an answer first.", "warning", 3);
+  });
+  form.addEventListener("submit", () => { sent = true; });
+
+  const field = form.querySelector("[data-tiers-field]");
+  if (!field) return;
+  const inputs = [...document.querySelectorAll("input[data-tier]")];
+  const said = form.querySelector("[data-tiers-said]");
+
+  /* Tiers as they are written: places with equal numbers tie, the lowest number is best. */
+  function read() {
+    const numbers = inputs.map((input) => Number(input.value));
+    const missing = inputs.filter((input, place) => !Number.isInteger(numbers[place]) || numbers[place] < 1);
+    if (missing.length) { field.value = ""; said.textContent = `${missing.length} of ${inputs.length} answers have no tier yet; 1 is best, equal tiers are ties.`; return; }
+    const levels = [...new Set(numbers)].sort((a, b) => a - b);
+    const tiers = levels.map((level) => numbers.flatMap((number, place) => (number === level ? [place] : [])));
+    field.value = JSON.stringify(tiers);
+    const name = (place) => String.fromCharCode(65 + place);
+    const pairs = tiers.reduce((sum, tier, at) => sum + tier.length * tiers.slice(at + 1).reduce((rest, lower) => rest + lower.length, 0), 0);
+    said.textContent = `${tiers.map((tier) => tier.map(name).join(" = ")).join(" > ")}: ${pairs} pair${pairs === 1 ? "" : "s"}`;
+  }
+
+  function write(tiers) { tiers.forEach((tier, level) => { for (const place of tier) inputs[place].value = level + 1; }); read(); }
+
+  for (const input of inputs) input.addEventListener("input", read);
+  for (const button of document.querySelectorAll("[data-take]")) {
+    button.addEventListener("click", () => {
+      const list = document.querySelector(`[data-tiers="${button.dataset.take}"]`);
+      write([...list.children].map((tier) => tier.textContent.trim().split(/\s+/).map(Number)));
+    });
+  }
+  try { if (field.value) write(JSON.parse(field.value)); else read(); } catch (error) { read(); }
+})();
