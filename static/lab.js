@@ -60,6 +60,8 @@
     }
   });
 
+  const SIGNS = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
+
   function openKeySheet() {
     const sheet = document.getElementById("key-sheet");
     const list = sheet && sheet.querySelector("[data-keys]");
@@ -70,7 +72,7 @@
       if (listed.has(item.combination)) continue;
       listed.add(item.combination);
       const term = document.createElement("dt");
-      for (const part of item.combination.split(" ")) term.append(Object.assign(document.createElement("kbd"), { className: "kbd", textContent: part }), " ");
+      for (const part of item.combination.split(" ")) term.append(Object.assign(document.createElement("kbd"), { className: "kbd", textContent: SIGNS[part] || part }), " ");
       const row = document.createElement("div");
       row.append(term, Object.assign(document.createElement("dd"), { textContent: item.label }));
       list.append(row);

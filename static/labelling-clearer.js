@@ -7,8 +7,12 @@
   const scope = `lab-labels-${page.person}-`;
   let comparing = page.store.kept("diff", false, scope);
 
+  function mark() { document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing)); }
+  mark();
+
   function render(root, claim) {
     let choice = null;
+    let compared = false;
     const fields = page.fields(claim, { strength: false });
     const pairs = [0, 2].map((from, index) => {
       const answers = claim.answers.slice(from, from + 2);
@@ -43,7 +47,8 @@
     }
 
     function compare() {
-      document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing));
+      compared = comparing;
+      mark();
       for (const pair of pairs) {
         if (comparing) pair.spans = pair.spans || lab.diff(pair.answers[0].text, pair.answers[1].text);
         pair.panels.forEach((panel, place) => panel.text(comparing ? pair.spans : null, place ? "after" : "before"));
@@ -51,6 +56,7 @@
     }
 
     root.append(page.panels.prompt(claim), ...pairs.map((pair) => pair.box), fields.element);
+    if (comparing) compare();
     return {
       choices,
       keys: () => [
@@ -63,7 +69,7 @@
       read: () => ({ choice, ...fields.read(), reason: "" }),
       fill(answer) { choice = answer.choice in buttons ? answer.choice : null; fields.fill(answer); draw(); },
       ready: () => (choice === null ? "Choose first: 1, 2, or 0 when they are equally clear." : fields.ready()),
-      shown: compare,
+      shown: () => { if (compared !== comparing) compare(); },
       problem: fields.problem,
     };
   }

@@ -7,8 +7,12 @@
   const scope = `lab-labels-${page.person}-`;
   let comparing = page.store.kept("diff", false, scope);
 
+  function mark() { document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing)); }
+  mark();
+
   function render(root, claim) {
     let choice = null;
+    let compared = false;
     let spans = null;
     const panels = claim.answers.map((one, index) => page.panels.answer(one, `Answer ${index + 1}`));
     const [left, right] = claim.answers;
@@ -37,7 +41,8 @@
     }
 
     function compare() {
-      document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing));
+      compared = comparing;
+      mark();
       if (comparing) spans = spans || lab.diff(left.text, right.text);
       panels.forEach((panel, index) => panel.text(comparing ? spans : null, index ? "after" : "before"));
     }
@@ -58,7 +63,7 @@
       read: () => ({ choice, ...fields.read(), reason: "" }),
       fill(answer) { choice = answer.choice in buttons ? answer.choice : null; fields.fill(answer); draw(); },
       ready: () => (choice === null ? "Choose first: 1, 2, 0 for a tie, b for both bad." : fields.ready()),
-      shown: compare, // the person may have switched it while this item waited
+      shown: () => { if (compared !== comparing) compare(); }, // the person may have switched it while this item waited
       problem: fields.problem,
     };
   }

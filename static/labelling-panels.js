@@ -85,8 +85,8 @@
     function draw() {
       text.classList.toggle("mono", view.plain || view.spaces || Boolean(diff));
       if (diff) text.replaceChildren(...page.diffed(diff.spans, diff.side, shownText));
-      else if (one.text || turns(one).length > 1) text.replaceChildren(...nodes(one));
-      else text.replaceChildren(make("span", "muted", "The answer is empty."));
+      else if (one.text.trim() || turns(one).length > 1 || (one.text && view.spaces)) text.replaceChildren(...nodes(one));
+      else text.replaceChildren(make("span", "muted", one.text ? "White space only; Spaces shows it." : "The answer is empty."));
     }
     element.redraw = draw;
     draw();

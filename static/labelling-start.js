@@ -22,6 +22,10 @@
     ...panels.keys(),
   ]);
 
+  // These two work while writing, too, so they are taken below; here they are for the list of keys.
+  lab.key("Ctrl+S", "Save the draft", () => {});
+  lab.key("Ctrl+Enter", "Submit from a text field (Esc leaves it)", () => {});
+
   /* Enter on a link or a button that is not a choice presses it, as everywhere. */
   document.addEventListener("keydown", (event) => {
     frame.touch();
