@@ -22,7 +22,7 @@ def parser() -> MarkdownIt:
 
 def render(markdown: str) -> SafeString:
     """Safe HTML. Headings start at h3, because they stand inside a page; only the first ``MOST`` characters are read."""
-    made = parser().render(markdown.replace("\0", "")[:MOST])
+    made = parser().render(markdown[:MOST].replace("\0", "").encode(errors="replace").decode())
     for level in (3, 2, 1):
         made = made.replace(f"<h{level}>", f"<h{min(level + 2, 4)}>").replace(f"</h{level}>", f"</h{min(level + 2, 4)}>")
     clean = nh3.clean(made, tags=TAGS, attributes=ATTRIBUTES, url_schemes=SCHEMES, link_rel="noopener noreferrer nofollow")
