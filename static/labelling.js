@@ -12,7 +12,9 @@
   const IDLE = 300; // seconds without a sign of the person after which locks run out
   const held = []; // what is shown, then what comes next: {claim, root, item, shown, seconds, touched, until}
   const sent = new Map(); // token → claim of answers that wait
+  const answered = new Set(); // tokens of answers that are stored; work that was asked for just before may still name them
   let filling = false;
+  let again = false; // asked for work while it was being fetched
   let retry = 0;
   let used = performance.now();
 
@@ -65,8 +67,9 @@
 
   /* Asks for work until two items are here. */
   async function fill() {
-    if (filling) return;
+    if (filling) { again = true; return; }
     filling = true;
+    again = false;
     const waiting = new Set(store.outbox().map((entry) => entry.token));
     const { status, body } = await store.ask(urls.next, { hold: Math.min(10, HOLD + waiting.size) });
     filling = false;
@@ -80,21 +83,24 @@
     if (!store.outbox().length) notices.connection("online", 0);
     if (status !== 200) { refused(body); return; }
     notices.progress(body.progress);
-    accept(body.claims);
+    const old = accept(body.claims);
+    if ((old || again) && held.length < HOLD && !store.outbox().length) { fill(); return; }
     if (held.length || store.outbox().length) return;
     root.dataset.item = "";
     if (!notices.lost().length || body.reason) notices.state("done", body.reason || "Nothing is left to label here.", body.fix || "");
   }
 
+  /* How many of them are answered already. */
   function accept(claims) {
-    const gone = new Set(store.outbox().map((entry) => entry.token));
+    const gone = new Set([...store.outbox().map((entry) => entry.token), ...sent.keys(), ...answered]);
     for (const claim of claims) {
       const known = held.find((entry) => entry.claim.token === claim.token);
       if (known) { known.until = now() + claim.seconds_left; continue; }
-      if (gone.has(claim.token) || sent.has(claim.token)) continue;
+      if (gone.has(claim.token)) continue;
       held.push(prepare(claim));
       if (held.length === 1) show(current());
     }
+    return claims.filter((claim) => gone.has(claim.token)).length;
   }
 
   function refused(body) {
@@ -136,6 +142,7 @@
     const claim = sent.get(token);
     sent.delete(token);
     if (status === 200) {
+      answered.add(token);
       notices.progress(body.progress);
       if (body.gold) lab.toast(body.gold.message, body.gold.right ? "success" : "warning", 8);
       else lab.announce("Saved");
