@@ -1,9 +1,103 @@
-"""What came out of what."""
+"""The lineage page: a graph of what came out of what, around one object or around all labels of the team, and the same as a table."""
 
-from django.http import Http404, HttpRequest, HttpResponse
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.http import Http404, HttpResponse, QueryDict
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
+
+from lab.datasets.models import Version
+from lab.labels.models import Queue
+from lab.loop.graph import Graph, Node, graph_of
+from lab.loop.layout import HEIGHT, WIDTH, layout
+from lab.runs.models import Run
+from lab.runs.views.request import LabRequest
+
+TITLE_LENGTH, ABOUT_LENGTH = 22, 26  # characters that fit a node
+MOST_ROOTS = 40  # newest versions and queues the team's page starts from
+
+
+@dataclass(frozen=True)
+class Drawn:
+    node: Node
+    x: float
+    y: float
+    root: bool
+
+    @property
+    def title(self) -> str:
+        return cut(self.node.title, TITLE_LENGTH)
+
+    @property
+    def about(self) -> str:
+        return cut(self.node.about, ABOUT_LENGTH)
+
+
+def cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 @require_safe
-def lineage(request: HttpRequest) -> HttpResponse:
-    raise Http404
+def lineage(request: LabRequest) -> HttpResponse:
+    """``?run=`` (number or id), ``?version=``, ``?queue=``: around that; without them around the team's newest labels."""
+    root, title = root_of(request, request.GET)
+    whole = graph_of(request.team)
+    if root is not None:
+        roots = [root]
+    else:
+        labels = [key for key in whole.nodes if key[0] in ("version", "queue")]
+        roots = labels[:MOST_ROOTS] or [key for key in whole.nodes if key[0] == "run"][:MOST_ROOTS]
+    graph, left_out = whole.around(roots)
+    context = {"room": "datasets", "focus": title, "root": root, "left_out": left_out, **drawing(graph, {root} if root else set())}
+    return render(request, "loop/lineage.html", context)
+
+
+def root_of(request: LabRequest, query: QueryDict) -> tuple[tuple[str, str] | None, str]:
+    """The node the page is about and what it is called. Raises Http404 for what the team does not have."""
+    for kind in ("run", "version", "queue"):
+        text = query.get(kind, "").strip()
+        if not text:
+            continue
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+        found: Run | Version | Queue | None
+        if kind == "run":
+            found = run_named(request, text, number)
+        elif kind == "version":
+            found = Version.objects.of(request.team).select_related("dataset").filter(pk=number).first()
+        else:
+            found = Queue.objects.of(request.team).filter(pk=number).first()
+        if found is None:
+            raise Http404(f"your team has no such {kind}")
+        return (kind, str(found.pk)), str(found)
+    return None, ""
+
+
+def run_named(request: LabRequest, text: str, number: int | None) -> Run | None:
+    runs = Run.objects.of(request.team)
+    if number is not None:
+        return runs.filter(number=number).first() if number < 2**31 else None
+    try:
+        return runs.filter(pk=UUID(text)).first()
+    except ValueError:
+        return None
+
+
+def drawing(graph: Graph, roots: set[tuple[str, str]]) -> dict[str, object]:
+    placed = layout(list(graph.nodes), list(graph.edges))
+    nodes = [Drawn(graph.nodes[key], *at, key in roots) for key, at in placed.at.items()]  # type: ignore[index]
+    nodes.sort(key=lambda one: (one.x, one.y))
+    flagged = {key for key, node in graph.nodes.items() if node.flag}
+    lines = [(drawn, pair[0] in flagged and pair[1] in flagged) for pair, drawn in placed.paths.items()]  # type: ignore[comparison-overlap]
+    table = [(graph.nodes[one], words, graph.nodes[two]) for (one, two), words in graph.edges.items()]
+    return {
+        "nodes": nodes,
+        "lines": lines,
+        "table": table,
+        "width": placed.width,
+        "height": placed.height,
+        "node_width": WIDTH,
+        "node_height": HEIGHT,
+    }
