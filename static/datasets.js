@@ -9,6 +9,8 @@
       history.replaceState(history.state, "", `?${query}`);
     });
   }
+  const mapping = document.querySelector("[data-mapping]");
+  if (mapping) mapping.addEventListener("change", () => mapping.requestSubmit());
   const filters = document.querySelector("[data-filters]");
   if (filters) {
     filters.addEventListener("change", (event) => {

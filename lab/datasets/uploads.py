@@ -14,7 +14,7 @@ from django.conf import settings
 
 from lab.accounts.models import Team
 
-MOST_BYTES = 100_000_000
+MOST_BYTES = 50_000_000
 KEPT_SECONDS = 24 * 3600.0
 TOKEN = re.compile(r"[0-9a-f]{32}")
 

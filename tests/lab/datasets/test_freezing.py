@@ -15,7 +15,7 @@ from django.utils import timezone
 from lab.accounts.models import Team, User
 from lab.datasets import chores
 from lab.datasets.downstream import flags_of, runs_of
-from lab.datasets.freezing import build, freeze, preview
+from lab.datasets.freezing import build, freeze, now
 from lab.datasets.models import LOST_AFTER, Dataset, Recall, RecallKind, Version, VersionState
 from lab.datasets.rules import Cleaning, Rule, RuleError
 from lab.labels.models import Item, ItemState, Judgement, JudgementState, Kind
@@ -25,11 +25,6 @@ from tests.lab.datasets.labelled import dataset_of, groups_of, judge, judge_all,
 from tests.lab.supervisor.spools import make_run
 from trainers.datasets import read_rows
 from trainers.events import Message
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path: Any, settings: Any) -> None:
-    settings.DATASETS_ROOT = tmp_path / "datasets"
 
 
 @pytest.fixture
@@ -96,7 +91,7 @@ def test_labels_that_change_later_do_not_change_a_version(dataset: Dataset) -> N
     version.refresh_from_db()
     assert version.path().read_bytes() == before
     assert version.rows.count() == 6
-    assert len(preview(dataset.team, Rule.read(version.rule)).rows) == 4
+    assert len(now(dataset, Rule.read(version.rule)).rows) == 4
 
 
 def test_every_row_says_where_it_came_from(dataset: Dataset, run: Run, owner: User, teammate: User) -> None:
