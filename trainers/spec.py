@@ -91,7 +91,7 @@ class HumanReward(Strict):
 
     share: float = param(0.1, "Share of the groups that people are asked about, drawn by the seed.", title="Share of groups", gt=0, le=1)
     seconds: float = param(120, "How long a step waits for answers.", title="Deadline", unit="seconds", ge=1, le=86_400)
-    weight: float = param(1.0, "Weight of people's reward beside those of the task.", title="Weight", ge=-1000, le=1000)
+    weight: float = param(1.0, "Weight of people's reward beside those of the task.", title="Weight", ge=0, le=1000)
     fallback: float | None = param(
         None, "Reward of completions that nobody scored in time; empty means no opinion: the other rewards alone count.", title="Fallback", ge=0, le=1
     )

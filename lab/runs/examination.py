@@ -81,6 +81,8 @@ def empty_numbers(form: LaunchForm, number: int) -> list[Problem]:
     named = [("training", stage.training), ("evaluation", stage.evaluation), ("limits", form.limits), ("", form.machine)]
     if form.values.get("lora"):
         named.append(("lora", form.lora))
+    if form.values.get("human") and stage.trainer == "grpo":
+        named.append(("human", form.human))
     needed = [(part, made) for part, fields in named for made in fields if made.kind in ("integer", "number") and not made.optional]
     named_one_by_one = composer.number_fields(form.catalog, number, stage.trainer, form.values)
     needed += [(part, made) for part, made in named_one_by_one if made.kind in ("integer", "number") and not made.optional]

@@ -96,6 +96,8 @@ def values_of(catalog: Catalog, draft: Draft) -> dict[str, str]:
     values |= texts(machine_fields(catalog), first)
     values |= texts(part_fields(catalog, "Limits", "limits."), first.get("limits") or {})
     values |= {"lora": "on" if first.get("lora") else ""} | texts(part_fields(catalog, "Lora", "lora."), first.get("lora") or {})
+    asked = next((spec["human"] for _, spec in draft.stages if spec.get("human")), None)
+    values |= {"human": "on" if asked else ""} | texts(part_fields(catalog, "HumanReward", "human."), asked or {})
     return values | task_values(catalog, first.get("task") or {}) | policy_values(first.get("policy") or {})
 
 

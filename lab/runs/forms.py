@@ -67,6 +67,15 @@ class LaunchForm:
         return self._bound(part_fields(self.catalog, "Lora", "lora."))
 
     @property
+    def human(self) -> list[Field]:
+        return self._bound(part_fields(self.catalog, "HumanReward", "human."))
+
+    @property
+    def samples_groups(self) -> bool:
+        """Whether a stage has groups that people can be asked about."""
+        return any(stage.trainer == "grpo" for stage in self._plain_stages)
+
+    @property
     def tasks(self) -> list[TaskOption]:
         return [self._task(task) for task in self.catalog.tasks]
 
@@ -123,13 +132,23 @@ class LaunchForm:
         spec["evaluation"] = self._read(stage.evaluation)
         spec["limits"] = self._read(part_fields(self.catalog, "Limits", "limits."))
         spec["lora"] = self._read(part_fields(self.catalog, "Lora", "lora.")) if self.values.get("lora") else None
+        asks = self.values.get("human") and stage.trainer == "grpo"
+        spec["human"] = self._read(part_fields(self.catalog, "HumanReward", "human.")) if asks else None
         spec["task"] = self._task_spec()
-        spec["dataset"] = {"file": self.values["dataset"]} if self.values.get("dataset") and not self.draft.is_chain else None
+        spec["dataset"] = self._dataset_spec(spec.get("dataset"))
         if number == 0:
             spec["policy"] = self._policy_spec()
         else:
             spec.pop("policy", None)
         return spec
+
+    def _dataset_spec(self, before: Spec | None) -> Spec | None:
+        """The chosen file; with the digest it was frozen under while it is the one the form began with."""
+        name = self.values.get("dataset")
+        if not name or self.draft.is_chain:
+            return None
+        kept = {"sha256": before["sha256"]} if before and before.get("sha256") and before.get("file") == name else {}
+        return {"file": name, **kept}
 
     def _is_untouched(self, made: Field) -> bool:
         """Left out of the spec, so that a default that follows from other settings (the warm-up of a short run) does follow."""
@@ -232,7 +251,7 @@ class LaunchForm:
             name = "dataset"
         else:
             name = field
-        return name if name in self.input_names or name in ("policy", "task", "dataset", "lora") else ""
+        return name if name in self.input_names or name in ("policy", "task", "dataset", "lora", "human") else ""
 
     @cached_property
     def input_names(self) -> frozenset[str]:
@@ -241,6 +260,6 @@ class LaunchForm:
 
 def sentence(problem: Problem) -> str:
     text = problem.message[:1].upper() + problem.message[1:]
-    if problem.field.startswith("dataset.") and isinstance(problem.value, str):
+    if problem.field.startswith("dataset.") and problem.field != "dataset.sha256" and isinstance(problem.value, str):
         text = f"{problem.value.rpartition('/')[2]}: {problem.message}"  # which line of which file
     return f"{text}: {problem.fix}." if problem.fix else f"{text}."

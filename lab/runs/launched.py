@@ -16,6 +16,7 @@ GROUPS = {
     "lora": "LoRA",
     "task": "Task",
     "dataset": "Dataset",
+    "human": "Human reward",
     "training": "Training",
     "evaluation": "Evaluation",
     "limits": "Limits",
@@ -100,7 +101,13 @@ def defaults(schema: dict[str, Any], path: str = "") -> dict[str, Any]:
     return {f"{path}{name}": part["default"] for name, part in schema.get("properties", {}).items() if "default" in part}
 
 
-PARTS = {"evaluation": "Evaluation", "limits": "Limits", "task": "TaskChoice", "lora": "Lora"}  # part of the spec → its model in the schema
+PARTS = {
+    "evaluation": "Evaluation",
+    "limits": "Limits",
+    "task": "TaskChoice",
+    "lora": "Lora",
+    "human": "HumanReward",
+}  # part of the spec → its model in the schema
 
 
 def usual(run: Run) -> tuple[dict[str, Any], str]:

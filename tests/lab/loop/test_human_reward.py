@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.utils import timezone
 
 from lab.accounts.models import Role, Team, User
@@ -26,6 +27,7 @@ from lab.supervisor.supervise import supervise
 from lab.trajectories.models import Prompt, Rollout
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS
+from tests.lab.html_forms import error_of, filled, send
 from tests.lab.supervisor.spools import make_run, rollout, started, store, write
 from trainers.events import Asked, Message
 from trainers.spec import ANSWERS, parse_spec
@@ -214,3 +216,33 @@ def in_background(run: Run) -> None:
         supervise(str(run.pk), "here:1")
     finally:
         connection.close()
+
+
+# The launch form
+
+
+def test_the_launch_form_asks_whether_people_are_asked(client: Client, owner: User) -> None:
+    client.force_login(owner)
+    assert send(client, "/launch/grpo/").status_code == 302
+    assert Run.objects.get().spec["human"] is None
+    values = {"human": "on", "human.share": "0.25", "human.seconds": "30", "human.fallback": "0.5"}
+    assert send(client, "/launch/grpo/", **values).status_code == 302
+    run = Run.objects.latest("number")
+    assert run.spec["human"] == {"share": 0.25, "seconds": 30.0, "weight": 1.0, "fallback": 0.5, "compare": "ranking"}
+    cloned = filled(client, f"/launch/grpo/?clone={run.pk}")
+    assert (cloned["human"], cloned["human.share"], cloned["human.fallback"]) == ("on", "0.25", "0.5")
+    assert "Human reward" in client.get(f"/runs/{run.pk}/config/").content.decode()
+
+
+@pytest.mark.parametrize(("name", "value"), [("human.share", "0"), ("human.seconds", ""), ("human.fallback", "2")])
+def test_a_setting_that_cannot_be_used_stands_at_its_input(client: Client, owner: User, name: str, value: str) -> None:
+    client.force_login(owner)
+    answer = send(client, "/launch/grpo/", human="on", **{name: value})
+    assert answer.status_code == 422
+    assert error_of(answer.content.decode(), name)
+    assert not Run.objects.exists()
+
+
+def test_a_recipe_without_groups_asks_nobody(client: Client, owner: User) -> None:
+    client.force_login(owner)
+    assert "human" not in client.get("/launch/sft/").content.decode()
