@@ -19,11 +19,12 @@
     const pane = make("div", "rank-pane");
     const note = make("p", "rank-note muted small");
     const count = make("p", "rank-count");
-    const panels = claim.answers.map((one, place) => { const panel = page.panels.answer(one, `Answer ${letter(place)}`); panel.element.hidden = true; return panel; });
+    const panels = claim.answers.map(() => null); // made when they are looked at
     const cards = claim.answers.map((one, place) => card(one, place));
     board.setAttribute("role", "group");
     board.setAttribute("aria-label", "Answers in tiers, best first");
-    pane.append(note, ...panels.map((panel) => panel.element));
+    pane.append(note);
+    pane.addEventListener("keydown", (event) => { if (event.key === "ArrowDown" || event.key === "ArrowUp") event.stopPropagation(); }); // they scroll there
 
     /* Others with the same text, word for word, always stand in the same tier: to order them would say nothing. */
     function twins(place) { return claim.answers.flatMap((one, other) => (other !== place && one.text === claim.answers[place].text ? [other] : [])); }
@@ -67,7 +68,11 @@
         one.tabIndex = place === current ? 0 : -1;
         one.setAttribute("aria-label", `Answer ${letter(place)}, ${where(place)}`);
       });
-      panels.forEach((panel, place) => { panel.element.hidden = place !== current; });
+      if (!panels[current]) {
+        panels[current] = page.panels.answer(claim.answers[current], `Answer ${letter(current)}`);
+        pane.append(panels[current].element);
+      }
+      panels.forEach((panel, place) => { if (panel) panel.element.hidden = place !== current; });
       compare();
     }
 
@@ -100,6 +105,11 @@
       const all = tiers.order();
       focus(all[Math.min(all.length - 1, Math.max(0, all.indexOf(current) + by))]);
       lab.announce(`Answer ${letter(current)}, ${where(current)}`);
+    }
+
+    function scroll(by) {
+      const text = panels[current].element.querySelector(".answer-text");
+      text.scrollTop += by * Math.max(80, text.clientHeight * 0.8);
     }
 
     function move(act, why) {
@@ -140,6 +150,8 @@
         { id: "rank-before", key: "k", also: ["ArrowUp"], label: "Answer before", run: () => walk(-1) },
         ...Object.entries(moves).map(([id, [key, also, , label, run]]) => ({ id: `rank-${id}`, key, also, label, run })),
         ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((rank) => ({ id: `rank-${rank}`, key: String(rank), label: `Into tier ${rank}`, run: () => move((place) => tiers.set(place, rank), `${letter(current)} is in tier ${rank} already.`) })),
+        { id: "rank-scroll-on", key: "]", label: "Scroll the answer on", run: () => scroll(1) },
+        { id: "rank-scroll-back", key: "[", label: "Scroll the answer back", run: () => scroll(-1) },
         { id: "rank-diff", key: "w", also: ["d"], label: "Word differences to the best", run: toggle },
         ...fields.keys().filter((one) => !one.id.startsWith("strength-")), // its keys are taken here, and a ranking has no strength
       ],

@@ -34,9 +34,29 @@
     panel.element.redraw = redraw;
     redraw();
 
+    const solid = units.flatMap((unit, at) => (unit[2] ? [at] : [])); // those with tokens, in their order
+
+    /* Units that have a token of [start, end). */
+    function within(start, end) {
+      let [low, high] = [0, solid.length];
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        const unit = units[solid[middle]];
+        if (unit[1] + unit[2] > start) high = middle;
+        else low = middle + 1;
+      }
+      const found = [];
+      for (; low < solid.length && units[solid[low]][1] < end; low += 1) found.push(solid[low]);
+      return found;
+    }
+
+    const painted = new Map(); // layer → spans that have it
+
     function paint(layer, ranges) {
-      for (const span of box.querySelectorAll(`.${layer}`)) span.classList.remove(layer);
-      for (const [start, end] of ranges) units.forEach((unit, at) => { if (unit[2] && unit[1] < end && unit[1] + unit[2] > start) spans[at].classList.add(layer); });
+      const next = new Set(ranges.flatMap(([start, end]) => within(start, end).map((at) => spans[at])));
+      for (const span of painted.get(layer) || []) if (!next.has(span)) span.classList.remove(layer);
+      for (const span of next) span.classList.add(layer);
+      painted.set(layer, next);
     }
 
     const chosen = () => (caret === null ? null : [Math.min(caret, anchor ?? caret), Math.max(caret, anchor ?? caret)]);
@@ -109,8 +129,8 @@
       active: () => box.contains(document.activeElement) || anchor !== null,
       picked() { sync(); const now = chosen(); return now && tokensOf(now); },
       drop() { anchor = null; getSelection().removeAllRanges(); draw(); },
-      show(token) { spans[units.findIndex((unit) => unit[2] && unit[1] + unit[2] > token)]?.scrollIntoView({ block: "nearest" }); },
-      quote: (start, end) => units.filter((unit) => unit[2] && unit[1] < end && unit[1] + unit[2] > start && !(unit[3] & SPECIAL)).map((unit) => unit[0]).join(""),
+      show(token) { spans[within(token, token + 1)[0]]?.scrollIntoView({ block: "nearest" }); },
+      quote: (start, end) => within(start, end).map((at) => units[at]).filter((unit) => !(unit[3] & SPECIAL)).map((unit) => unit[0]).join(""),
     };
   }
 

@@ -202,6 +202,7 @@ def test_hostile_texts_are_text_and_nothing_sticks_out_on_a_phone(page: Page, te
     single = queue_of(team, Kind.SINGLE, *([one] for one in group[:6]), steps=True, spans=True, blind=False)
     work(page, single)
     for _ in range(6):
+        expect(page.locator("[data-stage] .item")).to_be_visible()  # on a busy machine the next one may not be there yet
         item = page.locator("#labelling").get_attribute("data-item")
         page.keyboard.press("3")
         page.keyboard.press("m")
