@@ -43,6 +43,7 @@
 
   document.addEventListener("visibilitychange", () => {
     const entry = frame.current();
+    if (!document.hidden && store.outbox().length) store.flush();
     if (entry && document.hidden) { frame.watched(entry); return; }
     if (entry) { entry.shown = performance.now() / 1000; frame.touch(); frame.renew(); }
   });

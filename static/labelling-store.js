@@ -14,14 +14,16 @@
   let timer = 0;
 
   function kept(name, otherwise = null, scope = prefix) {
-    try { return JSON.parse(localStorage.getItem(scope + name)) ?? otherwise; } catch (error) { return memory.get(scope + name) ?? otherwise; }
+    if (memory.has(scope + name)) return memory.get(scope + name) ?? otherwise;
+    try { return JSON.parse(localStorage.getItem(scope + name)) ?? otherwise; } catch (error) { return otherwise; }
   }
 
   function keep(name, value, scope = prefix) {
     try {
       if (value === null) localStorage.removeItem(scope + name);
       else localStorage.setItem(scope + name, JSON.stringify(value));
-    } catch (error) {
+      memory.delete(scope + name);
+    } catch (error) { // switched off, or full
       memory.set(scope + name, value);
     }
   }
@@ -32,9 +34,14 @@
     return `${bytes.slice(0, 8)}-${bytes.slice(8, 12)}-4${bytes.slice(13, 16)}-8${bytes.slice(17, 20)}-${bytes.slice(20)}`;
   }
 
+  /* Signing in again, in another tab, changes the token: the cookie has the new one, the page the one it was loaded with. */
+  function csrf() {
+    return document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1] || JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
+  }
+
   /* {status, body}; status 0: the lab cannot be reached, 401: signed out meanwhile. */
   async function ask(url, data, keepalive = false) {
-    const headers = { Accept: "application/json", "Content-Type": "application/json", "X-CSRFToken": JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"] };
+    const headers = { Accept: "application/json", "Content-Type": "application/json", "X-CSRFToken": csrf() };
     const waiting = new AbortController();
     const limit = setTimeout(() => waiting.abort(), SECONDS * 1000);
     try {

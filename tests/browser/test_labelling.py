@@ -39,6 +39,14 @@ def bea(team: Team) -> User:
     return make_member("bea@example.org", team, Role.ANNOTATOR)
 
 
+def enter(context: BrowserContext, user: User, url: str) -> None:
+    """Signs somebody in by a session cookie."""
+    client = Client()
+    client.force_login(user)
+    value = client.cookies[settings.SESSION_COOKIE_NAME].value
+    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": value, "url": url}])
+
+
 @pytest.fixture
 def visit(browser: Browser, web: WebProcess) -> Iterator[Visit]:
     """Opens a queue for somebody, in a browser context of their own; a script error fails the test."""
@@ -46,13 +54,10 @@ def visit(browser: Browser, web: WebProcess) -> Iterator[Visit]:
     trouble: list[str] = []
 
     def visited(user: User, queue: Queue, query: str = "") -> Page:
-        client = Client()
-        client.force_login(user)
         context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
         contexts.append(context)
         context.set_default_timeout(15_000)
-        value = client.cookies[settings.SESSION_COOKIE_NAME].value
-        context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": value, "url": web.url}])
+        enter(context, user, web.url)
         page = context.new_page()
         page.on("pageerror", lambda error: trouble.append(str(error)))
         page.goto(f"/label/{queue.pk}/work/{query}")
@@ -374,3 +379,74 @@ def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit
     press(page, "Enter")
     expect(page.locator('[data-state="done"]')).to_be_visible()
     assert Judgement.objects.get(queue=queue, rationale="kept").verdict in "ab"
+
+
+def test_a_lock_lost_while_writing_stops_the_work_and_keeps_the_words(visit: Visit, team: Team, ann: User, bea: User) -> None:
+    queue = pair_queue(team, 3)
+    page = visit(ann, queue)
+    item = shown(page)
+    page.wait_for_load_state("networkidle")
+    Claim.objects.filter(item=item).update(expires_at=timezone.now() - timedelta(minutes=1))
+    assert claim(queue, bea, hold=1)[0].item_id == item
+    press(page, "1", "r")
+    page.keyboard.type("half a sentence")
+    card = page.locator("[data-lost] .lost-card")  # the draft comes too late and is told so
+    expect(card).to_contain_text("bea@example.org has it now")
+    expect(card.get_by_role("button", name="Take it again")).to_be_focused()
+    press(page, "Escape", "Tab", "Enter")
+    expect(card).to_have_count(0)
+    expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(item))
+    assert said(queue, ann) == []
+    assert Change.objects.filter(item=item, what="submitted").count() == 0
+
+
+def test_an_answer_the_server_refuses_comes_back_with_the_field_marked(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 3)
+    page = visit(ann, queue)
+    item = shown(page)
+    Queue.objects.filter(pk=queue.pk).update(rationale="required")
+    press(page, "2", "Enter")
+    expect(page.locator("[data-stage] [aria-invalid=true]")).to_be_focused()
+    expect_item(page, item)
+    assert chosen(page) == ["second"]
+    expect(page.locator("[data-stage] .field-error")).to_contain_text("rationale")
+    page.keyboard.type("now with words")
+    press(page, "Control+Enter")
+    eventually(page, lambda: Judgement.objects.filter(item=item, rationale="now with words").exists())
+    assert Judgement.objects.count() == 1
+
+
+def test_signed_out_meanwhile_answers_wait_until_one_is_back(visit: Visit, web: WebProcess, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 3)
+    page = visit(ann, queue)
+    first = shown(page)
+    page.wait_for_load_state("networkidle")
+    page.context.clear_cookies()
+    press(page, "1", "Enter")
+    expect(page.locator("[data-offline]")).to_contain_text("You are signed out")
+    expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))
+    door = page.context.new_page()
+    enter(page.context, ann, web.url)
+    door.goto("/runs/")  # brings the new token, as signing in does
+    eventually(page, lambda: len(said(queue, ann)) == 1)
+    expect(page.locator("[data-offline]")).to_be_hidden()
+
+
+def test_the_spans_of_a_diff_are_the_two_texts(visit: Visit, team: Team, ann: User) -> None:
+    page = visit(ann, pair_queue(team, 1))
+    texts = [stored(text)[:3000] for text in PAYLOADS] + ["a b c d", "a c d e", "a  b\nc", "数据 结构", "数 据结构 x"]
+    wrong = page.evaluate(
+        """texts => texts.flatMap((before, at) => texts.slice(at).flatMap((after) => {
+            const spans = lab.diff(before, after);
+            const side = (left) => spans.filter((span) => span.kind !== left).map((span) => span.text).join("");
+            return side("added") === before && side("removed") === after ? [] : [[before, after, spans]];
+        }))""",
+        texts,
+    )
+    assert wrong == []
+    assert page.evaluate("lab.diff('one two three', 'one 2 three')") == [
+        {"kind": "same", "text": "one"},
+        {"kind": "removed", "text": " two"},
+        {"kind": "added", "text": " 2"},
+        {"kind": "same", "text": " three"},
+    ]
