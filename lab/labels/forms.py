@@ -25,7 +25,7 @@ class LabForm(forms.Form):
 
     def add_error(self, field: str | None, error: Any) -> None:
         super().add_error(field, error)
-        for name in self._errors or ():
+        for name in self._errors or ():  # type: ignore[attr-defined]
             if name in self.fields:
                 self.fields[name].widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"id_{name}_error"}
 
@@ -101,8 +101,9 @@ class RecipeForm(LabForm):
                     self.add_error(f"{name}_{end}", "Give a step.")
             if first is not None and last is not None and last < first:
                 self.add_error(f"{name}_to", f"This is before step {first}, where the window begins. Give {first} or more.")
-        if None not in (end := found.get("early_to"), begin := found.get("late_from")) and begin <= end:
-            self.add_error("late_from", f"The late window begins before the early one ends. Give {end + 1} or more.")
+        early, late = found.get("early_to"), found.get("late_from")
+        if early is not None and late is not None and late <= early:
+            self.add_error("late_from", f"The late window begins before the early one ends. Give {early + 1} or more.")
 
     def check_sides(self, found: dict[str, Any]) -> None:
         for name in ("a_run", "b_run"):

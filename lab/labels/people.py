@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Count, Max, Q, QuerySet
@@ -66,7 +67,7 @@ def open_to(team: Team, user: User, leads: bool) -> QueueQuerySet:
 def people_of(queue: Queue) -> list[Person]:
     """Everybody who may work in the queue, and everybody who has."""
     members = {member.user_id: member for member in queue.members.select_related("user")}
-    done = {
+    done: dict[int, dict[str, Any]] = {
         row["user"]: row
         for row in queue.judgements.exclude(state=JudgementState.WITHDRAWN)
         .order_by()

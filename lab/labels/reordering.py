@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import numpy as np
 from django.db import connection, transaction
@@ -33,7 +34,7 @@ def reorder(queue: Queue) -> Ordering:
             .values_list("pk", "place", "rollouts")
         )
         rollouts = rollouts_of([pk for _, _, ids in items for pk in ids])
-        model = model_for(queue.team, {row[0] for row in rollouts.values()})
+        model = model_for(queue.team, {run for run, *_ in rollouts.values() if run})
         found = order(scores(queue.strategy, features(items, rollouts), queue.seed, model), queue.seed)
         places = [place for _, place, _ in items]
         now = [items[at][0] for at in found.tolist()]
@@ -45,14 +46,16 @@ def reorder(queue: Queue) -> Ordering:
         return Ordering.objects.update_or_create(queue=queue, defaults=values)[0]
 
 
-Facts = tuple[object, float, float, float]  # run, reward, length, mean entropy; NaN where there is none
+Facts = tuple[UUID | None, float, float, float]  # run, reward, length, mean entropy; NaN where there is none
 
 
 def rollouts_of(ids: list[int]) -> dict[int, Facts]:
     rows = Rollout.objects.filter(pk__in=set(ids)).values_list("pk", "run_id", "reward", "length", "mean_entropy")
-    return {
-        pk: (run, *(np.nan if value is None else float(value) for value in (reward, length, entropy))) for pk, run, reward, length, entropy in rows
-    }
+    return {pk: (run, real(reward), real(length), real(entropy)) for pk, run, reward, length, entropy in rows}
+
+
+def real(value: float | None) -> float:
+    return np.nan if value is None else float(value)
 
 
 def features(items: list[tuple[int, float, list[int]]], rollouts: dict[int, Facts]) -> Features:

@@ -62,7 +62,7 @@ def fit(predictors: Array, disagreed: npt.NDArray[np.bool_]) -> Disagreement | N
     votes, hits = len(disagreed), int(disagreed.sum())
     if votes < LEAST or hits in (0, votes):
         return None
-    import statsmodels.api as sm  # 1.5 s
+    import statsmodels.api as sm  # type: ignore[import-untyped]  # takes 1.5 s
 
     mean, scale = predictors.mean(axis=0), predictors.std(axis=0)
     scale = np.where(scale > 1e-12, scale, 1.0)

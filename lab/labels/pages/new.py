@@ -86,13 +86,13 @@ def starting(request: LabRequest, query: QueryDict, source: Queue | None) -> Que
     data = QueryDict(mutable=True)
     data.update({name: str(field.initial) for name, field in RecipeForm.base_fields.items() if field.initial is not None})
     if source:
-        data.update({**dict(QueryDict(source.selection).items()), "kind": source.kind, "strategy": source.strategy, "selection": source.selection})
+        data.update({**QueryDict(source.selection).dict(), "kind": source.kind, "strategy": source.strategy, "selection": source.selection})
         data["seed"] = str(source.seed)
     else:
         data.update(usual_windows(request, Selection.read(query)))
     for name, value in query.items():
         if name in RecipeForm.base_fields:
-            data[name] = value
+            data[name] = str(value)
     if not source and "selection" not in query:
         data["selection"] = Selection.read(query).query(sort="").removeprefix("?")
     return QueryDict(data.urlencode())
@@ -128,7 +128,7 @@ def usual_name(query: QueryDict, selection: Selection) -> str:
 
 def recipe_form(request: LabRequest, asked: QueryDict, selection: Selection) -> RecipeForm:
     numbers = Run.objects.of(request.team).values_list("number", flat=True)
-    return RecipeForm(asked, components(request, selection), numbers)
+    return RecipeForm(asked, components(request, selection), list(numbers))
 
 
 def components(request: LabRequest, selection: Selection) -> list[str]:
