@@ -61,7 +61,7 @@ def root_of(request: LabRequest, query: QueryDict) -> tuple[tuple[str, str] | No
         text = query.get(kind, "").strip()
         if not text:
             continue
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
         found: Run | Version | Queue | None
         if kind == "run":
             found = run_named(request, text, number)
@@ -75,9 +75,9 @@ def root_of(request: LabRequest, query: QueryDict) -> tuple[tuple[str, str] | No
     return None, ""
 
 
-def run_named(request: LabRequest, text: str, number: int | None) -> Run | None:
+def run_named(request: LabRequest, text: str, number: int) -> Run | None:
     runs = Run.objects.of(request.team)
-    if number is not None:
+    if number or text == "0":
         return runs.filter(number=number).first() if number < 2**31 else None
     try:
         return runs.filter(pk=UUID(text)).first()

@@ -118,7 +118,7 @@ def words(recall: Recall) -> str:
     if recall.kind == RecallKind.LABELLER:
         return f"Labels by {recall.labeller}" if recall.labeller else "Labels by somebody whose account is gone"
     if recall.kind == RecallKind.PROMPT:
-        text = Prompt.objects.filter(team=recall.team_id, pk=recall.prompt).values_list("text", flat=True).first() or ""
+        text = Prompt.objects.filter(team=recall.team_id, pk=recall.prompt or 0).values_list("text", flat=True).first() or ""
         return f"Labels on prompt {recall.prompt}" + (f": “{text[:80]}{'…' if len(text) > 80 else ''}”" if text else "")
     if recall.kind == RecallKind.QUEUE:
         return f"Labels of the queue “{recall.queue}”" if recall.queue else "Labels of a queue that is gone"

@@ -35,7 +35,8 @@ class Rate:
 
     def with_ties(self, share: float) -> Rate:
         """Where ``share`` of all prompts are ties that nobody was asked about."""
-        return Rate(*(part * (1 - share) + share / 2 for part in (self.value, self.low, self.high)), self.method)
+        value, low, high = (part * (1 - share) + share / 2 for part in (self.value, self.low, self.high))
+        return Rate(value, low, high, self.method)
 
     @property
     def verdict(self) -> int:
