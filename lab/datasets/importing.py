@@ -126,7 +126,9 @@ def refused(params: QueryDict, seen: importing_rows.Seen) -> dict[str, str]:
     if not seen.rows:
         errors["file"] = "No row can be used under this mapping. Choose other columns."
     elif seen.wrong and params.get("skip") != "1":
-        errors["skip"] = f"{seen.wrong:,} rows are broken. Tick that they are left out, or mend the file and upload it again."
+        errors["skip"] = (
+            f"{seen.wrong:,} {'row is' if seen.wrong == 1 else 'rows are'} broken. Tick to leave out what is broken, or mend the file and upload it again."
+        )
     return errors
 
 

@@ -1,0 +1,87 @@
+"""A dataset in the browser: the preview follows the rule, a version is built by a real worker while the page waits, a file is brought in."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from lab.accounts.models import Team, User
+from lab.datasets.models import Dataset, Version, VersionState
+from lab.labels.models import Queue
+from lab.lib.processes import Child
+from tests.hostile import MARK, PAYLOADS, stored
+from tests.lab.datasets.labelled import groups_of, judge_all, queue_of, run_with
+
+
+@pytest.fixture
+def queue(team: Team, owner: User) -> Queue:
+    made = queue_of(team, owner, groups_of(run_with(team, steps=4)))
+    judge_all(made, [owner])
+    return made
+
+
+def test_a_version_is_frozen_while_the_page_waits_and_compared_with_the_next(
+    page: Page, sign_in: Callable[[User], None], owner: User, queue: Queue, start_process: Callable[..., Child]
+) -> None:
+    sign_in(owner)
+    page.goto("/datasets/")
+    page.keyboard.press("n")
+    page.get_by_label("Name").fill("Good answers")
+    page.locator(f"input[name=queue][value='{queue.pk}']").check()
+    page.get_by_role("button", name="Make it").click()
+    preview = page.locator("#preview")
+    expect(preview.locator(".facts")).to_contain_text("Items looked at")
+    page.get_by_label("Share of prompts for testing").fill("0")
+    page.get_by_text("Age of the policy").click()
+    page.get_by_label("Last step").fill("3")
+    page.get_by_label("Last step").press("Tab")
+    expect(preview).to_contain_text("answers of other steps")
+    expect(page).to_have_url(re.compile("last_step=3"))
+    page.reload()
+    expect(page.get_by_label("Last step")).to_have_value("3")
+
+    page.keyboard.press("f")
+    expect(page.get_by_text("Waiting for a worker")).to_be_visible()
+    start_process("worker", "manage.py", "worker", "--queues", "analysis", LAB_SWEEP_SECONDS="1")
+    expect(page.locator("#version-digest")).to_be_visible(timeout=40_000)
+    version = Version.objects.get()
+    assert (version.state, version.counts["train"]) == (VersionState.READY, 6)
+    expect(page.locator("#version-digest")).to_have_text(version.digest)
+    expect(page.locator(".pair-row")).to_have_count(6)
+    expect(page.locator(".since")).to_contain_text("the same rows")
+
+    page.goto(f"/datasets/{version.dataset_id}/")
+    page.get_by_text("Age of the policy").scroll_into_view_if_needed()
+    page.get_by_label("Last step").fill("")
+    page.get_by_label("Last step").press("Tab")
+    page.locator("#preview").get_by_role("link", name="2 rows differ from v1").click()
+    expect(page.locator(".difference.added")).to_have_count(2)
+
+
+def test_a_file_is_brought_in_and_its_texts_stay_texts(page: Page, sign_in: Callable[[User], None], owner: User, tmp_path: Path) -> None:
+    file = tmp_path / "theirs.jsonl"
+    rows = [
+        {"chosen": f"\n\nHuman: {n}?\n\nAssistant: {stored(text)}", "rejected": f"\n\nHuman: {n}?\n\nAssistant: no"}
+        for n, text in enumerate(PAYLOADS[:12])
+    ]
+    file.write_text("\n".join([*map(json.dumps, rows), "broken"]), encoding="utf-8")
+    sign_in(owner)
+    page.goto("/datasets/import/")
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Upload and look at it").click()
+    expect(page.locator("#id-shape")).to_have_value("transcript")
+    expect(page.locator(".broken")).to_contain_text("13")
+    expect(page.locator(".pair-row")).to_have_count(5)
+    page.locator("#id-shape").select_option("columns")
+    expect(page.locator("#id-column-prompt")).to_have_value("")
+    page.locator("#id-shape").select_option("transcript")
+    page.get_by_role("button", name="Import 12 rows").click()
+    expect(page.get_by_text("1 row is broken")).to_be_visible()
+    page.get_by_label("Leave them out").check()
+    page.get_by_role("button", name="Import 12 rows").click()
+    expect(page.get_by_text("Waiting for a worker")).to_be_visible()
+    assert Dataset.objects.get().name == "theirs"
+    assert page.evaluate(f"window.{MARK}") is None
