@@ -15,7 +15,7 @@
        problem(field, text)  optional: true when it showed the server's problem at the field
      }
 
-   Keys of the page itself, not for kinds: Enter, s, u, i, p, v, l, ? and of the fields q, w, e (strength), r, c, o.
+   Keys of the page itself, not for kinds: Enter, s, u, i, p, v, f, l, ? and of the fields q, w, e (strength), r, c, o.
    page is lab.labelling:
      page.queue      {id, kind, name, blind, strength, rationale, correction, steps, spans, rubric, skipping, …}
      page.changed()  the answer changed: draft, buttons; call it after every change by a person

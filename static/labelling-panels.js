@@ -6,7 +6,8 @@
   const { make, store } = page;
   const LONG = 1200; // characters of a prompt that is folded
   const LINES = 14;
-  const view = { plain: false, spaces: false, lock: false, ...store.kept("view", {}, `lab-labels-${page.person}-`) };
+  const FOLDED = 400; // characters of thinking from which it can be folded
+  const view = { plain: false, spaces: false, lock: false, thinking: true, ...store.kept("view", {}, `lab-labels-${page.person}-`) };
 
   const shownText = (text) => lab.overlays.visible(text, view.spaces);
 
@@ -61,11 +62,26 @@
     return said.length > 1 ? said : [["", answer.text]];
   }
 
+  /* Long thinking before an answer can be folded, in all panels alike. */
+  function thought(text) {
+    const found = text.match(/^\s*<think>([^]*?)<\/think>/);
+    if (!found || found[1].length < FOLDED) return rendered(text);
+    const fold = make("details", "fold thinking", make("summary", "", `Thinking, ${found[1].split(/\s+/).filter(Boolean).length} words `, page.kbd("thinking", "f")), make("div", "turn-text muted", ...rendered(found[1])));
+    fold.open = view.thinking;
+    fold.firstChild.addEventListener("click", (event) => {
+      event.preventDefault();
+      const panel = fold.closest(".answer-panel");
+      toggle("thinking"); // makes the panels anew
+      panel.querySelector(".thinking > summary").focus();
+    });
+    return [fold, ...rendered(text.slice(found[0].length))];
+  }
+
   function nodes(answer) {
     return turns(answer).map(([role, text]) => {
       const box = make("div", "turn", role ? make("span", "role", role) : null);
       const words = make("div", "turn-text");
-      words.append(...(view.plain || view.spaces ? [shownText(text)] : rendered(text)));
+      words.append(...(view.plain || view.spaces ? [shownText(text)] : thought(text)));
       box.append(words);
       return box;
     });
@@ -143,7 +159,7 @@
     for (const button of document.querySelectorAll("[data-view]")) button.setAttribute("aria-pressed", String(view[button.dataset.view]));
   }
 
-  const words = { plain: ["Plain text", "Text with headings, lists and code"], spaces: ["White space is shown", "White space is not shown"], lock: ["Panels scroll together", "Panels scroll apart"] };
+  const words = { plain: ["Plain text", "Text with headings, lists and code"], spaces: ["White space is shown", "White space is not shown"], thinking: ["Thinking is shown", "Thinking is folded"], lock: ["Panels scroll together", "Panels scroll apart"] };
   function toggle(name) { set(name, !view[name]); lab.announce(words[name][view[name] ? 0 : 1]); }
 
   document.addEventListener("click", (event) => { const button = event.target.closest("[data-view]"); if (button) toggle(button.dataset.view); });
@@ -163,6 +179,7 @@
   const keys = () => [
     { id: "plain", key: "p", label: "Plain text or with headings, lists and code", run: () => toggle("plain") },
     { id: "spaces", key: "v", label: "Show white space", run: () => toggle("spaces") },
+    { id: "thinking", key: "f", label: "Fold or show long thinking", run: () => toggle("thinking") },
     { id: "lock", key: "l", label: "Scroll the panels together", run: () => toggle("lock") },
   ];
 

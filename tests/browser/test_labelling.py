@@ -450,3 +450,22 @@ def test_the_spans_of_a_diff_are_the_two_texts(visit: Visit, team: Team, ann: Us
         {"kind": "added", "text": " 2"},
         {"kind": "same", "text": " three"},
     ]
+
+
+def test_long_thinking_is_folded_in_both_panels_and_stays_so(visit: Visit, team: Team, ann: User) -> None:
+    prompt = pair_queue(team, 1).items.get().prompt_id
+    texts = tuple(f"<think>{'word ' * 100}</think>the end of {place} <b>" for place in range(2))
+    queue = make_queue(team, None, name="q", kind=Kind.PAIR, items=[NewItem(prompt, texts=texts) for _ in range(2)])
+    page = visit(ann, queue)
+    first = shown(page)
+    folds = page.locator("[data-stage] details.thinking")
+    expect(folds).to_have_count(2)
+    expect(page.locator("[data-stage] details.thinking[open]")).to_have_count(2)
+    press(page, "f", "1", "Enter")
+    expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))
+    expect(folds).to_have_count(2)
+    expect(page.locator("[data-stage] details.thinking[open]")).to_have_count(0)
+    folds.first.locator("summary").click()
+    expect(page.locator("[data-stage] details.thinking[open]")).to_have_count(2)
+    expect(page.locator("[data-stage] .answer-text").first).to_contain_text("<b>")
+    eventually(page, lambda: len(said(queue, ann)) == 1)
