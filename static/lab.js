@@ -68,8 +68,10 @@
     if (!list) return;
     list.replaceChildren();
     const listed = new Set(); // a key a page takes for itself answers to the page only
-    for (const item of [...bindings(), { combination: "?", label: "This list" }]) {
-      if (listed.has(item.combination)) continue;
+    const all = bindings();
+    for (const item of [...all, { combination: "?", label: "This list" }]) {
+      const first = item.combination.split(" ")[0];
+      if (listed.has(item.combination) || (first !== item.combination && all.some((other) => other.combination === first))) continue;
       listed.add(item.combination);
       const term = document.createElement("dt");
       for (const part of item.combination.split(" ")) term.append(Object.assign(document.createElement("kbd"), { className: "kbd", textContent: SIGNS[part] || part }), " ");

@@ -201,6 +201,8 @@ def test_hostile_texts_are_text_and_nothing_sticks_out_on_a_phone(page: Page, te
     assert page.evaluate(HARM) == [0, 0, True]
     single = queue_of(team, Kind.SINGLE, *([one] for one in group[:6]), steps=True, spans=True, blind=False)
     work(page, single)
+    page.keyboard.press("y")
+    expect(page.locator(".token-text.view-entropy")).to_have_count(1)
     for _ in range(6):
         expect(page.locator("[data-stage] .item")).to_be_visible()  # on a busy machine the next one may not be there yet
         item = page.locator("#labelling").get_attribute("data-item")
