@@ -10,6 +10,8 @@
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); form.requestSubmit(form.querySelector("[data-return]")); }
   });
 
+  lab.key("c", "Write a comment", () => comment.focus());
+
   /* Sending back needs a comment: x asks for it first, and sends once it is there. */
   const back = form.querySelector("[data-return]");
   if (back) {
@@ -17,7 +19,6 @@
       if (comment.value.trim()) form.requestSubmit(back);
       else { comment.focus(); lab.announce("Write what the labeller should look at, then press Control Enter."); }
     });
-    lab.key("c", "Write a comment", () => comment.focus());
     return;
   }
 

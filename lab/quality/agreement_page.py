@@ -51,7 +51,11 @@ def quality(request: LabRequest, queue_id: int) -> HttpResponse:
 def labeller(request: LabRequest, queue_id: int) -> HttpResponse:
     """Pauses somebody in the queue (``act`` pause, with a reason) or lets them go on (resume)."""
     queue = queue_of(request, queue_id)
-    user = labeller_of(queue, request.POST.get("user", ""))
+    back = f"{reverse('queue-quality', args=[queue.pk])}#labellers"
+    if not request.POST.get("user"):
+        messages.error(request, "Nobody was named: choose a labeller in the table.")
+        return redirect(back)
+    user = labeller_of(queue, request.POST["user"])
     if request.POST.get("act") == "resume":
         people.resume(queue, user)
         messages.success(request, f"{user} may label here again.")
@@ -59,7 +63,7 @@ def labeller(request: LabRequest, queue_id: int) -> HttpResponse:
         reason = request.POST.get("reason", "").strip()[:REASON] or "The person who runs this queue has paused you."
         people.pause(queue, user, reason)
         messages.success(request, f"{user} is paused in this queue. Their labels stay as they are.")
-    return redirect(f"{reverse('queue-quality', args=[queue.pk])}#labellers")
+    return redirect(back)
 
 
 def labeller_of(queue: Queue, key: str) -> User:
