@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
@@ -38,7 +39,7 @@ def item_views(queue: Queue, shown: Iterable[tuple[Item, list[int]]]) -> dict[in
     shown = list(shown)
     prompts = {row.pk: row for row in Prompt.objects.filter(team=queue.team_id, pk__in={item.prompt_id for item, _ in shown})}
     wanted = {rollout for item, _ in shown if item.texts is None for rollout in item.rollouts}
-    rollouts = {row.pk: row for row in Rollout.objects.filter(run__team=queue.team_id, pk__in=wanted).select_related("run")} if wanted else {}
+    rollouts = {row.pk: row for row in answers_of(queue).filter(pk__in=wanted)} if wanted else {}
     lengths = lengths_of([row for row in rollouts.values() if any(turn[0] != "assistant" for turn in row.turns)])
     found = {}
     for item, order in shown:
@@ -52,6 +53,14 @@ def item_views(queue: Queue, shown: Iterable[tuple[Item, list[int]]]) -> dict[in
         messages = [[str(role), str(content)] for role, content in prompt.messages]
         found[item.pk] = {"prompt": messages, "reference": "" if queue.blind else prompt.reference, "answers": answers}
     return found
+
+
+def answers_of(queue: Queue) -> QuerySet[Rollout]:
+    """The team's rollouts with what is shown of them. A run's spec alone is larger than most answers."""
+    rows = Rollout.objects.filter(run__team=queue.team_id)
+    if queue.kind == Kind.SINGLE:
+        return rows.select_related("run")
+    return rows.select_related("run").only("completion", "turns", "length", "step", "reward", "run__number")
 
 
 def answer(queue: Queue, rollout: Rollout, lengths: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import connection, transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from lab.accounts.models import Membership, User
@@ -49,12 +49,30 @@ def claim(queue: Queue, user: User, hold: int = 2) -> list[Claim]:
         raise
     with transaction.atomic():
         one_at_a_time(queue, user)
-        clear_expired(queue)
-        mine = list(live(queue, user))
-        if len(mine) < hold:
-            take(queue, user, hold - len(mine))
-            mine = list(live(queue, user))
-    return mine
+        held, expired = look(queue, user)
+        if expired:
+            clear_expired(queue)
+        if held < hold:
+            take(queue, user, hold - held)
+        return list(live(queue, user))
+
+
+LOOK = """
+SELECT
+    (SELECT count(*) FROM labels_claim claim JOIN labels_item item ON item.id = claim.item_id
+     WHERE claim.queue_id = %(queue)s AND claim.user_id = %(user)s AND claim.seated AND claim.expires_at > %(now)s AND item.state = 'open'),
+    EXISTS (SELECT FROM labels_claim claim WHERE claim.queue_id = %(queue)s AND claim.seated AND (claim.expires_at <= %(now)s OR NOT EXISTS (
+        SELECT FROM accounts_membership membership JOIN accounts_user person ON person.id = membership.user_id
+        WHERE membership.team_id = %(team)s AND membership.user_id = claim.user_id AND person.is_active)))
+"""
+
+
+def look(queue: Queue, user: User) -> tuple[int, bool]:
+    """How many live claims the user has, and whether the queue has any to be cleared."""
+    with connection.cursor() as cursor:
+        cursor.execute(LOOK, {"queue": queue.pk, "user": user.pk, "team": queue.team_id, "now": timezone.now()})
+        held, expired = cursor.fetchone()
+    return held, expired
 
 
 def one_at_a_time(queue: Queue, user: User) -> None:
@@ -69,31 +87,37 @@ def live(queue: Queue, user: User) -> QuerySet[Claim]:
     return mine.select_related("item").order_by("created_at", "pk")
 
 
+# A row that somebody holds at this moment is stepped over; one that was taken between looking and locking no longer has room and is not taken.
+TAKE = """
+WITH free AS (
+    SELECT item.id FROM labels_item item
+    WHERE item.queue_id = %(queue)s AND item.state = 'open' AND item.room > 0
+    AND NOT EXISTS (SELECT FROM labels_claim claim WHERE claim.item_id = item.id AND claim.user_id = %(user)s AND claim.seated)
+    AND NOT EXISTS (
+        SELECT FROM labels_judgement said WHERE said.item_id = item.id AND said.user_id = %(user)s AND said.state <> 'withdrawn')
+    ORDER BY item.place, item.id LIMIT %(count)s FOR UPDATE SKIP LOCKED
+)
+UPDATE labels_item item SET room = item.room - 1 FROM free WHERE item.id = free.id
+RETURNING item.id, item.place, coalesce(jsonb_array_length(nullif(item.texts, 'null')), cardinality(item.rollouts))
+"""
+# Who had the item before gets their draft, their sides and their token again.
+SEAT = """
+INSERT INTO labels_claim (item_id, queue_id, user_id, token, "order", draft, seated, created_at, expires_at)
+VALUES (%s, %s, %s, %s, %s, '{}', true, %s, %s)
+ON CONFLICT (item_id, user_id) DO UPDATE SET seated = true, created_at = excluded.created_at, expires_at = excluded.expires_at
+"""
+
+
 def take(queue: Queue, user: User, count: int) -> None:
     """New seats for the user, in the order of the items' places."""
     now = timezone.now()
-    held = Claim.objects.filter(item=OuterRef("pk"), user=user, seated=True)
-    judged = Judgement.objects.filter(item=OuterRef("pk"), user=user).exclude(state=JudgementState.WITHDRAWN)
-    free = Item.objects.filter(~Exists(held), ~Exists(judged), queue=queue, state=ItemState.OPEN, room__gt=0)
-    items = list(free.order_by("place", "pk").select_for_update(skip_locked=True, of=("self",))[:count])
-    if not items:
-        return
-    kept = {row.item_id: row for row in Claim.objects.filter(item__in=items, user=user)}  # drafts of earlier claims
     until = now + timedelta(minutes=queue.lock_minutes)
-    fresh = []
-    for place, item in enumerate(items):
-        begun = now + timedelta(microseconds=place)  # keeps the order among claims taken at once
-        if found := kept.get(item.pk):
-            Claim.objects.filter(pk=found.pk).update(seated=True, expires_at=until, created_at=begun)
-        else:
-            fresh.append(Claim(item=item, queue=queue, user=user, order=shuffled(queue.kind, size(item)), expires_at=until))
-    if fresh:
-        Claim.objects.bulk_create(fresh)
-    Item.objects.filter(pk__in=[item.pk for item in items]).update(room=F("room") - 1)
-
-
-def size(item: Item) -> int:
-    return len(item.rollouts if item.texts is None else item.texts)
+    with connection.cursor() as cursor:
+        cursor.execute(TAKE, {"queue": queue.pk, "user": user.pk, "count": count})
+        found = sorted(cursor.fetchall(), key=lambda row: (row[1], row[0]))
+        for number, (item, _, size) in enumerate(found):
+            begun = now + timedelta(microseconds=number)  # keeps the order among claims taken at once
+            cursor.execute(SEAT, [item, queue.pk, user.pk, uuid.uuid4(), shuffled(queue.kind, size), begun, until])
 
 
 def shuffled(kind: str, count: int) -> list[int]:

@@ -20,7 +20,8 @@ from lab.labels.answers import AnswerError, Problem, as_shown, read_answer, seco
 from lab.labels.claiming import free_claims, one_at_a_time, regain
 from lab.labels.models import Change, Claim, Item, ItemState, Judgement, JudgementState, Queue, QueueMember, Skipping, Verdict
 from lab.labels.outcome import right
-from lab.labels.settling import become, locked, prefer, settle, written
+from lab.labels.recording import Held, known, record, record_again
+from lab.labels.settling import Said, become, locked, prefer, settle, tally, weigh, written
 from lab.labels.standing import Refused, may_label
 
 
@@ -65,67 +66,47 @@ def submit(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dic
 def submitted(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement | Expired | Refused:
     """What came of it. A refusal is returned, not raised, so that the draft it leaves is kept."""
     one_at_a_time(queue, user)
-    said = Judgement.objects.filter(key=key, user=user, queue=queue).first()
-    claim = Claim.objects.filter(token=token, user=user, queue=queue).first()
-    again = said is not None and said.state == JudgementState.WITHDRAWN and claim is not None and claim.item_id == said.item_id
-    if said is not None and not again:
-        return said
+    said, claim = known(queue, user, token, key)
+    if said and not (said.withdrawn and claim and claim.item == said.item):
+        return Judgement.objects.get(pk=said.id)
     if claim is None:
         return Expired()
     try:
         may_label(queue, user)
     except Refused as refused:
-        keep(claim, data)
+        keep(claim.id, data)
         return refused
-    item = locked(claim.item_id)
-    claim.refresh_from_db(fields=["seated"])
-    if item.state != ItemState.OPEN or not (claim.seated or item.room > 0):
+    item = locked(claim.item)
+    found = tally(item)
+    if item.state != ItemState.OPEN or not (user.pk in found.holders or item.room > 0):
         return too_late(claim, item, user, data)
     answer = read_answer(item.queue, item, claim.order, data)
-    judgement = record(item, user, key, stored(answer), claim.order, seconds)
-    claim.delete()
     if answer.verdict == Verdict.SKIP and item.queue.skipping == Skipping.DROP:
-        Item.objects.filter(pk=item.pk).update(state=ItemState.DROPPED)
         item.state = ItemState.DROPPED
-    settle(item)
+    mine = Said(user.pk, answer.verdict, answer.tiers, JudgementState.SUBMITTED)
+    again = any(row.user == user.pk for row in found.said)
+    found.holders = [holder for holder in found.holders if holder != user.pk]
+    found.said = [row for row in found.said if row.user != user.pk] + [mine]
+    weigh(item, found)
+    fields = {**stored(answer), "key": key, "order": claim.order, "seconds": seconds, "state": JudgementState.SUBMITTED}
+    judgement = record_again(item, user, fields, claim.id) if again else record(item, user, fields, claim.id)
     if item.gold and answer.verdict != Verdict.SKIP:
         look_at_trust(item.queue, user)
     return judgement
 
 
-def record(item: Item, user: User, key: uuid.UUID, fields: dict[str, Any], order: list[int], seconds: float) -> Judgement:
-    """The person's one judgement of the item, new or (after an undo or a withdrawal) once more, with its preferences and history."""
-    earlier = Judgement.objects.filter(item=item, user=user).first()
-    before = written(earlier) if earlier else None
-    values = {**fields, "key": key, "order": order, "seconds": seconds, "state": JudgementState.SUBMITTED}
-    if earlier is None:
-        judgement = Judgement.objects.create(item=item, queue=item.queue, user=user, **values)
-    else:
-        judgement = earlier
-        for name, value in {**values, "created_at": timezone.now()}.items():
-            setattr(judgement, name, value)
-        judgement.save()
-    prefer(judgement, item, fresh=earlier is None)
-    skip = judgement.verdict == Verdict.SKIP
-    comment = judgement.rationale if skip else ""
-    Change.objects.create(
-        item=item, judgement=judgement, user=user, what="skipped" if skip else "submitted", before=before, after=written(judgement), comment=comment
-    )
-    return judgement
-
-
-def keep(claim: Claim, data: Any) -> None:
+def keep(claim: int, data: Any) -> None:
     """Leaves an answer that was not taken as the draft of its claim."""
     if isinstance(data, dict):
-        claim.draft = data
-        claim.save(update_fields=["draft"])
+        Claim.objects.filter(pk=claim).update(draft=data)
 
 
-def too_late(claim: Claim, item: Item, user: User, data: Any) -> Expired:
-    """Keeps the answer, once in the history however often it is sent."""
-    if claim.draft != data or not Change.objects.filter(item=item, user=user, what="expired").exists():
-        Change.objects.create(item=item, user=user, what="expired", after={"answer": data, "order": claim.order})
-    keep(claim, data)
+def too_late(claim: Held, item: Item, user: User, data: Any) -> Expired:
+    """Keeps the answer, in the history once however often it is sent."""
+    after = {"answer": data, "order": claim.order}
+    if not Change.objects.filter(item=item, user=user, what="expired", after=after).exists():
+        Change.objects.create(item=item, user=user, what="expired", after=after)
+    keep(claim.id, data)
     return Expired(item, who_has(item, user))
 
 
@@ -164,7 +145,7 @@ def save_draft(queue: Queue, user: User, token: uuid.UUID, draft: dict[str, Any]
         claim = Claim.objects.filter(token=token, user=user, queue=queue).first()
         if claim is None:
             raise Expired
-        keep(claim, draft)
+        keep(claim.pk, draft)
         held = claim.seated or regain(claim)
     if not held:
         item = Item.objects.get(pk=claim.item_id)

@@ -6,15 +6,17 @@ once. Whoever locks several items takes them in order of their ids.
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from lab.accounts.models import User
 from lab.labels.answers import Answer, AnswerError, Problem, read_answer
 from lab.labels.implied import implied
-from lab.labels.models import COUNTING, Change, Claim, Item, ItemState, Judgement, JudgementState, Preference, Verdict
+from lab.labels.models import COUNTING, Change, Item, ItemState, Judgement, JudgementState, Preference, Verdict
 from lab.labels.outcome import opinions, outcome
 from lab.labels.standing import Refused, may_review
 
@@ -27,19 +29,57 @@ def locked(item_id: int) -> Item:
     return Item.objects.select_for_update(of=("self",)).select_related("queue").get(pk=item_id)
 
 
-def settle(item: Item) -> None:
-    """Writes ``labels``, ``room`` and ``state`` from what counts. The caller holds the item (``locked``).
+class Said(NamedTuple):
+    """A judgement of an item, as far as its state depends on it."""
+
+    user: int
+    verdict: str
+    tiers: list[list[int]] | None
+    state: str
+
+
+@dataclass
+class Tally:
+    """What an item's state follows from: the queue's overlap, the users who hold it, and what was said of it."""
+
+    overlap: int
+    holders: list[int]
+    said: list[Said]
+
+
+TALLY = """
+SELECT queue.overlap,
+    ARRAY(SELECT claim.user_id FROM labels_claim claim WHERE claim.item_id = item.id AND claim.seated),
+    (SELECT json_agg(json_build_array(said.user_id, said.verdict, said.tiers, said.state)) FROM labels_judgement said WHERE said.item_id = item.id)
+FROM labels_item item JOIN labels_queue queue ON queue.id = item.queue_id WHERE item.id = %s
+"""
+
+
+def tally(item: Item) -> Tally:
+    """As it is now. The caller holds the item (``locked``)."""
+    with connection.cursor() as cursor:
+        cursor.execute(TALLY, [item.pk])
+        overlap, holders, said = cursor.fetchone()
+    rows = json.loads(said) if isinstance(said, str) else said
+    return Tally(overlap, holders, [Said(*row) for row in rows or []])
+
+
+def weigh(item: Item, found: Tally) -> None:
+    """Sets ``labels``, ``room`` and ``state``.
 
     Settled and dropped items stay so. A skip takes no seat. ``room`` never falls below 0, also when a restored judgement found its seat taken.
     """
-    judgements = list(Judgement.objects.filter(item=item).only("verdict", "tiers", "state", "item_id"))
-    seats = sum(row.state in SEATED and row.verdict != Verdict.SKIP for row in judgements)
-    claims = Claim.objects.filter(item=item, seated=True).count()
-    item.labels = len(opinions(judgements))
-    item.room = max(0, item.queue.overlap - seats - claims)
+    seats = sum(row.state in SEATED and row.verdict != Verdict.SKIP for row in found.said)
+    item.labels = len(opinions(found.said))
+    item.room = max(0, found.overlap - seats - len(found.holders))
     if item.state not in (ItemState.SETTLED, ItemState.DROPPED):
-        complete = item.labels >= item.queue.overlap
-        item.state = ItemState.OPEN if not complete else ItemState.DONE if outcome(item, judgements) else ItemState.CONFLICT
+        complete = item.labels >= found.overlap
+        item.state = ItemState.OPEN if not complete else ItemState.DONE if outcome(item, found.said) else ItemState.CONFLICT
+
+
+def settle(item: Item) -> None:
+    """Writes ``labels``, ``room`` and ``state`` from what counts. The caller holds the item (``locked``)."""
+    weigh(item, tally(item))
     Item.objects.filter(pk=item.pk).update(labels=item.labels, room=item.room, state=item.state)
 
 
@@ -48,10 +88,9 @@ def written(judgement: Judgement) -> dict[str, Any]:
     return {**{name: getattr(judgement, name) for name in FINAL}, "order": judgement.order, "state": judgement.state, "seconds": judgement.seconds}
 
 
-def prefer(judgement: Judgement, item: Item, fresh: bool = False) -> None:
-    """Writes the preferences of a judgement that counts, and takes away those of one that does not. ``fresh``: it has none yet."""
-    if not fresh:
-        Preference.objects.filter(judgement=judgement).delete()
+def prefer(judgement: Judgement, item: Item) -> None:
+    """Writes the preferences of a judgement that counts, and takes away those of one that does not."""
+    Preference.objects.filter(judgement=judgement).delete()
     if judgement.state in COUNTING:
         pairs = implied(judgement.verdict, judgement.tiers, item.rollouts)
         Preference.objects.bulk_create(Preference(judgement=judgement, item=item, chosen=chosen, rejected=rejected) for chosen, rejected in pairs)
