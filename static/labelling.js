@@ -280,10 +280,16 @@
   Object.assign(page, { frame: { current, send, submit, undo, save: () => current() && saveDraft(current(), true), renew, fill, prepare, show, held, watched, touch: () => { used = performance.now(); } } });
 
   setInterval(renew, RENEW * 1000);
+  // Windows of one person hold the same claims: only the last one gives back what it did not touch.
+  const windows = new BroadcastChannel(`lab-labels-${page.person}-${page.queue.id}`);
+  let alone = true;
+  windows.onmessage = ({ data }) => { alone = false; if (data === "hello") windows.postMessage("here"); };
+  windows.postMessage("hello");
+
   window.addEventListener("pagehide", () => {
     const entry = current();
     if (entry?.touched && !entry.claim.judgement && !entry.lost) store.ask(urls.draft, { token: entry.claim.token, draft: entry.item.read() }, true);
     const spare = held.slice(1).filter((other) => !other.touched && !other.claim.judgement).map((other) => other.claim.token);
-    if (spare.length) store.ask(urls.release, { tokens: spare }, true);
+    if (spare.length && alone) store.ask(urls.release, { tokens: spare }, true);
   });
 })();

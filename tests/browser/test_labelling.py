@@ -469,3 +469,29 @@ def test_long_thinking_is_folded_in_both_panels_and_stays_so(visit: Visit, team:
     expect(page.locator("[data-stage] details.thinking[open]")).to_have_count(2)
     expect(page.locator("[data-stage] .answer-text").first).to_contain_text("<b>")
     eventually(page, lambda: len(said(queue, ann)) == 1)
+
+
+def test_a_second_window_that_is_closed_takes_nothing_from_the_first(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 4)
+    page = visit(ann, queue)
+    first = shown(page)
+    tokens = set(Claim.objects.filter(queue=queue).values_list("token", flat=True))
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect_item(other, first)
+    other.wait_for_load_state("networkidle")
+    other.goto("/runs/")
+    other.wait_for_load_state("networkidle")
+    assert set(Claim.objects.filter(queue=queue).values_list("token", flat=True)) == tokens
+    other.close()
+    press(page, "1", "Enter")
+    expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))
+    press(page, "2", "Enter")
+    eventually(page, lambda: len(said(queue, ann)) == 2)
+    page.wait_for_load_state("networkidle")
+    assert Claim.objects.filter(queue=queue, seated=True).count() == 2
+    page.reload()
+    shown(page)
+    page.wait_for_load_state("networkidle")
+    page.goto("/runs/")
+    eventually(page, lambda: Claim.objects.filter(queue=queue, seated=True).count() == 1)  # the item in sight is kept, the next one given back
