@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -15,13 +16,13 @@ from lab.labels.standing import Refused, may_review
 STATES = {"conflict": (ItemState.CONFLICT,), "settled": (ItemState.SETTLED,), "all": (ItemState.CONFLICT, ItemState.SETTLED)}
 
 
-def conflicts_of(queue: Queue, user: User, state: str = "conflict") -> QuerySet[Item]:
+def conflicts_of(queue: Queue, user: User, state: str = "conflict") -> QuerySet[Any]:
     """In the order they were served. ``mine``: the person judged it and may not decide it."""
     own = Judgement.objects.filter(item=OuterRef("pk"), user=user, state__in=SEATED).exclude(verdict=Verdict.SKIP)
     return Item.objects.filter(queue=queue, state__in=STATES[state]).annotate(mine=Exists(own)).order_by("place", "pk")
 
 
-def following(items: QuerySet[Item], item: Item, back: bool = False) -> Item | None:
+def following(items: QuerySet[Any], item: Item, back: bool = False) -> Item | None:
     """The next one that the person may decide, from the start again after the last; None when there is no other."""
     others = items.filter(mine=False).exclude(pk=item.pk)
     beyond = Q(place__gt=item.place) | Q(place=item.place, pk__gt=item.pk)

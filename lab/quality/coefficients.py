@@ -8,8 +8,7 @@ are not independent. Where a coefficient is not defined, ``value`` is None and `
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -52,9 +51,12 @@ def percent_agreement(counts: Counts, items: Places) -> Coefficient:
     counts, items = pairable(counts, items)
     if not len(counts):
         return Coefficient("Percent agreement", why=TOO_FEW)
-    same = agreeing(counts)
-    stats = np.column_stack([same, np.ones(len(same))])
-    return with_interval("Percent agreement", float(same.mean()), counts, items, stats, lambda sums: sums[:, 0] / sums[:, 1])
+
+    def stats(kinds: Counts) -> Floats:
+        return np.column_stack([agreeing(kinds), np.ones(len(kinds))])
+
+    made = measured("Percent agreement", float(agreeing(counts).mean()), counts, items)
+    return with_interval(made, counts, items, stats, lambda sums: sums[:, 0] / sums[:, 1])
 
 
 def fleiss_kappa(counts: Counts, items: Places) -> Coefficient:
@@ -70,13 +72,15 @@ def fleiss_kappa(counts: Counts, items: Places) -> Coefficient:
     counts, items = counts[sizes == usual], items[sizes == usual]
     if (counts.sum(axis=0) > 0).sum() < 2:
         return Coefficient(name, units=len(counts), items=len(np.unique(items)), labels=int(counts.sum()), why=ONE_VERDICT)
-    stats = np.column_stack([agreeing(counts), np.ones(len(counts)), counts])
+
+    def stats(kinds: Counts) -> Floats:
+        return np.column_stack([agreeing(kinds), np.ones(len(kinds)), kinds])
 
     def resampled(sums: Floats) -> Floats:
         shares = sums[:, 2:] / sums[:, 2:].sum(axis=1, keepdims=True)
         return beyond_chance(sums[:, 0] / sums[:, 1], (shares**2).sum(axis=1))
 
-    return with_interval(name, float(fleiss(counts)), counts, items, stats, resampled)
+    return with_interval(measured(name, float(fleiss(counts)), counts, items), counts, items, stats, resampled)
 
 
 def krippendorff_alpha(counts: Counts, items: Places, level: str) -> Coefficient:
@@ -91,7 +95,8 @@ def krippendorff_alpha(counts: Counts, items: Places, level: str) -> Coefficient
         return Coefficient(name, units=len(counts), items=len(np.unique(items)), labels=int(counts.sum()), why=ONE_VERDICT)
     size = counts.shape[1]
     value = float(krippendorff.alpha(value_counts=counts, value_domain=list(range(size)), level_of_measurement=level))  # type: ignore[arg-type]
-    return with_interval(name, value, counts, items, coincidences(counts), lambda sums: alphas(sums.reshape(-1, size, size), level))
+    made = measured(name, value, counts, items)
+    return with_interval(made, counts, items, coincidences, lambda sums: alphas(sums.reshape(-1, size, size), level))
 
 
 def cohen_kappa(first: Places, second: Places, size: int, items: Places) -> Coefficient:
@@ -112,9 +117,9 @@ def cohen_kappa(first: Places, second: Places, size: int, items: Places) -> Coef
         expected = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1) / total**2
         return beyond_chance(np.trace(tables, axis1=1, axis2=2) / total, expected)
 
-    stats = np.eye(size * size)[cells]
-    counts = np.zeros((len(first), 1), dtype=np.int64) + 2
-    return with_interval(name, float(cohens_kappa(table, return_results=False)), counts, items, stats, resampled)
+    value = float(cohens_kappa(table, return_results=False))
+    made = Coefficient(name, value, units=len(first), items=len(np.unique(items)), labels=2 * len(first))
+    return with_interval(made, cells[:, None], items, lambda kinds: np.eye(size * size)[kinds[:, 0]], resampled)
 
 
 def pairable(counts: Counts, items: Places) -> tuple[Counts, Places]:
@@ -163,32 +168,53 @@ def alphas(tables: Floats, level: str) -> Floats:
         return np.asarray(np.where(expected > 0, 1 - observed / expected, np.nan))
 
 
-def with_interval(name: str, value: float, counts: Counts, items: Places, stats: Floats, statistic: Callable[[Floats], Floats]) -> Coefficient:
-    """``stats`` (N, k) add up over units; ``statistic`` makes values (R,) of sums (R, k)."""
-    number = len(np.unique(items))
-    sums = items_sums(stats, items, number)
-    made: dict[str, Any] = {"value": value, "units": len(counts), "items": number, "labels": int(counts.sum())}
-    if number < FEWEST_ITEMS:
-        return Coefficient(name, **made, why=FEW_ITEMS)
-    kinds, often = np.unique(sums, axis=0, return_counts=True)
+def measured(name: str, value: float, counts: Counts, items: Places) -> Coefficient:
+    return Coefficient(name, value, units=len(counts), items=len(np.unique(items)), labels=int(counts.sum()))
+
+
+def with_interval(
+    made: Coefficient, units: Counts, items: Places, stats: Callable[[Counts], Floats], statistic: Callable[[Floats], Floats]
+) -> Coefficient:
+    """``stats`` makes, of kinds of units (K, C), what adds up over units (K, k); ``statistic`` makes values (R,) of sums (R, k)."""
+    if made.items < FEWEST_ITEMS:
+        return replace(made, why=FEW_ITEMS)
+    kinds, often = kinds_of_items(units, items, stats)
     resamples = int(min(RESAMPLES, max(FEWEST_RESAMPLES, MOST_DRAWS // len(kinds))))
-    draws = np.random.default_rng(SEED).multinomial(number, often / number, size=resamples)
+    draws = np.random.default_rng(SEED).multinomial(made.items, often / often.sum(), size=resamples)
     values = statistic(draws.astype(np.float64) @ kinds)
     defined = values[np.isfinite(values)]
     if len(defined) < resamples / 2:
-        return Coefficient(name, **made, resamples=resamples, why=UNSTABLE)
+        return replace(made, resamples=resamples, why=UNSTABLE)
     if np.ptp(defined) < 1e-12:  # where everybody agrees the bootstrap knows no doubt, and an interval without width would be a lie
-        return Coefficient(name, **made, resamples=resamples, why=ALL_ALIKE)
+        return replace(made, resamples=resamples, why=ALL_ALIKE)
     edge = (1 - CONFIDENCE) / 2
     low, high = np.quantile(defined, [edge, 1 - edge])
-    return Coefficient(name, **made, low=float(low), high=float(high), resamples=resamples)
+    return replace(made, low=float(low), high=float(high), resamples=resamples)
 
 
-def items_sums(stats: Floats, items: Places, number: int) -> Floats:
-    """(items, k): the stats of each item's units together."""
+def kinds_of_items(units: Counts, items: Places, stats: Callable[[Counts], Floats]) -> tuple[Floats, Places]:
+    """What items add, each kind of item once, (K, k), and how many items are of it, (K,).
+
+    Few kinds stand for very many items, and drawing how often each kind comes up is the same as drawing items.
+    """
+    kinds, of_unit = unique_rows(units)
+    added = stats(kinds)
+    _, of_item = np.unique(items, return_inverse=True)
+    number = int(of_item.max()) + 1
     if number == len(items):
-        return stats
-    _, places = np.unique(items, return_inverse=True)
-    sums = np.zeros((number, stats.shape[1]))
-    np.add.at(sums, places, stats)
-    return sums
+        return added, np.bincount(of_unit, minlength=len(kinds))
+    sums = np.zeros((number, added.shape[1]))
+    np.add.at(sums, of_item, added[of_unit])
+    found, often = np.unique(sums, axis=0, return_counts=True)
+    return found, often
+
+
+def unique_rows(rows: Counts) -> tuple[Counts, Places]:
+    """The different rows, and which of them each row is. Rows are written as one number where that fits, which sorts many times faster."""
+    base = int(rows.max()) + 1
+    if base ** rows.shape[1] < 2**62:
+        keys = rows @ (base ** np.arange(rows.shape[1], dtype=np.int64))
+        _, first, places = np.unique(keys, return_index=True, return_inverse=True)
+        return rows[first], places
+    found, places = np.unique(rows, axis=0, return_inverse=True)
+    return found, places.reshape(-1)

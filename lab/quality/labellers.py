@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from django.db.models import Aggregate, Count, FloatField, Q
@@ -82,7 +83,7 @@ def labellers(queue: Queue, ratings: Ratings, gold: list[GoldAnswer], only: int 
     ]
 
 
-def tallies(queue: Queue, only: int | None) -> list[dict[str, int]]:
+def tallies(queue: Queue, only: int | None) -> list[dict[str, Any]]:
     """One query, whatever the number of labels."""
     first, second = Q(verdict__in=(Verdict.A, Verdict.FIRST)), Q(verdict__in=(Verdict.B, Verdict.SECOND))
     shown_first = Q(order__0=0) if queue.kind == Kind.PAIR else Q(order__0__in=(0, 1))
@@ -102,7 +103,7 @@ def tallies(queue: Queue, only: int | None) -> list[dict[str, int]]:
             seconds=Median("seconds", filter=label),
         )
     )
-    return sorted(found, key=lambda row: (-row["labels"], row["user"]))
+    return sorted(map(dict, found), key=lambda row: (-row["labels"], row["user"]))
 
 
 def gold_answers(queue: Queue, only: int | None = None) -> list[GoldAnswer]:

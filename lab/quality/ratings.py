@@ -74,17 +74,24 @@ def overlapping(queue: Queue) -> Any:
 
 
 def collected(kind: str, rows: Iterable[tuple[int, int, str, int | None, Any]], strengths: bool) -> Ratings:
+    """``rows``: (item, user, verdict, strength, tiers). Fast where a unit is an item: a large queue has hundreds of thousands of labels."""
     categories = CATEGORIES[kind]
     levels = 2 * STRENGTHS + 1 if kind == Kind.PAIR and strengths else len(MARKS)
-    found: list[tuple[Any, int, int, int, int]] = []
-    for item, user, verdict, strength, tiers in rows:
-        if kind == Kind.RANKING:
-            for pair, side in implied_verdicts(tiers or []):
-                code = categories.index(side)
-                found.append(((item, *pair), item, user, code, code))
-        elif verdict in categories:
-            found.append((item, item, user, categories.index(verdict), level(kind, verdict, strength, levels)))
-    return built(found, len(categories), levels)
+    if kind != Kind.RANKING:
+        codes = {verdict: code for code, verdict in enumerate(categories)}
+        ordered = {(verdict, strength): level(kind, verdict, strength, levels) for verdict in categories for strength in (None, 1, 2, 3)}
+        found = [(item, user, codes[verdict], ordered[verdict, strength]) for item, user, verdict, strength, _ in rows if verdict in codes]
+        table = np.array(found, dtype=np.int64).reshape(-1, 4)
+        items, units = np.unique(table[:, 0], return_inverse=True)
+        people, labellers = np.unique(table[:, 1], return_inverse=True)
+        return Ratings(units, labellers, table[:, 2], table[:, 3], items, people.tolist(), len(categories), levels)
+    labels = [
+        ((item, *pair), item, user, code, code)
+        for item, user, _, _, tiers in rows
+        for pair, side in implied_verdicts(tiers or [])
+        for code in [categories.index(side)]
+    ]
+    return built(labels, len(categories), levels)
 
 
 def level(kind: str, verdict: str, strength: int | None, levels: int) -> int:

@@ -116,7 +116,7 @@ def written(item: Item, values: dict[str, Any] | None, order: Sequence[int]) -> 
     """Of a decision, a known answer or a row of history; None where it holds no verdict."""
     if not values or "verdict" not in values:
         return None
-    empty = {"strength": None, "tiers": None, "rubric": {}, "rationale": "", "correction": "", "steps": [], "spans": []}
+    empty: dict[str, Any] = {"strength": None, "tiers": None, "rubric": {}, "rationale": "", "correction": "", "steps": [], "spans": []}
     return said(item, SimpleNamespace(**{**empty, **values}), order)  # type: ignore[arg-type]
 
 

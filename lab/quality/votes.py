@@ -73,7 +73,7 @@ def adjudicated(run: Run, ids: tuple[int, int]) -> Iterable[tuple[int, int, int]
     items = Item.objects.filter(queue__team=run.team_id, state=ItemState.SETTLED, final__isnull=False).exclude(queue__purpose=Purpose.REWARD)
     low, high = ids
     for item, rollouts, final in items.values_list("pk", "rollouts", "final"):
-        if rollouts and low <= min(rollouts) and max(rollouts) <= high:
+        if final and rollouts and low <= min(rollouts) and max(rollouts) <= high:
             yield from ((item, chosen, rejected) for chosen, rejected in implied(final.get("verdict", ""), final.get("tiers"), rollouts))
 
 
