@@ -87,7 +87,7 @@
       const on = comparing && target !== undefined;
       pane.classList.toggle("comparing", on);
       panels[current].text(on ? lab.diff(claim.answers[target].text, claim.answers[current].text) : null, "both");
-      note.replaceChildren(...(on ? [`What ${letter(current)} has and ${letter(target)} has not: `, make("ins", "", "added"), " ", make("del", "", "removed")] : []));
+      note.replaceChildren(...(on ? [`From ${letter(target)} to ${letter(current)}: `, make("ins", "", "added"), " ", make("del", "", "removed")] : []));
       note.hidden = !on;
     }
 
