@@ -5,7 +5,7 @@ score is evidence against a label, not proof: people are asked because reward fu
 
 - labellers: symmetric Dawid and Skene (1979), the E step of RE-PO (arXiv 2509.24159) with one reliability for each voter and several votes a pair:
   P(label right) is proportional to prod over voters k of eta_k where k agrees with the label, 1 - eta_k where not; eta_k follows the mean posterior
-  of its votes under a Beta(4, 1) prior (1 to 4 for the reward functions, which vote with people here only under this cleaner: Beta(2, 1)).
+  of its votes, Beta(4, 1) beforehand. The reward functions vote too, Beta(2, 1): with one label a pair nobody else could say that it is wrong.
 - rewards: vote_maj and vote_all of PrefCleanBench (arXiv 2509.23564) with the run's reward functions for its reward models.
 - gap: its rw_gap with the run's own reward: the pairs with the lowest chosen minus rejected.
 - speed: judged in less than the rule's seconds.
@@ -80,22 +80,22 @@ def posterior(pairs: Sequence[Evidence]) -> tuple[Floats, dict[str, float]]:
     for place, pair in enumerate(pairs):
         votes = [(f"user {who}", float(said)) for who, said in pair.ballots]
         votes += [(f"reward {name}", float(np.sign(gap))) for name, gap in pair.rewards.items()]
-        for name, said in votes:
-            if said:
+        for name, vote in votes:
+            if vote:
                 places.append(place)
                 voters.append(names.setdefault(name, len(names)))
-                signs.append(said)
-    at, who, said = np.array(places, dtype=np.int64), np.array(voters, dtype=np.int64), np.array(signs)
+                signs.append(vote)
+    at, voter, agrees = np.array(places, dtype=np.int64), np.array(voters, dtype=np.int64), np.array(signs)
     priors = np.array([PEOPLE if name.startswith("user ") else REWARDS for name in names]).reshape(-1, 2)
-    eta = priors[:, 0] / priors.sum(axis=1)
-    right = np.full(len(pairs), 0.5)
+    eta: Floats = priors[:, 0] / priors.sum(axis=1)
+    right: Floats = np.full(len(pairs), 0.5)
+    votes_of = np.bincount(voter, minlength=len(names))
     for _ in range(ROUNDS):
         before = right
-        log_odds = np.bincount(at, weights=said * np.log(eta[who] / (1 - eta[who])), minlength=len(pairs))
+        log_odds = np.bincount(at, weights=agrees * np.log(eta[voter] / (1 - eta[voter])), minlength=len(pairs))
         right = 1 / (1 + np.exp(-np.clip(log_odds, -500, 500)))
-        credit = np.where(said > 0, right[at], 1 - right[at])
-        total = np.bincount(who, minlength=len(names))
-        eta = (priors[:, 0] + np.bincount(who, weights=credit, minlength=len(names))) / (priors.sum(axis=1) + total)
+        credit = np.where(agrees > 0, right[at], 1 - right[at])
+        eta = (priors[:, 0] + np.bincount(voter, weights=credit, minlength=len(names))) / (priors.sum(axis=1) + votes_of)
         if len(pairs) and float(np.abs(right - before).max()) < CLOSE:
             break
     return right, {name: float(eta[place]) for name, place in names.items()}

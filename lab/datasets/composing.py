@@ -24,7 +24,7 @@ from lab.datasets.votes import Judged
 BATCH = 2000
 LISTED = 50  # contradictions that are named
 Load = Callable[[Iterable[int]], dict[int, Side]]
-Progress = Callable[[int], None]  # items looked at
+Progress = Callable[[int], object]  # items looked at
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Composed:
         }
 
 
-def compose(judged: Iterable[Judged], rule: Rule, load: Load, scores: Mapping[int, float], progress: Progress = lambda done: None) -> Composed:
+def compose(judged: Iterable[Judged], rule: Rule, load: Load, scores: Mapping[int, float], progress: Progress | None = None) -> Composed:
     found = Composed()
     candidates, sides = gather(judged, rule, load, scores, found, progress)
     rows = [made for one in in_age(candidates, sides, rule, found) if (made := made_of(one, sides, rule, found))]
@@ -80,7 +80,7 @@ def finish(rows: list[Made], rule: Rule, found: Composed) -> None:
 
 
 def gather(
-    judged: Iterable[Judged], rule: Rule, load: Load, scores: Mapping[int, float], found: Composed, progress: Progress
+    judged: Iterable[Judged], rule: Rule, load: Load, scores: Mapping[int, float], found: Composed, progress: Progress | None
 ) -> tuple[list[Candidate], dict[int, Side]]:
     every, candidates, sides = iter(judged), list[Candidate](), dict[int, Side]()
     while batch := list(islice(every, BATCH)):
@@ -94,7 +94,8 @@ def gather(
         sides |= load({rollout for one in own for rollout in one.rollouts})
         candidates += own
         found.items += len(batch)
-        progress(found.items)
+        if progress:
+            progress(found.items)
     return candidates, sides
 
 
@@ -259,6 +260,7 @@ def cleaned(rows: list[Made], rule: Rule, found: Composed) -> list[Made]:
         bad = suspicion.score > cleaning.threshold
         one.suspect = {"score": suspicion.score, "by": suspicion.by, "reasons": suspicion.reasons, "action": cleaning.action if bad else ""}
         found.cleaned["suspect"] += bad
+        found.cleaned.update(f"by {name}" for name, score in suspicion.by.items() if score > cleaning.threshold)
         if bad and cleaning.action == "drop":
             found.left_out["suspect labels"] += 1
             continue

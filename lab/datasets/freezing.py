@@ -30,7 +30,7 @@ from lab.workers.models import ANALYSIS
 log = logging.getLogger(__name__)
 
 TASK = "freeze"
-PREVIEWED = 20_000  # items that a preview looks at
+PREVIEWED = 10_000  # items that a preview looks at
 
 
 def freeze(dataset: Dataset, user: User | None, rule: Rule, notes: str = "", **more: Any) -> Version:
@@ -96,12 +96,12 @@ def composed_of(version: Version) -> Composed:
     if version.dataset.source == Source.IMPORT:
         found = imported(version, rule)
     else:
-        found = current(version.dataset.team, rule, progress=lambda done: version.beat(done) or None)
+        found = current(version.dataset.team, rule, progress=version.beat)
     refuse_empty(found, rule)
     return found
 
 
-def current(team: Team, rule: Rule, most: int | None = None, progress: Progress = lambda done: None) -> Composed:
+def current(team: Team, rule: Rule, most: int | None = None, progress: Progress | None = None) -> Composed:
     """The labels as they are now under a rule. ``most``: items that are looked at."""
 
     def load(ids: Iterable[int]) -> dict[int, Side]:
@@ -194,7 +194,7 @@ def row_of(version: Version, made: Made, place: int) -> Row:
     )
 
 
-def now(dataset: Dataset, rule: Rule, most: int | None = PREVIEWED) -> Composed:
+def now(dataset: Dataset, rule: Rule, most: int | None = None) -> Composed:
     """What the next version of the dataset would hold under a rule; its queues may be others than the dataset's, of the same team."""
     rule = replace(rule, form=dataset.form)
     if dataset.source == Source.IMPORT:

@@ -126,16 +126,15 @@ def refused(params: QueryDict, seen: importing_rows.Seen) -> dict[str, str]:
     if not seen.rows:
         errors["file"] = "No row can be used under this mapping. Choose other columns."
     elif seen.wrong and params.get("skip") != "1":
-        errors["skip"] = (
-            f"{seen.wrong:,} {'row is' if seen.wrong == 1 else 'rows are'} broken. Tick to leave out what is broken, or mend the file and upload it again."
-        )
+        what = "1 row is broken" if seen.wrong == 1 else f"{seen.wrong:,} rows are broken"
+        errors["skip"] = f"{what}. Tick to leave out what is broken, or mend the file and upload it again."
     return errors
 
 
 def make(request: LabRequest, found: uploads.Upload, mapped: Mapped, params: QueryDict) -> HttpResponse:
     """Raises RuleError, then nothing is made."""
     rule = replace(rule_form.read(params, Rule()), form=mapped.form)
-    name = params["name"].replace("\0", "").strip()[:100]
+    name = params.get("name", "").replace("\0", "").strip()[:100]
     with transaction.atomic():
         dataset = Dataset.objects.create(team=request.team, name=name, form=mapped.form, source=Source.IMPORT, created_by=request.user)
         described = importing_rows.described(found, mapped, params.get("skip") == "1")

@@ -94,7 +94,7 @@ def new(request: LabRequest) -> HttpResponse:
             return redirect("dataset", dataset.pk)
     if not name and len(queues) == 1:
         name = queues[0].name
-    context = {"room": "datasets", "name": name, "form": form, "forms": Form.choices, "errors": errors}
+    context: dict[str, Any] = {"room": "datasets", "name": name, "form": form, "forms": Form.choices, "errors": errors}
     context |= {"queues": queue_choices(request.team), "chosen": {queue.pk for queue in queues}}
     return render(request, "datasets/new.html", context, status=422 if errors else 200)
 
@@ -171,13 +171,20 @@ def preview(request: LabRequest, dataset_id: int) -> HttpResponse:
         rule = rule_form.read(request.GET, stored_rule(found))
     except RuleError as error:
         return render(request, "datasets/preview.html", {"problems": by_field(error.problems)})
-    made = now(found, rule)
-    context = {"dataset": found, "counts": made.counts(), "samples": samples(request.team, made), "query": request.GET.urlencode()}
+    made = now(found, rule, PREVIEWED)
+    context = {
+        "dataset": found,
+        "counts": made.counts(),
+        "samples": samples(request.team, made),
+        "query": request.GET.urlencode(),
+        "cleaners": CLEANERS.items(),
+    }
     newest = found.versions.filter(state=VersionState.READY).first()
-    if newest:
+    cut = found.source == Source.QUEUES and made.items >= PREVIEWED
+    if newest and not cut:
         changes = summary(differences(entries_of(newest), [entry(one) for one in made.rows]))
         context |= {"newest": newest, "changes": changes, "differ": sum(changes.values())}
-    return render(request, "datasets/preview.html", {**context, "cut": made.items >= PREVIEWED, "looked_at": made.items})
+    return render(request, "datasets/preview.html", {**context, "cut": cut, "looked_at": made.items})
 
 
 def samples(team: Team, made: Composed) -> list[Any]:

@@ -27,7 +27,7 @@ def read(params: QueryDict, before: Rule) -> Rule:
         return before
     problems: list[Problem] = []
     values: dict[str, Any] = {name: name in params for name in BOXES}
-    values |= {name: params[name].strip() for name in TEXTS if name in params}
+    values |= {name: params.get(name, "").strip() for name in TEXTS if name in params}
     read_into(values, params, (*WHOLE, *OPTIONAL), int, "a whole number", problems)
     read_into(values, params, SHARES, float, "a number", problems)
     cleaning: dict[str, Any] = {"by": params.getlist("cleaning_by")}

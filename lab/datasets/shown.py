@@ -84,7 +84,8 @@ def answers(one: Entry) -> list[Answer]:
         }
     else:
         segments = {name: [Segment(False, list(visible(text)))] for name, text in cut.items()}
-    source = {**sources, "completion": sources.get("chosen") or sources.get("rejected")}
+    by_person = one.provenance.get("corrected")  # of a correction alone there is no rollout; the one it corrects is on the item's page
+    source = {**sources, "completion": None if by_person else sources.get("chosen") or sources.get("rejected")}
     return [Answer(name, LABELS[name], segments[name], len(text) - len(cut[name]), source.get(name)) for name, text in texts.items()]
 
 

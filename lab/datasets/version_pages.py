@@ -20,11 +20,12 @@ from lab.datasets import rule_form
 from lab.datasets.diffing import KINDS, Difference, Entry, differences, entries_of, entry, summary
 from lab.datasets.downstream import flags_of, runs_of
 from lab.datasets.exporting import FORMATS, SHAPES_OF
-from lab.datasets.freezing import enqueue, now
-from lab.datasets.models import Row, Source, Version, VersionState
+from lab.datasets.freezing import PREVIEWED, enqueue, now
+from lab.datasets.models import Form, Row, Source, Version, VersionState
 from lab.datasets.pages import by_field, stored_rule
-from lab.datasets.rules import Rule, RuleError
+from lab.datasets.rules import CLEANERS, Rule, RuleError
 from lab.datasets.shown import Shown, names_of, shown
+from lab.datasets.votes import items_of
 from lab.datasets.wording import words
 from lab.labels.models import Queue
 from lab.runs.views.request import LabRequest
@@ -101,13 +102,14 @@ def version(request: LabRequest, version_id: int) -> HttpResponse:
         "before_page": asked.query(page=page.previous_page_number()) if page.has_previous() else "",
         "after_page": asked.query(page=page.next_page_number()) if page.has_next() else "",
         "splits": SPLITS.items(),
+        "cleaners": CLEANERS.items(),
         "only": ONLY.items(),
         "labellers": sorted(((pk, people[pk]) for pk in labellers_of(found) if pk in people), key=lambda one: one[1]),
         "rule_words": words(rule, queue_names(found, rule), found.dataset.source) if rule else [],
         "runs": runs_of([found]).get(found.pk, []),
         "others": others(found),
         "formats": FORMATS.items(),
-        "shapes": SHAPES_OF[found.dataset.form].items(),
+        "shapes": SHAPES_OF[Form(found.dataset.form)].items(),
     }
     return render(request, "datasets/version.html", context)
 
@@ -164,6 +166,8 @@ def since(request: LabRequest, version_id: int) -> HttpResponse:
     rule = rule_of(found)
     if found.state != VersionState.READY or rule is None or found.dataset.source == Source.IMPORT:
         return HttpResponse("")
+    if items_of(request.team, rule.queues).count() > PREVIEWED:  # too long to wait for unasked
+        return render(request, "datasets/since.html", {"version": found, "unasked": True})
     changes = summary(differences(entries_of(found), [entry(one) for one in now(found.dataset, rule).rows]))
     return render(request, "datasets/since.html", {"version": found, "changes": changes, "differ": sum(changes.values())})
 

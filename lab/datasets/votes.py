@@ -6,7 +6,7 @@ Recalled labels are not read: those of a recalled labeller, prompt or queue coun
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -15,7 +15,8 @@ from django.db.models import Q
 
 from lab.accounts.models import Team
 from lab.datasets.models import Recall, RecallKind
-from lab.labels.models import COUNTING, Item, ItemState, Judgement, JudgementState, Preference, Queue, Verdict
+from lab.labels.models import Item, ItemState, Judgement, JudgementState, Preference, Queue, Verdict
+from lab.labels.outcome import right
 
 BATCH = 2000
 Pair = tuple[int, int]  # rollout ids: better, worse
@@ -75,49 +76,49 @@ def read(team: Team, queues: Sequence[int], most: int | None = None) -> Iterator
     """At most ``most`` items. Memory is one batch; the caller decides what it keeps."""
     taken_back = recalled(team)
     kinds = {queue.pk: queue for queue in Queue.objects.of(team).filter(pk__in=list(queues))}
-    every = iter(items_of(team, queues).iterator(chunk_size=BATCH))
+    # Tuples: model instances cost more than all the rest of a build.
+    found = items_of(team, queues).values_list("pk", "queue_id", "prompt_id", "rollouts", "state", "final", "gold")
+    every = iter(found.iterator(chunk_size=BATCH))
     if most is not None:
         every = islice(every, most)
     while batch := list(islice(every, BATCH)):
-        votes = votes_of(batch, kinds, taken_back)
-        for item in batch:
+        votes = votes_of([row[0] for row in batch], kinds, taken_back)
+        for item, queue, prompt, rollouts, state, final, gold in batch:
             yield Judged(
-                item=item.pk,
-                queue=item.queue_id,
-                prompt=item.prompt_id,
-                rollouts=tuple(item.rollouts),
-                kind=kinds[item.queue_id].kind,
-                waiting=item.state == ItemState.OPEN,
-                votes=tuple(votes.get(item.pk, ())),
-                final=item.final if item.state == ItemState.SETTLED else None,
-                recalled=item.prompt_id in taken_back.prompts or item.queue_id in taken_back.queues,
-                gold=item.gold is not None,
+                item=item,
+                queue=queue,
+                prompt=prompt,
+                rollouts=tuple(rollouts),
+                kind=kinds[queue].kind,
+                waiting=state == ItemState.OPEN,
+                votes=tuple(votes.get(item, ())),
+                final=final if state == ItemState.SETTLED else None,
+                recalled=prompt in taken_back.prompts or queue in taken_back.queues,
+                gold=gold is not None,
             )
 
 
-def votes_of(items: Iterable[Item], queues: dict[int, Queue], taken_back: Recalled) -> dict[int, list[Vote]]:
+def votes_of(items: list[int], queues: dict[int, Queue], taken_back: Recalled) -> dict[int, list[Vote]]:
     """Judgements that count, by item, oldest first; of a reviewed queue only accepted ones."""
-    ids = [item.pk for item in items]
-    rows = Judgement.objects.filter(item__in=ids, state__in=COUNTING).exclude(verdict=Verdict.SKIP)
-    rows = rows.exclude(user__in=taken_back.labellers).order_by("pk")
-    judgements = [one for one in rows if not queues[one.queue_id].reviewed or one.state == JudgementState.ACCEPTED]
     pairs: defaultdict[int, set[Pair]] = defaultdict(set)
-    stored = Preference.objects.filter(item__in=ids).values_list("judgement", "chosen", "rejected")
-    for judgement, chosen, rejected in stored:
+    for judgement, chosen, rejected in Preference.objects.filter(item__in=items).values_list("judgement", "chosen", "rejected"):
         pairs[judgement].add((chosen, rejected))
+    rows = Judgement.objects.filter(item__in=items).counting().exclude(verdict=Verdict.SKIP).exclude(user__in=taken_back.labellers).order_by("pk")
     found: defaultdict[int, list[Vote]] = defaultdict(list)
-    for one in judgements:
-        vote = Vote(one.pk, one.user_id, one.verdict, frozenset(pairs[one.pk]), one.strength, one.correction.strip(), one.seconds)
-        found[one.item_id].append(vote)
+    names = ("pk", "item_id", "queue_id", "user_id", "verdict", "state", "strength", "correction", "seconds")
+    for pk, item, queue, user, verdict, state, strength, correction, seconds in rows.values_list(*names):
+        if state == JudgementState.ACCEPTED or not queues[queue].reviewed:
+            found[item].append(Vote(pk, user, verdict, frozenset(pairs[pk]), strength, correction.strip(), seconds))
     return found
 
 
 def gold_scores(team: Team, queues: Sequence[int]) -> dict[int, float]:
     """Labeller -> share of the gold items of these queues they got right, smoothed: (right + 1) / (judged + 2). Nobody's is 0.5."""
-    right: defaultdict[int, int] = defaultdict(int)
+    hits: defaultdict[int, int] = defaultdict(int)
     judged: defaultdict[int, int] = defaultdict(int)
-    rows = Judgement.objects.filter(queue__team=team, queue__in=list(queues), state__in=COUNTING, item__gold__isnull=False)
-    for user, verdict, gold in rows.exclude(verdict=Verdict.SKIP).values_list("user", "verdict", "item__gold"):
-        judged[user] += 1
-        right[user] += verdict == (gold or {}).get("verdict")
-    return {user: (right[user] + 1) / (count + 2) for user, count in judged.items()}
+    rows = Judgement.objects.filter(queue__team=team, queue__in=list(queues), item__gold__isnull=False).counting().select_related("item")
+    for one in rows.iterator(chunk_size=BATCH):
+        if (verdict := right(one.item.gold, one)) is not None:
+            judged[one.user_id] += 1
+            hits[one.user_id] += verdict
+    return {user: (hits[user] + 1) / (count + 2) for user, count in judged.items()}

@@ -182,3 +182,15 @@ def test_texts_are_shown_as_text(as_owner: Client, team: Team, owner: User) -> N
     shown += page(as_owner, "/datasets/") + page(as_owner, f"/datasets/{dataset.pk}/") + page(as_owner, f"/datasets/{dataset.pk}/preview/")
     for sign in ("<script>window", "<script>alert", "<img src=x", "<svg onload", "<iframe", "<b hx-get"):
         assert sign not in shown
+
+
+@pytest.mark.parametrize(("form", "word"), [("kto", "+ Good"), ("completion", "corrected by a person")])
+def test_other_forms_are_shown(as_owner: Client, team: Team, owner: User, queue: Queue, form: str, word: str) -> None:
+    Judgement.objects.filter(user=owner).update(correction="Better so.")
+    dataset = dataset_of(team, owner, queue, form=form)
+    assert "Cleaning" not in page(as_owner, f"/datasets/{dataset.pk}/")
+    version = frozen(as_owner, dataset, queue, corrections="use")
+    shown = page(as_owner, f"/datasets/versions/{version.pk}/")
+    assert word in shown
+    assert "Better so." in shown
+    assert "Better so." in page(as_owner, f"/datasets/{dataset.pk}/preview/")

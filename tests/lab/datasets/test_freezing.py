@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -286,3 +288,39 @@ def test_building_asks_a_number_of_queries_that_does_not_grow_with_the_items(dat
     with django_assert_max_num_queries(40):
         build(version.pk)
     assert connection.vendor == "postgresql"
+
+
+def test_suspect_labels_are_reported_left_out_swapped_or_weighed_less(dataset: Dataset, owner: User, teammate: User) -> None:
+    wrong = item(dataset, 2)
+    for judgement in wrong.judgements.all():
+        judgement.preferences.update(chosen=wrong.rollouts[1], rejected=wrong.rollouts[0])
+        Judgement.objects.filter(pk=judgement.pk).update(verdict="b")
+    by = {"by": ["rewards"], "vote": "all"}
+    reported = ready(dataset, cleaning=by)
+    suspect = reported.rows.get(item=wrong.pk)
+    assert suspect.suspect == {"score": 1.0, "by": {"rewards": 1.0}, "reasons": ["0 of 2 reward functions agree with the label"], "action": "report"}
+    assert reported.counts["cleaned"] == {"looked at": 6, "suspect": 1, "by rewards": 1}
+    assert ready(dataset, cleaning={**by, "action": "drop"}).counts["left_out"] == {"suspect labels": 1}
+    swapped = ready(dataset, cleaning={**by, "action": "flip"}).rows.get(item=wrong.pk)
+    assert swapped.rollouts == wrong.rollouts
+    assert swapped.provenance["sides"]["chosen"]["rollout"] == wrong.rollouts[0]
+    weighed = ready(dataset, cleaning={**by, "action": "down-weight"})
+    assert sorted(line["weight"] for line in lines(weighed)) == [0.0, *[1.0] * 5]
+    assert len(read_rows(weighed.path(), "dpo")) == 6
+
+
+@pytest.mark.django_db(transaction=True)
+def test_versions_frozen_at_once_get_numbers_of_their_own_and_each_is_built_once(dataset: Dataset) -> None:
+    def apart(work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        versions = list(pool.map(lambda _: apart(lambda: freeze(dataset, None, Rule(test_share=0))), range(4)))
+        list(pool.map(lambda _: apart(lambda: build(versions[0].pk)), range(4)))
+    assert sorted(version.number for version in versions) == [1, 2, 3, 4]
+    versions[0].refresh_from_db()
+    assert versions[0].state == VersionState.READY
+    assert versions[0].rows.count() == 6
