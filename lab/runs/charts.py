@@ -51,6 +51,12 @@ PANELS = (
     Panel("component-spread", "Spread of each reward function", {}, folded=True, pattern=re.compile(r"^rewards/(?P<name>.+)/std$")),
     Panel("entropy", "Token entropy", {"entropy": "policy"}, unit="nats", help="Mean entropy of the policy's next-token distribution."),
     Panel(
+        "people",
+        "Scored by people",
+        {"human/share": "of the completions", "human/answered": "of the questions"},
+        help="The share of the step's completions that people ranked in time, and of the questions that were answered. The rest has the fallback.",
+    ),
+    Panel(
         "heldout",
         "Held-out",
         {"heldout/reward": "reward", "heldout/accuracy": "accuracy"},
@@ -110,7 +116,7 @@ PANELS = (
         help="Share of completions cut off at the longest length.",
     ),
     Panel("throughput", "Throughput", {"speed/tokens_per_second": "tokens/s"}, section="Speed", unit="tokens/s"),
-    Panel("step-time", "Step time", {"speed/step_seconds": "seconds"}, section="Speed", unit="s"),
+    Panel("step-time", "Step time", {"speed/step_seconds": "seconds", "human/wait_seconds": "waiting for people"}, section="Speed", unit="s"),
     Panel("cpu", "CPU", {"system/cpu_percent": "CPU"}, section="System", unit="%", folded=True),
     Panel("memory", "Memory", {"system/memory_bytes": "memory"}, section="System", unit="bytes", folded=True),
     Panel("gpu", "GPU", {"system/gpu_percent": "GPU"}, section="System", unit="%", folded=True),

@@ -204,6 +204,8 @@ def test_without_an_answer_the_fallback_counts_once_the_deadline_is_over(tmp_pat
     steps = [event.values for event in of_kind(tmp_path, Metrics) if "loss" in event.values]
     assert [(step["human/share"], step["human/answered"]) for step in steps] == [(0.0, 0.0)] * 2
     assert all(1.0 <= step["human/wait_seconds"] < 10 for step in steps)
+    assert [step.get("rewards/human/mean") for step in steps] == [fallback] * 2  # without an opinion there is no mean, and no nan either
+    assert not any(name.startswith("rewards/human") for event in of_kind(tmp_path, Metrics) for name in event.nonfinite)
 
 
 @pytest.mark.training

@@ -103,6 +103,14 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         function.__name__ = HUMAN
         return function
 
+    def forget_silence(self) -> None:
+        """A batch that nobody said anything about has no mean of what people said: TRL's nan would look like something broken."""
+        metrics = self._metrics["train"]
+        for name in (f"rewards/{HUMAN}/mean", f"rewards/{HUMAN}/std"):
+            known = [value for value in metrics.pop(name, []) if value == value]
+            if known:
+                metrics[name] = known
+
     def roll_out(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
         """TRL's rollout function: several turns, or a method's way of generating; the world's tokens masked out of the loss."""
         self.episodes = self.scoring.roll_out(self.rows)
@@ -128,6 +136,8 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         assert self.batch is not None
         self.batch.episodes = self.episodes
         self.batch.first_group = self.first_group
+        if self.people is not None:
+            self.forget_silence()
         output["advantages"] = self.scoring.apply(self.rows, output, self.component_scores, self.batch)  # (B,) or (B, T)
         output[ROW] = torch.arange(len(inputs))  # (B,)
         return output
