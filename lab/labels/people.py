@@ -67,7 +67,7 @@ def open_to(team: Team, user: User, leads: bool) -> QueueQuerySet:
 def people_of(queue: Queue) -> list[Person]:
     """Everybody who may work in the queue, and everybody who has."""
     members = {member.user_id: member for member in queue.members.select_related("user")}
-    done: dict[int, dict[str, Any]] = {
+    done: dict[int, Any] = {
         row["user"]: row
         for row in queue.judgements.exclude(state=JudgementState.WITHDRAWN)
         .order_by()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from django.contrib import messages
 from django.db import transaction
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -119,7 +119,8 @@ def change_people(request: LabRequest, queue_id: int) -> HttpResponse:
     found = queue_of(request, queue_id)
     key = whole(request.POST.get("user", ""), MAX_ID)
     if not key:
-        raise Http404
+        messages.error(request, "Choose a person. Nothing was changed.")
+        return redirect(reverse("queue", args=[found.pk]) + "#people")
     user = get_object_or_404(User.objects.filter(memberships__team=found.team), pk=key)
     messages.success(request, changed(found, user, request.POST.get("act", "")))
     return redirect(reverse("queue", args=[found.pk]) + "#people")
