@@ -55,13 +55,20 @@
         { ...shared, x: windows.map((one) => (one.first + one.last) / 2), y: windows.map((one) => one.value), mode: "markers",
           marker: { color: windows.map((one) => (one.since === null ? tone : warn)), symbol: windows.map((one) => (one.since === null ? "circle" : "diamond")), size: windows.map((one) => (one.since === null ? 8 : 12)) } },
       ];
-      const boxes = windows.map((one) => ({ type: "rect", layer: "below", x0: wide(one)[0], x1: wide(one)[1], y0: one.low, y1: one.high, line: { width: 0 }, fillcolor: faint(one.since === null ? tone : warn, 0.18) }));
-      const half = { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0.5, y1: 0.5, layer: "below", line: { color: css("--border-strong"), width: 1, dash: "dash" } };
-      Plotly.react(this.plot, data, this.layout([...boxes, half]), { displayModeBar: false, responsive: true, doubleClick: false, showTips: false });
+      Plotly.react(this.plot, data, this.layout(this.shapes()), { displayModeBar: false, responsive: true, doubleClick: false, showTips: false });
       if (this.listening) return;
       this.listening = true;
       this.plot.on("plotly_hover", (event) => this.look(event.points[0].x));
       this.plot.on("plotly_click", (event) => { this.look(event.points[0].x); this.open(event.points[0].curveNumber ? null : event.points[0].x); });
+    }
+
+    /* Interval of each window, the one that is spoken of with an edge, and the line of one half. */
+    shapes() {
+      const boxes = this.column.windows.map((one, at) => {
+        const color = css(one.since === null ? "--series-2" : "--warn");
+        return { type: "rect", layer: "below", x0: one.first - 0.4, x1: one.last + 0.4, y0: one.low, y1: one.high, fillcolor: faint(color, at === this.at ? 0.3 : 0.18), line: { color, width: at === this.at ? 1.5 : 0 } };
+      });
+      return [...boxes, { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0.5, y1: 0.5, layer: "below", line: { color: css("--border-strong"), width: 1, dash: "dash" } }];
     }
 
     layout(shapes) {
@@ -84,7 +91,13 @@
     look(x) {
       const { windows } = this.column;
       const distance = (one) => Math.max(one.first - x, x - one.last, 0);
-      this.at = windows.length ? windows.reduce((best, one, at) => (distance(one) < distance(windows[best]) ? at : best), 0) : -1;
+      this.show(windows.length ? windows.reduce((best, one, at) => (distance(one) < distance(windows[best]) ? at : best), 0) : -1);
+    }
+
+    show(at) {
+      if (at === this.at) return;
+      this.at = at;
+      Plotly.relayout(this.plot, { shapes: this.shapes() });
       this.say();
     }
 
@@ -109,8 +122,7 @@
       event.preventDefault();
       event.stopPropagation();
       if (event.key === "Enter") { this.open(null); return; }
-      this.at = moves[event.key];
-      this.say();
+      this.show(moves[event.key]);
     }
 
     /* The rollouts of a step: beside the charts of an overview, else on their own page. Without a step: where the window disagrees most. */

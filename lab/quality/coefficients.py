@@ -61,7 +61,7 @@ def percent_agreement(counts: Counts, items: Places) -> Coefficient:
 
 def fleiss_kappa(counts: Counts, items: Places) -> Coefficient:
     """Over the units with the most usual number of labels: Fleiss' kappa asks for as many on each."""
-    from statsmodels.stats.inter_rater import fleiss_kappa as fleiss
+    from statsmodels.stats.inter_rater import fleiss_kappa as fleiss  # type: ignore[import-untyped]  # takes 1.5 s
 
     counts, items = pairable(counts, items)
     name = "Fleiss' kappa"
@@ -101,7 +101,7 @@ def krippendorff_alpha(counts: Counts, items: Places, level: str) -> Coefficient
 
 def cohen_kappa(first: Places, second: Places, size: int, items: Places) -> Coefficient:
     """Of two labellers' categories (N,) on the units that both labelled."""
-    from statsmodels.stats.inter_rater import cohens_kappa
+    from statsmodels.stats.inter_rater import cohens_kappa  # type: ignore[import-untyped]
 
     name = "Cohen's kappa"
     if not len(first):
