@@ -81,9 +81,11 @@ class Reader:
 
     def read(self, data: Any) -> Answer | None:
         if not isinstance(data, dict):
-            return self.wrong("answer", "An answer is an object with the fields of the page.", "Reload the page; your draft is kept.")
+            self.wrong("answer", "An answer is an object with the fields of the page.", "Reload the page; your draft is kept.")
+            return None
         if sorted(self.order) != list(range(len(self.item.rollouts if self.item.texts is None else self.item.texts))):
-            return self.wrong("order", "The order does not name every answer of this item once.", "Reload the page.")
+            self.wrong("order", "The order does not name every answer of this item once.", "Reload the page.")
+            return None
         for name in [name for name in data if name not in FIELDS][:5]:
             self.wrong(str(name)[:50], "An answer has no such field.", f"It may have {', '.join(FIELDS)}.")
         choice = self.choice(data)
@@ -120,12 +122,15 @@ class Reader:
 
     def skipped(self, data: dict[str, Any]) -> Answer | None:
         if self.deciding:
-            return self.wrong("choice", "A decision cannot be a skip.", "Choose an answer, or go to the next item.")
+            self.wrong("choice", "A decision cannot be a skip.", "Choose an answer, or go to the next item.")
+            return None
         if self.queue.skipping == Skipping.NEVER:
-            return self.wrong("choice", "Skipping is not allowed in this queue.", "Choose the answer you find least bad, or a tie.")
+            self.wrong("choice", "Skipping is not allowed in this queue.", "Choose the answer you find least bad, or a tie.")
+            return None
         reason = self.words(data, "reason", True)
         if not reason and not self.problems:
-            return self.wrong("reason", "Say why you skip this item.", "A few words are enough.")
+            self.wrong("reason", "Say why you skip this item.", "A few words are enough.")
+            return None
         return Answer(Verdict.SKIP, reason=reason)
 
     def verdict(self, choice: str) -> str:
@@ -142,23 +147,30 @@ class Reader:
         if value is None or verdict in (Verdict.TIE, Verdict.BAD):
             return None
         if not self.queue.strength or self.queue.kind not in (Kind.PAIR, Kind.CLEARER):
-            return self.wrong("strength", "This queue does not ask how much better an answer is.", "Leave it out.")
+            self.wrong("strength", "This queue does not ask how much better an answer is.", "Leave it out.")
+            return None
         if whole(value) is None or value not in (1, 2, 3):
-            return self.wrong("strength", "The strength is 1, 2 or 3.", "Choose one, or none.")
+            self.wrong("strength", "The strength is 1, 2 or 3.", "Choose one, or none.")
+            return None
         return int(value)
 
     def tiers(self, data: dict[str, Any]) -> list[list[int]] | None:
         value = data.get("tiers")
         if self.queue.kind != Kind.RANKING:
-            return self.wrong("tiers", "Only a ranking has tiers.", "Leave them out.") if value else None
+            if value:
+                self.wrong("tiers", "Only a ranking has tiers.", "Leave them out.")
+            return None
         if not isinstance(value, list) or not all(isinstance(tier, list) and all(whole(place) is not None for place in tier) for tier in value):
-            return self.wrong("tiers", "A ranking is a list of tiers, best first, each a list of answers.", "Rank every answer.")
+            self.wrong("tiers", "A ranking is a list of tiers, best first, each a list of answers.", "Rank every answer.")
+            return None
         places = [place for tier in value for place in tier]
         count = len(self.order)
         if any(not 0 <= place < count for place in places) or len(set(places)) < len(places) or not all(value):
-            return self.wrong("tiers", "Every answer stands in one tier, and no tier is empty.", "Reload the page; your draft is kept.")
+            self.wrong("tiers", "Every answer stands in one tier, and no tier is empty.", "Reload the page; your draft is kept.")
+            return None
         if missing := sorted(set(range(count)) - set(places)):
-            return self.wrong("tiers", f"Not ranked yet: {', '.join(chr(65 + place) for place in missing)}.", "Rank every answer; ties are allowed.")
+            self.wrong("tiers", f"Not ranked yet: {', '.join(chr(65 + place) for place in missing)}.", "Rank every answer; ties are allowed.")
+            return None
         return [sorted(self.order[place] for place in tier) for tier in value]
 
     def rubric(self, data: dict[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def submitted(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: 
     except Refused as refused:
         keep(claim.id, data)
         return refused
-    item = locked(claim.item)
+    item = locked(claim.item, queue)
     found = tally(item)
     if item.state != ItemState.OPEN or not (user.pk in found.holders or item.room > 0):
         return too_late(claim, item, user, data)

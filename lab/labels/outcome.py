@@ -11,9 +11,12 @@ from lab.labels.models import COUNTING, Verdict
 class Said(Protocol):
     """What is looked at of a judgement."""
 
-    verdict: str
-    tiers: list[list[int]] | None
-    state: str
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def tiers(self) -> Any: ...  # list[list[int]], None of anything but a ranking
+    @property
+    def state(self) -> str: ...
 
 
 S = TypeVar("S", bound=Said)

@@ -16,7 +16,7 @@ from django.utils import timezone
 from lab.accounts.models import User
 from lab.labels.answers import Answer, AnswerError, Problem, read_answer
 from lab.labels.implied import implied
-from lab.labels.models import COUNTING, Change, Item, ItemState, Judgement, JudgementState, Preference, Verdict
+from lab.labels.models import COUNTING, Change, Item, ItemState, Judgement, JudgementState, Preference, Queue, Verdict
 from lab.labels.outcome import opinions, outcome
 from lab.labels.standing import Refused, may_review
 
@@ -24,9 +24,13 @@ SEATED = (*COUNTING, JudgementState.RETURNED)  # a judgement that was sent back 
 FINAL = ("verdict", "strength", "tiers", "rubric", "rationale", "correction", "steps", "spans")
 
 
-def locked(item_id: int) -> Item:
-    """The item as it is now, locked until the transaction ends."""
-    return Item.objects.select_for_update(of=("self",)).select_related("queue").get(pk=item_id)
+def locked(item_id: int, queue: Queue | None = None) -> Item:
+    """The item as it is now, locked until the transaction ends; with its queue as it is now, or the one that is given."""
+    if queue is None:
+        return Item.objects.select_for_update(of=("self",)).select_related("queue").get(pk=item_id)
+    item = Item.objects.select_for_update().get(pk=item_id)
+    item.queue = queue
+    return item
 
 
 class Said(NamedTuple):

@@ -119,7 +119,7 @@ def gold(said: Judgement) -> dict[str, Any] | None:
     """How the answer compares with what is known of the item."""
     item = said.item
     hit = right(item.gold, said)
-    if hit is None:
+    if item.gold is None or hit is None:
         return None
     if hit:
         return {"right": True, "message": "This item's answer was known, and yours agrees with it."}
