@@ -12,65 +12,69 @@ from django.utils import timezone
 
 from lab.labels.disagreement import model_for
 from lab.labels.models import Item, ItemState, Judgement, JudgementState, Ordering, Queue, QueueStatus, Strategy
-from lab.labels.strategies import Array, Features, order, scores
+from lab.labels.strategies import Features, order, scores
 from lab.trajectories.models import Rollout
 
 EVERY = 50  # labels between two orders
 AT_ONCE = 5  # queues of one round
 LOCK = 5_700_000_000_000  # with the queue's id: one at a time
 
-PLACES = "UPDATE labels_item SET place = given.place FROM unnest(%s::bigint[], %s::float8[]) AS given(id, place) WHERE labels_item.id = given.id"
+FRONT = 2000  # items that are put in front; the rest follows when it is ordered again, long before anybody gets there
+
+# What somebody took meanwhile keeps its place.
+PLACES = """
+UPDATE labels_item SET place = given.place FROM unnest(%s::bigint[], %s::float8[]) AS given(id, place)
+WHERE labels_item.id = given.id AND labels_item.state = 'open' AND labels_item.room = %s
+"""
 
 
 def reorder(queue: Queue) -> Ordering:
-    """Of a disagreement-first queue; two calls at the same moment come one after the other. Rows that somebody claims meanwhile are left alone."""
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK + queue.pk])
-        items = list(
-            Item.objects.filter(queue=queue, state=ItemState.OPEN, room=queue.overlap, gold__isnull=True, texts__isnull=True)
-            .order_by("place", "pk")
-            .select_for_update(skip_locked=True)
-            .values_list("pk", "place", "rollouts")
-        )
-        rollouts = rollouts_of([pk for _, _, ids in items for pk in ids])
-        model = model_for(queue.team, {run for run, *_ in rollouts.values() if run})
-        found = order(scores(queue.strategy, features(items, rollouts), queue.seed, model), queue.seed)
-        places = [place for _, place, _ in items]
-        now = [items[at][0] for at in found.tolist()]
-        moved = sum(pk != items[at][0] for at, pk in enumerate(now))
-        if moved:
-            with connection.cursor() as cursor:
-                cursor.execute(PLACES, [now, places])
-        values = {"labels": labels_of(queue), "votes": model.votes if model else 0, "moved": moved}
+    """Of a disagreement-first queue; two calls at the same moment come one after the other. Nobody who looks for work waits for it: items are
+    locked only while the new places are written, and at most 2 FRONT of them.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK + queue.pk])
+        free = Item.objects.filter(queue=queue, state=ItemState.OPEN, room=queue.overlap, gold__isnull=True, texts__isnull=True)
+        items = list(free.order_by("place", "pk").values_list("pk", "place", "rollouts"))
+        described, runs = features([ids for _, _, ids in items])
+        model = model_for(queue.team, runs)
+        best = order(scores(queue.strategy, described, queue.seed, model), queue.seed).tolist()
+        moves = to_front(best[:FRONT])
+        cursor.execute(PLACES, [[items[at][0] for at in moves], [items[to][1] for to in moves.values()], queue.overlap])
+        values = {"labels": labels_of(queue), "votes": model.votes if model else 0, "moved": len(moves)}
         return Ordering.objects.update_or_create(queue=queue, defaults=values)[0]
 
 
-Facts = tuple[UUID | None, float, float, float]  # run, reward, length, mean entropy; NaN where there is none
+def to_front(best: list[int]) -> dict[int, int]:
+    """Who goes where, in places of the list: ``best`` to its front, in this order; those that stood there to where the best came from."""
+    chosen = set(best)
+    pushed = [at for at in range(len(best)) if at not in chosen]
+    vacated = sorted(at for at in best if at >= len(best))
+    moves = {at: to for to, at in enumerate(best)} | dict(zip(pushed, vacated, strict=True))
+    return {at: to for at, to in moves.items() if at != to}
 
 
-def rollouts_of(ids: list[int]) -> dict[int, Facts]:
-    rows = Rollout.objects.filter(pk__in=set(ids)).values_list("pk", "run_id", "reward", "length", "mean_entropy")
-    return {pk: (run, real(reward), real(length), real(entropy)) for pk, run, reward, length, entropy in rows}
-
-
-def real(value: float | None) -> float:
-    return np.nan if value is None else float(value)
-
-
-def features(items: list[tuple[int, float, list[int]]], rollouts: dict[int, Facts]) -> Features:
-    """Of each item's answer with the highest and the one with the lowest reward. The spread is of the item's own answers: its group is not read."""
-    gone: Facts = (None, np.nan, np.nan, np.nan)
-    rows = np.empty((len(items), 5))
-    for at, (_, _, ids) in enumerate(items):
-        known = [rollouts.get(pk, gone)[1:] for pk in ids]
-        ranked = sorted((one for one in known if one[0] == one[0]), key=lambda one: -one[0])
-        best, worst = (ranked[0], ranked[-1]) if ranked else (gone[1:], gone[1:])
-        entropy = float(np.mean([one[2] for one in known])) if known else np.nan
-        spread = float(np.std([one[0] for one in ranked])) if ranked else np.nan
-        rows[at] = (best[0] - worst[0], best[1] - worst[1], best[2] - worst[2], entropy, spread)
-    columns: list[Array] = [rows[:, at] for at in range(5)]
-    return Features(*columns)
+def features(items: list[list[int]]) -> tuple[Features, set[UUID]]:
+    """Of each item's answer with the highest and the one with the lowest reward, and the runs they are from. The spread is of the item's own answers:
+    its group is not read again. NaN where a rollout is gone or has no reward.
+    """
+    of = np.repeat(np.arange(len(items)), [len(ids) for ids in items])
+    asked = np.array([pk for ids in items for pk in ids], dtype=np.int64)
+    rows = list(Rollout.objects.filter(pk__in=set(asked.tolist())).order_by("pk").values_list("pk", "run_id", "reward", "length", "mean_entropy"))
+    known = np.array([row[0] for row in rows], dtype=np.int64)
+    facts = np.array([[np.nan if value is None else value for value in row[2:]] for row in rows] + [[np.nan] * 3], dtype=np.float64)
+    at = np.searchsorted(known, asked)
+    at = np.where((at < len(known)) & (known[np.minimum(at, len(known) - 1)] == asked), at, len(known)) if len(known) else np.zeros_like(asked)
+    reward, length, entropy = facts[at].T
+    ranked = np.lexsort((-reward, of))  # NaN last
+    counted = np.bincount(of[~np.isnan(reward)], minlength=len(items))
+    starts = np.searchsorted(of, np.arange(len(items)))
+    best, worst = ranked[starts] if len(items) else ranked, ranked[starts + np.maximum(counted - 1, 0)] if len(items) else ranked
+    mean = np.bincount(of, np.nan_to_num(reward), len(items)) / np.maximum(counted, 1)
+    square = np.bincount(of, np.where(np.isnan(reward), 0, (reward - mean[of]) ** 2), len(items)) / np.maximum(counted, 1)
+    mean_entropy = np.bincount(of, entropy, len(items)) / np.maximum(np.bincount(of, minlength=len(items)), 1)
+    found = Features(reward[best] - reward[worst], length[best] - length[worst], entropy[best] - entropy[worst], mean_entropy, np.sqrt(square))
+    return found, {row[1] for row in rows}
 
 
 def labels_of(queue: Queue) -> int:

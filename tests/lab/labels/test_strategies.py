@@ -4,12 +4,14 @@ import uuid
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.accounts.models import Team, User
 from lab.labels.disagreement import model_for, with_reward
 from lab.labels.making import NewItem, make_queue
 from lab.labels.models import Judgement, JudgementState, Kind, Ordering, Preference, Queue, Strategy, Verdict
-from lab.labels.reordering import EVERY, reorder, reorder_grown
+from lab.labels.reordering import EVERY, reorder, reorder_grown, to_front
 from lab.labels.strategies import LEAST, Features, fit, order, scores
 from lab.trajectories.models import Rollout
 from tests.lab.supervisor.spools import make_run, rollout, started, store
@@ -33,20 +35,20 @@ def test_orders_by_hand() -> None:
 
 
 def test_random_is_decided_by_the_seed_alone() -> None:
-    given = features([0.0] * 50)
-    one, again, other = (order(scores(Strategy.RANDOM, given, seed), seed).tolist() for seed in (1, 1, 2))
+    asked = features([0.0] * 50)
+    one, again, other = (order(scores(Strategy.RANDOM, asked, seed), seed).tolist() for seed in (1, 1, 2))
     assert one == again != other
     assert sorted(one) == list(range(50))
 
 
 def test_equal_scores_are_in_an_order_the_seed_decides() -> None:
-    given = features([1.0] * 50)
-    assert first_to_last(Strategy.LARGEST_GAP, given) != list(range(50))
+    asked = features([1.0] * 50)
+    assert first_to_last(Strategy.LARGEST_GAP, asked) != list(range(50))
 
 
 def test_without_votes_small_gaps_of_spread_and_undecided_groups_come_first() -> None:
-    given = features([0.1, 2.0, 0.1, 0.1, 0.0], entropy=[1.0, 1.0, 0.1, 1.0, 5.0], spread=[1.0, 1.0, 1.0, 0.1, 1.0])
-    assert first_to_last(Strategy.DISAGREEMENT, given) == [0, 1, 2, 3, 4]  # a pair without an order of the reward cannot be disagreed with
+    asked = features([0.1, 2.0, 0.1, 0.1, 0.0], entropy=[1.0, 1.0, 0.1, 1.0, 5.0], spread=[1.0, 1.0, 1.0, 0.1, 1.0])
+    assert first_to_last(Strategy.DISAGREEMENT, asked) == [0, 1, 2, 3, 4]  # a pair without an order of the reward cannot be disagreed with
 
 
 def test_too_few_votes_and_votes_that_all_say_the_same_give_no_model() -> None:
@@ -146,3 +148,12 @@ def test_agreement_with_the_reward_counts_votes_where_it_has_an_order(queue: Que
     found, labels = with_reward(queue)
     assert (found.count, labels) == (70, 70)
     assert found.hits == 61  # steps 0 to 60: the higher reward was chosen
+
+
+@given(st.permutations(range(12)), st.integers(0, 12))
+def test_the_best_come_to_the_front_and_nobody_loses_a_place(order: list[int], front: int) -> None:
+    moves = to_front(order[:front])
+    now = [moves.get(at, at) for at in range(12)]
+    assert sorted(now) == list(range(12))
+    assert [now[at] for at in order[:front]] == list(range(front))
+    assert len(moves) <= 2 * front
