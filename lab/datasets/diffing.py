@@ -1,12 +1,13 @@
 """What differs between two sets of rows, pair by pair. Pure.
 
-Rows are matched by what they say (``digest``), then by the contrary of what they say (flipped), then by item and rollouts (changed text).
+Rows are matched by what they say (``digest``), then by the contrary of it (flipped), then by item and rollouts, then by item and the worse answer
+(changed text: a correction).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,11 @@ class Entry:
     def place(self) -> Any:
         """Where it comes from, whichever side is preferred; None for imported rows."""
         return (self.item, tuple(sorted(self.rollouts)), self.row.get("label")) if self.item is not None else None
+
+    @property
+    def beaten(self) -> Any:
+        """The pair by its worse answer: what stays when a correction takes the place of the better one."""
+        return (self.item, self.rollouts[-1]) if self.item is not None and "chosen" in self.row and self.rollouts else None
 
 
 @dataclass(frozen=True)
@@ -71,15 +77,28 @@ def differences(before: Iterable[Entry], after: Iterable[Entry]) -> list[Differe
             found += [(place, made) for made in altered(same, one)]
         else:
             rest.append((place, one))
-    for place, one in rest:
-        contrary = left.take("digest", digest_of(opposite(one.row))) if "chosen" in one.row or "label" in one.row else None
-        if contrary is not None:
-            found.append((place, Difference("flipped", contrary, one)))
-        elif one.place is not None and (same := left.take("place", one.place)) is not None:
-            found.append((place, Difference("changed", same, one)))
-        else:
-            found.append((place, Difference("added", None, one)))
+    for kind, by, key in STEPS:
+        unmatched = []
+        for place, one in rest:
+            partner = left.take(by, wanted) if (wanted := key(one)) is not None else None
+            if partner is None:
+                unmatched.append((place, one))
+            else:
+                found.append((place, Difference(kind, partner, one)))
+        rest = unmatched
+    found += [(place, Difference("added", None, one)) for place, one in rest]
     return [one for _, one in sorted(found, key=lambda pair: pair[0])] + [Difference("removed", one, None) for one in left.rest()]
+
+
+def contrary(one: Entry) -> str | None:
+    return digest_of(opposite(one.row)) if "chosen" in one.row or "label" in one.row else None
+
+
+STEPS: tuple[tuple[str, str, Callable[[Entry], Any]], ...] = (
+    ("flipped", "digest", contrary),
+    ("changed", "place", lambda one: one.place),
+    ("changed", "beaten", lambda one: one.beaten),
+)
 
 
 def altered(before: Entry, after: Entry) -> Iterator[Difference]:
@@ -95,15 +114,15 @@ def weighed(one: Entry) -> dict[str, Any]:
 
 
 class Pool:
-    """Entries that have no partner yet, by digest and by place."""
+    """Entries that have no partner yet, by what they may be found by."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.entries: dict[int, Entry] = dict(enumerate(entries))
-        self.by: dict[str, defaultdict[Any, list[int]]] = {"digest": defaultdict(list), "place": defaultdict(list)}
+        self.by: dict[str, defaultdict[Any, list[int]]] = {name: defaultdict(list) for name in ("digest", "place", "beaten")}
         for number, one in reversed(self.entries.items()):
-            self.by["digest"][one.digest].append(number)
-            if one.place is not None:
-                self.by["place"][one.place].append(number)
+            for name, numbers in self.by.items():
+                if (key := getattr(one, name)) is not None:
+                    numbers[key].append(number)
 
     def take(self, by: str, key: Any) -> Entry | None:
         numbers = self.by[by].get(key, [])

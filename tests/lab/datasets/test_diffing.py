@@ -33,6 +33,14 @@ def test_each_kind_is_told() -> None:
     assert kinds([made(item=None)], [made(item=None, chosen="b", rejected="a")]) == ["flipped"]
 
 
+def test_a_correction_in_place_of_the_better_answer_is_a_change() -> None:
+    row = {"prompt": "p", "chosen": "better still", "rejected": "b"}
+    corrected = entry(Made(row, digest_of(row), None, [ord("b")], 1, None, [], {}, "train"))
+    assert kinds([made()], [corrected]) == ["changed"]
+    assert kinds([corrected], [made()]) == ["changed"]
+    assert kinds([made(item=2)], [corrected]) == ["added", "removed"]
+
+
 def test_what_is_the_same_is_matched_before_what_is_flipped() -> None:
     same, contrary = made(item=1), made(item=2, chosen="b", rejected="a")
     assert kinds([same, contrary], [made(item=3, chosen="b", rejected="a"), same]) == []
