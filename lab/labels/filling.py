@@ -55,7 +55,7 @@ def plan(team: Team, recipe: Recipe, taken: frozenset[tuple[int, ...]] = frozens
         before.append(LeftOut(pool.empty, "rollouts", "the completion is empty"))
     if pool.beyond:
         before.append(LeftOut(0, "rollouts", f"only the newest {MOST_ROLLOUTS:,} of the selection were looked at"))
-    items = mixed(made, gold, recipe.seed)
+    items = mixed(made, gold, recipe.seed, recipe.most)
     if len(gold) < recipe.gold:
         before.append(LeftOut(recipe.gold - len(gold), "gold items", f"no further answers that {recipe.gold_by} calls right and wrong for certain"))
     return Plan(recipe, items, len(gold), pool.read, made.offered, [*before, *made.left_out], ordering(recipe, model))

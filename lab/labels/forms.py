@@ -120,6 +120,8 @@ class RecipeForm(LabForm):
     def check_gold(self, found: dict[str, Any]) -> None:
         if found.get("kind") not in (*GOLD_KINDS, None):
             self.add_error("gold", "Only pairs and single answers can be gold. Set this to 0.")
+        elif found["gold"] >= (found.get("most") or MOST_ITEMS):
+            self.add_error("gold", f"These are among the {found['most']:,} items, and most of those should be real questions. Give fewer.")
         elif not found.get("gold_by") and "gold_by" not in self.errors:
             self.add_error("gold_by", "Choose the reward function that knows right from wrong.")
 
@@ -166,7 +168,7 @@ class QueueForm(LabForm):
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         error_messages={"invalid": "Give a date and a time, in UTC."},
     )
-    assigned_only = choice([("", "Everybody who may label in the team"), ("on", "Only the people I choose")], "")
+    assigned_only = choice([("", "Everybody in the team"), ("on", "Only people I choose")], "")
     people = forms.TypedMultipleChoiceField(
         required=False, coerce=int, error_messages={"invalid_choice": "One of them is not in the team any more. Choose again."}
     )

@@ -74,10 +74,12 @@ def answer(item: tuple[int, ...], right: dict[int, bool], recipe: Recipe) -> dic
     return {"verdict": verdict.value, "by": recipe.gold_by}
 
 
-def mixed(made: Made, gold: Gold, seed: int, start: int = 0) -> list[NewItem]:
-    """All items in the order they are served: gold ones at random within equal stretches, so that nobody can tell them by their place."""
+def mixed(made: Made, gold: Gold, seed: int, most: int | None = None) -> list[NewItem]:
+    """At most ``most`` items in the order they are served: gold ones at random within equal stretches, so that their place tells nothing."""
     held = {tuple(sorted(item)) for item in gold.items}
     plain = [(item, prompt) for item, prompt in zip(made.items, made.prompts, strict=True) if tuple(sorted(item)) not in held]
+    if most is not None:
+        plain = plain[: max(0, most - len(gold))]
     if gold.items:
         rng = np.random.default_rng(seed + 2)
         stretch = max(1, len(plain)) / len(gold)
@@ -87,4 +89,4 @@ def mixed(made: Made, gold: Gold, seed: int, start: int = 0) -> list[NewItem]:
     rows = [(float(place), NewItem(prompt, item)) for place, (item, prompt) in enumerate(plain)]
     rows += [(where, NewItem(prompt, item, gold=known)) for where, item, prompt, known in zip(at, gold.items, gold.prompts, gold.known, strict=True)]
     rows.sort(key=lambda row: row[0])
-    return [replace(item, place=float(start + place)) for place, (_, item) in enumerate(rows)]
+    return [replace(item, place=float(place)) for place, (_, item) in enumerate(rows)]

@@ -79,3 +79,8 @@ def test_a_queue_keeps_what_is_known_to_itself(team: Team, owner: User, stored: 
     assert queue.items.filter(gold__verdict__in=["a", "b"], gold__by="correct").count() == 10
     again = filling.more(queue, 20)
     assert not {tuple(sorted(item.rollouts)) for item in again.items} & filling.taken_by(queue)
+
+
+def test_gold_items_are_among_the_most_that_were_asked_for(team: Team, stored: None) -> None:
+    made = filling.plan(team, recipe(most=30))
+    assert (len(made), made.gold, made.share) == (30, 10, pytest.approx(1 / 3))

@@ -144,6 +144,7 @@ WRONG = [
     ({"how": "runs", "a_run": 99, "b_run": 1}, "Your team has no run #99."),
     ({"how": "runs", "a_run": 1, "b_run": 1}, "Both sides are the same run"),
     ({"gold": 5}, "Choose the reward function"),
+    ({"gold": 5, "gold_by": "correct", "most": 5}, "most of those should be real questions"),
     ({"gold": 5, "gold_by": "made up"}, "No run of the selection has this reward function."),
     ({"gold": 5, "gold_by": "correct", "kind": "ranking"}, "Only pairs and single answers can be gold."),
     ({"assigned_only": "on"}, "Choose at least one person"),
