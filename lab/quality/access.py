@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.shortcuts import get_object_or_404
 
 from lab.accounts.models import Role
 from lab.accounts.roles import may_lead, role_of
-from lab.labels.models import Item, ItemState, Judgement, Queue
+from lab.labels.models import Claim, Item, ItemState, Judgement, Queue
 from lab.labels.people import open_to
-from lab.labels.standing import Refused, may_review
+from lab.labels.standing import Refused, may_label, may_review
 from lab.runs.views.request import LabRequest
 
 MOST = 2**63 - 1  # ids beyond it are in no database
@@ -65,8 +66,27 @@ def reviewers_only(request: LabRequest, queue: Queue) -> None:
         raise PermissionDenied(f"{refused.message} {refused.fix}") from refused
 
 
+def still_asked(request: LabRequest, queue: Queue) -> QuerySet[Item]:
+    """Items the person could still be asked to judge: what others said of them is not shown, also to a reviewer who labels. Of leads none."""
+    items = Item.objects.filter(queue=queue, state=ItemState.OPEN)
+    if may_lead(request) or not labels_here(request, queue):
+        return items.none()
+    held = Claim.objects.filter(item=OuterRef("pk"), user=request.user)
+    return items.filter(Q(room__gt=0) | Exists(held))
+
+
+def labels_here(request: LabRequest, queue: Queue) -> bool:
+    try:
+        may_label(queue, request.user)
+    except Refused:
+        return False
+    return True
+
+
 def others_visible(request: LabRequest, item: Item) -> bool:
-    return reviews(request, item.queue) or role_of(request) == Role.VIEWER or item.state in CLOSED
+    if item.state in CLOSED or role_of(request) == Role.VIEWER:
+        return True
+    return reviews(request, item.queue) and not still_asked(request, item.queue).filter(pk=item.pk).exists()
 
 
 def queue_context(request: LabRequest, queue: Queue, tab: str) -> dict[str, Any]:

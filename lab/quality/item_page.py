@@ -60,7 +60,7 @@ def item(request: LabRequest, item_id: int) -> HttpResponse:
         "final": written(found, found.final, order) if everything else None,
         "final_comment": list(visible(found.final_comment)),
         "final_by": who(found.final_by),
-        "gold": words(found, found.gold, order) if may_see_gold(found, rows, user, names) else "",
+        "gold": words(found, found.gold, order) if may_see_gold(found, rows, user, names and everything) else "",
         "events": [event(found, row, who(row.user), order) for row in changes],
     }
     return render(request, "quality/item.html", context)
@@ -70,9 +70,9 @@ def own(change: Change, user: int) -> bool:
     return change.user_id == user or (change.judgement is not None and change.judgement.user_id == user)
 
 
-def may_see_gold(item: Item, rows: list[Judgement], user: int, names: bool) -> bool:
-    """Reviewers, and who has answered."""
-    return bool(item.gold) and (names or any(row.user_id == user and row.state != JudgementState.WITHDRAWN for row in rows))
+def may_see_gold(item: Item, rows: list[Judgement], user: int, reviews: bool) -> bool:
+    """Reviewers of what they are not asked themselves, and who has answered."""
+    return bool(item.gold) and (reviews or any(row.user_id == user and row.state != JudgementState.WITHDRAWN for row in rows))
 
 
 def event(item: Item, change: Change, who: str, order: list[int]) -> Event:

@@ -20,7 +20,7 @@ from lab.labels.models import Item, ItemState, Judgement, JudgementState, Queue,
 from lab.labels.outcome import right
 from lab.labels.settling import accept, send_back
 from lab.labels.standing import Refused
-from lab.quality.access import NO_REVIEWER, judgement_of, queue_context, queue_of, reviewers_only, reviews
+from lab.quality.access import NO_REVIEWER, judgement_of, queue_context, queue_of, reviewers_only, reviews, still_asked
 from lab.quality.models import Review
 from lab.quality.posted import NotReadable, body_of, comment_of, not_readable, problems_json, refused_json, wants_json
 from lab.quality.showing import said, shown
@@ -52,9 +52,9 @@ def whole(text: Any) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
 
 
-def judgements_of(queue: Queue, asked: Asked, user: int) -> QuerySet[Judgement]:
-    """Of others, in the order they came."""
-    rows = Judgement.objects.filter(queue=queue).exclude(user=user).order_by("pk")
+def judgements_of(request: LabRequest, queue: Queue, asked: Asked) -> QuerySet[Judgement]:
+    """Of others, in the order they came; without items that the reviewer could still be asked to label."""
+    rows = Judgement.objects.filter(queue=queue).exclude(user=request.user).exclude(item__in=still_asked(request, queue)).order_by("pk")
     if asked.state == "skipped":
         rows = rows.filter(verdict=Verdict.SKIP).exclude(state=JudgementState.WITHDRAWN)
     else:
@@ -79,8 +79,9 @@ def page(
     request: LabRequest, queue: Queue, asked: Asked, problems: list[Problem] | None = None, comment: str = "", status: int = 200
 ) -> HttpResponse:
     user = request.user.pk or 0
-    rows = judgements_of(queue, asked, user)
-    one = Judgement.objects.filter(queue=queue, pk=asked.judgement).first() if asked.judgement else None
+    rows = judgements_of(request, queue, asked)
+    named = Judgement.objects.filter(queue=queue, pk=asked.judgement).exclude(item__in=still_asked(request, queue))
+    one = named.first() if asked.judgement else None
     one = one or rows.first()
     authors = rows_by_author(queue, user)
     context = {
@@ -155,7 +156,7 @@ def judge_judgement(request: LabRequest, judgement_id: int) -> HttpResponse:
     if wants_json(request):
         return JsonResponse({"state": judgement.state})
     messages.success(request, "Accepted." if judgement.state == JudgementState.ACCEPTED else "Sent back to its author.")
-    following = judgements_of(judgement.queue, asked, request.user.pk or 0).filter(pk__gt=judgement.pk).first()
+    following = judgements_of(request, judgement.queue, asked).filter(pk__gt=judgement.pk).first()
     return redirect(reverse("queue-review", args=[judgement.queue_id]) + asked.query(judgement=following.pk if following else ""))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lab.quality.proportions import Share, clustered_share, fell
 from lab.quality.votes import Scored, Vote
-from lab.runs.metrics import Integers, Series
+from lab.runs.metrics import Floats, Integers, Series
 
 TOTAL = ""  # name of the column that stands for the total reward
 FEWEST = 10  # votes of a window
@@ -54,17 +54,47 @@ class Column:
         return sum(window.disagreeing for window in self.windows)
 
 
+@dataclass(frozen=True)
+class Table:
+    """Votes as arrays (V,): step, item, and the places of their answers in ``scored``, which holds every answer once."""
+
+    steps: Integers
+    items: Integers
+    chosen: Integers
+    rejected: Integers
+    scored: list[Scored]
+
+    @classmethod
+    def of(cls, votes: Sequence[Vote]) -> Table:
+        places: dict[int, int] = {}
+        scored: list[Scored] = []
+
+        def place(one: Scored) -> int:
+            if id(one) not in places:
+                places[id(one)] = len(scored)
+                scored.append(one)
+            return places[id(one)]
+
+        rows = [(vote.step, vote.item, place(vote.chosen), place(vote.rejected)) for vote in votes]
+        steps, items, chosen, rejected = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+        return cls(steps, items, chosen, rejected, scored)
+
+
 def columns(votes: Sequence[Vote], rewards: Series | None) -> list[Column]:
     """The total first, then the functions by name. ``votes`` in order of step; ``rewards`` is the run's mean reward by step."""
     if not votes:
         return []
-    names = sorted({name for vote in votes for one in (vote.chosen, vote.rejected) for name in one.rewards})
-    ends = edges([vote.step for vote in votes])
-    return [column(TOTAL, votes, lambda one: one.reward, ends, rewards), *(column(name, votes, of(name), ends, rewards) for name in names)]
+    table = Table.of(votes)
+    names = sorted({name for one in table.scored for name in one.rewards})
+    ends = edges(table.steps.tolist())
+    total = np.array([np.nan if one.reward is None else one.reward for one in table.scored])
+    return [column(TOTAL, table, total, ends, rewards), *(column(name, table, scores(name, table.scored), ends, rewards) for name in names)]
 
 
-def of(name: str) -> Callable[[Scored], float | None]:
-    return lambda one: one.rewards.get(name)
+def scores(name: str, scored: Sequence[Scored]) -> Floats:
+    """(S,): what a function gave each answer, NaN where nothing."""
+    given = (one.rewards.get(name) for one in scored)
+    return np.array([np.nan if value is None else value for value in given])
 
 
 def edges(steps: Sequence[int]) -> list[tuple[int, int]]:
@@ -87,18 +117,15 @@ def edges(steps: Sequence[int]) -> list[tuple[int, int]]:
     return made
 
 
-def column(
-    name: str, votes: Sequence[Vote], score: Callable[[Scored], float | None], ends: Sequence[tuple[int, int]], rewards: Series | None
-) -> Column:
-    pairs = [(vote, score(vote.chosen), score(vote.rejected)) for vote in votes]
-    known = [(vote, chosen, rejected) for vote, chosen, rejected in pairs if chosen is not None and rejected is not None]
-    apart = [(vote, chosen > rejected) for vote, chosen, rejected in known if chosen != rejected]
-    steps: Integers = np.array([vote.step for vote, _ in apart], dtype=np.int64)
-    items: Integers = np.array([vote.item for vote, _ in apart], dtype=np.int64)
-    agrees = np.array([agreed for _, agreed in apart], dtype=bool)
+def column(name: str, table: Table, score: Floats, ends: Sequence[tuple[int, int]], rewards: Series | None) -> Column:
+    chosen, rejected = score[table.chosen], score[table.rejected]
+    known = ~(np.isnan(chosen) | np.isnan(rejected))
+    apart = known & (chosen != rejected)
+    steps, items, agrees = table.steps[apart], table.items[apart], (chosen > rejected)[apart]
     windows = [window(first, last, steps, items, agrees, rewards) for first, last in ends]
     windows = [one for one in windows if one.share.n]
-    return Column(name, clustered_share(agrees, items), len(known) - len(apart), len(pairs) - len(known), marked(windows))
+    ties, missing = int((known & ~apart).sum()), int((~known).sum())
+    return Column(name, clustered_share(agrees, items), ties, missing, marked(windows))
 
 
 def window(first: int, last: int, steps: Integers, items: Integers, agrees: npt.NDArray[np.bool_], rewards: Series | None) -> Window:

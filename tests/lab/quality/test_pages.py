@@ -290,6 +290,20 @@ def test_bulk_accept_takes_one_labellers_labels_that_nobody_contradicts(
     assert Review.objects.count() == 1
 
 
+def test_a_reviewer_who_labels_reads_no_label_of_an_item_they_may_still_be_asked_about(queue: Queue, first: User, second: User) -> None:
+    half, whole = queue.items.order_by("place")[:2]
+    open_one = judge(half, first, "a", rationale="not for second yet")
+    judge(whole, first, "a")
+    judge(whole, second, "a")
+    QueueMember.objects.create(queue=queue, user=second, reviews=True)
+    client = signed_in(second)
+    for url in (f"/label/{queue.pk}/review/", f"/label/{queue.pk}/review/?judgement={open_one.pk}", f"/label/items/{half.pk}/"):
+        assert "not for second yet" not in page(client, url)
+    assert f"/label/items/{whole.pk}/" in page(client, f"/label/{queue.pk}/review/")
+    QueueMember.objects.filter(queue=queue, user=second).update(labels=False)
+    assert "not for second yet" in page(client, f"/label/{queue.pk}/review/?judgement={open_one.pk}")
+
+
 # The item
 
 
