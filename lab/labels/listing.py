@@ -27,6 +27,7 @@ class Row:
     returned: int = 0  # of the person's labels, sent back by a reviewer
     paused: str = ""  # why the person is paused
     can_label: bool = False
+    reviews: bool = False  # made a reviewer of this queue; leads review everywhere
 
     @property
     def items(self) -> int:
@@ -78,6 +79,7 @@ def rows(queues: Sequence[Queue], user: User, annotates: bool) -> list[Row]:
     for row in found.values():
         member = members.get(row.queue.pk)
         row.can_label = annotates and (member.labels if member else not row.queue.assigned_only)
+        row.reviews = bool(annotates and member and member.reviews)
         if member and member.paused_at:
             row.paused = member.paused_reason or "paused"
     return list(found.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.paginator import Paginator
+from django.db.models import Sum
 from django.http import HttpResponse, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -82,8 +83,7 @@ def forecast_of(request: LabRequest, queue: Queue) -> dict[str, Any]:
     width = width_of(request.GET)
     agreement, labels = with_reward(queue)
     found = forecast(agreement, labels, width)
-    counted = queue.items.filter(state=ItemState.OPEN).order_by().values_list("room", flat=True)
-    left = sum(max(0, room) for room in counted.iterator())
+    left = queue.items.filter(state=ItemState.OPEN, room__gt=0).aggregate(left=Sum("room"))["left"] or 0
     return {
         "forecast": found,
         "width": width,

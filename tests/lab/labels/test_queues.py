@@ -254,6 +254,14 @@ def test_a_reviewer_of_an_assigned_queue_does_not_label_in_it(as_owner: Client, 
     assert (row.reviews, row.labels) == (True, False)
 
 
+def test_a_reviewer_finds_the_way_to_what_is_to_be_reviewed(as_annotator: Client, queue: Queue, annotator: User) -> None:
+    for url in ("/label/", f"/label/{queue.pk}/"):
+        assert "Review labels" not in page(as_annotator, url)
+    people.set_reviewer(queue, annotator, True)
+    for url in ("/label/", f"/label/{queue.pk}/"):
+        assert "Review labels" in page(as_annotator, url)
+
+
 def test_somebody_of_another_team_cannot_be_assigned(as_owner: Client, queue: Queue, stranger: User) -> None:
     assert as_owner.post(f"/label/{queue.pk}/people/", {"act": "add", "user": stranger.pk}).status_code == 404
 
