@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.accounts.models import Team, User
 from lab.datasets.freezing import build, freeze
-from lab.datasets.models import Dataset, Version, VersionState
+from lab.datasets.models import Dataset, Form, Version, VersionState
 from lab.datasets.rules import Rule
 from lab.labels.making import NewItem, make_queue
 from lab.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, Verdict
@@ -101,8 +101,8 @@ def labelled_queue(team: Team, user: User, run: Run, phase: str = "train", **set
     return queue
 
 
-def frozen(team: Team, user: User, *queues: Queue, name: str = "Preferences", **rule: Any) -> Version:
-    dataset = Dataset.objects.create(team=team, name=name, created_by=user)
+def frozen(team: Team, user: User, *queues: Queue, name: str = "Preferences", form: Form = Form.PREFERENCE, **rule: Any) -> Version:
+    dataset = Dataset.objects.create(team=team, name=name, form=form, created_by=user)
     dataset.queues.set(queues)
     return frozen_again(dataset, user, **rule)
 

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from lab.accounts.models import Role, Team, User
-from lab.datasets.models import Dataset, Recall, RecallKind, Row, Version, VersionState
+from lab.datasets.models import Dataset, Form, Recall, RecallKind, Row, Version, VersionState
 from lab.loop import checkpoints
 from lab.loop.models import Match
 from lab.runs.models import Run
@@ -121,6 +121,25 @@ def test_a_reward_model_gets_no_match_and_is_not_measured(as_owner: Client, vers
     assert run.spec["training"]["trainer"] == "reward"
     assert run.spec["evaluation"]["prompts"] == 0
     assert not Match.objects.exists()
+
+
+@pytest.mark.parametrize(("form", "trainer"), [(Form.KTO, "kto"), (Form.COMPLETION, "sft")])
+def test_every_form_of_dataset_has_its_trainer(as_owner: Client, team: Team, owner: User, version: Version, form: Form, trainer: str) -> None:
+    other = frozen(team, owner, *version.dataset.queues.all(), name="Other form", form=form)
+    text = page(as_owner, other)
+    assert f'name="trainer" value="{trainer}"' in text
+    assert "Make a dataset of that form" in text
+    assert send(as_owner, other, trainer=trainer).status_code == 302
+    run = Run.objects.get(name="Taught")
+    assert run.spec["training"]["trainer"] == trainer
+    assert Match.objects.get().child == run
+
+
+def test_the_rate_is_never_above_the_one_its_policy_was_trained_with(as_owner: Client, version: Version) -> None:
+    assert 'value="5e-05"' in page(as_owner, version)
+    source = Run.objects.get(name="source", team__slug="reasoning")
+    Run.objects.filter(pk=source.pk).update(spec={**source.spec, "training": {**source.spec["training"], "learning_rate": 1e-6}})
+    assert 'value="1e-06"' in page(as_owner, version)
 
 
 def test_all_settings_opens_the_launch_form_with_the_same_values(as_owner: Client, version: Version) -> None:
