@@ -13,6 +13,7 @@ score is evidence against a label, not proof: people are asked because reward fu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -63,13 +64,14 @@ def suspicions(pairs: Sequence[Evidence], cleaning: Cleaning) -> list[Suspicion]
 
 def by_labellers(pairs: Sequence[Evidence], cleaning: Cleaning, found: list[Suspicion]) -> None:
     right, reliability = posterior(pairs)
+    given = Counter(who for pair in pairs for who, said in pair.ballots if said)
     for pair, one, own in zip(pairs, right, found, strict=True):
         against = [who for who, said in pair.ballots if said < 0]
         opposed = [name for name, gap in pair.rewards.items() if gap < 0]
         words = [f"{len(against)} of {len(pair.ballots)} labellers say the opposite"] if against else []
         words += [f"{', '.join(opposed)} prefers the other answer"] if opposed else []
-        worst = min((reliability[f"user {who}"] for who, said in pair.ballots if said > 0), default=1.0)
-        words += [f"the labeller's estimated reliability is {worst:.2f}"] if worst < 0.75 else []
+        worst, labels = min(((reliability[f"user {who}"], given[who]) for who, said in pair.ballots if said > 0), default=(1.0, 0))
+        words += [f"the labeller's reliability is about {worst:.2f}, from {labels} labels"] if worst < 0.75 else []
         own.add("labellers", 1 - float(one), f"probability that the label is right {one:.2f}: {'; '.join(words)}" if words and one < 0.75 else "")
 
 

@@ -76,7 +76,9 @@ def build(version_id: int) -> None:
     if version is None or not version.claim(total_of(version)):
         return
     try:
-        store(version, composed_of(version))
+        found = composed_of(version)
+        version.beat(version.total)
+        store(version, found)
     except (Refused, RuleError) as error:
         version.fail(str(error), getattr(error, "counts", None))
     except Exception as error:

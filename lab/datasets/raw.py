@@ -13,6 +13,7 @@ KINDS = {"jsonl": "JSON lines", "json": "JSON", "csv": "CSV", "parquet": "Parque
 MOST_ROWS = 500_000
 MOST_JSON = 30_000_000  # bytes of a file that is one JSON value: it is read whole
 MOST_UNPACKED = 1_000_000_000  # bytes of a Parquet file's columns
+MOST_CHUNK = 250_000_000  # of one of them in one row group: a short file can unpack to anything
 CELL = 10_000_000
 COMPRESSED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\xfd7zX": "xz", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
 
@@ -136,7 +137,9 @@ def parquet_rows(path: Path) -> Iterator[Record]:
     number = unpacked = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=256):
+            if largest_chunk(file.metadata) > MOST_CHUNK:
+                raise Unreadable(f"has a column of more than {MOST_CHUNK // 1_000_000} MB in one row group", "write smaller row groups")
+            for batch in file.iter_batches(batch_size=32):
                 unpacked += batch.nbytes
                 if unpacked > MOST_UNPACKED:
                     raise Unreadable(f"holds more than {MOST_UNPACKED // 1_000_000_000} GB unpacked", "split it")
@@ -145,3 +148,9 @@ def parquet_rows(path: Path) -> Iterator[Record]:
                     yield number, row
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
         raise Unreadable(f"is not a readable Parquet file: {str(error)[:200]}", "write it again") from None
+
+
+def largest_chunk(metadata: Any) -> int:
+    """Bytes, unpacked, of the largest column chunk."""
+    groups = (metadata.row_group(place) for place in range(metadata.num_row_groups))
+    return max((group.column(place).total_uncompressed_size for group in groups for place in range(group.num_columns)), default=0)

@@ -244,3 +244,16 @@ def test_old_uploads_are_swept(team: Team, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(uploads, "KEPT_SECONDS", -1.0)
     assert uploads.forget_old() == 1
     assert not uploads.path_of(team, kept).exists()
+
+
+def test_a_short_parquet_file_that_unpacks_to_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "bomb"
+    pq.write_table(pa.Table.from_pylist([{"prompt": "x" * 5_000_000}]), path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    assert sniff(path) == "parquet"
+    monkeypatch.setattr("lab.datasets.raw.MOST_CHUNK", 1_000_000)
+    with pytest.raises(Unreadable, match="one row group"):
+        list(records(path, "parquet"))
+    path.write_bytes(b"PAR1 and then nothing of the kind")
+    with pytest.raises(Unreadable, match="not a readable Parquet"):
+        list(records(path, "parquet"))
