@@ -23,7 +23,7 @@ from lab.labels.forms import QueueForm, RecipeForm, initial_of
 from lab.labels.guidelines import MOST as MOST_GUIDELINES
 from lab.labels.guidelines import render
 from lab.labels.models import Kind, Queue
-from lab.labels.recipe import whole
+from lab.labels.recipe import How, whole
 from lab.runs.models import Run
 from lab.runs.once import once
 from lab.runs.views.request import LabRequest
@@ -121,6 +121,9 @@ def given(query: QueryDict, source: Queue | None, selection: Selection) -> dict[
 
 
 def usual_name(query: QueryDict, selection: Selection) -> str:
+    sides = [query.get(name, "") for name in ("a_run", "b_run")]
+    if query.get("how") == How.RUNS and all(whole(side, MAX_ID) for side in sides):
+        return f"#{sides[0]} against #{sides[1]}"
     runs = " and ".join(f"#{number}" for number in selection.runs[:3])
     kind = {"ranking": "Rankings", "single": "Answers", "clearer": "Clearer pairs"}.get(query.get("kind", ""), "Pairs")
     return f"{kind} of {runs}" if runs else kind
