@@ -15,6 +15,7 @@ from lab.runs import thinned
 from lab.runs.metrics import Series, cutoffs
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
+from trainers.spec import HUMAN
 
 ANSWERS = 256
 TAIL = 600  # characters of a completion
@@ -65,7 +66,9 @@ def weights(spec: Mapping[str, Any]) -> dict[str, float]:
         own = {reward["name"]: float(reward["weight"]) for reward in catalog().task(str(task.get("name", "")))["rewards"]}
     except CatalogError:
         own = {}
-    return own | {name: float(value) for name, value in part(task, "rewards").items() if isinstance(value, int | float)}
+    people = part(spec, "human").get("weight")
+    asked = {HUMAN: float(people)} if isinstance(people, int | float) else {}
+    return own | {name: float(value) for name, value in part(task, "rewards").items() if isinstance(value, int | float)} | asked
 
 
 def part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ from lab.runs.stack import Stack, entries, stack_of
 from lab.trajectories.feed import BASE, Card, Stage, with_cards
 from lab.trajectories.models import Prompt, Rollout
 from lab.trajectories.pieces import CUT_AT, Piece, named, visible
+from trainers.spec import HUMAN
 
 COLUMNS = 64  # members on a page
 
@@ -182,7 +183,7 @@ class Group:
 
 
 def weights(run: Run) -> dict[str, float]:
-    """Weight of each reward function of the run's task, in the task's order; what the recipe sets wins."""
+    """Weight of each reward function of the run's task, in the task's order; what the recipe sets wins. What people say comes last."""
     try:
         known = {reward["name"]: float(reward["weight"]) for reward in catalog().task(run.task)["rewards"]}
     except (CatalogError, KeyError, TypeError, ValueError):
@@ -190,7 +191,9 @@ def weights(run: Run) -> dict[str, float]:
     task = run.spec.get("task")
     chosen = task.get("rewards") if isinstance(task, dict) else None
     set_here = {name: float(value) for name, value in chosen.items() if isinstance(value, int | float)} if isinstance(chosen, dict) else {}
-    return known | set_here
+    people = run.spec.get("human")
+    asked = {HUMAN: float(people["weight"])} if isinstance(people, dict) and isinstance(people.get("weight"), int | float) else {}
+    return known | set_here | asked
 
 
 def best_first(rows: Sequence[Rollout]) -> list[Rollout]:

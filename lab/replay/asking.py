@@ -19,7 +19,7 @@ from lab.workers.models import ANALYSIS
 
 log = logging.getLogger(__name__)
 
-READ = ("recipe", "lora", "task", "training", "seed")  # of a stored spec; its policy, dataset and folders are not looked at
+READ = ("recipe", "lora", "task", "human", "training", "seed")  # of a stored spec; its policy, dataset and folders are not looked at
 ARRAYS = ("ids", "lengths", "logprobs", "entropies", "mask", "reference_logprobs")
 
 

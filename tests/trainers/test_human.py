@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.conftest import current, events_in, make_spec
+from tests.trainers.test_replay import replay
 from trainers import spool, train
 from trainers.events import Asked, Metrics, Phase, Rollout, Warned
 from trainers.human import PHASE, Answers, BadAnswer, Question, answer_of, shares
@@ -184,6 +185,9 @@ def test_votes_are_a_reward_column(tmp_path):
         assert step["human/answered"] == 1.0
         assert step["human/wait_seconds"] < 30
     assert any(event.name == PHASE and event.total for event in of_kind(tmp_path, Phase))
+    first = [event for event in of_kind(tmp_path, Rollout) if event.step == 1]
+    again = {one["id"]: one["advantage"] for one in replay(spec, first)["rollouts"]}  # what-if questions know people's column and its weight
+    assert [again[order] for order in range(len(first))] == pytest.approx([event.advantage for event in first], abs=1e-5)
 
 
 def task_reward(spec, event):
