@@ -94,6 +94,7 @@ def page(
         "judgement": one,
         "bulk": uncontradicted(queue, asked.by, user).count() if asked.by else 0,
         "bulk_user": next((author for author, _ in authors if author.pk == asked.by), None),
+        "last": newest_review(queue, user, asked),
         "own": Judgement.objects.filter(queue=queue, user=user, state=JudgementState.SUBMITTED).exclude(verdict=Verdict.SKIP).count(),
         "problems": problems or [],
         "comment": comment,
@@ -102,6 +103,12 @@ def page(
         **(looked_at(queue, one, rows, asked, user) if one else {}),
     }
     return render(request, "quality/review.html", context, status=status)
+
+
+def newest_review(queue: Queue, user: int, asked: Asked) -> str:
+    """Where the person's last word can be changed; empty before the first."""
+    last = Review.objects.filter(judgement__queue=queue, reviewer=user).order_by("-pk").first()
+    return asked.query(state="accepted" if last.accepted else "returned", judgement=last.judgement_id) if last else ""
 
 
 def looked_at(queue: Queue, one: Judgement, rows: QuerySet[Judgement], asked: Asked, user: int) -> dict[str, Any]:

@@ -96,6 +96,11 @@ def test_labels_are_reviewed_by_keyboard(page: Page, queue: Queue) -> None:
     expect(page).to_have_url(f"{page.url.split('?')[0]}?judgement={three.pk}")
     states = dict(Judgement.objects.filter(pk__in=(one.pk, two.pk, three.pk)).values_list("pk", "state"))
     assert states == {one.pk: JudgementState.ACCEPTED, two.pk: JudgementState.RETURNED, three.pk: JudgementState.SUBMITTED}
+    page.keyboard.press("u")
+    expect(page.locator(".bench-item")).to_contain_text("look at the sum")
+    page.keyboard.press("a")
+    expect(page.locator(".toast")).to_contain_text("Accepted.")
+    assert Judgement.objects.get(pk=two.pk).state == JudgementState.ACCEPTED
 
 
 def test_the_overview_draws_humans_against_the_reward_and_opens_the_step(page: Page, queue: Queue) -> None:
