@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.datasets.composing import Made, canonical, digest_of, opposite
 from lab.datasets.models import Row, Version
+from lab.datasets.rows import Made, canonical, digest_of, opposite
 
 KINDS = {"added": "Added", "removed": "Removed", "flipped": "Flipped", "changed": "Changed", "moved": "Moved to the other split"}
 

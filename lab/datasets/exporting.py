@@ -10,8 +10,8 @@ from django.http import FileResponse, Http404, HttpResponse, StreamingHttpRespon
 from django.views.decorators.http import require_safe
 
 from lab.browse.exports import Sink
-from lab.datasets.composing import canonical
 from lab.datasets.models import Form, Version, VersionState
+from lab.datasets.rows import canonical
 from lab.runs.views.request import LabRequest
 
 BATCH = 1000

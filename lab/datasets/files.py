@@ -10,8 +10,8 @@ from pathlib import Path
 
 from django.utils.text import slugify
 
-from lab.datasets.composing import Made, canonical
 from lab.datasets.models import Version
+from lab.datasets.rows import Made, canonical
 from lab.runs.references import datasets_of
 
 SPLITS = ("train", "test")

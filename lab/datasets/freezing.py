@@ -19,8 +19,9 @@ from kombu.exceptions import OperationalError
 from lab.accounts.models import Team, User
 from lab.celery import app
 from lab.datasets import files, importing_rows
-from lab.datasets.composing import BATCH, Composed, Made, Progress, compose, finish
+from lab.datasets.composing import BATCH, Composed, Progress, compose, finish
 from lab.datasets.models import Dataset, Row, Source, Version, VersionState
+from lab.datasets.rows import Made
 from lab.datasets.rules import Problem, Refused, Rule, RuleError
 from lab.datasets.sides import Side, read_sides
 from lab.datasets.votes import gold_scores, items_of, read

@@ -10,9 +10,10 @@ from typing import Any
 
 from lab.datasets import uploads
 from lab.datasets.cleaning import Evidence
-from lab.datasets.composing import Composed, Made, digest_of
+from lab.datasets.composing import Composed
 from lab.datasets.models import Version
 from lab.datasets.raw import Broken, Unreadable, records
+from lab.datasets.rows import Made, digest_of
 from lab.datasets.rules import Refused
 from lab.datasets.shapes import Mapped, convert
 

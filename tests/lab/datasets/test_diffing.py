@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.datasets.composing import Made, digest_of, opposite
 from lab.datasets.diffing import Entry, differences, entry, summary
+from lab.datasets.rows import Made, digest_of, opposite
 
 
 def made(prompt: str = "p", chosen: str = "a", rejected: str = "b", item: int | None = 1, split: str = "train", **more: Any) -> Entry:

@@ -1,0 +1,56 @@
+"""A row as it will be in a file, what it says, and when two rows say the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.datasets.cleaning import Evidence
+
+
+@dataclass
+class Made:
+    """A row as it will be in a file, and where it came from."""
+
+    row: dict[str, Any]
+    digest: str
+    prompt: int | None
+    rollouts: list[int]
+    item: int | None
+    queue: int | None
+    labellers: list[int]
+    provenance: dict[str, Any]
+    split: str = "train"
+    suspect: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence | None = None
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces; the text itself, not escapes of it."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def said(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("prompt", "chosen", "rejected", "completion", "label") if name in row}
+
+
+def digest_of(row: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(said(row)).encode()).hexdigest()
+
+
+def opposite(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row that says the contrary."""
+    if "label" in row:
+        return {**row, "label": not row["label"]}
+    return {**row, "chosen": row["rejected"], "rejected": row["chosen"]} if "chosen" in row else dict(row)
+
+
+def asks(row: Mapping[str, Any]) -> str:
+    """What makes two prompts the same for split and limit: their words, whatever their case, white space and form of Unicode."""
+    prompt = row["prompt"]
+    texts = [prompt] if isinstance(prompt, str) else [f"{one['role']}\n{one['content']}" for one in prompt]
+    return " ".join(unicodedata.normalize("NFKC", "\0".join(texts)).casefold().split())

@@ -1,0 +1,71 @@
+"""From votes to rows, for every pattern of votes: a row is preferred by more than oppose it, and what gives no row says why."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.datasets.deciding import Candidate, LeftOut, decide
+from lab.datasets.rules import Rule
+from lab.datasets.votes import Judged, Vote
+from lab.labels.implied import implied
+
+PAIR_VOTES = st.lists(st.sampled_from(["a", "b", "tie", "bad"]), min_size=1, max_size=7)
+TIERS = st.lists(st.integers(0, 2), min_size=4, max_size=4)
+
+
+def judged(
+    verdicts: list[tuple[str, list[list[int]] | None]], rollouts: tuple[int, ...], kind: str, final: dict[str, object] | None = None
+) -> Judged:
+    votes = [Vote(n, n, said, frozenset(implied(said, tiers, rollouts)), seconds=3.0) for n, (said, tiers) in enumerate(verdicts)]
+    return Judged(1, 1, 1, rollouts, kind, False, tuple(votes), final)
+
+
+def split(found: Judged, rule: Rule) -> tuple[list[Candidate], list[str]]:
+    every = list(decide(found, rule, {}))
+    return [one for one in every if isinstance(one, Candidate)], [str(one) for one in every if isinstance(one, LeftOut)]
+
+
+@given(PAIR_VOTES)
+def test_of_two_answers_the_one_with_more_votes_is_chosen(verdicts: list[str]) -> None:
+    rows, reasons = split(judged([(said, None) for said in verdicts], (10, 20), "pair"), Rule())
+    first, second = verdicts.count("a"), verdicts.count("b")
+    if first == second:
+        assert not rows
+        assert reasons == ["pairs on which the labellers are split" if first else "pairs that are ties"]
+        return
+    [row] = rows
+    assert (row.chosen, row.rejected) == ((10, 20) if first > second else (20, 10))
+    assert row.votes == {"for": max(first, second), "against": min(first, second), "tie": len(verdicts) - first - second}
+    assert row.agreement == round(max(first, second) / len(verdicts), 6)
+    [strict] = [*split(judged([(said, None) for said in verdicts], (10, 20), "pair"), Rule(min_agreement=1.0))[0], None][:1]
+    assert (strict is not None) == (max(first, second) == len(verdicts))
+
+
+@given(st.lists(TIERS, min_size=1, max_size=3))
+def test_of_rankings_no_pair_is_made_inside_a_tie_or_against_the_votes(rankings: list[list[int]]) -> None:
+    rollouts = (10, 20, 30, 40)
+    tiers = [[places for level in range(3) if (places := [place for place in range(4) if ranks[place] == level])] for ranks in rankings]
+    rows, reasons = split(judged([("ranked", own) for own in tiers], rollouts, "ranking"), Rule())
+    made = {(row.chosen, row.rejected) for row in rows}
+    for (one, first), (other, second) in combinations(enumerate(rollouts), 2):
+        balance = sum((ranks[one] < ranks[other]) - (ranks[one] > ranks[other]) for ranks in rankings)
+        assert ((first, second) in made) == (balance > 0)
+        assert ((second, first) in made) == (balance < 0)
+    assert len(rows) + len(reasons) == 6
+    kto = {
+        row.chosen or row.rejected: row.label for row in split(judged([("ranked", own) for own in tiers], rollouts, "ranking"), Rule(form="kto"))[0]
+    }
+    for rollout, good in kto.items():
+        wins, losses = sum(rollout == pair[0] for pair in made), sum(rollout == pair[1] for pair in made)
+        assert good == (wins > losses)
+
+
+@given(PAIR_VOTES, st.sampled_from(["a", "b", "tie", "bad"]))
+def test_what_somebody_decided_stands_whatever_was_voted(verdicts: list[str], decided: str) -> None:
+    found = judged([(said, None) for said in verdicts], (10, 20), "pair", {"verdict": decided, "tiers": None, "strength": 2, "correction": ""})
+    rows, reasons = split(found, Rule(min_agreement=1.0, min_labels=99))
+    assert [(row.chosen, row.rejected) for row in rows] == {"a": [(10, 20)], "b": [(20, 10)]}.get(decided, [])
+    assert reasons == ([] if rows else ["pairs that are ties"])
