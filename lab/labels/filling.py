@@ -101,6 +101,6 @@ def more(queue: Queue, count: int) -> Plan:
 def add(queue: Queue, made: Plan) -> int:
     """Puts the plan's items after all the queue has."""
     with transaction.atomic():
-        newest = Queue.objects.select_for_update().get(pk=queue.pk).items.aggregate(newest=Max("place"))["newest"]
+        newest = Queue.objects.select_for_update(no_key=True).get(pk=queue.pk).items.aggregate(newest=Max("place"))["newest"]
         start = 0 if newest is None else int(newest) + 1
         return add_items(queue, (replace(item, place=start + place) for place, item in enumerate(made.items)))

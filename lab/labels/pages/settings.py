@@ -72,7 +72,7 @@ def check_answered(queue: Queue, form: QueueForm, questions: list[rubric.Questio
 def save(queue: Queue, form: QueueForm, questions: list[rubric.Question]) -> None:
     fields = {**form.fields_of_queue(), "rubric": rubric.stored(questions)}
     with transaction.atomic():
-        locked = Queue.objects.select_for_update().get(pk=queue.pk)
+        locked = Queue.objects.select_for_update(no_key=True).get(pk=queue.pk)
         more = fields["overlap"] - locked.overlap
         was_assigned = locked.assigned_only
         for name, value in fields.items():

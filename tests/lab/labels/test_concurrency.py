@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from lab.accounts.models import Membership, Role, Team, User
 from lab.labels.claiming import Refused, claim, free_claims
 from lab.labels.judging import Expired, NothingToUndo, submit, undo
 from lab.labels.models import Change, Claim, Item, Judgement, Preference, Queue
-from lab.labels.settling import SEATED, accept, decide
+from lab.labels.pages import settings as pages
+from lab.labels.settling import SEATED, accept, decide, locked
 from tests.conftest import make_member
 from tests.lab.labels.queues import judge, pair_queue
 
@@ -234,3 +237,40 @@ def test_a_crowd_that_labels_expires_undoes_and_is_freed_leaves_every_seat_count
     assert [error for error in at_once(*(work(number) for number in range(8))) if error] == []
     sound(queue)
     assert Judgement.objects.values("item", "user").distinct().count() == Judgement.objects.count()
+
+
+def test_somebody_who_is_submitting_while_a_queue_gets_more_seats_is_not_in_the_way(team: Team) -> None:
+    """Who submits holds an item and refers to the queue; who widens holds the queue and wants every item."""
+    [ann] = people(team, 1)
+    queue = pair_queue(team, items=2)
+    [held] = claim(queue, ann, hold=1)
+    form: Any = SimpleNamespace(fields_of_queue=lambda: {"overlap": 2}, cleaned_data={})
+    holding = threading.Event()
+
+    def label() -> Judgement:
+        with transaction.atomic():
+            locked(held.item_id)
+            holding.set()
+            until_somebody_waits()
+            return submit(queue, ann, held.token, uuid.uuid4(), {"choice": "1"}, 1.0)
+
+    def widen() -> None:
+        holding.wait(30)
+        pages.save(queue, form, [])
+
+    said, widened = at_once(label, widen)
+    assert (type(said).__name__, widened) == ("Judgement", None)
+    queue.refresh_from_db()
+    sound(queue)
+    assert list(queue.items.order_by("place").values_list("room", "state")) == [(1, "open"), (2, "open")]
+
+
+def until_somebody_waits() -> None:
+    """For a lock."""
+    for _ in range(600):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            if cursor.fetchone()[0]:
+                return
+        time.sleep(0.05)
+    raise AssertionError("nobody came")
