@@ -43,8 +43,8 @@ def claim(queue: Queue, user: User, hold: int = 2) -> list[Claim]:
     hold = min(max(hold, 1), MOST_HELD)
     try:
         may_label(queue, user)
-    except Refused:
-        if queue.claims.filter(user=user, seated=True).exists():
+    except Refused as refused:
+        if not refused.waits and queue.claims.filter(user=user, seated=True).exists():
             free_claims(queue, user)
         raise
     with transaction.atomic():

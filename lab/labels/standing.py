@@ -13,11 +13,11 @@ from lab.labels.models import Queue, QueueStatus
 
 
 class Refused(Exception):
-    """The person may not do this here and now; ``message`` says why, ``fix`` what to do."""
+    """The person may not do this here and now; ``message`` says why, ``fix`` what to do. ``waits``: what they hold stays theirs meanwhile."""
 
-    def __init__(self, message: str, fix: str = "") -> None:
+    def __init__(self, message: str, fix: str = "", waits: bool = False) -> None:
         super().__init__(message)
-        self.message, self.fix = message, fix
+        self.message, self.fix, self.waits = message, fix, waits
 
 
 # Written out: it runs in every request of a labelling page, and the ORM takes longer to write it than PostgreSQL to answer.
@@ -57,7 +57,7 @@ def may_label(queue: Queue, user: User) -> None:
     if found.role not in ANNOTATORS:
         raise Refused("Your role is viewer: you may read here but not label.", "An owner or admin can change your role.")
     if found.status == QueueStatus.PAUSED:
-        raise Refused("This queue is paused.", "Your drafts are kept. Ask the person who runs the queue when it goes on.")
+        raise Refused("This queue is paused.", "Your drafts are kept. Ask the person who runs the queue when it goes on.", waits=True)
     if found.status == QueueStatus.CLOSED:
         raise Refused("This queue is closed.", "Choose another queue.")
     if found.paused_at is not None:

@@ -128,6 +128,15 @@ def test_paused_and_closed_queues_give_nothing(team: Team, ann: User) -> None:
         assert status in refusal(queue, ann), "the queue's row is asked, not what the caller holds"
 
 
+def test_a_pause_of_the_queue_takes_nothing_from_who_holds_items(team: Team, ann: User) -> None:
+    queue = pair_queue(team)
+    held = claim(queue, ann)
+    Queue.objects.filter(pk=queue.pk).update(status=QueueStatus.PAUSED)
+    refusal(queue, ann)
+    Queue.objects.filter(pk=queue.pk).update(status=QueueStatus.OPEN)
+    assert [one.token for one in claim(queue, ann)] == [one.token for one in held]
+
+
 def test_viewers_and_strangers_get_nothing(team: Team, stranger: User) -> None:
     queue = pair_queue(team)
     assert "viewer" in refusal(queue, make_member("eye@example.org", team, Role.VIEWER))
