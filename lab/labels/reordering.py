@@ -21,10 +21,12 @@ LOCK = 5_700_000_000_000  # with the queue's id: one at a time
 
 FRONT = 2000  # items that are put in front; the rest follows when it is ordered again, long before anybody gets there
 
-# What somebody took meanwhile keeps its place.
+# What somebody took meanwhile keeps its place, and what somebody works on at this moment is not waited for.
 PLACES = """
-UPDATE labels_item SET place = given.place FROM unnest(%s::bigint[], %s::float8[]) AS given(id, place)
-WHERE labels_item.id = given.id AND labels_item.state = 'open' AND labels_item.room = %s
+WITH free AS (
+  SELECT item.id, given.place FROM labels_item item JOIN unnest(%s::bigint[], %s::float8[]) AS given(id, place) ON item.id = given.id
+  WHERE item.state = 'open' AND item.room = %s FOR UPDATE OF item SKIP LOCKED)
+UPDATE labels_item SET place = free.place FROM free WHERE labels_item.id = free.id
 """
 
 

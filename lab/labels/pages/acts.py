@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from django.contrib import messages
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
@@ -46,15 +46,23 @@ def set_status(status: QueueStatus, words: str) -> Callable[[LabRequest, Queue],
 
 
 def delete(request: LabRequest, queue: Queue) -> str:
-    """Only while nobody has said anything: labels are never deleted with their queue."""
-    with transaction.atomic():
-        locked = Queue.objects.select_for_update().get(pk=queue.pk)
-        if locked.judgements.exists():
-            messages.error(
-                request, "People have labelled in this queue, so it is not deleted. Close it: nobody is asked any more, and every label stays."
-            )
-            return reverse("queue", args=[queue.pk])
-        locked.delete()
+    """Only while nobody has said anything: labels are never deleted with their queue. Its items are locked first, as everybody who labels does, so
+    that no label arrives between the look and the deletion.
+    """
+    here = reverse("queue", args=[queue.pk])
+    try:
+        with transaction.atomic():
+            len(queue.items.order_by("pk").select_for_update(nowait=True).values_list("pk"))
+            locked = Queue.objects.select_for_update(nowait=True).get(pk=queue.pk)
+            if locked.judgements.exists():
+                messages.error(
+                    request, "People have labelled in this queue, so it is not deleted. Close it: nobody is asked any more, and every label stays."
+                )
+                return here
+            locked.delete()
+    except OperationalError:  # a lock is taken
+        messages.error(request, "Somebody is working in this queue at this moment, so it is not deleted. Pause it first, or try again.")
+        return here
     messages.success(request, f"“{queue.name}” is deleted. Nobody had labelled anything in it.")
     return reverse("queues")
 
