@@ -14,6 +14,7 @@
   const sent = new Map(); // token → claim of answers that wait
   const answered = new Set(); // tokens of answers that are stored; work that was asked for just before may still name them
   let filling = false;
+  const LOOK = 5000; // ms between looks for new work when there is none
   let again = false; // asked for work while it was being fetched
   let retry = 0;
   let used = performance.now();
@@ -87,7 +88,22 @@
     if ((old || again) && held.length < HOLD && !store.outbox().length) { fill(); return; }
     if (held.length || store.outbox().length) return;
     root.dataset.item = "";
-    if (!notices.lost().length || body.reason) notices.state("done", body.reason || "Nothing is left to label here.", body.fix || "");
+    if (!notices.lost().length || body.reason) done(body.reason || "Nothing is left to label here.", body.fix || "");
+    clearTimeout(retry);
+    retry = setTimeout(lookAgain, LOOK);
+  }
+
+  /* Says so once, however often it is asked. */
+  function done(message, fix) {
+    const box = root.querySelector('[data-state="done"]');
+    if (box.hidden || box.querySelector("[data-message]")?.textContent !== message) notices.state("done", message, fix);
+  }
+
+  /* A run that trains adds items while people wait for them. A page nobody looks at takes none. */
+  function lookAgain() {
+    if (held.length || filling || root.querySelector('[data-state="done"]').hidden) return;
+    if (document.hidden) retry = setTimeout(lookAgain, LOOK);
+    else fill();
   }
 
   /* How many of them are answered already. */
