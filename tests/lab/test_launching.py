@@ -166,7 +166,7 @@ def test_a_dataset_of_the_team_is_launched_by_its_name(as_owner: Client, team: T
     folder.mkdir(parents=True)
     (folder / "rows.jsonl").write_text('{"prompt": "2+2?", "completion": "4"}\n' * 40)
     assert send(as_owner, "/launch/cold-start/", dataset="rows.jsonl").status_code == 302
-    assert Run.objects.of(team).get().spec["dataset"] == {"path": str(folder / "rows.jsonl")}
+    assert Run.objects.of(team).get().spec["dataset"] == {"path": str(folder / "rows.jsonl"), "sha256": None}
 
 
 def test_an_error_in_a_chain_is_shown_at_its_stage(as_owner: Client, team: Team) -> None:
