@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-Z = 1.959963984540054  # 95 %
+from lab.lib.shares import Z, wilson
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(self.hits, self.count)
+        return wilson(self.hits / max(1, self.count), self.count)
 
     @property
     def words(self) -> str:
@@ -35,15 +35,6 @@ class Share:
     def width(self) -> float:
         low, high = self.interval
         return high - low
-
-
-def wilson(hits: int, count: int, z: float = Z) -> tuple[float, float]:
-    if not count:
-        return 0.0, 1.0
-    share, weight = hits / count, z * z / count
-    middle = (share + weight / 2) / (1 + weight)
-    half = z / (1 + weight) * math.sqrt(share * (1 - share) / count + weight / (4 * count))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def votes_for(width: float, share: float, z: float = Z) -> int:

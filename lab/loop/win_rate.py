@@ -14,8 +14,8 @@ from itertools import combinations
 import numpy as np
 
 from lab.labels.models import COUNTING, Item, ItemState, Judgement, JudgementState, Verdict
+from lab.lib.shares import wilson
 from lab.loop.models import Match
-from lab.quality.proportions import wilson
 from lab.trajectories.models import Rollout
 
 FEW = 10  # votes below which a figure says too little

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-Z = 1.959963984540054  # of a 95 % interval
+from lab.lib.shares import wilson
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,6 @@ def share(hits: float, n: int, worth: float | None = None) -> Share:
         return Share(None, 0.0, 1.0, 0)
     value, worth = hits / n, float(n) if worth is None else worth
     return Share(value, *wilson(value, worth), n, worth)
-
-
-def wilson(value: float, n: float, z: float = Z) -> tuple[float, float]:
-    """Wilson's score interval of a share ``value`` of ``n`` answers; ``n`` need not be whole."""
-    square = z * z
-    middle = (value + square / (2 * n)) / (1 + square / n)
-    half = z / (1 + square / n) * math.sqrt(value * (1 - value) / n + square / (4 * n * n))
-    return (0.0 if value == 0 else max(0.0, middle - half), 1.0 if value == 1 else min(1.0, middle + half))
 
 
 def clustered_share(hits: npt.NDArray[np.bool_], items: npt.NDArray[np.int64]) -> Share:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from lab.labels.forecast import Share, forecast, votes_for, wilson
+from lab.labels.forecast import Share, forecast, votes_for
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 1), (1, 1), (3, 7), (45, 60), (0, 30), (999, 1000)])
 def test_wilsons_interval_is_the_librarys(hits: int, count: int) -> None:
-    assert wilson(hits, count) == pytest.approx(proportion_confint(hits, count, method="wilson"), abs=1e-12)
+    assert Share(hits, count).interval == pytest.approx(proportion_confint(hits, count, method="wilson"), abs=1e-12)
 
 
 def width(share: float, count: int) -> float:
