@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.paginator import Paginator
+from django.db.models.functions import Left
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -26,6 +27,7 @@ from lab.quality.showing import Said, order_for, said, shown, written
 from lab.runs.views.request import LabRequest
 
 LISTED = 50
+ASKED = 80  # characters of a prompt in the list
 REVEALED = "[decided with run, step, reward and labellers shown]"
 KEYS = {"1": "1", "2": "2", "tie": "0", "bad": "b", "good": "1", "neutral": "3"}
 WORDS = {"1": "1 is better", "2": "2 is better", "tie": "Tie", "bad": "Both bad", "good": "Good", "neutral": "Neutral"}
@@ -69,7 +71,7 @@ def page(
     number = int(key) if key.isascii() and key.isdigit() and len(key) <= 18 else 0
     item = everything.filter(pk=number).first() or items.filter(mine=False).first() or items.first()
     reveal = request.GET.get("reveal") == "1"
-    pages = Paginator(items, LISTED)
+    pages = Paginator(items.annotate(asked=Left("prompt__text", ASKED)), LISTED)
     counts = {name: conflicts_of(queue, user, name).count() for name in ("conflict", "settled")}
     context: dict[str, Any] = {
         **queue_context(request, queue, "conflicts"),
