@@ -142,6 +142,12 @@ class TrainForm:
     def wants_match(self) -> bool:
         return self.goal.answers and (self.data is None or "match" in self.data)
 
+    @property
+    def wish(self) -> dict[str, Any]:
+        """The match that is to follow; only of a form whose ``spec`` was not refused."""
+        numbers = {name: int(self.values[name]) for name in ("prompts", "overlap")}
+        return {"version": self.version.pk, **numbers, "labellers": list(self.assigned)}
+
     @cached_property
     def labellers(self) -> list[User]:
         members = Membership.objects.filter(team=self.version.dataset.team, role__in=ANNOTATORS, user__is_active=True)

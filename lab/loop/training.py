@@ -15,9 +15,9 @@ from lab.accounts.roles import leads_only
 from lab.catalog.catalog import catalog
 from lab.datasets.downstream import flags_of
 from lab.datasets.models import Version, VersionState
-from lab.loop.models import Match
+from lab.loop.match_wish import KIND, MatchWish
 from lab.loop.train_form import GOALS, Goal, TrainForm, refusal
-from lab.runs import drafts, launch, preflight
+from lab.runs import drafts, following, launch, preflight
 from lab.runs.drafts import Draft
 from lab.runs.forms import LaunchForm
 from lab.runs.models import Run, Status
@@ -102,20 +102,12 @@ def launched(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> Run:
     with transaction.atomic():
         run = launch.launch(request.team, request.user, spec, form.values["name"], parent=form.parent)
         if form.wants_match:
-            Match.objects.create(
-                team=request.team,
-                child=run,
-                version=form.version,
-                prompts=int(form.values["prompts"]),
-                overlap=int(form.values["overlap"]),
-                labellers=list(form.assigned),
-                created_by=request.user,
-            )
+            MatchWish().begin(run, request.user, form.wish)
     return run
 
 
 def all_settings(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> HttpResponse:
-    """The launch form of the goal's recipe with every value of this one in it."""
+    """The launch form of the goal's recipe with every value of this one in it, and the blind match that is to follow."""
     known = catalog()
     recipe = known.recipe(form.goal.recipe)
     full = drafts.complete(known, {**spec, "recipe": form.goal.recipe})
@@ -123,4 +115,6 @@ def all_settings(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> 
     draft = Draft(form.goal.recipe, f"{form.goal.title} on {form.version}", recipe["summary"], [(form.goal.title, full)], after=after)
     filled = LaunchForm(request.team, known, draft)
     filled.values["name"] = form.values["name"]
+    if form.wants_match:
+        filled.values |= following.inputs(KIND, request.team, form.wish)
     return launching.show(request, filled)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from lab.runs import composer, launch, preflight
+from lab.runs import composer, following, launch, preflight
 from lab.runs.forms import LaunchForm, sentence
 from lab.runs.models import Run, Status
 from trainers.spec import FINAL, Problem, RunSpec, SpecError, parse_spec
@@ -39,6 +39,7 @@ class Examination:
 def examine(form: LaunchForm) -> Examination:
     """Everything wrong with the form's specs; each problem is also shown at its input."""
     found = Examination()
+    note(form, found.problems, 0, "", following.problems(form))
     for number, spec in enumerate(form.specs()):
         title = form.draft.stages[number][0] if form.draft.is_chain else ""
         blanks = empty_numbers(form, number)

@@ -15,6 +15,7 @@ from lab.runs.schema_form import Field, fields_of
 from trainers.spec import FINAL
 
 MACHINE = ("seed", "device", "precision")
+FROZEN = "dataset.frozen"  # hidden input "<sha256>:<file>": the digest of the file that the form began with
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def values_of(catalog: Catalog, draft: Draft) -> dict[str, str]:
     """The text of every input for a draft; what its specs leave out has the schema's default."""
     first = draft.stages[0][1]
     name = draft.clone.name if draft.clone else draft.saved.recipe.name if draft.saved else ""
-    values = {"name": name, "dataset": (first.get("dataset") or {}).get("file", "")}
+    dataset = first.get("dataset") or {}
+    values = {"name": name, "dataset": dataset.get("file", ""), FROZEN: frozen_of(dataset)}
     for number, (title, spec) in enumerate(draft.stages):
         stage = stage_of(catalog, number, title, spec)
         for part, fields in (("training", stage.training), ("evaluation", stage.evaluation)):
@@ -99,6 +101,10 @@ def values_of(catalog: Catalog, draft: Draft) -> dict[str, str]:
     asked = next((spec["human"] for _, spec in draft.stages if spec.get("human")), None)
     values |= {"human": "on" if asked else ""} | texts(part_fields(catalog, "HumanReward", "human."), asked or {})
     return values | task_values(catalog, first.get("task") or {}) | policy_values(first.get("policy") or {})
+
+
+def frozen_of(dataset: Mapping[str, Any]) -> str:
+    return f"{dataset['sha256']}:{dataset.get('file', '')}" if dataset.get("sha256") else ""
 
 
 def task_values(catalog: Catalog, chosen: Mapping[str, Any]) -> dict[str, str]:

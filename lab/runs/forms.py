@@ -17,7 +17,7 @@ from lab.catalog.catalog import Catalog
 from lab.runs import composer, drafts, references
 from lab.runs.composer import Stack
 from lab.runs.drafts import Draft, Spec
-from lab.runs.form_parts import Stage, TaskOption, machine_fields, names_in, part_fields, stage_of, task_fields, values_of
+from lab.runs.form_parts import FROZEN, Stage, TaskOption, machine_fields, names_in, part_fields, stage_of, task_fields, values_of
 from lab.runs.models import Run
 from lab.runs.schema_form import Field, from_text
 from trainers.spec import FINAL, Problem
@@ -147,8 +147,9 @@ class LaunchForm:
         name = self.values.get("dataset")
         if not name or self.draft.is_chain:
             return None
-        kept = {"sha256": before["sha256"]} if before and before.get("sha256") and before.get("file") == name else {}
-        return {"file": name, **kept}
+        digest, _, file = self.values.get(FROZEN, "").partition(":")
+        frozen = before if before and before.get("sha256") else {"file": file, "sha256": digest}
+        return {"file": name, "sha256": frozen["sha256"]} if frozen["sha256"] and frozen.get("file") == name else {"file": name}
 
     def _is_untouched(self, made: Field) -> bool:
         """Left out of the spec, so that a default that follows from other settings (the warm-up of a short run) does follow."""

@@ -104,5 +104,5 @@ def named(team: Team, spec: Spec) -> Spec:
     elif isinstance(policy, dict) and policy.get("kind") == "folder":
         spec["policy"] = {"kind": "folder", "folder": Path(policy["path"]).name}
     if isinstance(dataset, dict):
-        spec["dataset"] = {**without(dataset, "path"), "file": Path(dataset["path"]).name}
+        spec["dataset"] = {**without(dataset, "path", *([] if dataset.get("sha256") else ["sha256"])), "file": Path(dataset["path"]).name}
     return spec

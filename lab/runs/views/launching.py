@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST
 
 from lab.catalog.catalog import Catalog, CatalogError, catalog
 from lab.catalog.models import NAME_LENGTH, NOTE_LENGTH, RecipeVersion, SavedRecipe
-from lab.runs import differences, drafts, launch
+from lab.runs import differences, drafts, following, launch
 from lab.runs.composer import CannotAdd
 from lab.runs.drafts import Draft
 from lab.runs.examination import Examination, examine
@@ -129,10 +129,12 @@ def said(before: list[str], after: list[str]) -> str:
 def launched(request: LabRequest, filled: LaunchForm) -> Run:
     """The first of the runs that the form stands for."""
     specs, draft = filled.specs(), filled.draft
-    if draft.is_chain:
-        with transaction.atomic():
+    with transaction.atomic():
+        if draft.is_chain:
             return launch.launch_recipe(request.team, request.user, draft.recipe, {"stages": specs}, filled.name)[0]
-    return launch.launch(request.team, request.user, specs[0], filled.name, parent=filled.parent, cloned_from=draft.clone)
+        run = launch.launch(request.team, request.user, specs[0], filled.name, parent=filled.parent, cloned_from=draft.clone)
+        following.begin(filled, run, request.user)
+        return run
 
 
 @require_POST
@@ -158,6 +160,7 @@ def show(request: LabRequest, filled: LaunchForm, found: Examination | None = No
         "room": "launch",
         "form": filled,
         "draft": filled.draft,
+        "following": following.of(filled),
         "longest": {"name": NAME_LENGTH, "note": NOTE_LENGTH},
         "token": token_of(request),
         **panel(filled, found),

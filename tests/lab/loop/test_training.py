@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from lab.accounts.models import Role, Team, User
 from lab.datasets.models import Dataset, Form, Recall, RecallKind, Row, Version, VersionState
@@ -11,6 +12,7 @@ from lab.loop import checkpoints
 from lab.loop.models import Match
 from lab.runs.models import Run
 from tests.conftest import make_member
+from tests.lab.html_forms import error_of, form_values
 from tests.lab.loop.making import finished_run, frozen, labelled_queue, sampled
 
 
@@ -151,6 +153,76 @@ def test_all_settings_opens_the_launch_form_with_the_same_values(as_owner: Clien
     for part in (f'value="{source.pk}:50" selected', 'value="33"', version.train_file, 'value="Taught"'):
         assert part in text
     assert not Run.objects.filter(name="Taught").exists()
+
+
+@pytest.fixture
+def all_settings(as_owner: Client, version: Version, owner: User) -> dict[str, str]:
+    """What a browser sends from the full form that the version's page opened."""
+    text = send(as_owner, version, act="all", labeller=str(owner.pk)).content.decode()
+    assert "up to 40 held-out prompts, 2 labels each" in text
+    assert "owner@example.org compares" in text
+    return form_values(text, "data-launch")
+
+
+def test_the_full_form_launches_on_the_frozen_digest_and_the_match_follows(
+    as_owner: Client, version: Version, owner: User, team: Team, all_settings: dict[str, str]
+) -> None:
+    refused = as_owner.post("/launch/dpo/", {**all_settings, "stages.0.training.learning_rate": "much"})
+    assert refused.status_code == 422
+    assert version.counts["sha256"]["train"] in as_owner.post(reverse("launch-preflight"), all_settings).content.decode()
+    again = form_values(refused.content.decode(), "data-launch") | {"stages.0.training.learning_rate": "2e-5"}
+    first, second = (as_owner.post("/launch/dpo/", again) for _ in range(2))
+    run = Run.objects.get(name="Taught")
+    assert first.url == second.url == f"/runs/{run.pk}/"
+    assert run.spec["dataset"] == {"path": str(version.path()), "sha256": version.counts["sha256"]["train"]}
+    assert run.spec["training"]["learning_rate"] == 2e-5
+    match = Match.objects.get()
+    assert (match.child, match.version, match.prompts, match.overlap, match.labellers) == (run, version, 40, 2, [owner.pk])
+    assert (match.team, match.created_by) == (team, owner)
+
+
+def test_a_changed_file_is_refused_by_the_full_form_too(as_owner: Client, version: Version, all_settings: dict[str, str]) -> None:
+    version.path().chmod(0o644)
+    version.path().write_bytes(version.path().read_bytes() + b"\n")
+    response = as_owner.post("/launch/dpo/", all_settings)
+    assert response.status_code == 422
+    assert "changed" in error_of(response.content.decode(), "dataset")
+    assert not Run.objects.filter(name="Taught").exists()
+
+
+def test_no_match_where_the_box_is_unticked_or_none_was_asked_for(as_owner: Client, version: Version, all_settings: dict[str, str]) -> None:
+    del all_settings["follow"]
+    assert as_owner.post("/launch/dpo/", all_settings).status_code == 302
+    assert "Blind A/B" not in send(as_owner, version, act="all", match=None).content.decode()
+    assert Run.objects.filter(name="Taught").exists()
+    assert not Match.objects.exists()
+
+
+def test_a_match_without_held_out_prompts_is_refused_at_their_number(as_owner: Client, all_settings: dict[str, str]) -> None:
+    response = as_owner.post("/launch/dpo/", {**all_settings, "stages.0.evaluation.prompts": "0"})
+    assert response.status_code == 422
+    assert "blind A/B compares" in error_of(response.content.decode(), "stages.0.evaluation.prompts")
+    assert not Match.objects.exists()
+
+
+def test_another_file_keeps_neither_the_digest_nor_the_version(as_owner: Client, version: Version, all_settings: dict[str, str]) -> None:
+    copy = version.path().with_name("copy.jsonl")
+    copy.write_bytes(version.path().read_bytes())
+    assert as_owner.post("/launch/dpo/", {**all_settings, "dataset": copy.name}).status_code == 302
+    assert Run.objects.get(name="Taught").spec["dataset"] == {"path": str(copy), "sha256": None}
+    assert Match.objects.get().version is None
+
+
+def test_a_wish_that_is_not_ours_makes_nothing(
+    as_owner: Client, as_stranger: Client, stranger: User, version: Version, all_settings: dict[str, str]
+) -> None:
+    response = as_owner.post("/launch/dpo/", {**all_settings, "follows": f"x{all_settings['follows']}"})
+    assert response.status_code == 422
+    assert "can no longer be read" in response.content.decode()
+    form = form_values(as_stranger.get("/launch/grpo/").content.decode(), "data-launch")
+    taken = {**form, "follows": all_settings["follows"], "follow": "on"}
+    assert as_stranger.post("/launch/grpo/", taken).status_code == 422
+    assert not Match.objects.exists()
 
 
 def test_few_pairs_far_pairs_and_recalled_labels_are_warned_about(as_owner: Client, team: Team, owner: User, version: Version) -> None:
