@@ -18,6 +18,7 @@ from lab.datasets.models import Form
 from lab.datasets.rows import Made, asks, digest_of, opposite
 from lab.datasets.rules import Rule
 from lab.datasets.sides import Message, Side
+from lab.datasets.stepped_rows import contradicting, stepped
 from lab.datasets.votes import Judged
 
 BATCH = 2000
@@ -110,6 +111,11 @@ def age(side: Side, newest: Mapping[Any, int], rule: Rule) -> int:
 def made_of(one: Candidate, sides: Mapping[int, Side], rule: Rule, found: Composed) -> Made | None:
     chosen, rejected = sides.get(one.chosen or 0), sides.get(one.rejected or 0)
     asked = (chosen or rejected).asked  # type: ignore[union-attr]  # in_age has seen to it that one is there
+    if rule.form == Form.STEPWISE and chosen:
+        if reason := unusable(asked, [chosen.messages], chosen, None):
+            found.left_out[reason] += 1
+            return None
+        return stepped(one, chosen, found.left_out)
     texts = {"chosen": answer(one.correction) if one.correction else chosen and chosen.messages, "rejected": rejected and rejected.messages}
     if rule.form != Form.PREFERENCE:
         text = texts["rejected"] if one.label is False else texts["chosen"]
@@ -162,6 +168,7 @@ def provenance(one: Candidate, chosen: Side | None, rejected: Side | None) -> di
         "adjudicated": one.adjudicated,
         "corrected": bool(one.correction),
         "seconds": one.seconds,
+        **({"spans": list(one.spans)} if one.spans else {}),
     }
 
 
@@ -190,15 +197,17 @@ def without_duplicates(rows: list[Made], rule: Rule, found: Composed) -> list[Ma
         if one.digest in first:
             found.left_out["duplicates"] += 1
         first.setdefault(one.digest, one)
-    kept = []
+    against = contradicting(first.values()) if rule.form == Form.STEPWISE else {}
+    kept, named = [], set[tuple[int, ...]]()
     for digest, one in first.items():
-        other = first.get(digest_of(opposite(one.row)))
+        other = against.get(digest) if rule.form == Form.STEPWISE else first.get(digest_of(opposite(one.row)))
         if other is None or other is one or rule.form == Form.COMPLETION:
             kept.append(one)
             continue
         found.left_out["contradictions"] += 1
-        if digest < other.digest and one.item and other.item:
-            found.contradictions.append(sorted((one.item, other.item)))
+        if one.item and other.item:
+            named.add(tuple(sorted((one.item, other.item))))
+    found.contradictions += sorted(list(pair) for pair in named)
     return kept
 
 

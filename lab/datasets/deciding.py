@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import fmean, median
+from typing import Any
 
 from lab.datasets.models import Form
 from lab.datasets.rules import Rule
+from lab.datasets.stepping import Step, spans_said, steps_said
 from lab.datasets.votes import Judged, Pair, Vote
 from lab.labels.implied import implied
 from lab.labels.models import Kind, Verdict
@@ -36,6 +38,8 @@ class Candidate:
     judgements: tuple[int, ...] = ()
     seconds: float | None = None
     adjudicated: bool = False
+    steps: tuple[Step, ...] = ()
+    spans: tuple[dict[str, Any], ...] = ()  # as the row's provenance holds them
 
     @property
     def votes(self) -> dict[str, int]:
@@ -55,7 +59,7 @@ def decide(judged: Judged, rule: Rule, scores: Mapping[int, float]) -> Iterator[
     """The rows of one item. ``scores``: what a labeller's vote weighs under the aggregation "weighted"."""
     try:
         usable(judged, rule)
-        yield from {Form.PREFERENCE: preferences, Form.KTO: labelled, Form.COMPLETION: completions}[Form(rule.form)](judged, rule, scores)
+        yield from MAKERS[Form(rule.form)](judged, rule, scores)
     except LeftOut as reason:
         yield reason
 
@@ -92,7 +96,7 @@ def correction_of(judged: Judged, rule: Rule) -> str:
 
 
 def base(judged: Judged) -> Candidate:
-    return Candidate(judged.item, judged.queue, judged.prompt)
+    return Candidate(judged.item, judged.queue, judged.prompt, spans=spans_said(judged))
 
 
 def about(candidate: Candidate, judged: Judged, ballots: list[tuple[Vote, int]], rule: Rule, scores: Mapping[int, float]) -> Candidate:
@@ -248,3 +252,19 @@ def completions(judged: Judged, rule: Rule, scores: Mapping[int, float]) -> Iter
     best = min(wins, key=lambda rollout: (-wins[rollout], judged.rollouts.index(rollout)))
     ballots = [(vote, sign(standing(best, vote.pairs))) for vote in judged.votes]
     yield agreed(about(replace(base(judged), chosen=best), judged, ballots, rule, scores), rule, "answers")
+
+
+def stepwise(judged: Judged, rule: Rule, scores: Mapping[int, float]) -> Iterator[Candidate | LeftOut]:
+    """Stepwise supervision: the steps that somebody marked. Which of them can be a row is known once those nobody marked are."""
+    if judged.kind != Kind.SINGLE:
+        raise LeftOut("items that are not single answers")
+    steps = steps_said(judged, rule, lambda vote: weight_of(vote, rule, scores))
+    if not steps:
+        raise LeftOut("answers without marked steps")
+    everybody = [(vote, 1) for vote in judged.votes if vote.steps or vote.spans]
+    one = about(replace(base(judged), chosen=judged.rollouts[0], steps=steps), judged, everybody, rule, scores)
+    yield replace(one, adjudicated=any(step.adjudicated for step in steps))
+
+
+Maker = Callable[[Judged, Rule, Mapping[int, float]], Iterator[Candidate | LeftOut]]
+MAKERS: dict[Form, Maker] = {Form.PREFERENCE: preferences, Form.KTO: labelled, Form.COMPLETION: completions, Form.STEPWISE: stepwise}

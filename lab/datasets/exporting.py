@@ -25,6 +25,7 @@ SHAPES_OF = {  # what a form can be written as; its own first
     },
     Form.KTO: {"kto": "KTO (prompt, completion, label)", "completion": "Prompt and completion: the good answers"},
     Form.COMPLETION: {"completion": "Prompt and completion"},
+    Form.STEPWISE: {"stepwise": "Stepwise supervision (prompt, completions, labels)"},
 }
 Row = dict[str, Any]
 
@@ -43,12 +44,21 @@ def as_completion(row: Row) -> Iterator[Row]:
         yield {"prompt": row["prompt"], "completion": row.get("completion") or row["chosen"]}
 
 
-SHAPERS: dict[str, Callable[[Row], Iterator[Row]]] = {"preference": lambda row: iter([row]), "kto": as_kto, "completion": as_completion}
+def as_it_is(row: Row) -> Iterator[Row]:
+    yield row
+
+
+SHAPERS: dict[str, Callable[[Row], Iterator[Row]]] = {
+    "preference": as_it_is,
+    "kto": as_kto,
+    "completion": as_completion,
+    "stepwise": as_it_is,
+}
 
 
 @require_safe
 def export(request: LabRequest, version_id: int) -> HttpResponse | StreamingHttpResponse | FileResponse:
-    """``?shape=preference|kto|completion&format=jsonl|parquet&split=train|test&provenance=1``; what is not on offer is the version's own."""
+    """``?shape=preference|kto|completion|stepwise&format=jsonl|parquet&split=train|test&provenance=1``; what is not on offer is the version's own."""
     version = Version.objects.of(request.team).select_related("dataset__team").filter(pk=version_id).first()
     if version is None or version.state != VersionState.READY:
         raise Http404
@@ -93,11 +103,13 @@ def parquet(batches: Iterator[list[Row]], shape: str, told: bool) -> Iterator[by
     import pyarrow.parquet as pq
 
     messages = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-    texts = {"preference": ("prompt", "chosen", "rejected"), "kto": ("prompt", "completion"), "completion": ("prompt", "completion")}[shape]
+    texts = {"preference": ("prompt", "chosen", "rejected"), "kto": ("prompt", "completion"), "completion": ("prompt", "completion")}.get(shape, ())
     first = next(batches, [])
     numbers = [name for name in ("weight", "margin") if any(name in row for row in first)]
     fields = [*((name, messages) for name in texts), *((name, pa.float64()) for name in numbers)]
     fields += [("label", pa.bool_())] if shape == "kto" else []
+    if shape == "stepwise":
+        fields += [("prompt", pa.string()), ("completions", pa.list_(pa.string())), ("labels", pa.list_(pa.bool_()))]
     schema = pa.schema([*fields, *([("provenance", pa.string())] if told else [])])
     sink = Sink()
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:

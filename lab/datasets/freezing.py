@@ -20,7 +20,7 @@ from lab.accounts.models import Team, User
 from lab.celery import app
 from lab.datasets import files, importing_rows
 from lab.datasets.composing import BATCH, Composed, Progress, compose, finish
-from lab.datasets.models import Dataset, Row, Source, Version, VersionState
+from lab.datasets.models import Dataset, Form, Row, Source, Version, VersionState
 from lab.datasets.rows import Made
 from lab.datasets.rules import Problem, Refused, Rule, RuleError
 from lab.datasets.sides import Side, read_sides
@@ -108,7 +108,7 @@ def current(team: Team, rule: Rule, most: int | None = None, progress: Progress 
     """The labels as they are now under a rule. ``most``: items that are looked at."""
 
     def load(ids: Iterable[int]) -> dict[int, Side]:
-        return read_sides(team, ids)
+        return read_sides(team, ids, steps=rule.form == Form.STEPWISE)
 
     # Tenancy: queues of a stored rule are looked up in the team again.
     queues = list(Queue.objects.of(team).filter(pk__in=rule.queues).values_list("pk", flat=True))

@@ -25,6 +25,7 @@ class Form(models.TextChoices):
     PREFERENCE = "preference", "Preference pairs: prompt, chosen, rejected"
     KTO = "kto", "Labelled answers: prompt, completion, label"
     COMPLETION = "completion", "Prompt and completion"
+    STEPWISE = "stepwise", "Marked steps: prompt, completions, labels"
 
 
 class Source(models.TextChoices):
@@ -155,7 +156,7 @@ class Row(models.Model):
     labellers = ArrayField(models.BigIntegerField(), default=list)
     provenance = models.JSONField(
         default=dict
-    )  # per side run number, step, checkpoint, sampler; strength, margin, votes, agreement, line of an import
+    )  # per side run number, step, checkpoint, sampler; strength, margin, votes, agreement, marks of steps and spans, line of an import
     suspect = models.JSONField(default=dict)  # what cleaning said: {"score", "by", "action"}
 
     class Meta:

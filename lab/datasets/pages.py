@@ -21,7 +21,7 @@ from lab.datasets.downstream import flags_of
 from lab.datasets.freezing import PREVIEWED, now
 from lab.datasets.freezing import freeze as freeze_version
 from lab.datasets.models import Dataset, Form, Source, Version, VersionState
-from lab.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, VOTES, Problem, Rule, RuleError
+from lab.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, Problem, Rule, RuleError
 from lab.datasets.shown import names_of, shown
 from lab.labels.models import ItemState, Kind, Purpose, Queue
 from lab.runs.views.request import LabRequest
@@ -33,6 +33,7 @@ CHOICES = {
     "aggregations": AGGREGATIONS.items(),
     "margins": MARGINS.items(),
     "corrections": CORRECTIONS.items(),
+    "neutrals": NEUTRALS.items(),
     "cleaners": CLEANERS.items(),
     "actions": ACTIONS.items(),
     "votes": VOTES.items(),
@@ -109,7 +110,13 @@ def refused(name: str, form: str, queues: list[Queue]) -> dict[str, str]:
         errors["form"] = "This is none of the forms. Choose one of them."
     if not queues:
         errors["queue"] = "No queue is chosen. Tick at least one whose labels shall be rows."
+    elif form == Form.STEPWISE and not any(asks_for_steps(queue) for queue in queues):
+        errors["queue"] = "None of these queues asks for marks of steps. Tick one that does, or choose another form."
     return errors
+
+
+def asks_for_steps(queue: Queue) -> bool:
+    return queue.kind == Kind.SINGLE and queue.steps
 
 
 def dataset_of(request: LabRequest, dataset_id: int) -> Dataset:

@@ -35,7 +35,7 @@ def canonical(value: Any) -> str:
 
 
 def said(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in ("prompt", "chosen", "rejected", "completion", "label") if name in row}
+    return {name: row[name] for name in ("prompt", "chosen", "rejected", "completion", "label", "completions", "labels") if name in row}
 
 
 def digest_of(row: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ BOXES = ("ties_against", "finished_only", "heldout", "dedupe")
 WHOLE = ("min_labels",)
 OPTIONAL = ("max_age", "age_from", "first_step", "last_step", "max_per_prompt")
 SHARES = ("min_agreement", "test_share")
-TEXTS = ("aggregation", "margin", "corrections", "salt")
+TEXTS = ("aggregation", "margin", "corrections", "neutral", "salt")
 CLEANING_SHARES = ("threshold", "gap_share", "min_seconds")
 CLEANING_TEXTS = ("action", "vote")
 

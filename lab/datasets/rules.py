@@ -27,6 +27,11 @@ CLEANERS = {
     "gap": "Lowest reward gap",
     "speed": "Labelled too fast",
 }
+NEUTRALS = {
+    "good": "As good: only bad marks make a step wrong",
+    "bad": "As bad: only good marks make a step right",
+    "leave": "As neither: the row ends before a neutral step",
+}
 VOTES = {"majority": "fewer than half of the reward functions agree with the label", "all": "no reward function agrees with the label"}
 ACTIONS = {"report": "Report only", "drop": "Leave out", "flip": "Swap chosen and rejected", "down-weight": "Give a smaller weight (column weight)"}
 
@@ -82,6 +87,7 @@ class Rule:
     last_step: int | None = None
     margin: str = "none"
     corrections: str = "off"
+    neutral: str = "good"  # what a neutral mark of a step counts as; form stepwise only
     test_share: float = 0.1
     salt: str = "0"
     dedupe: bool = True
@@ -127,7 +133,7 @@ def problems_of(rule: Rule) -> list[Problem]:
     def refuse(name: str, message: str, fix: str) -> None:
         found.append(Problem(name, message, fix))
 
-    choices = {"form": Form.values, "aggregation": AGGREGATIONS, "margin": MARGINS, "corrections": CORRECTIONS}
+    choices = {"form": Form.values, "aggregation": AGGREGATIONS, "margin": MARGINS, "corrections": CORRECTIONS, "neutral": NEUTRALS}
     for name, known in choices.items():
         if getattr(rule, name) not in known:
             refuse(name, f"{getattr(rule, name)!r} is none of the choices", f"use one of {', '.join(known)}")
@@ -140,6 +146,8 @@ def problems_of(rule: Rule) -> list[Problem]:
             refuse(name, f"{value} is out of range", f"use a whole number from {low}")
     if rule.first_step is not None and rule.last_step is not None and rule.first_step > rule.last_step:
         refuse("last_step", f"{rule.last_step} is before the first step {rule.first_step}", "swap them")
+    if rule.form == Form.STEPWISE and rule.corrections != "off":
+        refuse("corrections", "the steps are those of the answer as it was given", "leave corrected answers out")
     if len(rule.salt) > 40:
         refuse("salt", "is longer than 40 characters", "shorten it")
     return found + cleaning_problems(rule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from lab.lib import diff
 from lab.trajectories.pieces import Piece, named, visible
 
 CUT = 6000  # characters of a text that are shown and compared
-LABELS = {"chosen": "Chosen", "rejected": "Rejected", "completion": "Answer"}
+LABELS = {"chosen": "Chosen", "rejected": "Rejected", "completion": "Answer", "completions": "Steps"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,26 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Step:
+    number: int
+    good: bool
+    pieces: list[Piece]
+    marks: list[tuple[str, int]]  # what people said, and how many
+    agreement: float | None
+    adjudicated: bool
+
+
+@dataclass(frozen=True)
+class Span:
+    mark: str
+    start: int
+    end: int
+    pieces: list[Piece]
+    people: list[str]
+    adjudicated: bool
+
+
+@dataclass(frozen=True)
 class Shown:
     entry: Entry
     prompt: list[tuple[str, list[Piece]]]
@@ -39,6 +60,8 @@ class Shown:
     labellers: list[str] = field(default_factory=list)
     prompt_id: int | None = None
     number: int | None = None  # line of its file, from 1
+    steps: list[Step] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
 
     @property
     def weight(self) -> Any:
@@ -59,7 +82,7 @@ def shown(one: Entry | Row, names: Mapping[int, str]) -> Shown:
     prompt = [(named(str(message["role"])), list(visible(str(message["content"])[:CUT]))) for message in messages(row.get("prompt"))]
     people = [names.get(user, f"person {user}") for user in found.labellers]
     prompt_id, number = (one.prompt, one.place + 1) if isinstance(one, Row) else (None, None)
-    return Shown(found, prompt, answers(found), people, prompt_id, number)
+    return Shown(found, prompt, answers(found), people, prompt_id, number, steps(found), spans(found, names))
 
 
 def messages(value: Any) -> list[dict[str, str]]:
@@ -72,8 +95,40 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else "\n\n".join(parts)
 
 
+def steps(one: Entry) -> list[Step]:
+    """As many as fit into what is shown of an answer; at least one."""
+    told = one.provenance.get("steps") or []
+    found, room = list[Step](), CUT
+    for place, (text, good) in enumerate(zip(one.row.get("completions") or (), one.row.get("labels") or (), strict=False)):
+        if room <= 0:
+            break
+        said = told[place] if place < len(told) else {}
+        counts = Counter((said.get("marks") or {}).values())
+        marks = [(mark, counts[mark]) for mark in ("good", "bad", "neutral") if counts[mark]]
+        found.append(Step(place + 1, good, list(visible(text[:room])), marks, said.get("agreement"), bool(said.get("adjudicated"))))
+        room -= len(text)
+    return found
+
+
+def spans(one: Entry, names: Mapping[int, str]) -> list[Span]:
+    return [
+        Span(
+            mark=span["mark"],
+            start=span["start"],
+            end=span["end"],
+            pieces=list(visible(span["text"][:CUT])),
+            people=[names.get(user, f"person {user}") for user in span["labellers"]],
+            adjudicated=bool(span.get("adjudicated")),
+        )
+        for span in one.provenance.get("spans") or ()
+    ]
+
+
 def answers(one: Entry) -> list[Answer]:
     sources = one.provenance.get("sides") or {}
+    if "completions" in one.row:
+        length = sum(len(text) for text in one.row["completions"])
+        return [Answer("completions", LABELS["completions"], [], max(0, length - CUT), sources.get("completions"))]
     texts = {name: text_of(one.row[name]) for name in LABELS if name in one.row}
     cut = {name: text[:CUT] for name, text in texts.items()}
     if "chosen" in cut:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from lab.accounts.models import Team
+from lab.annotations.stretches import ENVIRONMENT, Stretch
+from lab.annotations.stretches import steps as cut
 from lab.runs.models import Run
 from lab.trajectories.feed import lengths_of
-from lab.trajectories.models import Rollout
+from lab.trajectories.models import Rollout, RolloutTokens
 from lab.trajectories.pieces import GIVEN, by_turn
+from lab.trajectories.tokens import arrays_of, units
+from trainers.arrays import PackError
 
 Message = dict[str, str]
 SAMPLING = (  # of a spec's training part: what decides how answers are sampled
@@ -27,7 +31,10 @@ SAMPLING = (  # of a spec's training part: what decides how answers are sampled
 
 @dataclass(frozen=True)
 class Side:
-    """One rollout as a row uses it. ``messages``: the answer in TRL's conversational form."""
+    """One rollout as a row uses it. ``messages``: the answer in TRL's conversational form.
+
+    ``steps``: its reasoning steps, where they were asked for; ``spoken``: the first token that is not the policy's.
+    """
 
     rollout: int
     run: UUID
@@ -39,10 +46,12 @@ class Side:
     reward: float | None
     rewards: Mapping[str, Any]
     provenance: dict[str, Any] = field(hash=False)
+    steps: tuple[Stretch, ...] = ()
+    spoken: int | None = None
 
 
-def read_sides(team: Team, ids: Iterable[int]) -> dict[int, Side]:
-    """Rollouts of the team by id; those that are gone are missing."""
+def read_sides(team: Team, ids: Iterable[int], steps: bool = False) -> dict[int, Side]:
+    """Rollouts of the team by id; those that are gone are missing. ``steps``: with their reasoning steps."""
     rollouts = list(Rollout.objects.of(team).filter(pk__in=set(ids)).select_related("prompt"))
     runs = Run.objects.of(team).in_bulk({one.run_id for one in rollouts})
     kept = {run.pk: kept_checkpoints(run) for run in runs.values()}
@@ -54,7 +63,21 @@ def read_sides(team: Team, ids: Iterable[int]) -> dict[int, Side]:
         messages = messages_of(one, lengths.get(one.pk))
         provenance = provenance_of(one, run, kept[run.pk])
         found[one.pk] = Side(one.pk, one.run_id, one.step, one.phase, one.prompt_id, asked, messages, one.reward, numbers(one.rewards), provenance)
-    return found
+    return with_steps(found, rollouts, runs) if steps else found
+
+
+def with_steps(found: Mapping[int, Side], rollouts: Sequence[Rollout], runs: Mapping[UUID, Run]) -> dict[int, Side]:
+    """An answer whose tokens are not stored, or are damaged, has no steps."""
+    packed = {one.rollout_id: one for one in RolloutTokens.objects.filter(rollout__in=list(found))}
+    made = dict(found)
+    for one in rollouts:
+        try:
+            parts = units(one.completion, arrays_of(packed[one.pk]), runs[one.run_id].special_tokens, one.turns) if one.pk in packed else []
+        except PackError:
+            continue
+        spoken = next((int(part[1]) for part in parts if part[3] & ENVIRONMENT), None)
+        made[one.pk] = replace(found[one.pk], steps=tuple(cut(parts)), spoken=spoken)
+    return made
 
 
 def numbers(rewards: Mapping[str, Any]) -> dict[str, float]:

@@ -6,7 +6,7 @@ Recalled labels are not read: those of a recalled labeller, prompt or queue coun
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -23,6 +23,16 @@ Pair = tuple[int, int]  # rollout ids: better, worse
 
 
 @dataclass(frozen=True)
+class Mark:
+    """Tokens [start, end) of an answer, what was said of them (good, bad, neutral), and the text they covered."""
+
+    start: int
+    end: int
+    mark: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Vote:
     """One judgement that counts. ``pairs``: what it says is better than what."""
 
@@ -33,6 +43,8 @@ class Vote:
     strength: int | None = None
     correction: str = ""
     seconds: float = 0.0
+    steps: tuple[Mark, ...] = ()
+    spans: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,10 +118,26 @@ def votes_of(items: list[int], queues: dict[int, Queue], taken_back: Recalled) -
     rows = Judgement.objects.filter(item__in=items).counting().exclude(verdict=Verdict.SKIP).exclude(user__in=taken_back.labellers).order_by("pk")
     found: defaultdict[int, list[Vote]] = defaultdict(list)
     names = ("pk", "item_id", "queue_id", "user_id", "verdict", "state", "strength", "correction", "seconds")
+    marks = marks_in(rows, queues)
     for pk, item, queue, user, verdict, state, strength, correction, seconds in rows.values_list(*names):
         if state == JudgementState.ACCEPTED or not queues[queue].reviewed:
-            found[item].append(Vote(pk, user, verdict, frozenset(pairs[pk]), strength, correction.strip(), seconds))
+            steps, spans = marks.get(pk, ((), ()))
+            found[item].append(Vote(pk, user, verdict, frozenset(pairs[pk]), strength, correction.strip(), seconds, steps, spans))
     return found
+
+
+def marks_in(rows: Any, queues: dict[int, Queue]) -> dict[int, tuple[tuple[Mark, ...], tuple[Mark, ...]]]:
+    """Judgement -> its marked steps and spans; read only where a queue asks for any."""
+    asking = [pk for pk, queue in queues.items() if queue.steps or queue.spans]
+    if not asking:
+        return {}
+    said = rows.filter(queue__in=asking).values_list("pk", "steps", "spans")
+    return {pk: (marks_of(steps), marks_of(spans)) for pk, steps, spans in said if steps or spans}
+
+
+def marks_of(stored: Iterable[Mapping[str, Any]] | None) -> tuple[Mark, ...]:
+    """As judgements and final answers hold them: [{"start", "end", "mark", "text"}] by start."""
+    return tuple(Mark(int(one["start"]), int(one["end"]), str(one["mark"]), str(one.get("text", ""))) for one in stored or ())
 
 
 def gold_scores(team: Team, queues: Sequence[int]) -> dict[int, float]:

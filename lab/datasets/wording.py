@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lab.datasets.models import Form, Source
-from lab.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, VOTES, Rule
+from lab.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, Rule
 
 
 def words(rule: Rule, queues: Iterable[str], source: str = Source.QUEUES) -> list[tuple[str, str]]:
@@ -28,9 +28,13 @@ def of_labels(rule: Rule, queues: Iterable[str]) -> Iterator[tuple[str, str]]:
         ties = "a tie counts against" if rule.ties_against else "ties are not counted"
         yield "Agreement", f"At least {rule.min_agreement:.0%} of the votes ({ties}); adjudicated answers are not asked for it"
     if rule.min_labels > 1:
-        yield "Labels an item", f"At least {rule.min_labels}"
+        yield ("Marks a step" if rule.form == Form.STEPWISE else "Labels an item"), f"At least {rule.min_labels}"
     yield "Items", "Only those that have all their labels" if rule.finished_only else "Also those that still wait for labels"
-    yield "Ties", "Left out: a tie prefers nothing"
+    if rule.form == Form.STEPWISE:
+        yield "Neutral steps", NEUTRALS[rule.neutral]
+        yield "Steps", "Up to the first that nobody marked or on which the labellers are split; it and what follows are left out"
+    else:
+        yield "Ties", "Left out: a tie prefers nothing"
     if age := aged(rule):
         yield "Policy age", age
     yield "Held-out prompts", "Kept: do not measure on them afterwards" if rule.heldout else "Left out"

@@ -62,6 +62,7 @@ NEEDED = {
     Form.PREFERENCE: "preference pairs",
     Form.KTO: "labelled answers",
     Form.COMPLETION: "prompts with completions",
+    Form.STEPWISE: "marked steps",
 }
 
 

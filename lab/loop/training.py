@@ -33,6 +33,9 @@ def train(request: LabRequest, version_id: int) -> HttpResponse:
     """The form (``?trainer=``); POST launches, or with ``act=all`` opens the full launch form with the same values."""
     versions = Version.objects.of(request.team).select_related("dataset__team")
     version = get_object_or_404(versions, pk=version_id)
+    if all(refusal(goal, version) for goal in GOALS):  # marked steps
+        context = {"room": "datasets", "version": version}
+        return render(request, "loop/train_none.html", context, status=422 if request.method == "POST" else 200)
     params = request.POST if request.method == "POST" else request.GET
     goal = goal_of(version, params.get("trainer", ""))
     form = TrainForm(version, goal, launching.flat(params) if request.method == "POST" else linked(params))
