@@ -3,6 +3,7 @@
 import json
 import uuid
 from datetime import timedelta
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -15,7 +16,7 @@ from lab.labels import people
 from lab.labels.claiming import claim
 from lab.labels.guidelines import render
 from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Item, ItemState, Judgement, Kind, Queue, QueueStatus, Verdict
+from lab.labels.models import Item, ItemState, Judgement, Kind, Purpose, Queue, QueueStatus, Verdict
 from lab.runs.models import Run
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS
@@ -370,3 +371,31 @@ def test_hostile_texts_are_text_on_every_page(as_owner: Client, team: Team, owne
         shown = page(as_owner, url)
         assert f"<script>window.{MARK}" not in shown
         assert f"<img src=x onerror=window.{MARK}" not in shown
+
+
+def test_a_queue_leads_to_taking_its_labels_back_and_to_a_dataset(as_owner: Client, as_annotator: Client, queue: Queue, annotator: User) -> None:
+    recall, dataset = f"/recalls/new/?kind=queue&amp;queue={queue.pk}", f"/datasets/new/?queue={queue.pk}"
+    person = f"/recalls/new/?kind=labeller&amp;labeller={annotator.pk}"
+    text = page(as_owner, f"/label/{queue.pk}/")
+    assert not any(link in text for link in (recall, dataset, person))
+    item = judge(queue, annotator).item
+    assert recall in page(as_owner, f"/label/{queue.pk}/")
+    assert dataset not in page(as_owner, f"/label/{queue.pk}/")
+    Item.objects.filter(pk=item.pk).update(state=ItemState.DONE)
+    text = page(as_owner, f"/label/{queue.pk}/")
+    assert all(link in text for link in (recall, dataset, person))
+    assert person in page(as_owner, f"/label/{queue.pk}/quality/")
+    assert "/recalls/new/" not in page(as_annotator, f"/label/{queue.pk}/") + page(as_annotator, f"/label/{queue.pk}/quality/")
+    assert f'<option value="{queue.pk}" selected>' in page(as_owner, unescape(recall))
+    assert f'<option value="{annotator.pk}" selected>' in page(as_owner, unescape(person))
+    assert f'name="queue" value="{queue.pk}" checked' in page(as_owner, dataset)
+    Queue.objects.update(purpose=Purpose.AB)
+    assert dataset not in page(as_owner, f"/label/{queue.pk}/")
+
+
+def test_a_prompt_leads_to_taking_back_what_was_said_about_it(as_owner: Client, as_annotator: Client, queue: Queue) -> None:
+    prompt = queue.items.all()[0].prompt_id
+    recall = f"/recalls/new/?kind=prompt&amp;prompt={prompt}"
+    assert recall in page(as_owner, f"/prompts/{prompt}/")
+    assert recall not in page(as_annotator, f"/prompts/{prompt}/")
+    assert f'name="prompt" value="{prompt}"' in page(as_owner, unescape(recall))
