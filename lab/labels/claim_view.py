@@ -12,6 +12,7 @@ from django.utils import timezone
 from lab.annotations.said import steps_of, units_of
 from lab.annotations.stretches import Stretch
 from lab.labels.models import Claim, Item, Kind, Queue
+from lab.labels.preferred import preferred
 from lab.trajectories.feed import lengths_of
 from lab.trajectories.models import Prompt, Rollout
 from lab.trajectories.pieces import by_turn
@@ -41,6 +42,7 @@ def item_views(queue: Queue, shown: Iterable[tuple[Item, list[int]]]) -> dict[in
     wanted = {rollout for item, _ in shown if item.texts is None for rollout in item.rollouts}
     rollouts = {row.pk: row for row in answers_of(queue).filter(pk__in=wanted)} if wanted else {}
     lengths = lengths_of([row for row in rollouts.values() if any(turn[0] != "assistant" for turn in row.turns)])
+    better = preferred(queue, [pair for item, _ in shown for pair in pairs_of(item)]) if queue.kind == Kind.CLEARER else {}
     found = {}
     for item, order in shown:
         prompt = prompts.get(item.prompt_id)
@@ -48,11 +50,24 @@ def item_views(queue: Queue, shown: Iterable[tuple[Item, list[int]]]) -> dict[in
             continue
         if item.texts is None:
             answers = [answer(queue, rollouts[item.rollouts[place]], lengths.get(item.rollouts[place])) for place in order]
+            mark(answers, order, [better.get(pair) for pair in pairs_of(item)], item)
         else:
             answers = [{"text": item.texts[place], "turns": [["assistant", item.texts[place]]], "tokens": None} for place in order]
         messages = [[str(role), str(content)] for role, content in prompt.messages]
         found[item.pk] = {"prompt": messages, "reference": "" if queue.blind else prompt.reference, "answers": answers}
     return found
+
+
+def pairs_of(item: Item) -> list[tuple[int, int]]:
+    """The two pairs of a question about pairs, as they lie: places 0 and 1, 2 and 3."""
+    return [(item.rollouts[at], item.rollouts[at + 1]) for at in range(0, len(item.rollouts) - 1, 2)]
+
+
+def mark(answers: list[dict[str, Any]], order: list[int], better: list[int | None], item: Item) -> None:
+    """Says which answer of each pair earlier labels preferred (``preferred`` in lab/labels/preferred.py)."""
+    for shown, place in zip(answers, order, strict=True):
+        if place // 2 < len(better) and item.rollouts[place] == better[place // 2]:
+            shown["preferred"] = True
 
 
 def answers_of(queue: Queue) -> QuerySet[Rollout]:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from lab.accounts.models import Role, Team, User
 from lab.labels.claiming import claim
 from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Claim, ItemState, Judgement, Kind, Preference, Queue, QueueStatus, Rationale
-from lab.labels.settling import accept, send_back
+from lab.labels.models import Claim, Item, ItemState, Judgement, Kind, Preference, Queue, QueueStatus, Rationale
+from lab.labels.settling import accept, send_back, withdraw
 from lab.trajectories.models import Prompt, Rollout
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS
@@ -133,6 +133,51 @@ def test_turns_of_the_environment_are_told_apart(as_ann: Client, team: Team) -> 
     rows = list(Rollout.objects.filter(run=run))
     queue = make_queue(team, None, name="q", kind=Kind.PAIR, items=[NewItem(rows[0].prompt_id, (rows[0].pk, rows[1].pk))])
     assert next_one(as_ann, queue)["answers"][0]["turns"] == [["assistant", "ab"], ["tool", "CDE"], ["assistant", "fghi"]]
+
+
+def test_of_two_pairs_the_answer_that_earlier_labels_preferred_is_named(as_ann: Client, team: Team, ann: User, owner: User) -> None:
+    clearer = group_queue(team, Kind.CLEARER, items=1, answers=4)
+    item = clearer.items.get()
+    a, b, c, d = item.rollouts
+
+    def earlier(*pair: int, verdicts: str, **settings: Any) -> list[Judgement]:
+        queue = make_queue(team, None, name="earlier", kind=Kind.PAIR, items=[NewItem(item.prompt_id, pair)], overlap=3, **settings)
+        return [judge(queue, who, verdict) for who, verdict in zip((ann, owner, teammate), verdicts, strict=False)]
+
+    def named() -> set[int]:
+        held = next_one(as_ann, clearer)
+        order = Claim.objects.get(token=held["token"]).order
+        assert all(answer.get("preferred", True) is True for answer in held["answers"])
+        return {item.rollouts[place] for place, answer in zip(order, held["answers"], strict=True) if "preferred" in answer}
+
+    teammate = make_member("bob@example.org", team, Role.ANNOTATOR)
+    assert named() == set()  # nobody has said anything
+    first = earlier(a, b, verdicts="bba")
+    assert named() == {b}
+    withdraw(first[1], owner, "recalled")
+    assert named() == set()  # as many on either side
+    earlier(b, c, verdicts="aaa")
+    assert named() == set()  # of two pairs, so it says nothing of either
+    [said] = earlier(d, c, verdicts="a", reviewed=True)
+    assert named() == set()  # nobody has accepted it yet
+    accept(said, owner)
+    assert named() == {d}
+    Item.objects.filter(pk=said.item_id).update(state=ItemState.SETTLED, final={"verdict": "b"})
+    assert named() == {c}  # whoever decided the item has the last word
+    other = make_team_of_strangers(item, a, b)
+    assert other.judgements.count() == 1
+    assert named() == {c}
+
+
+def make_team_of_strangers(item: Item, *pair: int) -> Queue:
+    """Another team's queue cannot hold these rollouts; were it to, its votes would not count here."""
+    team = Team.objects.create(name="Elsewhere", slug="elsewhere")
+    queue = make_queue(team, None, name="elsewhere", kind=Kind.PAIR, items=[NewItem(item.prompt_id, pair)])
+    said = Judgement(item=queue.items.get(), queue=queue, user=make_member("eve@example.org", team, Role.OWNER), key=uuid.uuid4(), verdict="a")
+    said.order, said.seconds = [0, 1], 1.0
+    said.save()
+    Preference.objects.create(judgement=said, item=said.item, chosen=pair[0], rejected=pair[1])
+    return queue
 
 
 def test_answers_that_are_not_stored_yet_come_as_texts(as_ann: Client, team: Team) -> None:
