@@ -57,6 +57,11 @@
     const accumulation = read(stage, "gradient_accumulation_steps") ?? 1;
     if (!(steps > 0 && batch > 0 && accumulation > 0)) return [];
     const sequences = batch * accumulation;
+    const own = form.elements.dataset?.value; // a file, whose rows only the check counts
+    if (own && stage.dataset.trainer !== "grpo") {
+      const rows = { sft: "demonstrations", dpo: "pairs", reward: "pairs", kto: "answers" }[stage.dataset.trainer];
+      return [[count(sequences), true], ` ${rows} a step, `, [count(steps * sequences), true], ` in ${count(steps)} steps, from the chosen file`];
+    }
     if (stage.dataset.trainer === "sft") {
       const epochs = (steps * sequences) / Math.max(1, read(stage, "demonstrations") ?? 1);
       return [[count(sequences), true], " demonstrations a step, ", [count(steps * sequences), true], ` in ${count(steps)} steps: ${epochs.toFixed(2)} epochs over the task's`];
