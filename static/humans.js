@@ -78,12 +78,13 @@
       const { windows } = this.column;
       const ends = [Math.min(...steps.slice(0, 1), ...windows.map((one) => one.first)), Math.max(...steps.slice(-1), ...windows.map((one) => one.last))];
       const room = Math.max(0.6, (ends[1] - ends[0]) * 0.015);
+      const bare = !steps.length; // DPO and supervised runs have no reward curve
       return {
-        height: HEIGHT, autosize: true, margin: { l: 58, r: 12, t: 8, b: 36 }, dragmode: false, hovermode: "closest", hoverdistance: 40, showlegend: false, shapes,
+        height: bare ? Math.round(HEIGHT * 0.6) : HEIGHT, autosize: true, margin: { l: 58, r: 12, t: 8, b: 36 }, dragmode: false, hovermode: "closest", hoverdistance: 40, showlegend: false, shapes,
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: css("--font"), color: css("--text"), size: 12 },
         xaxis: { ...axis, title: title("step"), showgrid: false, anchor: "y", nticks: 8, range: [ends[0] - room, ends[1] + room] },
-        yaxis: { ...axis, domain: [0, 0.5], range: [-0.02, 1.02], tickvals: [0, 0.25, 0.5, 0.75, 1], ticktext: ["0 %", "", "50 %", "", "100 %"], title: title("people agree") },
-        yaxis2: { ...axis, domain: [0.58, 1], anchor: "x", nticks: 4, title: title("reward") },
+        yaxis: { ...axis, domain: bare ? [0, 1] : [0, 0.5], range: [-0.02, 1.02], tickvals: [0, 0.25, 0.5, 0.75, 1], ticktext: ["0 %", "", "50 %", "", "100 %"], title: title("people agree") },
+        yaxis2: { ...axis, visible: !bare, domain: [0.58, 1], anchor: "x", nticks: 4, title: title("reward") },
       };
     }
 
