@@ -143,6 +143,7 @@ def vacuum() -> None:
     with connection.cursor() as cursor:
         for table in ("labels_item", "trajectories_rollout", "trajectories_prompt"):
             cursor.execute(f"VACUUM (ANALYZE) {table}")
+        cursor.execute("CHECKPOINT")  # what was just loaded is not written out while people label
 
 
 class WebProcess:
@@ -210,7 +211,7 @@ class Crowd:
 
 
 class Labeller:
-    """One person's page: a session, a connection, and at most two items held."""
+    """One person's page: a session, a connection, and at most three items held; it asks for more when fewer than two are left."""
 
     def __init__(self, crowd: Crowd, user: Any, queue: Any, rng: random.Random) -> None:
         self.crowd, self.user, self.queue, self.rng = crowd, user, queue, rng
@@ -228,12 +229,14 @@ class Labeller:
     def work(self, labels: int, think: float) -> None:
         if think:
             time.sleep(self.rng.uniform(0, think))  # people do not start together
+        held: list[dict[str, Any]] = []
         for _ in range(labels):
-            claims = self.ask("next", {"hold": 2})["claims"]
-            if not claims:
+            if len(held) < 2:
+                held = self.ask("next", {"hold": 3})["claims"]
+            if not held:
                 return
             time.sleep(think * self.rng.uniform(0.5, 1.5))
-            self.label(claims[0])
+            self.label(held.pop(0))
 
     def label(self, held: dict[str, Any]) -> None:
         answer = {"choice": self.rng.choice(("1", "1", "1", "2", "2", "2", "tie", "bad")), "strength": self.rng.randint(1, 3)}

@@ -1,4 +1,4 @@
-/* The labelling page. Two claims are held: the item that is answered and the next one, rendered already, so that an answer is followed by the next
+/* The labelling page. Up to three claims are held: the item that is answered and the next ones, rendered already, so that an answer is followed by the next
    item at once; what was answered is sent behind it. labelling-kinds.js says how the kinds of items are shown and read. */
 "use strict";
 (function () {
@@ -7,7 +7,8 @@
   if (!root || !page?.queue) return;
   const { store, notices, keys, urls } = page;
   const { find } = notices;
-  const HOLD = 2;
+  const HOLD = 3; // claims that a look for work fills up to
+  const LOW = 2; // below which the page looks for work: every other answer
   const RENEW = 20; // seconds between looks at the locks
   const IDLE = 300; // seconds without a sign of the person after which locks run out
   const held = []; // what is shown, then what comes next: {claim, root, item, shown, seconds, touched, until}
@@ -78,14 +79,14 @@
       notices.connection(status === 401 ? "out" : "offline", store.outbox().length);
       if (!held.length) notices.state("trouble", "The next item cannot be fetched yet.", "It appears by itself when the lab can be reached.");
       clearTimeout(retry);
-      retry = setTimeout(() => { if (held.length < HOLD) fill(); }, 4000);
+      retry = setTimeout(() => { if (held.length < LOW) fill(); }, 4000);
       return;
     }
     if (!store.outbox().length) notices.connection("online", 0);
     if (status !== 200) { refused(body); return; }
     notices.progress(body.progress);
     const old = accept(body.claims);
-    if ((old || again) && held.length < HOLD && !store.outbox().length) { fill(); return; }
+    if ((old || again) && held.length < LOW && !store.outbox().length) { fill(); return; }
     if (held.length || store.outbox().length) return;
     root.dataset.item = "";
     if (!notices.lost().length || body.reason) done(body.reason || "Nothing is left to label here.", body.fix || "");
@@ -148,8 +149,8 @@
     held.shift();
     if (claim.judgement) history.replaceState(null, "", location.pathname);
     advance();
-    store.flush().then(() => { if (held.length < HOLD) fill(); });
-    if (held.length < HOLD) fill();
+    store.flush().then(() => { if (held.length < LOW) fill(); });
+    if (held.length < LOW) fill();
   }
 
   /* Of the outbox: the server has answered for good. */
@@ -288,7 +289,7 @@
     const at = held.findIndex((entry) => entry.claim.token === one.token);
     if (at >= 0) held.splice(at, 1);
     if (at === 0 || !held.length) advance();
-    if (held.length < HOLD) fill();
+    if (held.length < LOW) fill();
   };
 
   page.roots = () => held.map((entry) => entry.root);
