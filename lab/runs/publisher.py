@@ -27,6 +27,7 @@ class Publisher:
         self.pid = os.getpid()
         self.pending: queue.Queue[tuple[str, dict[str, Any]] | threading.Event] = queue.Queue(PENDING)
         self.warned = 0.0
+        self.warning = threading.Lock()  # the sender and whoever publishes may find at once that Redis is away
         threading.Thread(target=self._drain, name="publisher", daemon=True).start()
 
     def put(self, group: str, message: dict[str, Any]) -> None:
@@ -56,9 +57,10 @@ class Publisher:
                 self._warn(repr(error))
 
     def _warn(self, reason: str) -> None:
-        if time.monotonic() - self.warned > WARN_SECONDS or not self.warned:
-            log.warning("live updates are not delivered (%s); pages catch up from the database", reason)
-            self.warned = time.monotonic()
+        with self.warning:
+            if time.monotonic() - self.warned > WARN_SECONDS or not self.warned:
+                log.warning("live updates are not delivered (%s); pages catch up from the database", reason)
+                self.warned = time.monotonic()
 
 
 _publisher: Publisher | None = None
