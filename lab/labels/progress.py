@@ -54,6 +54,8 @@ def states_of(queue: Queue) -> dict[str, int]:
     kept = _kept.get(queue.pk)
     if kept and time.monotonic() - kept[0] < KEPT:
         return kept[1]
+    if kept:
+        _kept[queue.pk] = (time.monotonic(), kept[1])  # one request counts anew, the others meanwhile say what was counted last
     states: dict[str, int] = dict(counted(STATES, queue.pk))
     if sum(states.values()) > LARGE:
         _kept[queue.pk] = (time.monotonic(), states)
