@@ -18,16 +18,6 @@ from tests.conftest import make_member
 from tests.lab.labels.queues import group_queue, judge, pair_queue
 
 
-@pytest.fixture
-def ann(team: Team) -> User:
-    return make_member("ann@example.org", team, Role.ANNOTATOR)
-
-
-@pytest.fixture
-def bob(team: Team) -> User:
-    return make_member("bob@example.org", team, Role.ANNOTATOR)
-
-
 def expire(*claims: Claim) -> None:
     Claim.objects.filter(pk__in=[one.pk for one in claims]).update(expires_at=timezone.now() - timedelta(seconds=1))
 

@@ -9,24 +9,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from lab.accounts.models import Role, Team, User
+from lab.accounts.models import Team, User
 from lab.labels.answers import AnswerError, as_shown
 from lab.labels.claiming import Refused, claim
 from lab.labels.judging import Expired, NothingToUndo, Reviewed, revise, save_draft, submit, undo
 from lab.labels.models import Change, Claim, Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, QueueStatus, Skipping
 from lab.labels.settling import accept, decide, drop, send_back
-from tests.conftest import make_member
 from tests.lab.labels.queues import group_queue, judge, pair_queue
-
-
-@pytest.fixture
-def ann(team: Team) -> User:
-    return make_member("ann@example.org", team, Role.ANNOTATOR)
-
-
-@pytest.fixture
-def bob(team: Team) -> User:
-    return make_member("bob@example.org", team, Role.ANNOTATOR)
 
 
 def send(queue: Queue, user: User, held: Claim, choice: str = "1", **answer: Any) -> Judgement:

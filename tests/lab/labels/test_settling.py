@@ -25,16 +25,6 @@ from tests.conftest import make_member
 from tests.lab.labels.queues import judge, pair_queue
 
 
-@pytest.fixture
-def ann(team: Team) -> User:
-    return make_member("ann@example.org", team, Role.ANNOTATOR)
-
-
-@pytest.fixture
-def bob(team: Team) -> User:
-    return make_member("bob@example.org", team, Role.ANNOTATOR)
-
-
 def item_of(queue: Queue) -> Item:
     return queue.items.get()
 

@@ -30,11 +30,6 @@ from trainers.events import Message, Turn
 
 
 @pytest.fixture
-def ann(team: Team) -> User:
-    return make_member("ann@example.org", team, Role.ANNOTATOR)
-
-
-@pytest.fixture
 def as_ann(ann: User) -> Client:
     client = Client()
     client.force_login(ann)

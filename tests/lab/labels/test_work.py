@@ -21,11 +21,6 @@ from tests.lab.labels.queues import group_queue, pair_queue
 
 
 @pytest.fixture
-def ann(team: Team) -> User:
-    return make_member("ann@example.org", team, Role.ANNOTATOR)
-
-
-@pytest.fixture
 def queue(team: Team) -> Queue:
     return pair_queue(team, 3)
 
