@@ -18,7 +18,7 @@ from tests.conftest import make_member
 from tests.lab.loop.making import finished_run, heldout
 from tests.lab.supervisor.spools import started
 
-PROMPTS = 12
+PROMPTS = 44  # enough that a drawn order on 40 pairs shows both ways
 BEFORE = [f"before {number}" for number in range(PROMPTS)]
 AFTER = [f"after {number}" if number >= 4 else f"before {number}" for number in range(PROMPTS)]  # the first four are the same
 
@@ -138,7 +138,7 @@ def test_prompts_are_drawn_with_a_seed_and_people_are_assigned(run: Run, owner: 
         ([], "has no held-out answers of its last step"),
         (heldout(0, BEFORE), "has no held-out answers of its last step"),
         (heldout(100, AFTER), "was not measured before its first step"),
-        ([*heldout(0, BEFORE), *heldout(100, BEFORE)], "all 12 held-out prompts with the same text"),
+        ([*heldout(0, BEFORE), *heldout(100, BEFORE)], f"all {PROMPTS} held-out prompts with the same text"),
     ],
 )
 def test_what_cannot_be_compared_says_why(team: Team, owner: User, events: list[Any], words: str) -> None:
