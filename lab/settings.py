@@ -28,6 +28,7 @@ if not SECRET_KEY:
         raise ImproperlyConfigured(message)
     SECRET_KEY = read_or_create(HOME / "secret-key")
 ALLOWED_HOSTS = env.list("LAB_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+LAB_URL = env.str("LAB_URL", default="http://127.0.0.1:8000").rstrip("/")  # where people reach the lab; stands in mails and webhooks
 CSRF_TRUSTED_ORIGINS = env.list("LAB_ORIGINS", default=[])
 
 INSTALLED_APPS = [
@@ -44,6 +45,8 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "lab.accounts",
+    "lab.audit",
+    "lab.people",
     "lab.catalog",
     "lab.workers",
     "lab.runs",
@@ -60,12 +63,21 @@ INSTALLED_APPS = [
     "lab.quality",
     "lab.datasets",
     "lab.loop",
+    "lab.projects",
+    "lab.usage",
+    "lab.alerts",
+    "lab.policies",
+    "lab.playground",
     "lab.supervisor",
+    "lab.operations",
+    "lab.api",
 ]
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "lab.accounts.middleware.TeamAddressMiddleware",
+    "lab.audit.recording.AuditMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -75,7 +87,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "lab.accounts.middleware.TeamMiddleware",
+    "lab.accounts.middleware.PermissionMiddleware",
 ]
 
 ROOT_URLCONF = "lab.urls"
@@ -93,6 +105,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "lab.accounts.context.permissions",
             ],
         },
     }

@@ -8,6 +8,7 @@ from lab.runs.routing import websocket_urlpatterns
 __all__ = ["urlpatterns", "websocket_urlpatterns"]
 
 ROOMS = ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor", "labels", "quality", "datasets", "loop")
+ROOMS += ("people", "audit", "projects", "usage", "alerts", "policies", "playground", "operations", "api")
 urlpatterns: list[URLPattern | URLResolver] = [
     path("health/", health, name="health"),
     path("accounts/", include("allauth.urls")),

@@ -125,7 +125,7 @@
 
   function connect() {
     if (socket) return;
-    socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/runs/`);
+    socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/teams/${document.body.dataset.team}/`);
     socket.onopen = () => { tries = 0; heard = Date.now(); show("live", "live"); later(0); };
     socket.onmessage = (event) => {
       heard = Date.now();

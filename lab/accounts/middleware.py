@@ -1,26 +1,107 @@
-"""Puts the person's team on the request; every query of a view starts from it."""
+"""Puts the team of the address, and the person's membership in it, on the request, and refuses what the permission table does not allow.
 
+The team stands in the address, ``/t/<team>/runs/``, as Django's script prefix: ``reverse`` and ``{% url %}`` write it by themselves, and the
+paths in ``urls.py`` do not mention it. A page opened without it goes on in the team the person was in last.
+"""
+
+from __future__ import annotations
+
+import re
 from collections.abc import Callable
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
+from django.shortcuts import redirect
+from django.urls import get_script_prefix, set_script_prefix
 from django.utils.functional import SimpleLazyObject
 
-from lab.accounts.models import Team
+from lab.accounts.models import Membership
+from lab.accounts.permissions import OUTSIDE_TEAMS, PUBLIC, STAFF, access, allowed, refusal
+
+PREFIX = re.compile(r"^/t/([-\w]{1,50})(/.*)$", re.ASCII | re.DOTALL)
+LAST_TEAM = "team"  # key of the session: the team the person was in last
 
 
-def team_of(request: HttpRequest) -> Team:
-    """The team of the person's first membership. Raises PermissionDenied for somebody who is in none."""
-    membership = request.user.memberships.select_related("team").order_by("pk").first() if request.user.is_authenticated else None
-    if membership is None:
-        raise PermissionDenied("You are not a member of any team yet; ask an admin to add you.")
-    return membership.team
+class TeamAddressMiddleware:
+    """Takes the team out of the path for everything after it and puts it before every address written meanwhile."""
 
-
-class TeamMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        request.team = SimpleLazyObject(lambda: team_of(request))  # type: ignore[attr-defined]
+        found = PREFIX.match(request.path_info)
+        request.team_slug = found[1] if found else ""  # type: ignore[attr-defined]
+        if found is None:
+            return self.get_response(request)
+        outer = get_script_prefix()
+        request.path_info = found[2]
+        set_script_prefix(f"{outer}t/{found[1]}/")
+        try:
+            return self.get_response(request)
+        finally:
+            set_script_prefix(outer)
+
+
+def membership_of(request: HttpRequest) -> Membership:
+    """The membership in the address's team, else in the last one. Raises Http404 for a team the person is not in, PermissionDenied without any."""
+    user: Any = request.user
+    mine = user.memberships.filter(active=True).select_related("team") if user.is_authenticated else Membership.objects.none()
+    slug = request.team_slug  # type: ignore[attr-defined]
+    if slug:
+        found = mine.filter(team__slug=slug).first()
+        if found is None:
+            raise Http404("no such team, or you are not in it")
+        return found
+    last = request.session.get(LAST_TEAM)
+    found = sorted(mine, key=lambda one: (one.team.slug != last, one.pk))
+    if not found:
+        raise PermissionDenied("You are not a member of any team; ask an admin to invite you.")
+    return found[0]
+
+
+def refused(request: HttpRequest, message: str) -> HttpResponse:
+    """403 in the words of whoever asks: JSON for a script that sent JSON, else the page. Raises PermissionDenied for the page."""
+    fix = "An owner or admin of the team can change your role."
+    if request.content_type == "application/json":
+        return JsonResponse({"message": message, "fix": fix}, status=403)
+    raise PermissionDenied(f"{message} {fix}")
+
+
+class PermissionMiddleware:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        request.membership = SimpleLazyObject(lambda: membership_of(request))  # type: ignore[attr-defined]
+        request.team = SimpleLazyObject(lambda: request.membership.team)  # type: ignore[attr-defined]
         return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
+        match = request.resolver_match
+        found = access(match.view_name) if match else None
+        if found is None:
+            raise PermissionDenied("This address is in no line of the permission table.")
+        asked = found.asked(request.method or "GET")
+        if not asked:
+            return HttpResponseNotAllowed([*(["GET", "HEAD"] if found.read else []), *(["POST"] if found.write else [])])
+        if asked == PUBLIC or not request.user.is_authenticated:  # LoginRequiredMiddleware has seen to everybody who must sign in
+            return None
+        if asked == STAFF and not getattr(request.user, "is_staff", False):
+            raise Http404
+        if asked in OUTSIDE_TEAMS:
+            return None
+        membership = request.membership  # type: ignore[attr-defined]
+        if not allowed(membership.role, asked):
+            return refused(request, refusal(asked, membership.role, membership.team.name))
+        return self.with_team(request, membership)
+
+    def with_team(self, request: HttpRequest, membership: Membership) -> HttpResponse | None:
+        """A page that a person opens without a team in its address goes on with it, so that a copied link means the same to everybody."""
+        slug = membership.team.slug
+        if request.team_slug:  # type: ignore[attr-defined]
+            if request.session.get(LAST_TEAM) != slug:
+                request.session[LAST_TEAM] = slug
+            return None
+        opened = request.method == "GET" and "text/html" in request.headers.get("Accept", "") and not request.headers.get("HX-Request")
+        return redirect(f"{get_script_prefix()}t/{slug}{request.get_full_path()}") if opened else None

@@ -39,6 +39,8 @@ class Team(models.Model):
     name = models.CharField(max_length=80)
     slug = models.SlugField(unique=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    requires_mfa = models.BooleanField(default=False)  # members without a second factor reach nothing of the team but setting one up
+    join_requests = models.BooleanField(default=False)  # people with an account may ask to be let in
 
     def __str__(self) -> str:
         return self.name
@@ -56,6 +58,8 @@ class Membership(models.Model):
     team = models.ForeignKey(Team, models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=12, choices=Role.choices, default=Role.RESEARCHER)
+    active = models.BooleanField(default=True)  # False: deactivated; what the person did stays, under their name
+    deactivated_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -63,6 +67,91 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team} ({self.role})"
+
+
+class ProjectQuerySet(models.QuerySet["Project"]):
+    def of(self, team: Team) -> ProjectQuerySet:
+        return self.filter(team=team)
+
+
+class Project(models.Model):
+    """Groups runs, queues and datasets of a team; none of them has to be in one."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="projects")
+    name = models.CharField(max_length=80)
+    about = models.CharField(max_length=300, blank=True)
+    archived_at = models.DateTimeField(null=True)
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ProjectQuerySet.as_manager()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(models.F("team"), models.functions.Lower("name"), name="project_name_in_team")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Invitation(models.Model):
+    """An invitation of one address into one team: single use, expiring; only the hash of the link's token is stored."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="invitations")
+    email = models.EmailField()
+    role = models.CharField(max_length=12, choices=Role.choices, default=Role.RESEARCHER)
+    digest = models.CharField(max_length=64, unique=True)
+    invited_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    accepted_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    revoked_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"invitation of {self.email} into {self.team}"
+
+
+class JoinRequest(models.Model):
+    """Somebody with an account asks to be let into a team that accepts such requests."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="join_asks")
+    user = models.ForeignKey(User, models.CASCADE, related_name="+")
+    message = models.CharField(max_length=300, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    answered_at = models.DateTimeField(null=True)
+    answered_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    accepted = models.BooleanField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "user"], condition=models.Q(answered_at=None), name="one_open_join_request")]
+
+    def __str__(self) -> str:
+        return f"{self.user} asks to join {self.team}"
+
+
+class ApiToken(models.Model):
+    """An access token of the API: of a person in one team, or (``user`` None) a service token of the team. Only the hash of the secret is stored."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="tokens")
+    user = models.ForeignKey(User, models.CASCADE, null=True, related_name="tokens")
+    name = models.CharField(max_length=80)
+    prefix = models.CharField(max_length=16, unique=True)  # the beginning of the token, which pages and logs show
+    digest = models.CharField(max_length=64, unique=True)  # SHA-256 of the whole token
+    scopes = models.JSONField(default=list)  # names of permissions; a request needs the scope and, for a person's token, the role
+    role = models.CharField(max_length=12, choices=Role.choices, blank=True)  # of a service token
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    last_used_from = models.GenericIPAddressField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+
+    class Meta:
+        indexes = [models.Index(fields=["team", "-created_at"], name="token_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
 
 
 class SetupLink(models.Model):

@@ -16,7 +16,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.accounts.roles import annotators_only, may_annotate
+from lab.accounts.roles import may
 from lab.annotations import verbs
 from lab.annotations.listing import read_comments
 from lab.annotations.models import Comment, Mark
@@ -61,7 +61,7 @@ def context_of(request: LabRequest, said: Said) -> dict[str, object]:
     return {
         "said": said,
         "rollout": said.rollout,
-        "writable": may_annotate(request),
+        "writable": may(request, "rollouts.annotate"),
         "choices": MARKS,
         "ratings": range(1, 6),
         "key": str(uuid.uuid4()),
@@ -98,14 +98,12 @@ def answered(request: LabRequest, rollout: Rollout | None, verb: Callable[[], Do
 
 
 @require_POST
-@annotators_only
 def tag(request: LabRequest, rollout_id: int) -> HttpResponse:
     rollout = rollout_of(request, rollout_id)
     return answered(request, rollout, lambda: verbs.tag(request.team, request.user, rollout, request.POST.get("name", "")))
 
 
 @require_POST
-@annotators_only
 def untag(request: LabRequest, rollout_id: int, tag_id: int) -> HttpResponse:
     rollout = rollout_of(request, rollout_id)
     if tag_id > MAX_ID:
@@ -114,21 +112,18 @@ def untag(request: LabRequest, rollout_id: int, tag_id: int) -> HttpResponse:
 
 
 @require_POST
-@annotators_only
 def rate(request: LabRequest, rollout_id: int) -> HttpResponse:
     rollout = rollout_of(request, rollout_id)
     return answered(request, rollout, lambda: verbs.rate(request.user, rollout, request.POST.get("value", "")))
 
 
 @require_POST
-@annotators_only
 def mark(request: LabRequest, rollout_id: int) -> HttpResponse:
     rollout = rollout_of(request, rollout_id)
     return answered(request, rollout, lambda: verbs.mark(request.user, rollout, request.POST.get("start", ""), request.POST.get("mark", "")))
 
 
 @require_POST
-@annotators_only
 def comment(request: LabRequest, rollout_id: int) -> HttpResponse:
     rollout, sent = rollout_of(request, rollout_id), request.POST
     text, start, end, key = (sent.get(name, "") for name in ("text", "start", "end", "key"))
@@ -136,7 +131,6 @@ def comment(request: LabRequest, rollout_id: int) -> HttpResponse:
 
 
 @require_POST
-@annotators_only
 def change(request: LabRequest, comment_id: int, verb: str) -> HttpResponse:
     """Answers, edits, deletes, restores, resolves or reopens a comment."""
     found, sent = comment_of(request, comment_id), request.POST
@@ -153,4 +147,4 @@ def change(request: LabRequest, comment_id: int, verb: str) -> HttpResponse:
 def comments(request: LabRequest) -> HttpResponse:
     """The team's newest comments, also those whose rollout is gone."""
     page = read_comments(request.team, request.user, request.GET)
-    return render(request, "annotations/comments.html", {"room": "comments", "page": page, "writable": may_annotate(request)})
+    return render(request, "annotations/comments.html", {"room": "comments", "page": page, "writable": may(request, "rollouts.annotate")})

@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import push_url
 
-from lab.accounts.roles import may_annotate, may_lead
+from lab.accounts.roles import may
 from lab.annotations.models import Tag
 from lab.annotations.summary import summaries
 from lab.browse import columns
@@ -100,8 +100,8 @@ def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any
         "operators": OPERATORS,
         "formats": FORMATS.values(),
         "saved": views_of(request.team, request.user, address),
-        "writable": may_annotate(request),
-        "leads": may_lead(request),
+        "writable": may(request, "rollouts.annotate"),
+        "leads": may(request, "label.lead"),
         "tags": Tag.objects.filter(team=request.team).values_list("name", flat=True)[:OFFERED_TAGS],
         "sorted_by": sorted_by(selection.sort),
         **addresses(address, page),

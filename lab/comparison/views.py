@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.ablations.intervals import t_quantile
-from lab.accounts.roles import may_lead
+from lab.accounts.roles import may
 from lab.comparison import charted, configs, series
 from lab.comparison.chosen import MOST, Chosen, read, style_of
 from lab.comparison.summaries import Summary, summaries
@@ -32,7 +32,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     groups = configs.groupable(rows)
     came_to = summaries(chosen.runs)
     context |= {
-        "leads": may_lead(request),
+        "leads": may(request, "label.lead"),
         "entries": [(run, style_of(run.number), chosen.without(run)) for run in chosen.runs],
         "rows": rows,
         "changed": sum(row.changed for row in rows),

@@ -12,7 +12,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from lab.accounts.roles import leads_only
 from lab.datasets import importing_rows, rule_form, uploads
 from lab.datasets.diffing import entry
 from lab.datasets.freezing import freeze
@@ -29,7 +28,6 @@ PAGE = "datasets/import.html"
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@leads_only
 def upload(request: LabRequest) -> HttpResponse:
     """The form of the file; with ``?upload=`` the form of the mapping. POST with a file keeps it, with a mapping makes the dataset."""
     params = request.POST if request.method == "POST" else request.GET

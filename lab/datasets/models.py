@@ -13,7 +13,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
-from lab.accounts.models import Team
+from lab.accounts.models import Project, Team
 from lab.labels.models import Queue
 
 USER = settings.AUTH_USER_MODEL
@@ -42,6 +42,7 @@ class Dataset(models.Model):
     """What people call a dataset: a name, where its rows come from, and the rule that the next version starts from."""
 
     team = models.ForeignKey(Team, models.CASCADE, related_name="datasets")
+    project = models.ForeignKey(Project, models.SET_NULL, null=True, related_name="datasets")
     name = models.CharField(max_length=100)
     form = models.CharField(max_length=12, choices=Form.choices, default=Form.PREFERENCE)
     source = models.CharField(max_length=8, choices=Source.choices, default=Source.QUEUES)

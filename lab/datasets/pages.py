@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from lab.accounts.models import Team
-from lab.accounts.roles import leads_only, may_lead
+from lab.accounts.roles import may
 from lab.datasets import rule_form
 from lab.datasets.composing import Composed
 from lab.datasets.diffing import differences, entries_of, entry, summary
@@ -58,7 +58,7 @@ def datasets(request: LabRequest) -> HttpResponse:
         Listed(dataset, versions[0] if versions else None, len(versions), bool(versions) and versions[0].pk in flags)
         for dataset, versions in found[:LISTED]
     ]
-    context = {"room": "datasets", "rows": listed, "more": len(found) > LISTED, "may_lead": may_lead(request)}
+    context = {"room": "datasets", "rows": listed, "more": len(found) > LISTED, "may_lead": may(request, "datasets.write")}
     return render(request, "datasets/list.html", {**context, "labelled": labelled_queues(request.team).exists()})
 
 
@@ -79,7 +79,6 @@ def chosen_queues(request: LabRequest, names: list[str]) -> list[Queue]:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@leads_only
 def new(request: LabRequest) -> HttpResponse:
     """The form (``?queue=``); POST makes the dataset and goes on to its page, where the rule is."""
     sent = request.POST if request.method == "POST" else request.GET
@@ -158,7 +157,7 @@ def show(request: LabRequest, found: Dataset, params: Any, errors: dict[str, str
         "errors": errors,
         "notes": params.get("notes", ""),
         "queues": queue_choices(request.team) if found.source == Source.QUEUES else [],
-        "may_lead": may_lead(request),
+        "may_lead": may(request, "datasets.write"),
         "served": Worker.objects.serving(ANALYSIS).exists(),
         "refusal": bool(errors),
         **CHOICES,
@@ -203,7 +202,6 @@ def samples(team: Team, made: Composed) -> list[Any]:
 
 
 @require_POST
-@leads_only
 def freeze(request: LabRequest, dataset_id: int) -> HttpResponse:
     """Queues the next version under the form's rule, or under the stored one when no rule is sent."""
     found = dataset_of(request, dataset_id)

@@ -15,7 +15,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.accounts.roles import leads_only, may_lead
+from lab.accounts.roles import may
 from lab.datasets import rule_form
 from lab.datasets.diffing import KINDS, Difference, Entry, differences, entries_of, entry, summary
 from lab.datasets.downstream import flags_of, runs_of
@@ -122,7 +122,7 @@ def base(request: LabRequest, found: Version) -> dict[str, Any]:
         "dataset": found.dataset,
         "flags": flags_of([found]).get(found.pk, []),
         "later": newest,
-        "may_lead": may_lead(request),
+        "may_lead": may(request, "datasets.write"),
         "served": not found.is_open or Worker.objects.serving(ANALYSIS).exists(),
         "imported": found.dataset.source == Source.IMPORT,
     }
@@ -173,7 +173,6 @@ def since(request: LabRequest, version_id: int) -> HttpResponse:
 
 
 @require_POST
-@leads_only
 def retry(request: LabRequest, version_id: int) -> HttpResponse:
     found = version_of(request, version_id)
     with transaction.atomic():

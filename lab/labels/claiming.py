@@ -63,7 +63,7 @@ SELECT
      WHERE claim.queue_id = %(queue)s AND claim.user_id = %(user)s AND claim.seated AND claim.expires_at > %(now)s AND item.state = 'open'),
     EXISTS (SELECT FROM labels_claim claim WHERE claim.queue_id = %(queue)s AND claim.seated AND (claim.expires_at <= %(now)s OR NOT EXISTS (
         SELECT FROM accounts_membership membership JOIN accounts_user person ON person.id = membership.user_id
-        WHERE membership.team_id = %(team)s AND membership.user_id = claim.user_id AND person.is_active)))
+        WHERE membership.team_id = %(team)s AND membership.user_id = claim.user_id AND membership.active AND person.is_active)))
 """
 
 
@@ -131,7 +131,7 @@ def shuffled(kind: str, count: int) -> list[int]:
 
 def clear_expired(queue: Queue) -> None:
     """Takes the seats of claims that have run out, or whose people have left. Steps over items somebody works on right now."""
-    member = Membership.objects.filter(team=queue.team_id, user=OuterRef("user"), user__is_active=True)
+    member = Membership.objects.filter(team=queue.team_id, user=OuterRef("user"), active=True, user__is_active=True)
     over = Claim.objects.filter(Q(expires_at__lte=timezone.now()) | ~Exists(member), queue=queue, seated=True)
     found = set(over.values_list("item_id", flat=True)[:FREED_AT_ONCE])
     if not found:

@@ -16,7 +16,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from lab.accounts.models import Team
+from lab.accounts.models import Project, Team
 from lab.trajectories.models import Prompt
 
 USER = settings.AUTH_USER_MODEL
@@ -73,6 +73,7 @@ class Queue(models.Model):
     """A labelling project: what is asked about which rollouts, of whom, and under which rules."""
 
     team = models.ForeignKey(Team, models.CASCADE, related_name="queues")
+    project = models.ForeignKey(Project, models.SET_NULL, null=True, related_name="queues")
     name = models.CharField(max_length=100)
     kind = models.CharField(max_length=10, choices=Kind.choices)
     purpose = models.CharField(max_length=10, choices=Purpose.choices, default=Purpose.LABELS)

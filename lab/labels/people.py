@@ -12,7 +12,7 @@ from django.db.models import Count, Max, Q, QuerySet
 from django.utils import timezone
 
 from lab.accounts.models import Membership, Team, User
-from lab.accounts.roles import ANNOTATORS, LEADS
+from lab.accounts.permissions import LABELLERS, LEADS
 from lab.labels.claiming import free_claims
 from lab.labels.models import JudgementState, Queue, QueueMember, QueueQuerySet, QueueStatus, Verdict
 
@@ -43,7 +43,7 @@ class Person:
 
 def staff(team: Team) -> QuerySet[Membership]:
     """Those of the team who may label."""
-    return team.memberships.filter(role__in=ANNOTATORS, user__is_active=True).select_related("user").order_by("user__email")
+    return team.memberships.filter(role__in=LABELLERS, active=True, user__is_active=True).select_related("user").order_by("user__email")
 
 
 def choices(team: Team) -> list[tuple[int, str]]:

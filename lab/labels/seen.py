@@ -16,7 +16,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from lab.accounts.models import Role, Team
-from lab.accounts.roles import may_lead, role_of
+from lab.accounts.roles import may, role_of
 from lab.labels.implied import implied
 from lab.labels.models import Item, ItemState, Judgement, Kind, Verdict
 from lab.labels.people import open_to
@@ -113,7 +113,7 @@ def extras(judgement: Judgement) -> list[str]:
 
 def judgements_about(request: LabRequest, prompts: Iterable[int], rollouts: Sequence[int]) -> list[Judgement]:
     """Labels that count and that the person may see, newest first, of items in which one of the rollouts stands; skips say nothing."""
-    everything = may_lead(request) or role_of(request) == Role.VIEWER
+    everything = may(request, "label.lead") or role_of(request) == Role.VIEWER
     queues = open_to(request.team, request.user, everything).values("pk")
     items = Item.objects.filter(queue__in=queues, prompt_id__in=list(prompts), rollouts__overlap=list(rollouts))
     newest = items.order_by("-id").values_list("pk", flat=True)[:ITEMS]
@@ -125,7 +125,7 @@ def judgements_about(request: LabRequest, prompts: Iterable[int], rollouts: Sequ
 @require_safe
 def rollout_labels(request: LabRequest, rollout_id: int) -> HttpResponse:
     """The block "Labels" of a rollout's page."""
-    team, leads = request.team, may_lead(request)
+    team, leads = request.team, may(request, "label.lead")
     about = get_object_or_404(Rollout.objects.of(team).select_related("run").defer("completion"), pk=min(rollout_id, MAX_ID))
     found = judgements_about(request, [about.prompt_id], [about.pk])
     total = Tally()

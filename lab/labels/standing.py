@@ -8,7 +8,7 @@ from typing import NamedTuple
 from django.db import connection
 
 from lab.accounts.models import User
-from lab.accounts.roles import ANNOTATORS, LEADS
+from lab.accounts.permissions import LABELLERS, LEADS
 from lab.labels.models import Queue, QueueStatus
 
 
@@ -25,7 +25,7 @@ FACTS = """
 SELECT queue.status, queue.assigned_only, membership.role, member.labels, member.reviews, member.paused_at, member.paused_reason
 FROM labels_queue queue
 LEFT JOIN accounts_user person ON person.id = %(user)s AND person.is_active
-LEFT JOIN accounts_membership membership ON membership.team_id = queue.team_id AND membership.user_id = person.id
+LEFT JOIN accounts_membership membership ON membership.team_id = queue.team_id AND membership.user_id = person.id AND membership.active
 LEFT JOIN labels_queuemember member ON member.queue_id = queue.id AND member.user_id = %(user)s
 WHERE queue.id = %(queue)s
 """
@@ -54,7 +54,7 @@ def may_label(queue: Queue, user: User) -> None:
     found = facts(queue, user)
     if found.role is None:
         raise Refused("Your account was deactivated, or you are no longer in this team.", "Ask an owner or admin of the team.")
-    if found.role not in ANNOTATORS:
+    if found.role not in LABELLERS:
         raise Refused("Your role is viewer: you may read here but not label.", "An owner or admin can change your role.")
     if found.status == QueueStatus.PAUSED:
         raise Refused("This queue is paused.", "Your drafts are kept. Ask the person who runs the queue when it goes on.", waits=True)
@@ -70,5 +70,5 @@ def may_label(queue: Queue, user: User) -> None:
 def may_review(queue: Queue, user: User) -> None:
     """Raises Refused unless the person leads in the team or reviews in this queue."""
     found = facts(queue, user)
-    if found.role not in LEADS and not (found.role in ANNOTATORS and found.reviews):
+    if found.role not in LEADS and not (found.role in LABELLERS and found.reviews):
         raise Refused("You do not review in this queue.", "An owner, admin or researcher can make you a reviewer of it.")

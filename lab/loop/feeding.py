@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from lab.accounts.roles import leads_only, may_annotate, may_lead
+from lab.accounts.roles import may
 from lab.labels.models import QueueStatus
 from lab.labels.people import open_to
 from lab.labels.progress import Progress, progress
@@ -56,7 +56,6 @@ def run_feeds(request: LabRequest, run_id: UUID) -> HttpResponse:
     return start(request, run) if request.method == "POST" else page(request, run, FeedForm(None, run))
 
 
-@leads_only
 def start(request: LabRequest, run: Run) -> HttpResponse:
     form = FeedForm(request.POST, run)
     if refused := no_feed(run):
@@ -73,7 +72,7 @@ def start(request: LabRequest, run: Run) -> HttpResponse:
 
 
 def page(request: LabRequest, run: Run, form: FeedForm, status: int = 200) -> HttpResponse:
-    leads = may_lead(request)
+    leads = may(request, "label.lead")
     feeds = Feed.objects.filter(run=run, team=request.team).select_related("queue", "created_by").order_by("-pk")[:MOST_FEEDS]
     visible = set(open_to(request.team, request.user, leads).filter(feeds__run=run).values_list("pk", flat=True))
     context: dict[str, Any] = {
@@ -81,7 +80,7 @@ def page(request: LabRequest, run: Run, form: FeedForm, status: int = 200) -> Ht
         "feeds": [Shown(feed, progress(feed.queue), feed.queue_id in visible) for feed in feeds],
         "form": form,
         "leads": leads,
-        "annotates": may_annotate(request),
+        "annotates": may(request, "label.work"),
         "refused": no_feed(run),
         "token": secrets.token_urlsafe(12),
         "human": run.spec.get("human"),
@@ -112,7 +111,6 @@ def asks(run: Run) -> dict[str, int]:
 
 
 @require_POST
-@leads_only
 def stop_feed(request: LabRequest, feed_id: int) -> HttpResponse:
     feed = get_object_or_404(Feed.objects.filter(team=request.team).select_related("queue"), pk=feed_id)
     if Feed.objects.filter(pk=feed.pk, stopped_at=None).update(stopped_at=timezone.now()):

@@ -15,7 +15,7 @@ from django.db import IntegrityError, models, transaction
 from django.utils import timezone
 
 from lab.accounts.models import Team, User
-from lab.accounts.roles import ANNOTATORS
+from lab.accounts.permissions import LABELLERS
 from lab.labels.making import NewItem, make_queue
 from lab.labels.models import Kind, Purpose, Queue, QueueMember, Skipping
 from lab.loop.models import Match
@@ -133,7 +133,9 @@ def queue_of(match: Match, found: Pairing) -> Queue:
     seed = seed_of(match)
     child, other = match.child, match.against
     name = f"A/B: #{child.number} {child.name} against {f'#{other.number} {other.name}' if other else 'where it started'}"
-    assigned = list(match.team.memberships.filter(user__in=match.labellers, role__in=ANNOTATORS, user__is_active=True).values_list("user", flat=True))
+    assigned = list(
+        match.team.memberships.filter(user__in=match.labellers, role__in=LABELLERS, active=True, user__is_active=True).values_list("user", flat=True)
+    )
     items = [NewItem(child.prompt, sides) for child, other, sides in shuffled(found.drawn(match.prompts, seed), seed)]
     queue = make_queue(
         match.team,

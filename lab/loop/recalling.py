@@ -11,7 +11,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from lab.accounts.roles import leads_only
 from lab.datasets.freezing import freeze
 from lab.datasets.models import Recall, RecallKind, Source, Version
 from lab.datasets.rules import Rule, RuleError
@@ -47,7 +46,6 @@ class Shown:
 
 
 @require_safe
-@leads_only
 def recalls(request: LabRequest) -> HttpResponse:
     rows = Recall.objects.of(request.team).select_related("team", "labeller", "queue", "by", "undone_by").order_by("-at")
     descent = Descent(request.team)
@@ -69,7 +67,6 @@ def touched(recall: Recall, version: Version) -> Touched:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@leads_only
 def recall(request: LabRequest) -> HttpResponse:
     """The form; once something is chosen (``?kind=labeller&labeller=3``) all that hangs on it. POST does it."""
     posted = request.method == "POST"
@@ -108,7 +105,6 @@ def tell(request: LabRequest, recall: Recall) -> None:
 
 
 @require_POST
-@leads_only
 def undo_recall(request: LabRequest, recall_id: int) -> HttpResponse:
     found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
     if Recall.objects.filter(pk=found.pk, undone_at=None).update(undone_at=timezone.now(), undone_by=request.user):
@@ -121,7 +117,6 @@ def undo_recall(request: LabRequest, recall_id: int) -> HttpResponse:
 
 
 @require_POST
-@leads_only
 def rebuild(request: LabRequest, recall_id: int, version_id: int) -> HttpResponse:
     """Freezes the dataset again under the version's own rule; what is recalled is left out."""
     found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)

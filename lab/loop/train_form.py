@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from lab.accounts.models import Membership, User
-from lab.accounts.roles import ANNOTATORS
+from lab.accounts.permissions import LABELLERS
 from lab.datasets.models import Form, Version
 from lab.loop import checkpoints
 from lab.loop.checkpoints import Candidate, Choice, Sampled
@@ -151,7 +151,7 @@ class TrainForm:
 
     @cached_property
     def labellers(self) -> list[User]:
-        members = Membership.objects.filter(team=self.version.dataset.team, role__in=ANNOTATORS, user__is_active=True)
+        members = Membership.objects.filter(team=self.version.dataset.team, role__in=LABELLERS, active=True, user__is_active=True)
         return [one.user for one in members.select_related("user").order_by("user__email")]
 
     def run_of(self, value: str) -> Run | None:

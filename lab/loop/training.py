@@ -11,7 +11,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from lab.accounts.roles import leads_only
 from lab.catalog.catalog import catalog
 from lab.datasets.downstream import flags_of
 from lab.datasets.models import Version, VersionState
@@ -28,7 +27,6 @@ from trainers.spec import Problem, SpecError
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@leads_only
 def train(request: LabRequest, version_id: int) -> HttpResponse:
     """The form (``?trainer=``); POST launches, or with ``act=all`` opens the full launch form with the same values."""
     versions = Version.objects.of(request.team).select_related("dataset__team")

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from lab.accounts.models import User
-from lab.accounts.roles import leads_only, may_annotate, may_lead
+from lab.accounts.roles import may
 from lab.labels.models import QueueStatus
 from lab.loop import matches
 from lab.loop.models import Match
@@ -69,8 +69,8 @@ def run_wins(request: HttpRequest, run_id: UUID) -> HttpResponse:
     found = Match.objects.filter(child=run).select_related("against", "queue", "version__dataset").order_by("pk")
     shown = [shown_of(match, run) for match in found[:MOST_MATCHES]]
     context: dict[str, Any] = {"run": run, "matches": shown, "few": FEW, "refreshes": any(one.open for one in shown)}
-    context["annotates"] = may_annotate(request)
-    if may_lead(request) and run.status == Status.FINISHED:
+    context["annotates"] = may(request, "label.work")
+    if may(request, "label.lead") and run.status == Status.FINISHED:
         context |= offer(run, shown)
     return render(request, "loop/wins.html", context)
 
@@ -95,7 +95,6 @@ def offer(run: Run, shown: list[Shown]) -> dict[str, Any]:
 
 
 @require_POST
-@leads_only
 def run_match(request: LabRequest, run_id: UUID) -> HttpResponse:
     """Queues a blind match of a finished run: ``against`` another run's id, or nothing for where it started."""
     run = run_of(request, run_id)

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.shortcuts import get_object_or_404
 
 from lab.accounts.models import Role
-from lab.accounts.roles import may_lead, role_of
+from lab.accounts.roles import may, role_of
 from lab.labels.models import Claim, Item, ItemState, Judgement, Queue
 from lab.labels.people import open_to
 from lab.labels.standing import Refused, may_label, may_review
@@ -47,7 +47,7 @@ def judgement_of(request: LabRequest, judgement_id: int) -> Judgement:
 
 def sees_numbers(request: LabRequest) -> bool:
     """Coefficients over everybody: leads, and viewers, who never label."""
-    return may_lead(request) or role_of(request) == Role.VIEWER
+    return may(request, "label.lead") or role_of(request) == Role.VIEWER
 
 
 def reviews(request: LabRequest, queue: Queue) -> bool:
@@ -69,7 +69,7 @@ def reviewers_only(request: LabRequest, queue: Queue) -> None:
 def still_asked(request: LabRequest, queue: Queue) -> QuerySet[Item]:
     """Items the person could still be asked to judge: what others said of them is not shown, also to a reviewer who labels. Of leads none."""
     items = Item.objects.filter(queue=queue, state=ItemState.OPEN)
-    if may_lead(request) or not labels_here(request, queue):
+    if may(request, "label.lead") or not labels_here(request, queue):
         return items.none()
     held = Claim.objects.filter(item=OuterRef("pk"), user=request.user)
     return items.filter(Q(room__gt=0) | Exists(held))
@@ -91,4 +91,4 @@ def others_visible(request: LabRequest, item: Item) -> bool:
 
 def queue_context(request: LabRequest, queue: Queue, tab: str) -> dict[str, Any]:
     """What the frame of a queue's quality pages needs."""
-    return {"queue": queue, "tab": tab, "room": "label", "reviews": reviews(request, queue), "leads": may_lead(request)}
+    return {"queue": queue, "tab": tab, "room": "label", "reviews": reviews(request, queue), "leads": may(request, "label.lead")}

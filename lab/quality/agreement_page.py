@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from lab.accounts.models import User
-from lab.accounts.roles import leads_only, may_annotate, may_lead
+from lab.accounts.roles import may
 from lab.labels import people
 from lab.labels.models import Queue
 from lab.quality.access import queue_context, queue_of, sees_numbers
@@ -28,11 +28,11 @@ REASON = 300  # characters
 def quality(request: LabRequest, queue_id: int) -> HttpResponse:
     """Leads see everything, viewers the coefficients, annotators their own line. ``?labeller=`` narrows the drift to one person."""
     queue = queue_of(request, queue_id)
-    leads, numbers = may_lead(request), sees_numbers(request)
+    leads, numbers = may(request, "label.lead"), sees_numbers(request)
     only = None if leads else request.user.pk
     ratings = ratings_of(queue)
     gold = gold_answers(queue, only)
-    lines = labellers(queue, ratings, gold, only) if may_annotate(request) else []
+    lines = labellers(queue, ratings, gold, only) if may(request, "label.work") else []
     chosen = next((line.user for line in lines if str(line.user.pk) == request.GET.get("labeller", "")), None)
     context: dict[str, Any] = {**queue_context(request, queue, "quality"), "lines": lines, "numbers": numbers, "chosen": chosen}
     if numbers:
@@ -47,7 +47,6 @@ def quality(request: LabRequest, queue_id: int) -> HttpResponse:
 
 
 @require_POST
-@leads_only
 def labeller(request: LabRequest, queue_id: int) -> HttpResponse:
     """Pauses somebody in the queue (``act`` pause, with a reason) or lets them go on (resume)."""
     queue = queue_of(request, queue_id)

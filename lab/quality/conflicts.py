@@ -15,7 +15,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.accounts.roles import may_lead
+from lab.accounts.roles import may
 from lab.labels.answers import CHOICES, AnswerError, Problem
 from lab.labels.models import COUNTING, Item, ItemState, Judgement, Kind, Queue, Verdict
 from lab.labels.settling import decide
@@ -149,7 +149,7 @@ def adjudicate(request: LabRequest, item_id: int) -> HttpResponse:
     reviewers_only(request, item.queue)
     try:
         if data.get("act") == "undo":
-            undecide(item, request.user, may_lead(request))
+            undecide(item, request.user, may(request, "label.lead"))
             return done(request, item, item, "Taken back: this item is a conflict again.")
         answer, order = answer_of(data, wants_json(request))
         comment = comment_of(data)

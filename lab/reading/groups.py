@@ -13,7 +13,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from lab.accounts.roles import may_lead
+from lab.accounts.roles import may
 from lab.catalog.formulas import formula
 from lab.reading.around import Place, around
 from lab.reading.members import COLUMNS, Group, best_first, fill, mark, steps_rewards
@@ -107,7 +107,7 @@ def group(request: HttpRequest, run_id: Any, phase: str, step: int, group: int) 
     context |= ways(found, phase, step, group, asked) | account(found, given)
     context |= {
         "room": "rollouts",
-        "leads": may_lead(request),
+        "leads": may(request, "label.lead"),
         "phase_label": PHASE_LABELS[phase],
         "step": step,
         "number": group,

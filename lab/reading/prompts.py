@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from lab.accounts.roles import may_lead
+from lab.accounts.roles import may
 from lab.annotations.summary import summaries
 from lab.reading import history
 from lab.reading.groups import strip
@@ -54,7 +54,7 @@ def prompt(request: HttpRequest, prompt_id: int) -> HttpResponse:
     context = {
         "room": "prompts",
         "prompt": found,
-        "leads": may_lead(request),
+        "leads": may(request, "label.lead"),
         "asked_messages": [(named(str(role)), list(visible(str(content)))) for role, content in found.messages],
         "reference": list(visible(found.reference)),
         "title": named(found.text[:80]),

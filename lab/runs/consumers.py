@@ -12,8 +12,10 @@ from typing import Any
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db.models import QuerySet
 
 from lab.accounts.models import Membership
+from lab.accounts.permissions import TABLE
 from lab.runs import live
 from lab.runs.models import Run
 
@@ -26,6 +28,12 @@ MAX_CURSOR = 2**63 - 1
 LISTED_RUNS = 200  # newest runs of a team that the list's safety poll looks at
 
 BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_BIG = 4400, 4401, 4404, 1009
+
+
+def watchable_teams(user_id: int) -> QuerySet[Membership]:
+    """Memberships in whose teams this person may watch runs now."""
+    roles = TABLE["runs.read"].roles
+    return Membership.objects.filter(user=user_id, user__is_active=True, active=True, role__in=roles)
 
 
 class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -136,7 +144,7 @@ class RunConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_watch(self) -> bool:
-        return Run.objects.filter(pk=self.run_id, team__memberships__user=self.user_id, team__memberships__user__is_active=True).exists()
+        return Run.objects.filter(pk=self.run_id, team__in=watchable_teams(self.user_id).values("team")).exists()
 
     async def understand(self, message: dict[str, Any]) -> str:
         if message.get("type") != "hello":
@@ -213,7 +221,7 @@ class RunConsumer(PollingConsumer):
 
 
 class TeamConsumer(PollingConsumer):
-    """All runs of a person's team: their state whenever it changes."""
+    """All runs of the team in the address: their state whenever it changes."""
 
     async def group(self) -> str | None:
         team_id = await self.team()
@@ -226,8 +234,8 @@ class TeamConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def team(self) -> Any:
-        mine = Membership.objects.filter(user=self.user_id, user__is_active=True).order_by("pk")
-        return mine.values_list("team_id", flat=True).first()
+        wanted = self.scope["url_route"]["kwargs"]["team_id"]
+        return wanted if wanted <= MAX_CURSOR and watchable_teams(self.user_id).filter(team=wanted).exists() else None
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:

@@ -13,7 +13,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from lab.accounts.models import Team
+from lab.accounts.models import Project, Team
 
 
 class Status(models.TextChoices):
@@ -51,6 +51,7 @@ class Run(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey(Team, models.CASCADE, related_name="runs")
+    project = models.ForeignKey(Project, models.SET_NULL, null=True, related_name="runs")
     number = models.PositiveIntegerField()  # counts up within the team; what people say aloud
     name = models.CharField(max_length=100)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="runs")

@@ -15,11 +15,12 @@ from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from redis import asyncio as aioredis
 
-from lab.accounts.models import Membership, Team, User
+from lab.accounts.models import Membership, Role, Team, User
 from lab.runs import consumers, live, metrics
 from lab.runs.models import Run, Status
 from lab.runs.routing import websocket_urlpatterns
 from lab.supervisor.ingest import ingest
+from tests.conftest import make_member
 from tests.lab.supervisor.spools import make_run, started, steps, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -111,6 +112,30 @@ def ws(run: Run) -> str:
     return f"/ws/runs/{run.pk}/"
 
 
+def listing_of(team: Team) -> str:
+    return f"/ws/teams/{team.pk}/"
+
+
+async def test_another_teams_list_looks_as_if_there_were_none(run: Run, team: Team, stranger: User) -> None:
+    for wanted in (team.pk, 2**70):
+        async with opened(f"/ws/teams/{wanted}/", stranger) as page:
+            assert await close_code(page) == 4404
+
+
+async def test_an_annotator_watches_no_runs(run: Run, team: Team) -> None:
+    annotator = await sync_to_async(make_member)("annotator@example.org", team, Role.ANNOTATOR)
+    for path in (ws(run), listing_of(team)):
+        async with opened(path, annotator) as page:
+            assert await close_code(page) == 4404
+
+
+async def test_a_deactivated_member_is_closed_out(run: Run, team: Team, teammate: User) -> None:
+    async with opened(ws(run), teammate) as page, opened(listing_of(team), teammate) as listing:
+        await Membership.objects.filter(user=teammate).aupdate(active=False)
+        assert await close_code(page) == 4404
+        assert await close_code(listing) == 4404
+
+
 def stored(run: Run) -> dict[str, list[list[Any]]]:
     return {
         name: [[step, value] for step, value in zip(one.steps.tolist(), one.values.tolist(), strict=True)]
@@ -131,8 +156,9 @@ async def test_another_teams_run_looks_as_if_there_were_none(run: Run, stranger:
         assert await close_code(page) == 4404
 
 
-async def test_another_team_gets_no_message_of_a_run(run: Run, owner: User, stranger: User) -> None:
-    async with opened("/ws/runs/", stranger) as theirs, opened("/ws/runs/", owner) as ours:
+async def test_another_team_gets_no_message_of_a_run(run: Run, team: Team, owner: User, stranger: User) -> None:
+    theirs_team = await Team.objects.aget(slug="elsewhere")
+    async with opened(listing_of(theirs_team), stranger) as theirs, opened(listing_of(team), owner) as ours:
         await ours.until_type("alive")  # Redis knows of the subscription by now
         await sync_to_async(live.publish_state)(run)
         assert (await ours.until_type("state"))["run"]["id"] == str(run.pk)
@@ -252,7 +278,7 @@ async def test_a_cursor_beyond_the_database_resets_the_page(run: Run, owner: Use
         assert (await page.until_type("reset"))["to"] == run.ingested
 
 
-async def test_a_change_of_status_comes_without_a_message(run: Run, owner: User) -> None:
+async def test_a_change_of_status_comes_without_a_message(run: Run, team: Team, owner: User) -> None:
     async with opened(ws(run), owner, run.ingested) as page:
         await page.hello(run.ingested)
         await page.until_type("state")
@@ -315,15 +341,15 @@ async def test_leaving_the_team_closes_the_socket(run: Run, owner: User) -> None
         assert await close_code(page) == 4404
 
 
-async def test_a_deactivated_account_loses_its_sockets(run: Run, owner: User) -> None:
-    async with opened(ws(run), owner) as page, opened("/ws/runs/", owner) as listing:
+async def test_a_deactivated_account_loses_its_sockets(run: Run, team: Team, owner: User) -> None:
+    async with opened(ws(run), owner) as page, opened(listing_of(team), owner) as listing:
         await database_sync_to_async(User.objects.filter(pk=owner.pk).update)(is_active=False)
         assert await close_code(page) == 4404
         assert await close_code(listing) == 4404
 
 
-async def test_the_list_learns_of_a_changed_run_without_a_message(run: Run, owner: User) -> None:
-    async with opened("/ws/runs/", owner) as page:
+async def test_the_list_learns_of_a_changed_run_without_a_message(run: Run, team: Team, owner: User) -> None:
+    async with opened(listing_of(team), owner) as page:
         await page.until_type("alive")
         await database_sync_to_async(Run.objects.filter(pk=run.pk).update)(status=Status.FINISHED, step=10)
         state = (await page.until_type("state"))["run"]

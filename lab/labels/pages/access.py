@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from lab.accounts.roles import may_lead
+from lab.accounts.roles import may
 from lab.browse.address import MAX_ID
 from lab.labels.models import Queue
 from lab.labels.people import open_to
@@ -16,4 +16,4 @@ def queue_of(request: LabRequest, queue_id: int) -> Queue:
     """The team's queue, or 404; of those that are not open to an annotator, too."""
     if queue_id > MAX_ID:
         raise Http404
-    return get_object_or_404(open_to(request.team, request.user, may_lead(request)).select_related("team", "created_by"), pk=queue_id)
+    return get_object_or_404(open_to(request.team, request.user, may(request, "label.lead")).select_related("team", "created_by"), pk=queue_id)

@@ -13,7 +13,6 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
-from lab.accounts.roles import leads_only
 from lab.browse.address import Address
 from lab.browse.filter_bar import chips, components_of
 from lab.browse.regex import TooSlow
@@ -35,7 +34,6 @@ TOO_SLOW = "The regular expression of the selection takes too long for all of it
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@leads_only
 def new(request: LabRequest) -> HttpResponse:
     """The form (GET, filled from the address), its preview (``part=preview``), one more question, and making the queue."""
     source = copied(request)
@@ -182,7 +180,6 @@ def unknown(request: LabRequest, selection: Selection) -> list[Problem]:
 
 
 @require_POST
-@leads_only
 def guidelines_preview(request: LabRequest) -> HttpResponse:
     """Guidelines as labellers will see them."""
     text = request.POST.get("guidelines", "")[: MOST_GUIDELINES + 1]

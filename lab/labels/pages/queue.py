@@ -11,7 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from lab.accounts.roles import may_annotate, may_lead
+from lab.accounts.roles import may
 from lab.browse.address import Address
 from lab.browse.filter_bar import chips
 from lab.browse.selection import Selection
@@ -34,13 +34,13 @@ STATE_WORDS = {"open": "wants labels", "done": "done", "conflict": "conflict", "
 def queue(request: LabRequest, queue_id: int) -> HttpResponse:
     """``?part=forecast`` and ``?part=items`` only those; annotators see progress and guidelines, leads everything."""
     found = queue_of(request, queue_id)
-    leads = may_lead(request)
+    leads = may(request, "label.lead")
     part = request.GET.get("part", "")
     if leads and part == "forecast":
         return TemplateResponse(request, "labels/queue.html#forecast", {"queue": found, **forecast_of(request, found)})
     if leads and part == "items":
         return TemplateResponse(request, "labels/queue.html#items", {"queue": found, **items_of(request, found)})
-    [row] = listing.rows([found], request.user, may_annotate(request))
+    [row] = listing.rows([found], request.user, may(request, "label.work"))
     context: dict[str, Any] = {
         "room": "label",
         "queue": found,

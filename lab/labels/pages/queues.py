@@ -7,7 +7,7 @@ from django.http import HttpResponse
 from django.template.response import TemplateResponse
 from django.views.decorators.http import require_safe
 
-from lab.accounts.roles import may_annotate, may_lead
+from lab.accounts.roles import may
 from lab.labels import listing
 from lab.labels.models import Kind, Queue, QueueStatus
 from lab.labels.people import open_to
@@ -19,7 +19,7 @@ MINE = 20  # queues to label that stand on top
 
 @require_safe
 def queues(request: LabRequest) -> HttpResponse:
-    leads = may_lead(request)
+    leads = may(request, "label.lead")
     seen = open_to(request.team, request.user, leads).order_by("-created_at")
     chosen = listing.Filter.read(request.GET.dict(), QueueStatus.values, Kind.values)
     found = seen
@@ -30,7 +30,7 @@ def queues(request: LabRequest) -> HttpResponse:
     if chosen.words:
         found = found.filter(name__icontains=chosen.words)
     page = Paginator(found, SHOWN).get_page(request.GET.get("page"))
-    annotates = may_annotate(request)
+    annotates = may(request, "label.work")
     first: list[Queue] = list(seen.filter(status=QueueStatus.OPEN)[:SHOWN])
     to_label = [row for row in listing.rows(first, request.user, annotates) if row.to_label]
     to_label.sort(key=lambda row: (not row.returned, row.queue.due is None, row.queue.due, -row.queue.pk))

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.accounts.models import User
-from lab.accounts.roles import annotators_only, may_lead
+from lab.accounts.roles import may
 from lab.labels.guidelines import render
 from lab.labels.models import Change, Judgement, JudgementState, Kind, Queue, QueueMember, QueueStatus
 from lab.runs.views.request import LabRequest
@@ -41,7 +41,6 @@ FRAME = ("labelling-notices.js", "labelling.js", "labelling-skip.js", "labelling
 
 
 @require_safe
-@annotators_only
 def work(request: LabRequest, queue_id: int) -> HttpResponse:
     """``?item=`` opens the person's own answer to that item, to be revised. Whether they may label now is said by the verbs, in words."""
     if queue_id > MAX_ID:
@@ -51,7 +50,7 @@ def work(request: LabRequest, queue_id: int) -> HttpResponse:
     context = {
         "queue": queue,
         "room": "label",
-        "leads": may_lead(request),
+        "leads": may(request, "label.lead"),
         "guidelines": render(queue.guidelines) if queue.guidelines.strip() else "",
         "returned": returned,
         "others": other_queues(queue, request.user),

@@ -8,6 +8,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django_htmx.http import push_url
 
+from lab.accounts.roles import may
 from lab.runs import listing
 from lab.runs.models import Run, Status
 from lab.runs.views.request import LabRequest, wants_fragment
@@ -30,7 +31,8 @@ STATUSES = (("open", "Open (will go on)"), ("ended", "Ended"), *((status.value, 
 
 
 def home(request: HttpRequest) -> HttpResponse:
-    return redirect("runs")
+    """The runs; for annotators, who see none, their queues."""
+    return redirect("runs" if may(request, "runs.read") else "queues")
 
 
 def index(request: LabRequest) -> HttpResponse:

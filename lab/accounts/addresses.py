@@ -1,0 +1,21 @@
+"""Addresses outside a request: for mails, webhooks, the API and workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.urls import get_script_prefix, reverse
+
+from lab.accounts.models import Team
+
+
+def team_path(team: Team, name: str, *args: Any, **kwargs: Any) -> str:
+    """The path of a page in ``team``, whichever team the request in hand is in: ``/t/reasoning/runs/``."""
+    path = reverse(name, args=args or None, kwargs=kwargs or None)
+    return f"/t/{team.slug}/{path.removeprefix(get_script_prefix())}"
+
+
+def absolute(path: str) -> str:
+    """With the lab's own public address, LAB_URL, before it; never that of a request's Host header."""
+    return f"{settings.LAB_URL}{path}"

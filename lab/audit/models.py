@@ -1,0 +1,49 @@
+"""The audit log: who did what to which object from where. Rows are only ever added; the database refuses to change or delete one."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from lab.accounts.models import Team, User
+
+
+class Via(models.TextChoices):
+    BROWSER = "browser"
+    API = "api"
+    WORKER = "worker"
+    COMMAND = "command"
+
+
+class EntryQuerySet(models.QuerySet["Entry"]):
+    def of(self, team: Team) -> EntryQuerySet:
+        return self.filter(team=team)
+
+
+class Entry(models.Model):
+    """One act. Names are kept as they were, so that an entry stays readable when what it names is gone."""
+
+    at = models.DateTimeField(auto_now_add=True)
+    team = models.ForeignKey(Team, models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
+    actor = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
+    who = models.CharField(max_length=254, blank=True)  # the actor's e-mail address, or "service token NAME"
+    via = models.CharField(max_length=8, choices=Via.choices)
+    token = models.CharField(max_length=16, blank=True)  # prefix of the token that was used
+    action = models.CharField(max_length=40)  # one of lab.audit.actions.ACTIONS
+    kind = models.CharField(max_length=40, blank=True)  # what sort of object: "run", "queue", …
+    object_id = models.CharField(max_length=64, blank=True)
+    label = models.CharField(max_length=200, blank=True)  # what it was called
+    address = models.GenericIPAddressField(null=True)
+    agent = models.CharField(max_length=200, blank=True)
+    details = models.JSONField(default=dict)  # never a secret
+
+    objects = EntryQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["team", "-id"], name="audit_newest"),
+            models.Index(fields=["team", "action", "-id"], name="audit_action"),
+            models.Index(fields=["team", "actor", "-id"], name="audit_actor"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.who} {self.action} {self.label}"

@@ -1,0 +1,90 @@
+"""Writing to the audit log: ``record`` from anywhere; who and from where comes from the request that is being answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.db import models
+from django.http import HttpRequest, HttpResponse
+
+from lab.accounts.models import ApiToken, Team, User
+from lab.audit.actions import ACTIONS
+from lab.audit.models import Entry, Via
+
+
+@dataclass
+class Circumstances:
+    """Who acts and from where. The API sets ``token`` once it knows whose request it is."""
+
+    request: HttpRequest | None = None
+    token: ApiToken | None = None
+
+
+_now: ContextVar[Circumstances | None] = ContextVar("circumstances of an act", default=None)
+
+
+class AuditMiddleware:
+    """Remembers the request for as long as it is being answered."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        mark = _now.set(Circumstances(request))
+        try:
+            return self.get_response(request)
+        finally:
+            _now.reset(mark)
+
+
+def circumstances() -> Circumstances:
+    return _now.get() or Circumstances()
+
+
+def record(
+    action: str, target: models.Model | None = None, *, team: Team | None = None, actor: User | None = None, label: str = "", **details: Any
+) -> Entry:
+    """Adds an entry in the caller's transaction, so that what is rolled back is not logged. Raises KeyError for an unknown action.
+
+    ``team`` is taken from ``target.team`` when not given. ``details`` must be JSON and hold no secret.
+    """
+    ACTIONS[action]
+    here = circumstances()
+    person = actor or acting(here)
+    return Entry.objects.create(
+        team=team or (target if isinstance(target, Team) else getattr(target, "team", None)),
+        actor=person,
+        who=who(person, here.token),
+        via=via(here),
+        token=here.token.prefix if here.token else "",
+        action=action,
+        kind=target._meta.model_name or "" if target is not None else "",
+        object_id=str(target.pk) if target is not None else "",
+        label=(label or (str(target) if target is not None else ""))[:200],
+        address=here.request.META.get("REMOTE_ADDR") or None if here.request else None,
+        agent=here.request.headers.get("User-Agent", "")[:200] if here.request else "",
+        details=details,
+    )
+
+
+def acting(here: Circumstances) -> User | None:
+    if here.token is not None:
+        return here.token.user
+    user = getattr(here.request, "user", None)
+    return None if user is None or isinstance(user, AnonymousUser) or not user.is_authenticated else user
+
+
+def who(person: User | None, token: ApiToken | None) -> str:
+    if person is not None:
+        return person.email
+    return f"service token {token.name}" if token is not None else ""
+
+
+def via(here: Circumstances) -> Via:
+    if here.token is not None:
+        return Via.API
+    return Via.BROWSER if here.request is not None else Via.WORKER

@@ -1,0 +1,32 @@
+"""Secrets at rest: what a person entrusts to the lab (a hub token, a webhook's key) is stored encrypted and never shown again.
+
+Fernet (AES-128-CBC with HMAC-SHA256) under a key derived from SECRET_KEY by HKDF; ``purpose`` separates kinds of secrets.
+"""
+
+from base64 import urlsafe_b64encode
+
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+
+
+class Unreadable(Exception):
+    """The secret was sealed under another SECRET_KEY or for another purpose; the person has to enter it again."""
+
+
+def _box(purpose: str) -> Fernet:
+    key = HKDF(SHA256(), 32, salt=None, info=f"policy-lab/{purpose}".encode()).derive(settings.SECRET_KEY.encode())
+    return Fernet(urlsafe_b64encode(key))
+
+
+def seal(purpose: str, secret: str) -> bytes:
+    return _box(purpose).encrypt(secret.encode())
+
+
+def unseal(purpose: str, sealed: bytes) -> str:
+    """Raises Unreadable."""
+    try:
+        return _box(purpose).decrypt(bytes(sealed)).decode()
+    except InvalidToken:
+        raise Unreadable(f"this {purpose} was stored under another signing key; enter it again") from None

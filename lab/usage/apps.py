@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class UsageConfig(AppConfig):
+    name = "lab.usage"
