@@ -5,11 +5,13 @@ and sets both before this file is read.
 """
 
 import os
+from ipaddress import ip_network
 from pathlib import Path
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from lab.lib.outgoing import ports
 from lab.lib.secret_key import read_or_create
 
 env = environ.Env()
@@ -181,3 +183,7 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.loop.chores.sweep",
     "lab.loop.feed_chores.route",
 ]
+
+# What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.
+OUTGOING_PORTS = ports(env.str("LAB_OUTGOING_PORTS", default="80,443,8000-9999"))
+OUTGOING_ALLOW = [ip_network(network) for network in env.list("LAB_OUTGOING_ALLOW", default=[])]
