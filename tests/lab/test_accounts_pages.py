@@ -129,7 +129,7 @@ def test_somebody_without_a_team_is_told_what_to_do(client: Client, db: None) ->
     client.force_login(User.objects.create_user("lonely@example.org", "correct horse battery"))
     response = client.get("/runs/")
     assert response.status_code == 403
-    assert "not a member of any team yet; ask an admin" in response.content.decode()
+    assert "not a member of any team; ask an admin" in response.content.decode()
     assert "Sign out" in response.content.decode()
 
 

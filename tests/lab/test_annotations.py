@@ -209,12 +209,12 @@ def test_a_mark_that_cannot_be_is_refused(start: str, mark: str, one: Rollout, a
 
 def test_a_viewer_reads_and_is_told_why_writing_is_refused(one: Rollout, team: Team, as_owner: Client) -> None:
     made = said(one, as_owner, "look here")
-    viewer, annotator = make_member("viewer@example.org", team, Role.VIEWER), make_member("annotator@example.org", team, Role.ANNOTATOR)
+    viewer, researcher = make_member("viewer@example.org", team, Role.VIEWER), make_member("researcher@example.org", team, Role.RESEARCHER)
     reading = Client()
     reading.force_login(viewer)
     page = reading.get(at(one, "annotations")).content.decode()
     assert "look here" in page
-    assert "Annotating needs the role annotator" in page
+    assert "Annotating needs the role researcher" in page
     assert "<textarea" not in page
     writes = [
         (at(one, what), {"name": "x", "value": "1", "text": "x", "start": "0", "mark": "bad"}) for what in ("tags", "rating", "comments", "marks")
@@ -225,7 +225,7 @@ def test_a_viewer_reads_and_is_told_why_writing_is_refused(one: Rollout, team: T
         response = reading.post(url, data)
         assert (response.status_code, b"your role is viewer" in response.content) == (403, True), url
     assert Comment.objects.count() == 1
-    reading.force_login(annotator)
+    reading.force_login(researcher)
     assert send(reading, at(one, "rating"), value="3")["fresh"]
 
 

@@ -152,12 +152,15 @@ def test_recalls_flag_the_version_wherever_it_is_shown(as_owner: Client, dataset
         assert "recalled labels" in page(as_owner, url)
 
 
-def test_annotators_and_viewers_read_and_change_nothing(client: Client, dataset: Dataset, queue: Queue, team: Team, as_owner: Client) -> None:
+def test_viewers_only_read_and_annotators_see_nothing(client: Client, dataset: Dataset, queue: Queue, team: Team, as_owner: Client) -> None:
     version = frozen(as_owner, dataset, queue)
     reader = Client()
-    reader.force_login(make_member("annotator@example.org", team, Role.ANNOTATOR))
+    annotator = Client()
+    reader.force_login(make_member("viewer@example.org", team, Role.VIEWER))
+    annotator.force_login(make_member("annotator@example.org", team, Role.ANNOTATOR))
     for url in ("/datasets/", f"/datasets/{dataset.pk}/", f"/datasets/versions/{version.pk}/"):
         assert "Freeze" not in page(reader, url).replace("Frozen", "")
+        assert annotator.get(url).status_code == 403
     for url in ("/datasets/new/", f"/datasets/{dataset.pk}/freeze/", f"/datasets/versions/{version.pk}/retry/", "/datasets/import/"):
         assert reader.post(url, RULE).status_code == 403
     assert dataset.versions.count() == 1

@@ -393,9 +393,10 @@ def test_a_queue_leads_to_taking_its_labels_back_and_to_a_dataset(as_owner: Clie
     assert dataset not in page(as_owner, f"/label/{queue.pk}/")
 
 
-def test_a_prompt_leads_to_taking_back_what_was_said_about_it(as_owner: Client, as_annotator: Client, queue: Queue) -> None:
+def test_a_prompt_leads_to_taking_back_what_was_said_about_it(as_owner: Client, client: Client, team: Team, queue: Queue) -> None:
     prompt = queue.items.all()[0].prompt_id
     recall = f"/recalls/new/?kind=prompt&amp;prompt={prompt}"
     assert recall in page(as_owner, f"/prompts/{prompt}/")
-    assert recall not in page(as_annotator, f"/prompts/{prompt}/")
     assert f'name="prompt" value="{prompt}"' in page(as_owner, unescape(recall))
+    client.force_login(make_member("viewer@example.org", team, Role.VIEWER))
+    assert recall not in page(client, f"/prompts/{prompt}/")

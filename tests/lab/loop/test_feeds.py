@@ -226,6 +226,8 @@ def test_a_value_that_cannot_be_used_is_named_and_nothing_is_lost(client: Client
 def test_only_leads_route_and_only_running_groups_are_routed(client: Client, owner: User, run: Run) -> None:
     address = reverse("run-feeds", args=[run.pk])
     client.force_login(make_member("ann@example.org", run.team, Role.ANNOTATOR))
+    assert client.get(address).status_code == 403
+    client.force_login(make_member("viewer@example.org", run.team, Role.VIEWER))
     assert client.get(address).status_code == 200
     assert client.post(address, form()).status_code == 403
     Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)

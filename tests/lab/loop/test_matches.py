@@ -190,5 +190,6 @@ def test_only_leads_of_the_team_ask_for_a_match(run: Run, team: Team, client: Cl
     assert "no such run" in as_stranger.post(f"/runs/{theirs.pk}/match/", {**asked, "against": str(run.pk)}, follow=True).content.decode()
     client.force_login(make_member("ann@example.org", team, Role.ANNOTATOR))
     assert client.post(url, asked).status_code == 403
+    client.force_login(make_member("lead@example.org", team, Role.RESEARCHER))
     assert client.get(url).status_code == 405
     assert not Match.objects.exists()

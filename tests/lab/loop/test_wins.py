@@ -159,7 +159,7 @@ def test_the_panel_while_the_run_trains_and_when_it_stops(as_owner: Client, run:
 
 def test_a_run_without_a_match_offers_one_to_leads_only(as_owner: Client, client: Client, run: Run, team: Team) -> None:
     assert "Queue a blind A/B" in panel(as_owner, run)
-    client.force_login(make_member("ann@example.org", team, Role.ANNOTATOR))
+    client.force_login(make_member("viewer@example.org", team, Role.VIEWER))
     assert panel(client, run).strip() == ""
 
 
