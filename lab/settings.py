@@ -11,6 +11,7 @@ from pathlib import Path
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from lab.lib.content_policy import directives
 from lab.lib.outgoing import ports
 from lab.lib.secret_key import read_or_create
 
@@ -81,6 +82,8 @@ MIDDLEWARE = [
     "lab.accounts.middleware.TeamAddressMiddleware",
     "lab.audit.recording.AuditMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "lab.lib.headers.SecurityHeadersMiddleware",
+    "lab.lib.content_policy.ContentPolicyMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -187,3 +190,5 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
 # What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.
 OUTGOING_PORTS = ports(env.str("LAB_OUTGOING_PORTS", default="80,443,8000-9999"))
 OUTGOING_ALLOW = [ip_network(network) for network in env.list("LAB_OUTGOING_ALLOW", default=[])]
+WHITENOISE_ALLOW_ALL_ORIGINS = False
+CONTENT_SECURITY_POLICY = {"DIRECTIVES": directives([])}

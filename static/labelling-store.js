@@ -36,7 +36,7 @@
 
   /* Signing in again, in another tab, changes the token: the cookie has the new one, the page the one it was loaded with. */
   function csrf() {
-    return document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1] || JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
+    return document.cookie.match(/(?:^|; )(?:__Host-)?csrftoken=([^;]+)/)?.[1] || JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
   }
 
   /* {status, body}; status 0: the lab cannot be reached, 401: signed out meanwhile. */

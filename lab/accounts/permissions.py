@@ -96,6 +96,9 @@ def both(*names: str, ask: str, write: str = "") -> dict[str, Access]:
 ROUTES: dict[str, Access] = {
     **see("health", ask=PUBLIC),
     **both("setup", ask=PUBLIC),
+    **both("account", ask=ACCOUNT),
+    **do("account-session-end", ask=ACCOUNT),
+    **do("csp-report", ask=PUBLIC),
     **see("home", ask="lab.enter"),
     # runs
     **see("runs", "workers", "methods", "method", "run", "run-logs", "run-config", "run-metrics", "run-metrics-csv", ask="runs.read"),

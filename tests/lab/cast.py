@@ -33,7 +33,7 @@ PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "st
 OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
-PUBLIC = ("health", "setup", "account_")  # beginnings of names that need no login
+PUBLIC = ("health", "setup", "csp-report", "account_")  # beginnings of names that need no login
 
 
 @dataclass
