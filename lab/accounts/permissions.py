@@ -143,11 +143,14 @@ ROUTES: dict[str, Access] = {
     **both("run-match", ask="label.lead"),
     **both("run-feeds", ask="runs.read", write="label.lead"),
     **do("feed-stop", ask="label.lead"),
+    # usage
+    **see("usage", "usage-left", ask="usage.read"),
 }
 
 # Addresses of packages: all that begin so.
 PREFIXES: dict[str, Access] = {
     **both("account_", "socialaccount_", "openid_connect_", ask=PUBLIC),  # allauth asks for a login itself where one is needed
+    **both("mfa_authenticate", "mfa_login_webauthn", ask=PUBLIC),  # the second half of signing in, and signing in with a key alone
     **both("mfa_", "usersessions_", ask=ACCOUNT),
     **both("admin:", ask=STAFF),
     **both("api-", ask=BEARER),

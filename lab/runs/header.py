@@ -144,6 +144,9 @@ def waiting(run: Run) -> Notice:
         blocked = reason.kind == "blocked"
         advice = "Resume that run; this one starts when it finishes." if blocked else "It starts by itself when that run finishes."
         tone, link, label = "warn" if blocked else "info", reverse("run", args=[parent.pk]), f"Open #{parent.number}"
+    elif reason.kind == "held":
+        said, held, advice = "", sentence(reason.why), "It starts by itself when there is room."
+        tone, link, label = "warn", reverse("usage"), "Usage"
     elif reason.kind == "worker":
         held, advice = f"No live worker takes the queue “{run.queue}”.", f"Start one: .venv/bin/python manage.py worker --queues {run.queue}"
         tone, link, label = "warn", reverse("workers"), "Workers"
@@ -151,3 +154,9 @@ def waiting(run: Run) -> Notice:
         held, advice = f"It is {reason.why}." if "next" in reason.why else f"{reason.why}.", "It starts by itself when a worker is free."
         tone, link, label = "warn" if lost else "info", reverse("workers"), "Workers"
     return Notice(tone, title, f"{said} {held}".strip(), advice, link, label)
+
+
+def sentence(held: str) -> str:
+    """A quota's reason under a title that says already that the run waits."""
+    text = held.removeprefix("Waiting: ")
+    return text[:1].upper() + text[1:]

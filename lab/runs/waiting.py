@@ -1,4 +1,4 @@
-"""Why a queued or lost run has not started: its parent, no worker for its queue, or others before it."""
+"""Why a queued or lost run has not started: its parent, a quota, no worker for its queue, or others before it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
+from lab.runs import holding
 from lab.runs.models import Run, Status
 from lab.workers.models import Worker
 
@@ -14,7 +15,7 @@ WILL_NOT_FINISH = (Status.STOPPED, Status.FAILED)
 
 @dataclass(frozen=True)
 class Waiting:
-    """``why`` in a few words, ``kind`` parent, blocked, worker or position; ``parent`` is the run it waits for."""
+    """``why`` in a few words, ``kind`` parent, blocked, held, worker or position; ``parent`` is the run it waits for."""
 
     kind: str
     why: str
@@ -23,7 +24,7 @@ class Waiting:
 
 
 def reasons(runs: Iterable[Run]) -> dict[UUID, Waiting]:
-    """The reason of each run in ``runs`` that waits, in two queries however many there are. Parents should be select_related."""
+    """The reason of each run in ``runs`` that waits, in a few queries however many there are. Parents should be select_related."""
     waiting = [run for run in runs if run.status in (Status.QUEUED, Status.LOST)]
     if not waiting:
         return {}
@@ -31,15 +32,18 @@ def reasons(runs: Iterable[Run]) -> dict[UUID, Waiting]:
     ahead: dict[str, list[UUID]] = {}
     for key, queue in Run.objects.waiting().order_by("queued_at", "number").values_list("pk", "queue"):
         ahead.setdefault(queue, []).append(key)
-    return {run.pk: _reason(run, served, ahead.get(run.queue, [])) for run in waiting}
+    held = holding.held(waiting)
+    return {run.pk: _reason(run, served, ahead.get(run.queue, []), held.get(run.pk, "")) for run in waiting}
 
 
-def _reason(run: Run, served: set[str], ahead: list[UUID]) -> Waiting:
+def _reason(run: Run, served: set[str], ahead: list[UUID], held: str) -> Waiting:
     parent = run.parent
     if parent is not None and parent.status != Status.FINISHED:
         if parent.status in WILL_NOT_FINISH:
             return Waiting("blocked", f"#{parent.number} {parent.status}: resume it first", parent)
         return Waiting("parent", f"after #{parent.number}", parent)
+    if held:
+        return Waiting("held", held, queue=run.queue)
     if run.queue not in served:
         return Waiting("worker", f"no worker for {run.queue}", queue=run.queue)
     place = ahead.index(run.pk) if run.pk in ahead else 0

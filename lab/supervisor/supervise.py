@@ -23,10 +23,12 @@ from lab.runs import live, publisher
 from lab.runs.launch import enqueue
 from lab.runs.models import Run, Status
 from lab.supervisor import logs, trainer_process
+from lab.supervisor.claiming import claim
 from lab.supervisor.ingest import ingest
 from lab.supervisor.outcome import LOCKED, Ending, judge, last_event
 from lab.supervisor.resources import Sampler
 from lab.supervisor.trainer_process import AdoptedTrainer, Trainer
+from lab.usage import ledger
 from lab.workers.models import Worker
 from trainers import spool
 from trainers.events import AttemptFinished
@@ -53,8 +55,8 @@ def supervise(run_id: str, worker: str, argv: Sequence[str] | None = None) -> bo
     if run is None or is_draining(worker):
         return False
     owner = f"{worker}/{uuid.uuid4().hex[:12]}"
-    if not run.claim(owner):
-        log.info("run %s is not to be claimed (%s)", run_id, run.status)
+    if not claim(run, owner, worker):
+        log.info("run %s is not to be claimed (%s %s)", run_id, run.status, run.reason)
         return False
     Supervisor(run, worker, owner, argv).work()
     return True
@@ -227,6 +229,7 @@ class Supervisor:
         if wanted is None or (now >= self.renew_at and not self.run.renew(self.owner)):
             raise LeaseLost
         if now >= self.renew_at:
+            ledger.seen(self.owner)
             self.renew_at = now + settings.LEASE_SECONDS / 6
         for name, value in wanted.items():
             setattr(self.run, name, value)
@@ -282,6 +285,7 @@ class Supervisor:
             followers = self.patiently(lambda: list(run.children.filter(status=Status.QUEUED))) if status == Status.FINISHED else []
         if not given:
             raise LeaseLost
+        self.patiently(lambda: ledger.closed(self.owner))
         trainer_process.clear_stop(run.folder)
         if run.spec.get("human"):
             self.patiently(lambda: human_reward.close(run))

@@ -17,6 +17,8 @@ from django.utils import timezone
 from lab.runs import live
 from lab.runs.launch import enqueue
 from lab.runs.models import Run, Status
+from lab.supervisor.claiming import say
+from lab.usage import quotas
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,16 @@ class Sweeper:
         if now >= self.forgiving_until:
             lose_expired()
         if waiting:
-            send_again(waiting)
+            send_again(free(waiting))
+
+
+def free(waiting: list[Run]) -> list[Run]:
+    """Those that no quota holds; each of the others is given the reason, and a run that is held no longer loses it."""
+    reasons = quotas.held_all(waiting)
+    for run in waiting:
+        if run.pk in reasons or run.reason.startswith(quotas.WAITING):
+            say(run, reasons.get(run.pk, ""))
+    return [run for run in waiting if run.pk not in reasons]
 
 
 def lose_expired() -> None:

@@ -1,5 +1,10 @@
-"""Addresses of the room."""
+"""Usage: what the team used, its limits, and what it cost."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from lab.usage import pages
+
+urlpatterns = [
+    path("usage/", pages.index, name="usage"),
+    path("usage/left/", pages.left, name="usage-left"),
+]

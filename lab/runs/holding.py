@@ -1,0 +1,39 @@
+"""Why a run may not start although a worker is there, asked of rooms that runs may not know: a room with such a rule puts it into ``RULES``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from lab.accounts.models import Team
+from lab.runs.models import Run
+
+
+class Rule(Protocol):
+    def held(self, runs: Sequence[Run]) -> dict[UUID, str]:
+        """Why each of the queued runs that are held waits, a sentence each."""
+
+    def foreseen(self, team: Team, queue: str) -> str:
+        """Why a run that is launched now would wait; empty when it would not."""
+
+    def refused(self, team: Team, queue: str) -> str:
+        """Why the team may not launch on the queue at all; empty when it may."""
+
+
+RULES: list[Rule] = []
+
+
+def held(runs: Sequence[Run]) -> dict[UUID, str]:
+    found: dict[UUID, str] = {}
+    for rule in RULES:
+        found |= rule.held(runs)
+    return found
+
+
+def foreseen(team: Team, queue: str) -> str:
+    return " ".join(said for rule in RULES if (said := rule.foreseen(team, queue)))
+
+
+def refused(team: Team, queue: str) -> str:
+    return " ".join(said for rule in RULES if (said := rule.refused(team, queue)))

@@ -1,0 +1,66 @@
+"""The ledger of leases: written by the supervisor at the claim, with every sign of life and at the end; read as hours of a month."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import DurationField, ExpressionWrapper, F, QuerySet, Sum, Value
+from django.db.models.functions import Greatest, Least
+from django.utils import timezone
+
+from lab.accounts.models import Team
+from lab.runs.models import Run
+from lab.usage.models import Lease
+from lab.usage.months import Month
+from lab.workers.models import Worker
+
+HOUR = 3600.0
+
+
+def gpus_of(worker: str) -> int:
+    """GPUs of the worker of that name: one worker holds one GPU or none."""
+    return int(Worker.objects.filter(name=worker).exclude(gpu="").exists())
+
+
+def opened(run: Run, owner: str, gpus: int) -> Lease:
+    """The worker begins to hold the run; called in the transaction of the claim."""
+    now = timezone.now()
+    return Lease.objects.create(
+        team_id=run.team_id,
+        run=run,
+        number=run.number,
+        user_id=run.created_by_id,
+        recipe=run.recipe,
+        owner=owner,
+        gpus=gpus,
+        started_at=now,
+        seen_at=now,
+    )
+
+
+def seen(owner: str) -> None:
+    Lease.objects.filter(owner=owner, ended_at=None).update(seen_at=timezone.now())
+
+
+def closed(owner: str) -> None:
+    now = timezone.now()
+    Lease.objects.filter(owner=owner, ended_at=None).update(seen_at=now, ended_at=now)
+
+
+def of_month(team: Team | int, month: Month) -> QuerySet[Lease]:
+    """Leases that touch the month."""
+    return Lease.objects.filter(team=team, started_at__lt=month.end, seen_at__gte=month.start)
+
+
+def lasted(start: datetime, end: datetime) -> Any:
+    """How long a lease lay within the time from ``start`` to ``end``, as an expression."""
+    inside = Least(F("seen_at"), Value(end)) - Greatest(F("started_at"), Value(start))
+    return ExpressionWrapper(inside, output_field=DurationField())
+
+
+def hours(team: Team | int, month: Month) -> tuple[float, float]:
+    """(GPU-hours, compute hours of workers without a GPU) of the month."""
+    sums = of_month(team, month).order_by().values("gpus").annotate(time=Sum(lasted(month.start, month.end)))
+    by_gpus = {row["gpus"]: row["time"].total_seconds() / HOUR for row in sums}
+    return sum(gpus * time for gpus, time in by_gpus.items()), by_gpus.get(0, 0.0)
