@@ -1,0 +1,209 @@
+"""The list of policies: what an address asks for, in what order, and what a row shows. Filters and sort keys are allow-listed here.
+
+Whether a checkpoint is still there only the disk knows, so that the newest MOST rows are looked at, filtered and sorted in memory; metrics and
+votes are read for the page that is shown, and for all rows only where they decide the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import QueryDict
+
+from lab.accounts.models import Project, Team
+from lab.policies import evidence, measures
+from lab.policies.evidence import Evidence
+from lab.policies.measures import Measured
+from lab.policies.models import Alias, Removal
+from lab.policies.places import present, short
+from lab.runs.models import Checkpoint, Run
+
+PAGE = 50
+MOST = 2000  # newest checkpoints that are looked at
+LONGEST_SEARCH = 100  # characters
+SORTS = ("run", "step", "size", "reward", "heldout", "entropy", "win", "age")
+DEFAULT_SORT = "-age"
+FILTERS = ("q", "run", "project", "alias", "kind", "votes", "gone")
+KINDS = {"final": "Final policies", "checkpoint": "Checkpoints"}
+
+
+@dataclass(frozen=True)
+class Query:
+    """What an address asks for, cleaned; ``notes`` says what was left out and why."""
+
+    chosen: Mapping[str, str]
+    sort: str = DEFAULT_SORT
+    page: int = 1
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return self.sort.lstrip("-")
+
+    @property
+    def descending(self) -> bool:
+        return self.sort.startswith("-")
+
+    def url(self, **changes: str) -> str:
+        wanted = {**self.chosen, "sort": self.sort, **changes}
+        pairs = QueryDict(mutable=True)
+        for name in (*FILTERS, "sort", "page"):
+            if wanted.get(name) and (name, wanted[name]) != ("sort", DEFAULT_SORT):
+                pairs[name] = wanted[name]
+        return "?" + pairs.urlencode()
+
+    def toggled(self, key: str) -> str:
+        return self.url(sort=key if self.sort == f"-{key}" else f"-{key}")
+
+
+def read_query(params: QueryDict) -> Query:
+    notes = []
+    chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
+    for name, words in (("run", "run number"), ("project", "project")):
+        if name in chosen and not whole(chosen[name].removeprefix("#")):
+            notes.append(f"“{chosen.pop(name)}” is no {words}; it is left out.")
+    if "kind" in chosen and chosen["kind"] not in KINDS:
+        notes.append(f"There is no kind “{chosen.pop('kind')}”; policies of both kinds are shown.")
+    sort = params.get("sort", DEFAULT_SORT)
+    if sort.removeprefix("-") not in SORTS:
+        notes.append(f"Policies cannot be sorted by “{sort[:40]}”; the newest come first.")
+        sort = DEFAULT_SORT
+    return Query(chosen, sort, max(1, whole(params.get("page", "1"))), notes)
+
+
+def whole(text: str) -> int:
+    """0 for what is no whole number of a sensible size."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def of_team(team: Team) -> QuerySet[Checkpoint]:
+    """Every policy that was ever written, once: a row that a later attempt wrote again under the same path does not count."""
+    later = Checkpoint.objects.filter(run=OuterRef("run"), path=OuterRef("path"), pk__gt=OuterRef("pk"))
+    return Checkpoint.objects.filter(~Exists(later), run__team=team)
+
+
+def matching(team: Team, chosen: Mapping[str, str]) -> QuerySet[Checkpoint]:
+    found = of_team(team).select_related("run", "run__project").defer("run__spec", "run__special_tokens", "run__latest")
+    if text := chosen.get("q"):
+        words = Q(run__name__icontains=text) | Q(run__policy__icontains=text) | Q(run__recipe__icontains=text)
+        number = whole(text.removeprefix("#"))
+        found = found.filter(words | Q(run__number=number) if number else words)
+    if "run" in chosen:
+        found = found.filter(run__number=whole(chosen["run"].removeprefix("#")))
+    if "project" in chosen:
+        found = found.filter(run__project=whole(chosen["project"]))
+    if "alias" in chosen:
+        found = found.filter(aliases__name__iexact=chosen["alias"])
+    if "kind" in chosen:
+        found = found.filter(final=chosen["kind"] == "final")
+    if "votes" in chosen:
+        found = found.filter(run__in=evidence.voted_runs(team))
+    return found.order_by("-created_at", "-pk")
+
+
+@dataclass
+class Row:
+    checkpoint: Checkpoint
+    there: bool
+    removal: Removal | None = None
+    aliases: list[Alias] = field(default_factory=list)
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    evidence: list[Evidence] = field(default_factory=list)
+
+    @property
+    def run(self) -> Run:
+        return self.checkpoint.run
+
+    @property
+    def which(self) -> str:
+        return short(self.checkpoint)
+
+    @property
+    def shown(self) -> list[Measured | None]:
+        """Reward, held-out reward, entropy."""
+        return [self.measured.get(name) for name in measures.SHOWN.values()]
+
+    @property
+    def best(self) -> Evidence | None:
+        """The match with most votes."""
+        return self.evidence[0] if self.evidence else None
+
+    def order(self, key: str) -> Any:
+        """What it is sorted by; None comes last either way."""
+        if key in measures.SHOWN:
+            found = self.measured.get(measures.SHOWN[key])
+            return found.value if found else None
+        if key == "win":
+            return self.best.rate.value if self.best and self.best.rate else None
+        simple: dict[str, int | datetime] = {
+            "run": self.run.number,
+            "step": self.checkpoint.step,
+            "size": self.checkpoint.bytes,
+            "age": self.checkpoint.created_at,
+        }
+        return simple[key]
+
+
+@dataclass
+class Listing:
+    page: Page[Row]
+    there: int
+    gone: int
+    more: bool  # older ones were not looked at
+
+
+def listing(team: Team, query: Query) -> Listing:
+    found = list(matching(team, query.chosen)[: MOST + 1])
+    rows = [Row(one, present(one)) for one in found[:MOST]]
+    there = sum(row.there for row in rows)
+    gone = len(rows) - there
+    if "gone" not in query.chosen:
+        rows = [row for row in rows if row.there]
+    if query.key in measures.SHOWN:
+        add_measures(rows, [measures.SHOWN[query.key]])
+    if query.key == "win":
+        add_evidence(rows)
+    ordered = [row for row in rows if row.order(query.key) is not None]
+    ordered.sort(key=lambda row: (row.order(query.key), row.checkpoint.created_at, row.checkpoint.pk), reverse=query.descending)
+    page = Paginator([*ordered, *(row for row in rows if row.order(query.key) is None)], PAGE).get_page(query.page)
+    fill(list(page.object_list))
+    return Listing(page, there, gone, len(found) > MOST)
+
+
+def fill(rows: list[Row]) -> None:
+    """Everything a row shows."""
+    add_measures(rows, list(measures.SHOWN.values()))
+    add_evidence(rows)
+    by_id = {row.checkpoint.pk: row for row in rows}
+    for alias in Alias.objects.filter(checkpoint__in=by_id):
+        by_id[alias.checkpoint_id].aliases.append(alias)  # type: ignore[index]
+    for removal in Removal.objects.filter(checkpoint__in=by_id).select_related("by"):
+        by_id[removal.checkpoint_id].removal = removal
+
+
+def add_measures(rows: list[Row], names: list[str]) -> None:
+    found = measures.at_steps([row.checkpoint for row in rows], names)
+    for row in rows:
+        row.measured = {**row.measured, **found[row.checkpoint.pk]}
+
+
+def add_evidence(rows: list[Row]) -> None:
+    missing = [row for row in rows if not row.evidence]
+    found = evidence.of([row.checkpoint for row in missing])
+    for row in missing:
+        row.evidence = found[row.checkpoint.pk]
+
+
+@dataclass(frozen=True)
+class Choices:
+    projects: list[Project]
+    aliases: list[str]
+
+
+def choices(team: Team) -> Choices:
+    return Choices(list(Project.objects.of(team).order_by("name")), list(Alias.objects.filter(team=team).values_list("name", flat=True)))
