@@ -9,6 +9,7 @@ from django.db import transaction
 from lab.ablations.models import Ablation, AblationRun
 from lab.ablations.variants import first_seed, variants_of
 from lab.accounts.models import Team, User
+from lab.audit.recording import record
 from lab.runs import live
 from lab.runs.launch import launch
 from lab.runs.models import OPEN, Run
@@ -41,6 +42,7 @@ def create(team: Team, author: User | None, name: str, spec: Spec, seeds: int, s
         name = name.strip()[:NAME_LENGTH] or "Ablation"
         ablation = Ablation.objects.create(team=team, author=author, source=source, name=name, spec=spec, seeds=seeds)
         queue(ablation, author, range(seeds))
+        record("ablation.launch", ablation, actor=author, seeds=seeds, runs=ablation.members.count())
     return ablation
 
 
@@ -52,6 +54,7 @@ def add_seeds(ablation: Ablation, author: User | None, more: int) -> Ablation:
         queue(locked, author, range(locked.seeds, locked.seeds + more))
         locked.seeds += more
         locked.save(update_fields=["seeds"])
+        record("ablation.extend", locked, actor=author, seeds=more)
     return locked
 
 
@@ -82,4 +85,13 @@ def stop(ablation: Ablation) -> int:
         if run.request_stop():
             live.publish_state(run)
             asked += 1
+    if asked:
+        record("ablation.stop", ablation, runs=asked)
     return asked
+
+
+def delete(ablation: Ablation) -> None:
+    """The ablation goes, its runs stay."""
+    with transaction.atomic():
+        record("ablation.delete", ablation, runs=ablation.members.count())
+        ablation.delete()

@@ -125,6 +125,6 @@ def stop(request: LabRequest, ablation_id: Any) -> HttpResponse:
 @require_POST
 def delete(request: LabRequest, ablation_id: Any) -> HttpResponse:
     """The ablation goes, its runs stay."""
-    ablation_of(request, ablation_id).delete()
+    launch.delete(ablation_of(request, ablation_id))
     messages.success(request, "The ablation is deleted. Its runs are still in the list of runs.")
     return redirect("ablations")

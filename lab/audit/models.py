@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVector, SearchVectorField
 from django.db import models
+from django.db.models import Value
+from django.db.models.expressions import Func
 
 from lab.accounts.models import Team, User
+
+SIGNS = "@._-/#:+"  # parts of a word no more: an address or a run's number is found by any of its words
+
+
+def words_of(field: str) -> Func:
+    return Func(field, Value(SIGNS), Value(" " * len(SIGNS)), function="translate", output_field=models.TextField())
 
 
 class Via(models.TextChoices):
@@ -35,6 +45,11 @@ class Entry(models.Model):
     address = models.GenericIPAddressField(null=True)
     agent = models.CharField(max_length=200, blank=True)
     details = models.JSONField(default=dict)  # never a secret
+    words = models.GeneratedField(  # what the search looks through; not loaded with the entry
+        expression=SearchVector(words_of("who"), words_of("label"), words_of("object_id"), config="simple"),
+        output_field=SearchVectorField(),
+        db_persist=True,
+    )
 
     objects = EntryQuerySet.as_manager()
 
@@ -43,6 +58,11 @@ class Entry(models.Model):
             models.Index(fields=["team", "-id"], name="audit_newest"),
             models.Index(fields=["team", "action", "-id"], name="audit_action"),
             models.Index(fields=["team", "actor", "-id"], name="audit_actor"),
+            models.Index(fields=["team", "kind", "object_id", "-id"], name="audit_object"),
+            models.Index(fields=["team", "via", "-id"], name="audit_via"),
+            models.Index(fields=["team", "address", "-id"], name="audit_address"),
+            models.Index(fields=["team", "at"], name="audit_when"),
+            GinIndex(fields=["words"], name="audit_words"),
         ]
 
     def __str__(self) -> str:

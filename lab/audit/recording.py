@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
-from django.db import models
+from django.db import models, transaction
 from django.http import HttpRequest, HttpResponse
 
 from lab.accounts.models import ApiToken, Team, User
@@ -22,6 +23,7 @@ class Circumstances:
 
     request: HttpRequest | None = None
     token: ApiToken | None = None
+    command: bool = False
 
 
 _now: ContextVar[Circumstances | None] = ContextVar("circumstances of an act", default=None)
@@ -39,6 +41,16 @@ class AuditMiddleware:
             return self.get_response(request)
         finally:
             _now.reset(mark)
+
+
+@contextmanager
+def from_command() -> Iterator[None]:
+    """Around what a person does on the command line."""
+    mark = _now.set(Circumstances(command=True))
+    try:
+        yield
+    finally:
+        _now.reset(mark)
 
 
 def circumstances() -> Circumstances:
@@ -64,11 +76,26 @@ def record(
         action=action,
         kind=target._meta.model_name or "" if target is not None else "",
         object_id=str(target.pk) if target is not None else "",
-        label=(label or (str(target) if target is not None else ""))[:200],
+        label=readable(label or (str(target) if target is not None else ""))[:200],
         address=here.request.META.get("REMOTE_ADDR") or None if here.request else None,
-        agent=here.request.headers.get("User-Agent", "")[:200] if here.request else "",
+        agent=readable(here.request.headers.get("User-Agent", ""))[:200] if here.request else "",
         details=details,
     )
+
+
+def record_of_person(action: str, person: User | None, *, actor: User | None = None, label: str = "", **details: Any) -> None:
+    """An act on an account, which is no team's: an entry of the installation, and one for each team the person is in, so that its admins see it."""
+    with transaction.atomic():
+        record(action, person, actor=actor, label=label or (person.email if person else ""), **details)
+        if person is None:
+            return
+        for team in Team.objects.filter(memberships__user=person, memberships__active=True):
+            record(action, person, team=team, actor=actor, label=label or person.email, **details)
+
+
+def readable(text: str) -> str:
+    """NUL, which PostgreSQL cannot hold, made visible."""
+    return text.replace("\0", "\u2400")
 
 
 def acting(here: Circumstances) -> User | None:
@@ -87,4 +114,6 @@ def who(person: User | None, token: ApiToken | None) -> str:
 def via(here: Circumstances) -> Via:
     if here.token is not None:
         return Via.API
+    if here.command:
+        return Via.COMMAND
     return Via.BROWSER if here.request is not None else Via.WORKER

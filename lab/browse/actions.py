@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from asgiref.sync import sync_to_async
 from django.contrib import messages
-from django.core.handlers.asgi import ASGIRequest
 from django.db import transaction
-from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -16,13 +14,15 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.annotations.models import RolloutTag
 from lab.annotations.verbs import TAG_LENGTH, clean, new_tag, tag_named
+from lab.audit.recording import record
 from lab.browse.address import MAX_ID, Address
-from lab.browse.exports import FORMATS, MOST, MOST_WITH_TOKENS, Batches, Format
+from lab.browse.exports import FORMATS, MOST, MOST_WITH_TOKENS, Format
 from lab.browse.filter_bar import components_of, runs_to_choose
 from lab.browse.pages import matching, stream
 from lab.browse.records import records
 from lab.browse.regex import TooSlow
 from lab.browse.selection import Selection
+from lab.lib.downloads import attachment
 from lab.runs.views.request import LabRequest
 from lab.trajectories.models import Rollout
 
@@ -124,8 +124,19 @@ def export(request: LabRequest, form: str) -> HttpResponseBase:
         return render(request, "browse/too_many.html", context, status=400)
     runs = runs_to_choose(request.team, address.selection.runs)
     components = components_of([run for run in runs if run.number in address.selection.runs] or runs, ())
+    if request.method == "GET":
+        what = {"rollouts": len(ids)} if ids else {"selection": address.url()[:500]}
+        record(
+            "rollouts.export",
+            team=request.team,
+            label=", ".join(f"#{number}" for number in address.selection.runs),
+            format=form,
+            tokens=tokens,
+            **what,
+        )
     rollouts = named(request, ids) if ids else stream(request.team, address.selection, limit=most)
-    return download(request, kind, records(rollouts, tokens), components, tokens, file_name(address.selection, kind))
+    body = kind.write(records(rollouts, tokens), components, tokens)
+    return attachment(request, body, file_name(address.selection, kind), kind.media_type)
 
 
 def named(request: LabRequest, ids: list[int]) -> Iterator[Rollout]:
@@ -137,20 +148,3 @@ def file_name(selection: Selection, kind: Format) -> str:
     """Made by the lab alone: nothing of it comes from a person or a model."""
     runs = "-".join(str(number) for number in selection.runs[:5]) or "all"
     return f"rollouts-run-{runs}-{timezone.now():%Y%m%d-%H%M%S}.{kind.name}"
-
-
-def download(request: LabRequest, kind: Format, rows: Batches, components: list[str], tokens: bool, name: str) -> StreamingHttpResponse:
-    """In pieces; under ASGI a plain iterator would be read into memory as a whole first."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
-    body = kind.write(rows, components, tokens)
-
-    pieces = one_by_one(body) if isinstance(request, ASGIRequest) else body
-    return StreamingHttpResponse(pieces, content_type=kind.media_type, headers=headers)
-
-
-async def one_by_one(body: Iterator[bytes]) -> AsyncIterator[bytes]:
-    def following() -> bytes | None:
-        return next(body, None)
-
-    while (piece := await sync_to_async(following)()) is not None:
-        yield piece

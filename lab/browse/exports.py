@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.browse.records import NAMES, TOKENS, WHOLE
-from lab.runs.charts import csv_safe
+from lab.lib.downloads import Lines, csv_safe
 
 Batches = Iterator[list[dict[str, Any]]]
 MOST = 200_000  # rollouts in a file
@@ -41,13 +41,6 @@ def clean(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: clean(inner) for name, inner in value.items()}
     return None if isinstance(value, float) and value - value != 0 else value
-
-
-class Lines:
-    """Lets csv.writer return its lines instead of writing them."""
-
-    def write(self, line: str) -> str:
-        return line
 
 
 def as_csv(batches: Batches, components: Sequence[str], tokens: bool) -> Iterator[bytes]:

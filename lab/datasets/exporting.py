@@ -9,6 +9,7 @@ from typing import Any
 from django.http import FileResponse, Http404, HttpResponse, StreamingHttpResponse
 from django.views.decorators.http import require_safe
 
+from lab.audit.recording import record
 from lab.browse.exports import Sink
 from lab.datasets.models import Form, Version, VersionState
 from lab.datasets.rows import canonical
@@ -69,6 +70,8 @@ def export(request: LabRequest, version_id: int) -> HttpResponse | StreamingHttp
     kind = kind if kind in FORMATS else "jsonl"
     split = "test" if request.GET.get("split") == "test" else "train"
     told = request.GET.get("provenance") == "1"
+    if request.method == "GET":
+        record("dataset.export", version, team=request.team, format=kind, shape=shape, split=split, provenance=told)
     name = f"{version.train_file.removesuffix('-train.jsonl') or f'version-{version.pk}'}-{split}-{shape}.{kind}"
     if kind == "jsonl" and shape == version.dataset.form and not told and version.train_file and version.path(split).is_file():
         return FileResponse(version.path(split).open("rb"), as_attachment=True, filename=version.path(split).name, content_type=TYPES[kind])

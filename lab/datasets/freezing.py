@@ -17,6 +17,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from lab.accounts.models import Team, User
+from lab.audit.recording import record
 from lab.celery import app
 from lab.datasets import files, importing_rows
 from lab.datasets.composing import BATCH, Composed, Progress, compose, finish
@@ -44,6 +45,7 @@ def freeze(dataset: Dataset, user: User | None, rule: Rule, notes: str = "", **m
             dataset=dataset, number=number, rule={**rule.as_json(), **more}, notes=notes, created_by=user, beat_at=timezone.now()
         )
         Dataset.objects.filter(pk=dataset.pk).update(rule=rule.as_json())
+        record("dataset.freeze", version, team=dataset.team, actor=user, dataset=dataset.pk)
         enqueue(version)
     return version
 

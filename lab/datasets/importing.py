@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from lab.audit.recording import record
 from lab.datasets import importing_rows, rule_form, uploads
 from lab.datasets.diffing import entry
 from lab.datasets.freezing import freeze
@@ -135,6 +136,7 @@ def make(request: LabRequest, found: uploads.Upload, mapped: Mapped, params: Que
     name = params.get("name", "").replace("\0", "").strip()[:100]
     with transaction.atomic():
         dataset = Dataset.objects.create(team=request.team, name=name, form=mapped.form, source=Source.IMPORT, created_by=request.user)
+        record("dataset.import", dataset, form=dataset.form, file=found.name, bytes=found.size)
         described = importing_rows.described(found, mapped, params.get("skip") == "1")
         version = freeze(dataset, request.user, rule, f"Imported from {found.name}", **described)
     messages.success(request, f"{found.name} is being imported.")

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from lab.accounts.models import Team
 from lab.accounts.roles import may
+from lab.audit.recording import record
 from lab.datasets import rule_form
 from lab.datasets.composing import Composed
 from lab.datasets.diffing import differences, entries_of, entry, summary
@@ -91,6 +92,7 @@ def new(request: LabRequest) -> HttpResponse:
             with transaction.atomic():
                 dataset = Dataset.objects.create(team=request.team, name=name, form=form, created_by=request.user)
                 dataset.queues.set(queues)
+                record("dataset.create", dataset, form=dataset.form, queues=[queue.pk for queue in queues])
             return redirect("dataset", dataset.pk)
     if not name and len(queues) == 1:
         name = queues[0].name

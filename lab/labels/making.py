@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django.db.models import Max
 
 from lab.accounts.models import Team, User
+from lab.audit.recording import record
 from lab.labels.models import ROLLOUTS, ItemState, Kind, Queue
 
 
@@ -30,7 +31,8 @@ def make_queue(team: Team, user: User | None, *, name: str, kind: Kind, items: I
     """All of it or nothing. ``settings`` are fields of Queue."""
     with transaction.atomic():
         queue = Queue.objects.create(team=team, created_by=user, name=name, kind=kind, **settings)
-        add_items(queue, items)
+        added = add_items(queue, items)
+        record("queue.create", queue, actor=user, kind=str(queue.kind), purpose=str(queue.purpose), items=added)
     return queue
 
 

@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from lab.accounts.models import User
+from lab.audit.recording import record
 from lab.labels.answers import Answer, AnswerError, Problem, read_answer
 from lab.labels.implied import implied
 from lab.labels.models import COUNTING, Change, Item, ItemState, Judgement, JudgementState, Preference, Queue, Verdict
@@ -116,6 +117,7 @@ def decide(item: Item, user: User, data: dict[str, Any], order: list[int], comme
         item.save(update_fields=["final", "final_by", "final_at", "final_comment", "state"])
         Change.objects.create(item=item, user=user, what="settled", before=before, after=item.final, comment=comment)
         settle(item)
+        record("label.decide", item, team=item.queue.team, actor=user, label=f"item {item.pk} of {item.queue}", queue=item.queue_id)
 
 
 def final_of(answer: Answer) -> dict[str, Any]:

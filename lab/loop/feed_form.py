@@ -8,6 +8,7 @@ from django import forms
 from django.db import transaction
 
 from lab.accounts.models import User
+from lab.audit.recording import record
 from lab.labels.forms import LabForm, choice, number
 from lab.labels.making import make_queue
 from lab.labels.models import Kind, Purpose, Queue, QueueStatus, Strategy
@@ -62,6 +63,7 @@ class FeedForm(LabForm):
             feed, made = Feed.objects.get_or_create(run=run, queue=queue, defaults=fields)
             if not made:
                 restart(feed, share, most)
+            record("feed.start", feed, actor=user, share=share, most=most)
         return feed
 
     def new_queue(self, user: User) -> Queue:

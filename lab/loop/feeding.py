@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.db import transaction
 from django.db.models import Count, Q
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -16,6 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from lab.accounts.roles import may
+from lab.audit.recording import record
 from lab.labels.models import QueueStatus
 from lab.labels.people import open_to
 from lab.labels.progress import Progress, progress
@@ -113,6 +115,10 @@ def asks(run: Run) -> dict[str, int]:
 @require_POST
 def stop_feed(request: LabRequest, feed_id: int) -> HttpResponse:
     feed = get_object_or_404(Feed.objects.filter(team=request.team).select_related("queue"), pk=feed_id)
-    if Feed.objects.filter(pk=feed.pk, stopped_at=None).update(stopped_at=timezone.now()):
+    with transaction.atomic():
+        stopped = Feed.objects.filter(pk=feed.pk, stopped_at=None).update(stopped_at=timezone.now())
+        if stopped:
+            record("feed.stop", feed, routed=feed.routed)
+    if stopped:
         messages.success(request, f"No more groups go into “{feed.queue.name}”. What is in it stays.")
     return redirect("run-feeds", feed.run_id)

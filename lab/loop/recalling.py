@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from lab.audit.recording import record
 from lab.datasets.freezing import freeze
 from lab.datasets.models import Recall, RecallKind, Source, Version
 from lab.datasets.rules import Rule, RuleError
@@ -92,7 +94,9 @@ def recall(request: LabRequest) -> HttpResponse:
 def made(request: LabRequest, target: Recall, reason: str) -> str:
     """From here on what was made of the labels is flagged."""
     target.reason, target.by = reason, request.user
-    target.save(force_insert=True)
+    with transaction.atomic():
+        target.save(force_insert=True)
+        record("label.recall", target, label=words(target), reason=reason)
     return f"{reverse('recalls')}#recall-{target.pk}"
 
 
@@ -107,7 +111,11 @@ def tell(request: LabRequest, recall: Recall) -> None:
 @require_POST
 def undo_recall(request: LabRequest, recall_id: int) -> HttpResponse:
     found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
-    if Recall.objects.filter(pk=found.pk, undone_at=None).update(undone_at=timezone.now(), undone_by=request.user):
+    with transaction.atomic():
+        undone = Recall.objects.filter(pk=found.pk, undone_at=None).update(undone_at=timezone.now(), undone_by=request.user)
+        if undone:
+            record("label.restore", found, label=words(found))
+    if undone:
         through = taking_back.carry_out(found)
         rest = "" if through else " The rest is restored by the workers."
         messages.success(request, f"Undone: its labels count again, and what was made of them is no longer flagged.{rest}")

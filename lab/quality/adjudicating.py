@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from lab.accounts.models import User
+from lab.audit.recording import record
 from lab.labels.models import Change, Item, ItemState, Judgement, Queue, Verdict
 from lab.labels.settling import SEATED, locked, settle
 from lab.labels.standing import Refused, may_review
@@ -53,3 +54,4 @@ def undecide(item: Item, user: User, leads: bool) -> None:
         item.save(update_fields=[*cleared, "state"])
         Change.objects.create(item=item, user=user, what="undone", before=before)
         settle(item)
+        record("label.undecide", item, team=item.queue.team, actor=user, label=f"item {item.pk} of {item.queue}", queue=item.queue_id)

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.accounts.models import User
 from lab.accounts.roles import may
+from lab.audit.recording import record
 from lab.labels import people
 from lab.labels.models import Queue
 from lab.quality.access import queue_context, queue_of, sees_numbers
@@ -57,10 +58,12 @@ def labeller(request: LabRequest, queue_id: int) -> HttpResponse:
     user = labeller_of(queue, request.POST["user"])
     if request.POST.get("act") == "resume":
         people.resume(queue, user)
+        record("queue.people", queue, person=user.email, did="resume")
         messages.success(request, f"{user} may label here again.")
     else:
         reason = request.POST.get("reason", "").strip()[:REASON] or "The person who runs this queue has paused you."
         people.pause(queue, user, reason)
+        record("queue.people", queue, person=user.email, did="pause", reason=reason)
         messages.success(request, f"{user} is paused in this queue. Their labels stay as they are.")
     return redirect(back)
 

@@ -179,11 +179,3 @@ def others(names: set[str]) -> list[dict[str, Any]]:
             title = (prefix or (members[start] if len(metrics) == 1 else "ungrouped")) + (f" ({start // 8 + 1})" if start else "")
             found.append(describe(Panel(f"other-{len(found)}", title, {}, section="Other", folded=True), metrics))
     return found
-
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-def csv_safe(text: str) -> str:
-    """A text cell that no spreadsheet takes for a formula. Numbers are not passed through here: they may start with a minus."""
-    return "'" + text if text.startswith(FORMULA) else text

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.accounts.models import Membership, Role, Team, User
+from lab.audit.recording import from_command
 from lab.runs import metrics
 from lab.runs.launch import launch_recipe
 from lab.runs.local_lab import LabError, LocalLab, free_port, prepare
@@ -79,7 +80,8 @@ def stop_leftovers() -> None:
 def train(user: User, lab: LocalLab, console: Console, overrides: Spec | None) -> list[Run]:
     """The stages' runs, once they have ended. Raises LabError when a process of the lab ends."""
     membership = user.memberships.select_related("team").get()
-    runs = launch_recipe(membership.team, user, RECIPE, overrides, name="Demo")
+    with from_command():
+        runs = launch_recipe(membership.team, user, RECIPE, overrides, name="Demo")
 
     def watch() -> None:
         for service in lab.check():

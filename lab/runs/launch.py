@@ -14,6 +14,7 @@ from django.db.models import Max
 from kombu.exceptions import OperationalError
 
 from lab.accounts.models import Team, User
+from lab.audit.recording import record
 from lab.catalog.catalog import CatalogError, catalog
 from lab.celery import app
 from lab.runs.models import Run, Status
@@ -94,9 +95,20 @@ def launch(
         Team.objects.select_for_update().get(pk=team.pk)
         run.number = (Run.objects.of(team).aggregate(newest=Max("number"))["newest"] or 0) + 1
         run.save(force_insert=True)
+        record("run.launch", run, actor=user, **origin(run))
         if parent is None or parent.status == Status.FINISHED:
             enqueue(run)
     return run
+
+
+def origin(run: Run) -> dict[str, str]:
+    """What the audit log says of a run that was launched."""
+    found = {"recipe": run.recipe, "trainer": run.trainer, "policy": run.policy}
+    if run.cloned_from:
+        found["cloned_from"] = f"#{run.cloned_from.number}"
+    if run.parent:
+        found["after"] = f"#{run.parent.number}"
+    return found
 
 
 def check(team: Team, spec: Spec, *, paths: bool = False, parent: Run | None = None) -> RunSpec:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from lab.accounts.models import Project, Team
+from lab.audit.recording import record
 
 
 class Status(models.TextChoices):
@@ -158,7 +159,15 @@ class Run(models.Model):
         return self._become(Status.RUNNING, Q(owner=owner, status=Status.STARTING))
 
     def request_stop(self, kill: bool = False) -> bool:
-        """Asks for stop-and-save (or a kill). A run nobody trains yet is stopped at once."""
+        """Asks for stop-and-save (or a kill). A run nobody trains yet is stopped at once. Recorded in the audit log."""
+        with transaction.atomic():
+            before = self.status
+            changed = self._request_stop(kill)
+            if changed:
+                record("run.kill" if kill and self.kill_requested else "run.stop", self, was=before)
+        return changed
+
+    def _request_stop(self, kill: bool) -> bool:
         now = timezone.now()
         if self._become(
             Status.STOPPED,
@@ -207,17 +216,22 @@ class Run(models.Model):
         )
 
     def resume(self) -> bool:
-        """Queues another attempt from the last checkpoint."""
-        return self._become(
-            Status.QUEUED,
-            Q(status__in=RESUMABLE),
-            reason="",
-            rescues=0,
-            queued_at=timezone.now(),
-            finished_at=None,
-            stop_requested_at=None,
-            kill_requested=False,
-        )
+        """Queues another attempt from the last checkpoint. Recorded in the audit log."""
+        with transaction.atomic():
+            before = self.status
+            changed = self._become(
+                Status.QUEUED,
+                Q(status__in=RESUMABLE),
+                reason="",
+                rescues=0,
+                queued_at=timezone.now(),
+                finished_at=None,
+                stop_requested_at=None,
+                kill_requested=False,
+            )
+            if changed:
+                record("run.resume", self, was=before, attempt=self.attempt)
+        return changed
 
 
 class MetricChunk(models.Model):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from lab.runs.charts import PANELS, SECTIONS, csv_safe, panels
+from lab.lib.downloads import csv_safe
+from lab.runs.charts import PANELS, SECTIONS, panels
 
 GRPO = [
     "reward",

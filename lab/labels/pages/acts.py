@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from lab.accounts.models import User
+from lab.audit.recording import record
 from lab.browse.regex import TooSlow
 from lab.labels import filling, people, reordering
 from lab.labels.models import Queue, QueueStatus, Strategy
@@ -22,6 +23,7 @@ from lab.runs.views.request import LabRequest
 
 MAX_ID = 2**63 - 1
 MOST_MORE = 10_000  # items by one press
+NOTHING = "Nothing was changed."
 
 
 @require_POST
@@ -36,7 +38,9 @@ def act(request: LabRequest, queue_id: int) -> HttpResponse:
 
 def set_status(status: QueueStatus, words: str) -> Callable[[LabRequest, Queue], str]:
     def verb(request: LabRequest, queue: Queue) -> str:
-        Queue.objects.filter(pk=queue.pk).update(status=status)
+        with transaction.atomic():
+            if Queue.objects.filter(pk=queue.pk).exclude(status=status).update(status=status):
+                record("queue.change", queue, status=[str(queue.status), str(status)])
         messages.success(request, words)
         return reverse("queue", args=[queue.pk])
 
@@ -57,6 +61,7 @@ def delete(request: LabRequest, queue: Queue) -> str:
                     request, "People have labelled in this queue, so it is not deleted. Close it: nobody is asked any more, and every label stays."
                 )
                 return here
+            record("queue.delete", locked)
             locked.delete()
     except OperationalError:  # a lock is taken
         messages.error(request, "Somebody is working in this queue at this moment, so it is not deleted. Pause it first, or try again.")
@@ -87,7 +92,9 @@ def add_items(request: LabRequest, queue: Queue) -> str:
         return here
 
     def add() -> str:
-        messages.success(request, f"{filling.add(queue, made):,} more items.")
+        added = filling.add(queue, made)
+        record("queue.change", queue, items_added=added)
+        messages.success(request, f"{added:,} more items.")
         return here
 
     return once(request, f"queue-more/{queue.pk}/{request.POST.get('token', '')[:64]}", add)
@@ -127,7 +134,12 @@ def change_people(request: LabRequest, queue_id: int) -> HttpResponse:
         messages.error(request, "Choose a person. Nothing was changed.")
         return redirect(reverse("queue", args=[found.pk]) + "#people")
     user = get_object_or_404(User.objects.filter(memberships__team=found.team), pk=key)
-    messages.success(request, changed(found, user, request.POST.get("act", "")))
+    verb = request.POST.get("act", "")
+    with transaction.atomic():
+        said = changed(found, user, verb)
+        if said != NOTHING:
+            record("queue.people", found, person=user.email, did=verb)
+    messages.success(request, said)
     return redirect(reverse("queue", args=[found.pk]) + "#people")
 
 
@@ -148,4 +160,4 @@ def changed(queue: Queue, user: User, act: str) -> str:
     if act in ("reviewer", "no-reviewer"):
         people.set_reviewer(queue, user, act == "reviewer")
         return f"{user} {'reviews' if act == 'reviewer' else 'does not review'} here."
-    return "Nothing was changed."
+    return NOTHING

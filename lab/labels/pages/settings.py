@@ -12,6 +12,7 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.views.decorators.http import require_http_methods
 
+from lab.audit.recording import record
 from lab.labels import people, rubric
 from lab.labels.forms import QueueForm, initial_of
 from lab.labels.guidelines import render
@@ -73,6 +74,7 @@ def save(queue: Queue, form: QueueForm, questions: list[rubric.Question]) -> Non
         locked = Queue.objects.select_for_update(no_key=True).get(pk=queue.pk)
         more = fields["overlap"] - locked.overlap
         was_assigned = locked.assigned_only
+        record("queue.change", locked, **differences(locked, fields))
         for name, value in fields.items():
             setattr(locked, name, value)
         locked.save(update_fields=list(fields))
@@ -82,6 +84,15 @@ def save(queue: Queue, form: QueueForm, questions: list[rubric.Question]) -> Non
             people.assign(locked, form.cleaned_data["people"])
         elif was_assigned:
             locked.members.filter(labels=False).update(labels=True)
+
+
+LONG = ("guidelines", "rubric")  # named in the audit log, not repeated there
+
+
+def differences(queue: Queue, fields: dict[str, Any]) -> dict[str, Any]:
+    """Each setting that changes, with what it was and what it becomes."""
+    changed = {name: (getattr(queue, name), value) for name, value in fields.items() if getattr(queue, name) != value}
+    return {name: "changed" if name in LONG else [str(old), str(new)] for name, (old, new) in changed.items()}
 
 
 def widen(queue: Queue, more: int) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import yaml
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from lab.runs import charts, launched, log_text
+from lab.audit.recording import record
+from lab.lib.downloads import Lines, attachment, csv_safe
+from lab.runs import launched, log_text
 from lab.runs.header import header
 from lab.runs.models import Run
 from lab.runs.snapshot import CSV_AXES, csv_rows, marks, snapshot
@@ -53,36 +53,16 @@ def metrics_csv(request: HttpRequest, run_id: Any) -> StreamingHttpResponse:
     """Every logged point: a row a step, a column a metric. ``?name=`` (repeatable) picks metrics."""
     run = run_of(request, run_id)
     names, rows = csv_rows(run, request.GET.getlist("name"))
-    writer = csv.writer(Echo())
+    if request.method == "GET":
+        record("metrics.export", run, metrics=len(names), format="csv")
+    writer = csv.writer(Lines())
 
     def lines() -> Iterator[str]:
-        yield writer.writerow([*CSV_AXES, *(charts.csv_safe(name) for name in names)])
+        yield writer.writerow([*CSV_AXES, *(csv_safe(name) for name in names)])
         for row in rows:
             yield writer.writerow(row)
 
     return attachment(request, lines(), f"run-{run.number}-metrics.csv", "text/csv; charset=utf-8")
-
-
-class Echo:
-    """Lets csv.writer return its lines instead of writing them."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
-def attachment(request: HttpRequest, body: Iterator[str], name: str, kind: str) -> StreamingHttpResponse:
-    """A download in pieces; under ASGI a plain iterator would be read into memory as a whole first."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    pieces = one_by_one(body) if isinstance(request, ASGIRequest) else body
-    return StreamingHttpResponse(pieces, content_type=kind, headers=headers)
-
-
-async def one_by_one(body: Iterator[str]) -> AsyncIterator[str]:
-    def following() -> str | None:
-        return next(body, None)
-
-    while (piece := await sync_to_async(following)()) is not None:
-        yield piece
 
 
 @require_safe

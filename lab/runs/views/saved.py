@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from lab.audit.recording import record
 from lab.catalog.catalog import catalog
 from lab.catalog.models import NAME_LENGTH, NOTE_LENGTH, RecipeVersion, SavedRecipe
 from lab.runs import differences
@@ -35,7 +37,9 @@ def save(request: LabRequest, recipe: str) -> HttpResponse:
         return show(request, filled, found, status=422)
     titles = [title for title, _ in draft.stages]
     stages = [{"title": title, "spec": spec} for title, spec in zip(titles, differences.complete_specs(filled), strict=True)]
-    version = SavedRecipe.objects.save_version(request.team, request.user, name, note, draft.recipe, stages)
+    with transaction.atomic():
+        version = SavedRecipe.objects.save_version(request.team, request.user, name, note, draft.recipe, stages)
+        record("recipe.save", version.recipe, version=version.number)
     messages.success(request, f"Saved as “{name}”, version {version.number}.")
     return redirect(f"{reverse('launch-recipe', args=[recipe])}?saved={version.pk}")
 
@@ -68,7 +72,9 @@ def chosen(versions: list[RecipeVersion], number: str, otherwise: RecipeVersion)
 @require_POST
 def delete(request: LabRequest, key: int) -> HttpResponse:
     recipe = recipe_of(request, key)
-    recipe.delete_softly()
+    with transaction.atomic():
+        recipe.delete_softly()
+        record("recipe.delete", recipe)
     messages.success(request, f"“{recipe.name}” is deleted. It can be restored at the end of this page.")
     return redirect("launch")
 
@@ -76,6 +82,8 @@ def delete(request: LabRequest, key: int) -> HttpResponse:
 @require_POST
 def restore(request: LabRequest, key: int) -> HttpResponse:
     recipe = recipe_of(request, key)
-    recipe.restore()
+    with transaction.atomic():
+        recipe.restore()
+        record("recipe.restore", recipe)
     messages.success(request, f"“{recipe.name}” is back.")
     return redirect("recipe-saved", key=recipe.pk)

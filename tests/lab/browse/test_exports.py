@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from lab.accounts.models import Team, User
 from lab.annotations.models import Rating, RolloutTag, Tag
 from lab.browse.records import NAMES
-from lab.runs.charts import csv_safe
+from lab.lib.downloads import csv_safe
 from lab.runs.models import Run
 from lab.trajectories.models import Rollout
 from tests.hostile import PAYLOADS, stored

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
 from lab.accounts.models import Membership, Team, User
+from lab.audit.recording import from_command
 from lab.catalog.catalog import catalog, listed
 from lab.runs.launch import launch_recipe, planned
 from lab.runs.models import Run, Status
@@ -74,7 +75,8 @@ class Command(BaseCommand):
             if policy:
                 overrides = merged(overrides, {"policy": policy_from(chosen_team, policy)})
             self.preflight(planned(chosen_team, recipe, overrides, paths=True))
-            runs = launch_recipe(chosen_team, chosen_user, recipe, overrides, name, paths=True)
+            with from_command():
+                runs = launch_recipe(chosen_team, chosen_user, recipe, overrides, name, paths=True)
         except SpecError as error:
             for problem in error.problems:
                 self.stderr.write(str(problem))
