@@ -14,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from lab.lib.content_policy import directives
 from lab.lib.outgoing import ports
 from lab.lib.secret_key import read_or_create
+from lab.lib.single_sign_on import providers
 
 env = environ.Env()
 
@@ -47,6 +48,10 @@ INSTALLED_APPS = [
     "template_partials",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "lab.accounts",
     "lab.audit",
     "lab.people",
@@ -92,6 +97,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "lab.accounts.sessions.SeenMiddleware",
     "lab.accounts.middleware.PermissionMiddleware",
 ]
 
@@ -111,6 +117,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "lab.accounts.context.permissions",
+                "lab.accounts.context.frames",
             ],
         },
     }
@@ -145,15 +152,40 @@ AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
-ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_EMAIL_VERIFICATION = "none"  # an account's address is vouched for when it is made; a changed one is confirmed before it counts
+ACCOUNT_CHANGE_EMAIL = True
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_LOGIN_BY_CODE_ENABLED = False
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = LAB_URL.partition("://")[0]
 ACCOUNT_ADAPTER = "lab.accounts.adapter.ClosedRegistration"
+MFA_ADAPTER = "lab.accounts.second_factor.SealedFactors"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_TOLERANCE = 1  # a phone's clock may be half a minute off
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = LAB_URL.startswith("http://")  # browsers offer keys over plain http on localhost only
+SOCIALACCOUNT_ADAPTER = "lab.accounts.single_sign_on.OnlyKnownPeople"
+SOCIALACCOUNT_PROVIDERS = providers(env)
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+SOCIALACCOUNT_LOGIN_ON_GET = False
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation." + name}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+    {"NAME": "lab.accounts.passwords.MaximumLengthValidator"},
 ]
-EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+# Attempts to sign in are counted in the database: they hold with Redis away, and over all processes.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "lab_cache", "OPTIONS": {"MAX_ENTRIES": 10_000}}}
+EMAIL_BACKEND = "lab.accounts.mail.PrivateFolder"
+EMAIL_FILE_PATH = str(HOME / "mail")
+EMAIL_TIMEOUT = 10
+if os.environ.get("LAB_EMAIL_URL"):
+    vars().update(env.email_url("LAB_EMAIL_URL"))
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.str("LAB_EMAIL_FROM", default="Policy Lab <lab@localhost>")
 
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"

@@ -2,7 +2,6 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from lab.accounts.views import health, setup
 from lab.lib.csp_reports import report
 from lab.runs.routing import websocket_urlpatterns
 
@@ -11,10 +10,8 @@ __all__ = ["urlpatterns", "websocket_urlpatterns"]
 ROOMS = ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor", "labels", "quality", "datasets", "loop")
 ROOMS += ("people", "audit", "projects", "usage", "alerts", "policies", "playground", "operations", "api")
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("health/", health, name="health"),
     path("csp-report/", report, name="csp-report"),
-    path("accounts/", include("allauth.urls")),
-    path("setup/<str:token>/", setup, name="setup"),
+    path("", include("lab.accounts.urls")),
     path("", include("lab.runs.urls")),
     path("ablations/", include("lab.ablations.urls")),
     *(path("", include(f"lab.{room}.urls")) for room in ROOMS),

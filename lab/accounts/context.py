@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
 from django.utils.functional import SimpleLazyObject
 
+from lab.accounts.models import Team, User
 from lab.accounts.permissions import TABLE, allowed
 from lab.accounts.roles import role_of
+from lab.accounts.second_factor import needs_second_factor, teams_that_wait
 
 
 class May:
@@ -25,3 +28,22 @@ class May:
 def permissions(request: HttpRequest) -> dict[str, Any]:
     """Looked up when a template asks: pages outside a team never do."""
     return {"may": SimpleLazyObject(lambda: May(role_of(request)))}
+
+
+def frames(request: HttpRequest) -> dict[str, Any]:
+    """For account pages, which people without a team, or before a closed one, see too; callables, so that other pages pay nothing."""
+    return {"account_frame": lambda: frame(request), "waiting_teams": lambda: waiting_teams(request)}
+
+
+def frame(request: HttpRequest) -> str:
+    """The template that an account page extends: with the team's rail where the person may enter the team."""
+    try:
+        closed = needs_second_factor(request.membership)  # type: ignore[attr-defined]
+    except (PermissionDenied, Http404):
+        closed = True
+    return "account/outside.html" if closed else "base.html"
+
+
+def waiting_teams(request: HttpRequest) -> list[Team]:
+    """Teams that open once the person has a second factor."""
+    return teams_that_wait(request.user) if isinstance(request.user, User) else []

@@ -1,11 +1,14 @@
-"""The form behind the set-up link."""
+"""The form behind the set-up link; a person's name."""
 
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 
+from lab.accounts.models import User
 from lab.accounts.setup_link import validate
+
+PASSWORD_HELP = "At least 10 characters, not a common password, not only digits."
 
 
 class SetupForm(forms.Form):
@@ -14,8 +17,8 @@ class SetupForm(forms.Form):
     password = forms.CharField(
         label="Password",
         strip=False,
-        help_text="At least 8 characters, not a common password, not only digits.",
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "minlength": "8"}, render_value=False),
+        help_text=PASSWORD_HELP,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "minlength": "10"}, render_value=False),
     )
     team_name = forms.CharField(label="Name of your team", max_length=80, widget=forms.TextInput(attrs={"autocomplete": "organization"}))
 
@@ -29,3 +32,11 @@ class SetupForm(forms.Form):
                 if field not in self.errors:
                     self.add_error(field, messages)
         return self.cleaned_data
+
+
+class NameForm(forms.Form):
+    name = forms.CharField(label="Name", max_length=150, widget=forms.TextInput(attrs={"autocomplete": "name", "class": "input"}))
+
+    def save(self, user: User) -> None:
+        user.first_name, _, user.last_name = self.cleaned_data["name"].partition(" ")
+        user.save(update_fields=["first_name", "last_name"])

@@ -16,8 +16,9 @@ from django.shortcuts import redirect
 from django.urls import get_script_prefix, set_script_prefix
 from django.utils.functional import SimpleLazyObject
 
-from lab.accounts.models import Membership
+from lab.accounts.models import Membership, Team
 from lab.accounts.permissions import OUTSIDE_TEAMS, PUBLIC, STAFF, access, allowed, refusal
+from lab.accounts.second_factor import closed_words, needs_second_factor
 
 PREFIX = re.compile(r"^/t/([-\w]{1,50})(/.*)$", re.ASCII | re.DOTALL)
 LAST_TEAM = "team"  # key of the session: the team the person was in last
@@ -68,6 +69,11 @@ def refused(request: HttpRequest, message: str) -> HttpResponse:
     raise PermissionDenied(f"{message} {fix}")
 
 
+def is_navigation(request: HttpRequest) -> bool:
+    """Whether a person opens a page or sends a form, as opposed to a fragment or a script's request."""
+    return "text/html" in request.headers.get("Accept", "") and not request.headers.get("HX-Request")
+
+
 class PermissionMiddleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -92,9 +98,17 @@ class PermissionMiddleware:
         if asked in OUTSIDE_TEAMS:
             return None
         membership = request.membership  # type: ignore[attr-defined]
+        if needs_second_factor(membership):
+            return self.closed(request, membership.team)
         if not allowed(membership.role, asked):
             return refused(request, refusal(asked, membership.role, membership.team.name))
         return self.with_team(request, membership)
+
+    def closed(self, request: HttpRequest, team: Team) -> HttpResponse:
+        """The team asks for a second factor and the person has none: a page leads to setting one up, whatever else is asked gets the words."""
+        if is_navigation(request):
+            return redirect("mfa_index")
+        return JsonResponse({"message": closed_words(team), "fix": "Open the lab in this browser: it leads to setting one up."}, status=403)
 
     def with_team(self, request: HttpRequest, membership: Membership) -> HttpResponse | None:
         """A page that a person opens without a team in its address goes on with it, so that a copied link means the same to everybody."""
@@ -103,5 +117,5 @@ class PermissionMiddleware:
             if request.session.get(LAST_TEAM) != slug:
                 request.session[LAST_TEAM] = slug
             return None
-        opened = request.method == "GET" and "text/html" in request.headers.get("Accept", "") and not request.headers.get("HX-Request")
+        opened = request.method == "GET" and is_navigation(request)
         return redirect(f"{get_script_prefix()}t/{slug}{request.get_full_path()}") if opened else None

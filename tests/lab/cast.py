@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from lab.ablations.models import Ablation, AblationRun
-from lab.accounts.models import Team, User
+from lab.accounts.models import ApiToken, Team, User
+from lab.accounts.permissions import BEARER, access
 from lab.annotations import verbs
 from lab.annotations.models import Comment, Tag
 from lab.browse.models import SavedView
@@ -30,10 +32,13 @@ from trainers.events import AnyEvent, Message
 
 # Every parameter of a URL is either an object of a team (how the cast finds its id) or plain (any value that opens the page).
 PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
+PLAIN |= {"pk": 1, "session_id": 1, "provider_id": "sso"}  # of accounts
 OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id")
+OBJECTS += ("token_id",)
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
-PUBLIC = ("health", "setup", "csp-report", "account_")  # beginnings of names that need no login
+PUBLIC = ("health", "setup", "api-openapi", "csp-report", "account_")  # beginnings of names that need no login
+PUBLIC += ("socialaccount_", "openid_connect_", "mfa_authenticate", "mfa_login")
 
 
 @dataclass
@@ -59,6 +64,7 @@ class Cast:
     version: Version
     recall: Recall
     feed: Feed
+    token: ApiToken
 
     def value(self, name: str, parameter: str) -> Any:
         """For a parameter of the URL ``name``. Raises KeyError for one the cast does not know."""
@@ -95,7 +101,12 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)
     labelled = make_labels(team, user, mark, run, [first, second])
-    return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled)
+    return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled, make_token(team, user, mark))
+
+
+def make_token(team: Team, user: User, mark: str) -> ApiToken:
+    digest = hashlib.sha256(mark.encode()).hexdigest()
+    return ApiToken.objects.create(team=team, user=user, name=f"token {mark}", prefix=f"lab_{digest[:8]}", digest=digest, scopes=["runs.read"])
 
 
 def make_labels(
@@ -150,11 +161,12 @@ class Address:
         return reverse(self.name, kwargs={parameter: cast.value(self.name, parameter) for parameter in self.parameters})
 
 
-def addresses(inside: URLResolver | None = None) -> Iterator[Address]:
-    """All of the project, without those of the login."""
+def addresses(inside: URLResolver | None = None, outer: tuple[str, ...] = ()) -> Iterator[Address]:
+    """All of the project, without those of the login; ``outer`` are the parameters of the paths around ``inside``."""
     for entry in (inside or get_resolver()).url_patterns:
+        parameters = (*outer, *entry.pattern.converters)
         if isinstance(entry, URLResolver):
-            yield from addresses(entry)
+            yield from addresses(entry, parameters)
         elif isinstance(entry, URLPattern):
             assert entry.name, f"{entry.pattern} has no name"
-            yield Address(entry.name, tuple(entry.pattern.converters))
+            yield Address(entry.name, parameters)

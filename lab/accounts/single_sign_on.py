@@ -1,0 +1,51 @@
+"""Who may come in by single sign-on: people with an account, and people with an open invitation; both by an address the provider has verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.models import SocialLogin
+from django.http import HttpRequest
+from django.utils import timezone
+
+from lab.accounts.models import Invitation, User
+
+Welcome = Callable[[User], None]
+_welcomes: list[Welcome] = []
+
+
+def register(welcome: Welcome) -> None:
+    """``welcome`` is called with a person whose account single sign-on has just made: their open invitations are theirs to accept."""
+    _welcomes.append(welcome)
+
+
+def verified_address(login: SocialLogin) -> str:
+    """The address the provider vouches for, in lower case; empty unless it says so itself. Some say "true", others true."""
+    said = login.account.extra_data
+    claims = said.get("userinfo") or said.get("id_token") or said
+    return str(claims.get("email", "")).lower() if claims.get("email_verified") in (True, "true") else ""
+
+
+def is_invited(address: str) -> bool:
+    open_ones = Invitation.objects.filter(accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+    return bool(address) and open_ones.filter(email__iexact=address).exists()
+
+
+class OnlyKnownPeople(DefaultSocialAccountAdapter):  # type: ignore[misc]
+    def authenticate_by_email(self, sociallogin: SocialLogin) -> tuple[User, str] | None:
+        """The account whose own address, confirmed here too, is the one the provider has verified."""
+        address = verified_address(sociallogin)
+        mine = EmailAddress.objects.filter(email__iexact=address, verified=True, primary=True).select_related("user").first() if address else None
+        return (mine.user, address) if mine else None
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
+        return is_invited(verified_address(sociallogin))
+
+    def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
+        user = super().save_user(request, sociallogin, form)
+        for welcome in _welcomes:
+            welcome(user)
+        return user
