@@ -38,7 +38,7 @@ up: setup
 
 # Two processes, a core each, take one test file after the other; files that need minutes come first. Each has services of its own.
 test: setup chromium
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder tests/trainers tests/browser tests/lab)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder tests/trainers tests/browser tests/lab tests/security)
 
 lint: setup
 	$(PY) -m ruff format --check .

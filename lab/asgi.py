@@ -4,15 +4,23 @@ import gc
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 
+from lab.lib.body_limit import BodyLimit
+from lab.lib.proxies import TrustedProxies
+from lab.lib.secret_key import refuse_weak
+
+refuse_weak(settings.SECRET_KEY)
 http = get_asgi_application()  # loads the apps, which the routes below import
 
+from lab.lib.origins import OwnOrigin  # noqa: E402
 from lab.urls import websocket_urlpatterns  # noqa: E402
 
 # What is loaded by now stays: the collector need not go through it again in the middle of a request.
 gc.collect()
 gc.freeze()
 
-application = ProtocolTypeRouter({"http": http, "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))})
+websocket = OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
+limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT)
+application = TrustedProxies(limited, settings.PROXIES)

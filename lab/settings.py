@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from lab.lib.content_policy import directives
 from lab.lib.outgoing import ports
+from lab.lib.proxies import networks
 from lab.lib.secret_key import read_or_create
 from lab.lib.single_sign_on import providers
 
@@ -34,6 +35,11 @@ if not SECRET_KEY:
 ALLOWED_HOSTS = env.list("LAB_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 LAB_URL = env.str("LAB_URL", default="http://127.0.0.1:8000").rstrip("/")  # where people reach the lab; stands in mails and webhooks
 CSRF_TRUSTED_ORIGINS = env.list("LAB_ORIGINS", default=[])
+TLS = env.bool("LAB_TLS", default=LAB_URL.startswith("https://"))  # people come by https: cookies and browsers are told to keep to it
+try:
+    PROXIES = networks(env.list("LAB_PROXY", default=[]))  # the only peers whose word on who asks, and by which scheme, counts
+except ValueError as error:
+    raise ImproperlyConfigured(str(error)) from None
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -205,6 +211,16 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
 
+CONTENT_SECURITY_POLICY = {"DIRECTIVES": directives(env.list("LAB_OIDC_URL", default=[]))}
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS
+if TLS:  # a name that browsers take only from https, for this host alone: no neighbour under the same domain can set it
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
+SECURE_HSTS_SECONDS = env.int("LAB_HSTS_SECONDS", default=365 * 24 * 3600) if TLS else 0
+SECURE_SSL_REDIRECT = TLS and bool(PROXIES)  # without a proxy of ours that says so, nobody knows by which scheme a person came
+SECURE_REDIRECT_EXEMPT = [r"^health/$"]
+# Bytes of a request, announced or counted, before Django reads it.
+BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000}
+DATA_UPLOAD_MAX_NUMBER_FILES = 1
 # How long a run may go without a sign of life before another worker takes it, and how long a stop may take before it becomes a kill.
 LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
 STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
@@ -222,5 +238,3 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
 # What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.
 OUTGOING_PORTS = ports(env.str("LAB_OUTGOING_PORTS", default="80,443,8000-9999"))
 OUTGOING_ALLOW = [ip_network(network) for network in env.list("LAB_OUTGOING_ALLOW", default=[])]
-WHITENOISE_ALLOW_ALL_ORIGINS = False
-CONTENT_SECURITY_POLICY = {"DIRECTIVES": directives([])}

@@ -24,6 +24,8 @@ from lab.workers.models import ANALYSIS
 HOST = "127.0.0.1"
 READY_SECONDS = 60
 WEB_GRACE_SECONDS = 5  # open pages are cut off after this
+# Of uvicorn, also in docker-compose.yml. Whose word on a client's address counts is decided by lab/lib/proxies.py; a page's message is small.
+SERVER_OPTIONS = ("--no-proxy-headers", "--no-server-header", "--ws-max-size", "65536")
 SERVICE_CHECK_SECONDS = 2.0
 
 
@@ -84,7 +86,7 @@ class LocalLab:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         manage = str(Path(settings.BASE) / "manage.py")
         web = [sys.executable, "-m", "uvicorn", "lab.asgi:application", "--app-dir", str(settings.BASE), "--host", HOST, "--port", str(self.port)]
-        web += ["--timeout-graceful-shutdown", str(WEB_GRACE_SECONDS), "--no-use-colors"]
+        web += ["--timeout-graceful-shutdown", str(WEB_GRACE_SECONDS), "--no-use-colors", *SERVER_OPTIONS]
         self.children.append(start("web", web, self.logs, environment))
         if self.with_worker:
             self.children.append(start("worker", [sys.executable, manage, "worker"], self.logs, environment))

@@ -18,6 +18,7 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from lab.accounts.models import User
+from lab.runs.local_lab import SERVER_OPTIONS
 from tests.conftest import environment
 
 # Playwright's synchronous interface keeps an event loop in this thread, which Django would take for asynchronous code.
@@ -57,6 +58,7 @@ class WebProcess:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "uvicorn", "lab.asgi:application", "--host", "127.0.0.1", "--port", str(self.port), "--log-level", "warning"]
+        command += [*SERVER_OPTIONS]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(command, env=self.env, cwd=settings.BASE, stdout=out, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_SECONDS

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.test import Client
+from django.urls import NoReverseMatch
 from playwright.sync_api import Page, Request
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
@@ -15,7 +16,7 @@ from lab.annotations import verbs
 from lab.runs.models import LogChunk
 from lab.trajectories.models import Rollout
 from tests.hostile import MARK, PAYLOADS, stored
-from tests.lab.cast import Cast, addresses, make_cast
+from tests.lab.cast import Address, Cast, addresses, make_cast
 from tests.lab.supervisor.spools import measured, rollout
 from trainers.arrays import pack, pack_ids
 from trainers.events import AnyEvent, Message
@@ -30,6 +31,10 @@ ALIEN = (
 # Pages that show no text of the cast without being asked for more; every other must show its name.
 SILENT = {"atlas-tokens", "compare-rollouts", "method", "methods", "rollouts-histograms", "workers"}
 SILENT |= {"dataset-import", "dataset-preview", "recall", "run-wins", "version-since"}
+# Every page tells what its content policy kept it from; nothing of ours may need to be kept from anything.
+COLLECTOR = """window.kept = [];
+document.addEventListener("securitypolicyviolation", (event) => window.kept.push(
+  `${event.effectiveDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`));"""
 
 
 def attacks(step: int) -> Iterator[AnyEvent]:
@@ -66,6 +71,7 @@ class Watch:
 
     def __init__(self, page: Page, host: str) -> None:
         self.page, self.host, self.where, self.trouble = page, host, "", list[str]()
+        page.add_init_script(COLLECTOR)
         page.on("request", self.look)
 
     def look(self, request: Request) -> None:
@@ -89,6 +95,7 @@ class Watch:
         return text
 
     def check(self) -> None:
+        self.trouble += [f"{self.where} was kept from {one}" for one in self.page.evaluate("window.kept")]
         if any(frame.evaluate(f"window.{MARK}") is not None for frame in self.page.frames):
             self.trouble.append(f"{self.where} ran a payload")
         found = self.page.evaluate("(alien) => [...document.querySelectorAll(alien)].map((one) => one.outerHTML.slice(0, 160))", ALIEN)
@@ -100,14 +107,24 @@ def watch(page: Page, web: Any) -> Watch:
     return Watch(page, urlsplit(web.url).netloc)
 
 
+def path_of(address: Address, cast: Cast) -> str:
+    """Empty where only a link of a mail leads, and where opening the page would end the session."""
+    try:
+        return "" if address.name == "account_logout" else address.of(cast)
+    except (NoReverseMatch, KeyError):
+        if not address.public:
+            raise
+        return ""
+
+
 def html_pages(cast: Cast, owner: User) -> Iterator[tuple[str, str]]:
     """(name, path) of every page of the project that answers a GET with HTML; what else answers may not be taken for HTML."""
     client = Client()
     client.force_login(owner)
     for address in addresses():
-        if address.public:
+        path = path_of(address, cast)
+        if not path:
             continue
-        path = address.of(cast)
         response = client.get(path)
         if response.status_code != 200:
             continue  # redirects, forms that are only sent, and questions without their parameters
@@ -121,6 +138,18 @@ def test_every_page_shows_names_that_are_markup_as_text(watch: Watch, cast: Cast
     hidden = {name for name, path in html_pages(cast, owner) if NAME not in watch.visit(path)}
     assert watch.trouble == []
     assert not hidden - SILENT, sorted(hidden - SILENT)
+
+
+def test_the_policy_would_stop_a_payload_that_became_markup(watch: Watch, cast: Cast) -> None:
+    """Without this, a page without violations would prove nothing."""
+    watch.visit("/runs/")
+    watch.page.evaluate("(payload) => document.body.insertAdjacentHTML('beforeend', payload)", "".join(MARKUP[:8]) + '<b style="color:red">x</b>')
+    watch.page.evaluate("document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.hostileRan = 1' }))")
+    watch.page.wait_for_function("() => window.kept.length > 3")
+    kept = " ".join(watch.page.evaluate("window.kept"))
+    for directive in ("script-src-attr", "script-src-elem", "style-src-attr"):
+        assert directive in kept, directive
+    assert watch.page.evaluate(f"window.{MARK}") is None
 
 
 def test_pages_of_rollouts_show_every_payload_as_text(watch: Watch, cast: Cast) -> None:

@@ -65,7 +65,7 @@ def test_nothing_is_published_beyond_this_machine(services: dict[str, dict[str, 
 def test_no_password_or_key_is_written_down_and_none_has_a_default(services: dict[str, dict[str, Any]]) -> None:
     for service in services.values():
         for name, value in service.get("environment", {}).items():
-            if name in ("SECRET_KEY", "POSTGRES_PASSWORD", "DATABASE_URL"):
+            if name in ("SECRET_KEY", "POSTGRES_PASSWORD", "DATABASE_URL", "REDIS_URL", "REDISCLI_AUTH"):
                 assert VARIABLE.search(value), name
                 assert all(kind == "?" for _, kind, _ in VARIABLE.findall(value)), name
 
@@ -106,7 +106,7 @@ def test_every_file_the_image_copies_is_there() -> None:
 
 def environment_of(service: dict[str, Any], process_env: dict[str, str]) -> dict[str, str]:
     """The service's environment with the tests' servers in the place of its own, as a container would have it: nothing embedded."""
-    given = {"SECRET_KEY": "x" * 50, "POSTGRES_PASSWORD": "secret"}
+    given = {"SECRET_KEY": "a key of these tests, long enough and of many characters", "REDIS_PASSWORD": "secret", "POSTGRES_PASSWORD": "secret"}
 
     def value(match: re.Match[str]) -> str:
         return given.get(match[1]) or (match[3] if match[2] == "-" else "")
