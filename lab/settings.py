@@ -90,11 +90,11 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "lab.lib.headers.SecurityHeadersMiddleware",
+    "lab.lib.content_policy.ContentPolicyMiddleware",
     "lab.accounts.middleware.TeamAddressMiddleware",
     "lab.audit.recording.AuditMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "lab.lib.headers.SecurityHeadersMiddleware",
-    "lab.lib.content_policy.ContentPolicyMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -208,6 +208,7 @@ STATICFILES_FINDERS = [
 WHITENOISE_USE_FINDERS = True
 
 SESSION_COOKIE_SAMESITE = "Lax"
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
 
