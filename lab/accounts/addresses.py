@@ -19,3 +19,8 @@ def team_path(team: Team, name: str, *args: Any, **kwargs: Any) -> str:
 def absolute(path: str) -> str:
     """With the lab's own public address, LAB_URL, before it; never that of a request's Host header."""
     return f"{settings.LAB_URL}{path}"
+
+
+def outer_path(name: str, *args: Any, **kwargs: Any) -> str:
+    """The path of a page that stands outside teams, whichever team the request in hand is in: ``/invitation/…/``."""
+    return f"/{reverse(name, args=args or None, kwargs=kwargs or None).removeprefix(get_script_prefix())}"

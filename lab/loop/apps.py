@@ -5,6 +5,8 @@ class LoopConfig(AppConfig):
     name = "lab.loop"
 
     def ready(self) -> None:
+        from lab.loop import leaving
         from lab.loop.match_wish import register
 
         register()
+        leaving.register()

@@ -3,3 +3,8 @@ from django.apps import AppConfig
 
 class PeopleConfig(AppConfig):
     name = "lab.people"
+
+    def ready(self) -> None:
+        from lab.people.access_changes import connect
+
+        connect()

@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 
 from lab.accounts.models import Membership
 from lab.accounts.permissions import TABLE
+from lab.accounts.second_factor import open_to_their_members
 from lab.runs import live
 from lab.runs.models import Run
 
@@ -33,7 +34,7 @@ BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_BIG = 4400, 4401, 4404, 1009
 def watchable_teams(user_id: int) -> QuerySet[Membership]:
     """Memberships in whose teams this person may watch runs now."""
     roles = TABLE["runs.read"].roles
-    return Membership.objects.filter(user=user_id, user__is_active=True, active=True, role__in=roles)
+    return open_to_their_members(Membership.objects.filter(user=user_id, user__is_active=True, active=True, role__in=roles))
 
 
 class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -59,6 +60,7 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(ANONYMOUS)
             return
         self.user_id = user.pk
+        self.person_group = f"person-{user.pk}"  # told by lab.accounts.sessions.look_again when what the person may do has changed
         self.group_name = await self.group()
         if self.group_name is None:
             await self.close(NOT_FOUND)
@@ -72,10 +74,25 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         session = self.scope.get("session")
         return session is None or session.session_key is None or session.exists(session.session_key)
 
+    async def may_stay(self) -> bool:
+        """Asks the database; closes the socket of who is signed out or may not watch any more."""
+        if not await self.signed_in():
+            await self.close(ANONYMOUS)
+            return False
+        if await self.group() is None:
+            await self.close(NOT_FOUND)
+            return False
+        return True
+
+    async def access_changed(self, message: dict[str, Any]) -> None:
+        async with self.lock:
+            await self.may_stay()
+
     async def join(self) -> None:
         if self.joined or self.group_name is None:
             return
         try:
+            await self.channel_layer.group_add(self.person_group, self.channel_name)
             await self.channel_layer.group_add(self.group_name, self.channel_name)
             self.joined = True
         except Exception as error:  # whatever is wrong with Redis, the poll goes on without it
@@ -86,11 +103,7 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await asyncio.sleep(POLL_SECONDS)
             try:
                 async with self.lock:
-                    if not await self.signed_in():
-                        await self.close(ANONYMOUS)
-                        return
-                    if await self.group() is None:
-                        await self.close(NOT_FOUND)
+                    if not await self.may_stay():
                         return
                     await self.join()
                     await self.poll()
@@ -106,6 +119,7 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if self.joined and self.group_name is not None:
             try:
                 await self.channel_layer.group_discard(self.group_name, self.channel_name)
+                await self.channel_layer.group_discard(self.person_group, self.channel_name)
             except Exception as error:
                 log.warning("the channel layer cannot be left (%s)", error)
 

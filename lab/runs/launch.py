@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Q
 from kombu.exceptions import OperationalError
 
-from lab.accounts.models import Team, User
+from lab.accounts.models import Membership, Team, User
 from lab.audit.recording import record
 from lab.catalog.catalog import CatalogError, catalog
 from lab.celery import app
@@ -93,6 +93,7 @@ def launch(
     run.total_steps = checked.training.max_steps
     with transaction.atomic():
         Team.objects.select_for_update().get(pk=team.pk)
+        still_in(team, user)
         run.number = (Run.objects.of(team).aggregate(newest=Max("number"))["newest"] or 0) + 1
         run.save(force_insert=True)
         record("run.launch", run, actor=user, **origin(run))
@@ -109,6 +110,12 @@ def origin(run: Run) -> dict[str, str]:
     if run.parent:
         found["after"] = f"#{run.parent.number}"
     return found
+
+
+def still_in(team: Team, user: User | None) -> None:
+    """Raises SpecError for somebody deactivated since their request began: who leaves leaves no queued run behind. Needs the team's lock."""
+    if user is not None and Membership.objects.filter(Q(active=False) | Q(user__is_active=False), team=team, user=user).exists():
+        raise SpecError([Problem("", None, "your account was deactivated in this team", "ask one of its admins")])
 
 
 def check(team: Team, spec: Spec, *, paths: bool = False, parent: Run | None = None) -> RunSpec:

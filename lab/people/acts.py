@@ -1,0 +1,129 @@
+"""What admins do on the team's page: invite, answer requests, change a role, deactivate, reactivate, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template.response import TemplateResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from lab.accounts.models import Invitation, JoinRequest
+from lab.people import inviting, joining, leaving
+from lab.people.forms import InviteForm, add_refusal
+from lab.people.inviting import Made
+from lab.people.mails import send_invitation
+from lab.people.pages import member_of, member_page, team_page
+from lab.people.request import MAX_ID, TeamRequest
+from lab.people.roles import change_role
+from lab.people.rules import Refused
+
+
+@require_POST
+@never_cache
+def invite(request: TeamRequest) -> HttpResponse:
+    """Answers with the link itself, once; it is stored nowhere."""
+    form = InviteForm(request.POST, request.membership)
+    if form.is_valid():
+        try:
+            made = inviting.invite(request.team, form.cleaned_data["email"], form.cleaned_data["role"], request.user)
+        except Refused as refused:
+            add_refusal(form, refused)
+        else:
+            return invited(request, made)
+    return team_page(request, form, 422)
+
+
+def invited(request: TeamRequest, made: Made) -> HttpResponse:
+    context = {"room": "team", "tab": "members", "invitation": made.invitation, "link": made.link, "mailed": send_invitation(made)}
+    return TemplateResponse(request, "people/invited.html", context)
+
+
+def invitation_of(request: TeamRequest, invitation_id: int) -> Invitation:
+    return get_object_or_404(Invitation.objects.filter(team=request.team).select_related("team"), pk=min(invitation_id, MAX_ID))
+
+
+@require_POST
+@never_cache
+def invitation_resend(request: TeamRequest, invitation_id: int) -> HttpResponse:
+    try:
+        return invited(request, inviting.send_again(invitation_of(request, invitation_id), request.user))
+    except Refused as refused:
+        return said(request, refused)
+
+
+@require_POST
+def invitation_withdraw(request: TeamRequest, invitation_id: int) -> HttpResponse:
+    found = invitation_of(request, invitation_id)
+    return done(request, lambda: inviting.withdraw(found, request.user), f"The invitation of {found.email} is withdrawn; its link opens nothing.")
+
+
+@require_POST
+def request_answer(request: TeamRequest, request_id: int) -> HttpResponse:
+    """``act`` is ``let in``, with a role, or ``refuse``."""
+    waits = JoinRequest.objects.filter(team=request.team).select_related("team", "user")
+    asked = get_object_or_404(waits, pk=min(request_id, MAX_ID))
+    role = request.POST.get("role", "none") if request.POST.get("act") == "let in" else ""
+    words = f"{asked.user} is in the team, as {role}." if role else f"{asked.user} is not let in."
+    return done(request, lambda: joining.answer(asked, request.user, role), words)
+
+
+def done(request: TeamRequest, act: Callable[[], object], words: str) -> HttpResponse:
+    try:
+        act()
+    except Refused as refused:
+        return said(request, refused)
+    messages.success(request, words)
+    return redirect("team")
+
+
+def said(request: TeamRequest, refused: Refused) -> HttpResponse:
+    messages.error(request, str(refused))
+    return redirect("team")
+
+
+@require_POST
+def member_role(request: TeamRequest, membership_id: int) -> HttpResponse:
+    found, role = member_of(request, membership_id), request.POST.get("role", "")
+    try:
+        change_role(found, role, request.user)
+    except Refused as refused:
+        return member_page(request, found, str(refused), 409)
+    messages.success(request, f"{found.user} is {role} now.")
+    return redirect("member", found.pk)
+
+
+@require_POST
+def member_deactivate(request: TeamRequest, membership_id: int) -> HttpResponse:
+    found = member_of(request, membership_id)
+    try:
+        leaving.deactivate(found, request.user)
+    except Refused as refused:
+        return member_page(request, found, str(refused), 409)
+    messages.success(request, f"{found.user} is deactivated: no session, token or queued run of theirs is left in this team.")
+    return redirect("member", found.pk)
+
+
+@require_POST
+def member_reactivate(request: TeamRequest, membership_id: int) -> HttpResponse:
+    found = member_of(request, membership_id)
+    try:
+        leaving.reactivate(found, request.user)
+    except Refused as refused:
+        return member_page(request, found, str(refused), 409)
+    messages.success(request, f"{found.user} is active again, as {found.role}.")
+    return redirect("member", found.pk)
+
+
+@require_POST
+def member_remove(request: TeamRequest, membership_id: int) -> HttpResponse:
+    found = member_of(request, membership_id)
+    try:
+        leaving.remove(found, request.user)
+    except Refused as refused:
+        return member_page(request, found, str(refused), 409)
+    messages.success(request, f"{found.user} is off the list. What they did stays under their name.")
+    return redirect("team")

@@ -1,0 +1,98 @@
+"""Pages outside a team: the teams one is in, making one, asking to be let in, and the page behind an invitation."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_safe
+
+from lab.accounts.addresses import outer_path
+from lab.accounts.models import Membership, User
+from lab.accounts.views import BACKEND
+from lab.people import inviting, joining
+from lab.people.forms import JoinForm, NewAccountForm, NewTeamForm, add_refusal
+from lab.people.making import make_team, may_make
+from lab.people.request import TeamRequest
+from lab.people.rules import Refused
+
+READ_WRITE = ("GET", "HEAD", "POST")
+
+
+@require_safe
+def teams(request: TeamRequest) -> HttpResponse:
+    mine = Membership.objects.filter(user=request.user, active=True).select_related("team").order_by("team__name", "pk")
+    return TemplateResponse(request, "people/teams.html", {"room": "account", "memberships": mine, "may_make": may_make(request.user)})
+
+
+@require_http_methods(READ_WRITE)
+def team_new(request: TeamRequest) -> HttpResponse:
+    form = NewTeamForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = make_team(form.cleaned_data["name"], request.user)
+        except Refused as refused:
+            add_refusal(form, refused)
+        else:
+            messages.success(request, f"Team {made.name} is made, and you own it.")
+            return redirect(f"/t/{made.slug}/")
+    context = {"room": "account", "form": form, "may_make": may_make(request.user)}
+    return TemplateResponse(request, "people/new.html", context, status=422 if form.errors else 200)
+
+
+@require_http_methods(READ_WRITE)
+def join(request: TeamRequest) -> HttpResponse:
+    form = JoinForm(request.POST or None, initial={"team": request.GET.get("team", "")[:60]})
+    if request.method == "POST" and form.is_valid():
+        joining.ask(request.user, form.cleaned_data["team"], form.cleaned_data["message"])
+        messages.info(request, joining.SAID)
+        return redirect(outer_path("teams"))
+    return TemplateResponse(request, "people/join.html", {"room": "account", "form": form}, status=422 if form.errors else 200)
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters("password")
+@require_http_methods(READ_WRITE)
+def invitation(request: TeamRequest, token: str) -> HttpResponse:
+    """Lets in who is signed in with the invited address, and makes an account for who has none; everybody else is told what to do."""
+    try:
+        found = inviting.find(token)
+        if request.user.is_authenticated:
+            return invited_person(request, token, found)
+        if inviting.people_with(found.email).exists():
+            return shown(request, found, sign_in=True)
+        return new_account(request, token, found)
+    except Refused as refused:
+        return TemplateResponse(request, "people/invitation_gone.html", {"problem": refused}, status=410)
+
+
+def invited_person(request: TeamRequest, token: str, found: inviting.Invitation) -> HttpResponse:
+    if not inviting.is_for(found, request.user):
+        return shown(request, found, status=403, other=True)
+    if request.method == "POST":
+        inviting.accept(token, request.user)
+        messages.success(request, f"You are in team {found.team.name}, as {found.role}.")
+        return redirect(f"/t/{found.team.slug}/")
+    return shown(request, found)
+
+
+def new_account(request: TeamRequest, token: str, found: inviting.Invitation) -> HttpResponse:
+    form = NewAccountForm(request.POST or None, found.email)
+    if request.method == "POST" and form.is_valid():
+        user = inviting.accept_as_new(token, form.cleaned_data["name"], form.cleaned_data["password"])
+        login(request, user, backend=BACKEND)
+        messages.success(request, f"Welcome, {user}. You are in team {found.team.name}, as {found.role}.")
+        return redirect(f"/t/{found.team.slug}/")
+    return shown(request, found, status=422 if form.errors else 200, form=form)
+
+
+def shown(request: TeamRequest, found: inviting.Invitation, status: int = 200, **context: object) -> HttpResponse:
+    """``sign_in``: the address has an account; ``other``: somebody else is signed in; ``form``: there is no account yet."""
+    user = request.user if isinstance(request.user, User) else None
+    return TemplateResponse(request, "people/invitation.html", {"invitation": found, "person": user, **context}, status=status)
