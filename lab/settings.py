@@ -88,10 +88,10 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
     "lab.lib.headers.SecurityHeadersMiddleware",
     "lab.lib.content_policy.ContentPolicyMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
     "lab.accounts.middleware.TeamAddressMiddleware",
     "lab.audit.recording.AuditMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
