@@ -239,3 +239,4 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
 # What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.
 OUTGOING_PORTS = ports(env.str("LAB_OUTGOING_PORTS", default="80,443,8000-9999"))
 OUTGOING_ALLOW = [ip_network(network) for network in env.list("LAB_OUTGOING_ALLOW", default=[])]
+API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make

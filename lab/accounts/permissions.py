@@ -144,7 +144,13 @@ ROUTES: dict[str, Access] = {
     **both("run-feeds", ask="runs.read", write="label.lead"),
     **do("feed-stop", ask="label.lead"),
     # usage
-    **see("usage", "usage-left", ask="usage.read"),
+    **see("usage", "usage-left", "usage-csv", ask="usage.read"),
+    **both("usage-limits", ask="usage.manage"),
+    # access tokens and the API
+    **see("tokens", "api-docs", ask="tokens.own"),
+    **both("token-new", ask="tokens.own"),
+    **do("token-revoke", ask="tokens.own"),
+    **see("api-openapi", ask=PUBLIC),  # what the API can do is no secret; what it did is
 }
 
 # Addresses of packages: all that begin so.

@@ -101,7 +101,8 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)
     labelled = make_labels(team, user, mark, run, [first, second])
-    return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled, make_token(team, user, mark))
+    token = make_token(team, user, mark)
+    return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled, token)
 
 
 def make_token(team: Team, user: User, mark: str) -> ApiToken:
@@ -166,7 +167,10 @@ def addresses(inside: URLResolver | None = None, outer: tuple[str, ...] = ()) ->
     for entry in (inside or get_resolver()).url_patterns:
         parameters = (*outer, *entry.pattern.converters)
         if isinstance(entry, URLResolver):
-            yield from addresses(entry, parameters)
+            if not str(entry.namespace or "").startswith("api-"):
+                yield from addresses(entry, parameters)
         elif isinstance(entry, URLPattern):
             assert entry.name, f"{entry.pattern} has no name"
-            yield Address(entry.name, parameters)
+            asked = access(entry.name)
+            if asked is None or BEARER not in (asked.read, asked.write):
+                yield Address(entry.name, parameters)

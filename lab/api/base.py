@@ -1,0 +1,250 @@
+"""The API at /api/v1: who asks (a bearer token, never a cookie), what they may, and how answers look. Operations live in ``operations/``."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
+from ninja import NinjaAPI, Router, Schema
+from ninja.errors import HttpError
+from ninja.parser import Parser
+from ninja.renderers import JSONRenderer
+from ninja.security.base import AuthBase
+from pydantic import ConfigDict
+
+from lab.accounts.models import ApiToken, Membership, Team, User
+from lab.accounts.permissions import TABLE, allowed, refusal
+from lab.api import limits, problems, tokens
+from lab.api.problems import ApiProblem
+from lab.browse.address import MAX_ID
+
+BODY = 2_000_000  # bytes of a request's body
+DEEPEST = 40  # levels of a body's objects and lists
+REQUEST_ID = re.compile(r"[-\w]{1,64}", re.ASCII)
+SCOPES: set[str] = {"runs.send"}  # the permissions that some operation asks for; what a token can be given
+
+
+class Given(Schema):
+    """What a request may hold: a name that is not known is refused instead of ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whose request it is. ``user`` is None for a service token, which acts with ``role`` and for nobody."""
+
+    token: ApiToken
+    team: Team
+    user: User | None
+    role: str
+
+    def may(self, permission: str) -> bool:
+        return permission in self.token.scopes and allowed(self.role, permission)
+
+    def person(self, why: str) -> User:
+        """Raises ApiProblem for a service token; ``why`` ends the sentence."""
+        if self.user is None:
+            raise ApiProblem("person", f"A service token acts for nobody in particular: {why}. Use a token of a person.")
+        return self.user
+
+
+class AccessToken(AuthBase):  # type: ignore[misc]
+    """Admits requests with a token whose scopes and role hold ``permission`` (any usable token when it is empty)."""
+
+    openapi_type = "http"
+    openapi_scheme = "bearer"
+
+    def __init__(self, permission: str = "") -> None:
+        super().__init__()
+        self.permission = permission
+
+    def __call__(self, request: HttpRequest) -> Caller:
+        caller = admitted(request)
+        if self.permission:
+            check(caller, self.permission)
+        return caller
+
+
+def needs(permission: str) -> AccessToken:
+    """For ``auth=`` of an operation: the line of the permission table it asks for. Raises KeyError for one that is not there."""
+    SCOPES.add(TABLE[permission].name)
+    return AccessToken(permission)
+
+
+any_token = AccessToken()
+
+
+def admitted(request: HttpRequest) -> Caller:
+    """Raises ApiProblem 401 or 429."""
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    challenge = {"WWW-Authenticate": 'Bearer realm="Policy Lab"'}
+    if scheme.lower() != "bearer" or not secret.strip():
+        detail = "Send an access token in the header Authorization: Bearer lab_… You make one in the lab under Access tokens."
+        raise ApiProblem("token", detail, headers=challenge)
+    try:
+        token, role = tokens.look_up(secret.strip())
+    except tokens.Refused as error:
+        raise ApiProblem("token", str(error), headers={"WWW-Authenticate": f'{challenge["WWW-Authenticate"]}, error="invalid_token"'}) from None
+    tokens.act_as(token)
+    rate = limits.taken(str(token.pk))
+    request.api_rate = rate  # type: ignore[attr-defined]
+    if rate is not None and not rate.passed:
+        raise ApiProblem("rate", f"This token may ask {rate.limit} times a minute. The next request is let through in {rate.seconds} s.")
+    tokens.used(token)
+    request.team = token.team  # type: ignore[attr-defined]
+    request.membership = Membership(team=token.team, user=token.user, role=role)  # type: ignore[attr-defined]
+    return Caller(token, token.team, token.user, role)
+
+
+def check(caller: Caller, permission: str) -> None:
+    """Raises ApiProblem 403 unless both the token's scopes and the role hold the permission."""
+    if permission not in caller.token.scopes:
+        raise ApiProblem("permission", f"This token has not the scope {permission}; make one that has it.")
+    if not allowed(caller.role, permission):
+        raise ApiProblem("permission", refusal(permission, caller.role, caller.team.name))
+
+
+def caller_of(request: HttpRequest) -> Caller:
+    return request.auth  # type: ignore[attr-defined, no-any-return]
+
+
+def one_of(rows: Any, key: int) -> Any:
+    """The row with that id. Raises Http404, also for an id that no database holds."""
+    found = rows.filter(pk=key).first() if 0 <= key <= MAX_ID else None
+    if found is None:
+        raise Http404
+    return found
+
+
+class CheckedParser(Parser):
+    """Text that PostgreSQL cannot hold (NUL, half a surrogate pair) is refused at the border, with its place."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        try:
+            found = json.loads(request.body)
+        except RecursionError:
+            raise HttpError(400, "The body is nested too deeply.") from None
+        refuse_unstorable(found, "", 0)
+        return found
+
+    def parse_querydict(self, data: Any, list_fields: list[str], request: HttpRequest) -> Any:
+        for key in data:
+            for value in data.getlist(key):
+                refuse_unstorable(value, key if key.isprintable() else "the query", 0)
+        return super().parse_querydict(data, list_fields, request)
+
+
+def refuse_unstorable(value: Any, place: str, depth: int) -> None:
+    if depth > DEEPEST:
+        raise HttpError(400, "The body is nested too deeply.")
+    if isinstance(value, str):
+        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise problems.invalid(place or "the body", "holds a character that is no text (NUL, or half of a surrogate pair)", "leave it out")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            refuse_unstorable(key, place, depth)
+            refuse_unstorable(inner, f"{place}.{key}".lstrip("."), depth + 1)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            refuse_unstorable(inner, f"{place}.{number}".lstrip("."), depth + 1)
+
+
+class StrictRenderer(JSONRenderer):
+    """JSON has no NaN: a number that is none is null."""
+
+    def render(self, request: HttpRequest, data: Any, *, response_status: int) -> Any:
+        try:
+            return json.dumps(data, cls=self.encoder_class, allow_nan=False)
+        except ValueError:
+            return json.dumps(finite(data), cls=self.encoder_class, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and value - value != 0 else value
+
+
+class Lab(NinjaAPI):  # type: ignore[misc]
+    def get_openapi_operation_id(self, operation: Any) -> str:
+        return str(operation.view_func.__name__)
+
+
+def lab_api() -> Lab:
+    made = Lab(
+        title="Policy Lab",
+        version="v1",
+        urls_namespace="api-v1",
+        openapi_url=None,
+        docs_url=None,
+        parser=CheckedParser(),
+        renderer=StrictRenderer(),
+    )
+    problems.register(made)
+    return made
+
+
+api = lab_api()
+
+
+def noun(tag: str) -> Router:
+    """The operations about one kind of thing; ``tag`` is their heading."""
+    return Router(tags=[tag])
+
+
+def guarded(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """What holds for every answer below /api/v1/: its id, its size, problems instead of pages, and that no cookie counts."""
+
+    @csrf_exempt
+    @login_not_required
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        sent = request.headers.get("X-Request-Id", "")
+        request.api_id = sent if REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex  # type: ignore[attr-defined]
+        try:
+            refuse_at_the_door(request)
+            response = view(request, *args, **kwargs)
+        except Exception as error:
+            response = api.on_exception(request, error)
+        if isinstance(response, HttpResponseNotAllowed):
+            verbs = response.headers["Allow"]
+            response = problems.answered(request, ApiProblem("method", f"This address takes {verbs}.", headers={"Allow": verbs}))
+        return with_headers(request, response)
+
+    return answer
+
+
+def refuse_at_the_door(request: HttpRequest) -> None:
+    if request.team_slug:  # type: ignore[attr-defined]
+        raise Http404("The API has no team in its address: the token says which team it is.")
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not length.isdigit() or int(length) > BODY:
+        raise ApiProblem("size", f"A request may hold {BODY // 1000:,} kB; send less at once.")
+    if request.method in ("POST", "PUT", "PATCH") and int(length) and request.content_type != "application/json":
+        raise ApiProblem("malformed", "The body must be JSON: send the header Content-Type: application/json.")
+
+
+def with_headers(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    response.headers["X-Request-Id"] = request.api_id  # type: ignore[attr-defined]
+    response.headers.setdefault("Cache-Control", "no-store")
+    rate = getattr(request, "api_rate", None)
+    for name, value in rate.headers.items() if rate is not None else ():
+        response.headers[name] = value
+    return response
+
+
+def unknown(request: HttpRequest, rest: str = "") -> HttpResponse:
+    """Every address below /api/v1/ that is no operation's."""
+    raise Http404(f"The API has no address /api/v1/{rest[:200]}; all of them are in {settings.LAB_URL}/api/v1/openapi.json")

@@ -1,0 +1,138 @@
+"""An OpenAPI document in words: what the page of the API shows for each operation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+DEEPEST = 4  # levels of an object that are shown as fields
+
+
+@dataclass(frozen=True)
+class Line:
+    """A field or parameter; ``name`` is its path: ``team.slug``, ``errors[].field``."""
+
+    name: str
+    type: str
+    required: bool
+    text: str
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Described:
+    id: str
+    method: str
+    path: str
+    summary: str
+    paragraphs: list[str]
+    permission: str
+    parameters: list[Line]
+    body: list[Line]
+    example: str
+    answers: list[Line]
+    answer_type: str
+
+
+@dataclass(frozen=True)
+class Noun:
+    name: str
+    operations: list[Described] = field(default_factory=list)
+
+
+def nouns(document: dict[str, Any]) -> list[Noun]:
+    found: dict[str, Noun] = {}
+    for path, methods in document["paths"].items():
+        for method, one in methods.items():
+            [tag] = one["tags"]
+            found.setdefault(tag, Noun(tag)).operations.append(described(document, method.upper(), path, one))
+    return list(found.values())
+
+
+def described(document: dict[str, Any], method: str, path: str, one: dict[str, Any]) -> Described:
+    body = schema_of(one.get("requestBody", {}))
+    good = next((answer for status, answer in one["responses"].items() if str(status).startswith("2")), {})
+    answer = schema_of(good)
+    return Described(
+        id=one["operationId"],
+        method=method,
+        path=path,
+        summary=one["summary"],
+        paragraphs=one["description"].split("\n\n"),
+        permission=one["x-permission"],
+        parameters=[parameter(document, given) for given in one.get("parameters", [])],
+        body=lines(document, body, "", 0),
+        example=json.dumps(example(document, body, 0), indent=2, ensure_ascii=False) if body else "",
+        answers=lines(document, answer, "", 0),
+        answer_type=", ".join(good.get("content", {})),
+    )
+
+
+def schema_of(part: dict[str, Any]) -> dict[str, Any]:
+    return next((dict(content.get("schema", {})) for content in part.get("content", {}).values()), {})
+
+
+def parameter(document: dict[str, Any], given: dict[str, Any]) -> Line:
+    schema = given["schema"]
+    return Line(given["name"], type_of(document, schema), given.get("required", False), given.get("description", ""), given["in"])
+
+
+def lines(document: dict[str, Any], schema: dict[str, Any], before: str, depth: int) -> list[Line]:
+    schema = resolved(document, schema)
+    if schema.get("type") == "array":
+        return lines(document, schema.get("items", {}), f"{before}[]", depth)
+    found: list[Line] = []
+    for name, inner in schema.get("properties", {}).items():
+        place = f"{before}.{name}".lstrip(".")
+        whole = resolved(document, inner)
+        text = inner.get("description") or whole.get("description", "")
+        found.append(Line(place, type_of(document, inner), name in schema.get("required", []), text))
+        if depth < DEEPEST:
+            found += lines(document, whole, place, depth + 1)
+    return found
+
+
+def resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Follows a reference, and the one branch of a choice that is not null."""
+    while True:
+        if "$ref" in schema:
+            schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
+        elif real := [one for one in schema.get("anyOf", []) if one.get("type") != "null"]:
+            if len(real) != 1:
+                return schema
+            schema = real[0]
+        else:
+            return schema
+
+
+def type_of(document: dict[str, Any], schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(type_of(document, one) for one in schema["anyOf"])
+    schema = resolved(document, schema)
+    if "enum" in schema:
+        return " | ".join(str(one) for one in schema["enum"])
+    if "const" in schema:
+        return str(schema["const"])
+    if schema.get("type") == "array":
+        return f"list of {type_of(document, schema.get('items', {}))}"
+    if schema.get("type") == "object" and schema.get("title") and "properties" in schema:
+        return "object"
+    return str(schema.get("format") or schema.get("type") or "any")
+
+
+def example(document: dict[str, Any], schema: dict[str, Any], depth: int) -> Any:
+    """A body that could be sent: the examples of the fields, defaults left out."""
+    given = schema.get("examples") or resolved(document, schema).get("examples")
+    if given:
+        return given[0]
+    schema = resolved(document, schema)
+    if "properties" in schema and depth < DEEPEST:
+        required = schema.get("required", [])
+        wanted = {name: one for name, one in schema["properties"].items() if name in required or "examples" in one}
+        return {name: example(document, one, depth + 1) for name, one in wanted.items()}
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema.get("type") == "array":
+        return [example(document, schema.get("items", {}), depth + 1)]
+    return {"string": "…", "integer": 1, "number": 1.0, "boolean": True, "object": {}}.get(str(schema.get("type")))

@@ -1,0 +1,145 @@
+"""Errors of the API as problem JSON (RFC 9457): one shape, whatever went wrong, with the path of each field that has to change."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import Field, NinjaAPI, Schema
+from ninja.errors import HttpError, ValidationError
+
+from trainers.spec import SpecError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+PAGE = "/api/"  # the page that explains each type
+TITLES = {
+    "malformed": (400, "The request cannot be read"),
+    "token": (401, "An access token is needed"),
+    "permission": (403, "The token does not allow this"),
+    "person": (403, "A person's token is needed"),
+    "missing": (404, "There is no such thing"),
+    "method": (405, "There is no such request"),
+    "conflict": (409, "Not as things stand"),
+    "size": (413, "The request is too large"),
+    "validation": (422, "Something in the request has to change"),
+    "rate": (429, "Too many requests"),
+    "broken": (500, "The lab made a mistake"),
+    "away": (503, "The lab cannot answer now"),
+}
+
+
+class FieldProblem(Schema):
+    field: str = Field(description="Path of what has to change: a parameter, or the place in the body.", examples=["overrides.training.max_steps"])
+    message: str = Field(description="What is wrong with it.", examples=["must be at least 1"])
+    fix: str = Field("", description="What to write instead, where the lab knows.", examples=["give a whole number from 1"])
+
+
+class Problem(Schema):
+    """What went wrong (RFC 9457)."""
+
+    type: str = Field(description="Which kind of problem; an address on the page that explains it.", examples=["/api/#validation"])
+    title: str = Field(description="The kind in words, the same for each problem of the type.")
+    status: int = Field(description="The HTTP status, repeated.", examples=[422])
+    detail: str = Field(description="What happened this time.")
+    errors: list[FieldProblem] = Field([], description="Each field that has to change, all of them at once.")
+    request: str = Field("", description="The request's id, also in the header X-Request-Id; give it when you report a mistake of the lab.")
+
+
+class ApiProblem(Exception):
+    """Raised anywhere below an operation; ``kind`` is a key of ``TITLES``."""
+
+    def __init__(self, kind: str, detail: str, errors: Sequence[FieldProblem] = (), headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.errors, self.headers = kind, detail, list(errors), headers or {}
+
+
+def invalid(field: str, message: str, fix: str = "") -> ApiProblem:
+    return refused([FieldProblem(field=field, message=message, fix=fix)])
+
+
+def refused(errors: Iterable[FieldProblem]) -> ApiProblem:
+    found = list(errors)
+    detail = f"{found[0].field}: {found[0].message}" if len(found) == 1 else f"{len(found)} fields have to change; errors names each."
+    return ApiProblem("validation", detail, found)
+
+
+def of_spec(error: SpecError, place: str = "") -> ApiProblem:
+    """The problems of a spec, each with its path in the request's body."""
+    return refused(
+        FieldProblem(field=".".join(part for part in (place, one.field) if part), message=one.message, fix=one.fix or "") for one in error.problems
+    )
+
+
+def answered(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
+    status, title = TITLES[problem.kind]
+    body = {
+        "type": f"{PAGE}#{problem.kind}",
+        "title": title,
+        "status": status,
+        "detail": problem.detail,
+        "errors": [one.model_dump() for one in problem.errors],
+        "request": getattr(request, "api_id", ""),
+    }
+    return HttpResponse(json.dumps(body), status=status, content_type=MEDIA_TYPE, headers=problem.headers)
+
+
+def of_validation(error: ValidationError) -> ApiProblem:
+    return refused(FieldProblem(field=path(one["loc"]), message=words(one), fix=fix(one)) for one in error.errors)
+
+
+def path(place: Sequence[Any]) -> str:
+    """``("body", "given", "overrides", "seed")`` as a person writes it: without where it stands and without the argument's name."""
+    parts = [str(part) for part in place]
+    if parts and parts[0] == "body":
+        return ".".join(parts[2:]) or "the body"
+    return ".".join(parts[1:]) or "the request"
+
+
+def words(error: dict[str, Any]) -> str:
+    return str(error.get("msg", "")).removeprefix("Value error, ")
+
+
+def fix(error: dict[str, Any]) -> str:
+    kind = error.get("type", "")
+    if kind == "missing":
+        return "give it"
+    if kind == "extra_forbidden":
+        return "leave it out, or look for its name in the description of the API"
+    return ""
+
+
+def register(api: NinjaAPI) -> None:
+    """Every exception that can come out of an operation becomes a problem."""
+
+    def give(kind: str, detail: str) -> Any:
+        return lambda request, error: answered(request, ApiProblem(kind, str(error) or detail))
+
+    def of_http(request: HttpRequest, error: HttpError) -> HttpResponse:
+        kinds = {400: "malformed", 401: "token", 403: "permission", 404: "missing", 429: "rate"}
+        return answered(request, ApiProblem(kinds.get(error.status_code, "malformed"), error.message))
+
+    def broken(request: HttpRequest, error: Exception) -> HttpResponse:
+        log.exception("the API failed at %s %s, request %s", request.method, request.path, getattr(request, "api_id", ""), exc_info=error)
+        detail = "Nothing that you sent explains it. Try again, and report the request's id if it stays."
+        return answered(request, ApiProblem("broken", detail))
+
+    api.add_exception_handler(ApiProblem, lambda request, error: answered(request, error))
+    api.add_exception_handler(ValidationError, lambda request, error: answered(request, of_validation(error)))
+    api.add_exception_handler(SpecError, lambda request, error: answered(request, of_spec(error)))
+    api.add_exception_handler(HttpError, of_http)
+    api.add_exception_handler(Http404, lambda request, error: answered(request, ApiProblem("missing", missing(error))))
+    api.add_exception_handler(PermissionDenied, give("permission", "This is not for the token's role."))
+    api.add_exception_handler(RequestDataTooBig, give("size", "The body is larger than the lab reads."))
+    api.add_exception_handler(Exception, broken)
+
+
+def missing(error: Http404) -> str:
+    """The words of a 404; Django's own name models, which nobody outside has to know."""
+    said = str(error)
+    return "Your team has nothing at this address." if not said or "matches the given query" in said else said

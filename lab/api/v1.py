@@ -1,0 +1,16 @@
+"""All operations of the API, and their addresses."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from lab.api.base import api, guarded
+from lab.api.operations import account
+
+for router in (account.router,):
+    api.add_router("", router)
+
+_patterns, APP, NAMESPACE = api.urls
+operations: list[URLPattern] = [
+    path(str(one.pattern), guarded(one.callback), name=one.name) for one in _patterns if isinstance(one, URLPattern) and one.name != "api-root"
+]
