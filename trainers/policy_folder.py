@@ -10,6 +10,17 @@ from trainers.problems import Problem
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+# Keys that name classes to import from the policy's own files, or from anywhere.
+CODE_KEYS = frozenset({"auto_map", "auto_mapping", "custom_pipelines", "custom_generate"})
+CONFIGURATIONS = (
+    "config.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "adapter_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+)
+DEEPEST = 40  # nested lists and objects
 LARGEST_HEADER = 100 << 20  # bytes; the safetensors format allows no larger one
 
 REBUILD = "load it once where you trust it with AutoModelForCausalLM.from_pretrained(…) and save_pretrained(…), which writes safetensors"
@@ -51,6 +62,9 @@ def inspect(path: Path, setting: str, weights: bool = True) -> Folder:
     else:
         check_config(folder)
         check_tokenizer(folder)
+        for name in CONFIGURATIONS[2:]:
+            if (path / name).is_file():
+                refuse_code(folder, folder.json(name) or {}, name)
         if weights:
             check_weights(folder)
     return folder
@@ -82,9 +96,49 @@ def check_config(folder: Folder) -> None:
 
 
 def refuse_code(folder: Folder, config: dict[str, Any], name: str) -> None:
-    if "auto_map" in config:
-        fix = "use a policy whose architecture transformers has built in"
-        folder.refuse(f"{name} has an auto_map: loading it would run code that comes with the policy", fix)
+    for words in code_of(config, name):
+        folder.refuse(words, "use a policy whose architecture transformers has built in, with its own attention")
+
+
+def code_of(value: Any, name: str, depth: int = 0) -> list[str]:
+    """What in a configuration makes a loader run code that comes with a policy or that it fetches: classes, kernels of other repositories.
+
+    The lab loads with trust_remote_code off; a policy that asks for it is refused all the same, here and for whoever loads it elsewhere.
+    """
+    if depth > DEEPEST:
+        return [f"{name} is nested too deeply"]
+    if isinstance(value, list):
+        return [words for item in value for words in code_of(item, name, depth + 1)]
+    if not isinstance(value, dict):
+        return []
+    found = []
+    for key, item in value.items():
+        if key in CODE_KEYS and item:
+            found.append(f"{name} has an {key}: loading it would run code that comes with the policy")
+        elif key == "trust_remote_code" and item:
+            found.append(f"{name} asks for trust_remote_code")
+        elif str(key).endswith("_implementation") and any("/" in text or ":" in text for text in texts_in(item)):
+            found.append(f"{name} names a kernel of another repository ({key}), which is code")
+        else:
+            found += code_of(item, name, depth + 1)
+    return found
+
+
+def texts_in(value: Any) -> list[str]:
+    """The strings in a string, or in an object's values."""
+    return [value] if isinstance(value, str) else [item for item in value.values() if isinstance(item, str)] if isinstance(value, dict) else []
+
+
+def code_in(path: Path) -> list[str]:
+    """``code_of`` all configurations in a folder, adapters and generation included."""
+    found = []
+    for name in CONFIGURATIONS:
+        if (path / name).is_file():
+            try:
+                found += code_of(json.loads((path / name).read_bytes()), name)
+            except (OSError, ValueError, RecursionError):
+                found.append(f"{name} cannot be read")
+    return found
 
 
 def check_tokenizer(folder: Folder) -> None:

@@ -1,0 +1,10 @@
+"""The Celery task that pushes. Its only argument is a number: what it may do and with which secret it finds out itself."""
+
+from celery import shared_task
+
+from lab.policies.pushing import TASK, run
+
+
+@shared_task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
+def push_policy(push_id: int) -> None:
+    run(push_id)
