@@ -1,4 +1,4 @@
-"""The command line of the training library: ``python -m trainers run | preflight | replay | methods | catalog``.
+"""The command line of the training library: ``python -m trainers run | preflight | replay | send | methods | catalog``.
 
 Exit codes are in docs/run-files.md.
 """
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
             return check(options.run_json, options.policy_pending)
         if options.command == "replay":
             return replay(options.request)
+        if options.command == "send":
+            return send(Path(options.folder), options.wait)
         if options.command == "methods":
             return methods(options.name, options.markdown, options.out)
         return catalog(options.out, options.built_in)
@@ -53,6 +55,14 @@ def parser() -> argparse.ArgumentParser:
     )
     two.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
     two.add_argument("--policy-pending", action="store_true", help="do not look for the policy: the run it comes from has not finished yet")
+    six = commands.add_parser(
+        "send",
+        help="send a run that a script of yours has kept to the lab",
+        description="Sends what the lab does not have yet of the run in FOLDER, where trainers.outside keeps it. LAB_URL and LAB_TOKEN say where to.",
+        epilog="exit codes: 0 everything is in the lab, 1 it cannot be reached, 2 it refuses the run",
+    )
+    six.add_argument("folder", metavar="FOLDER", help="the folder with events.jsonl and outside.json")
+    six.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="how long to try while the lab is away (60)")
     five = commands.add_parser(
         "replay",
         help="what a recipe would have done with stored rollouts",
@@ -68,6 +78,26 @@ def parser() -> argparse.ArgumentParser:
     three.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
     three.add_argument("--built-in", action="store_true", help="leave out the tasks of other installed packages, as the committed file does")
     return top
+
+
+def send(folder: Path, wait: float) -> int:
+    """Imports nothing of transformers: a machine that only sends needs none of it."""
+    from trainers.outside.client import LabClient, LabError
+    from trainers.outside.sending import OPENING, Sender
+
+    if not (folder / OPENING).exists():
+        print(f"{folder} holds no {OPENING}: name the folder that trainers.outside wrote", file=sys.stderr)
+        return REFUSED
+    try:
+        sender = Sender(LabClient(), folder)
+        if not sender.finish(wait):
+            print("not everything is in the lab yet; try again later", file=sys.stderr)
+            return 1
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    print(f"{sender.client.url}{sender.page}: {sender.offset} bytes")
+    return FINE
 
 
 def run(path: Path) -> int:

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from lab.runs import live
 from lab.runs.models import Run, Status
+from lab.runs.resuming import objection
 from lab.runs.stack import chips, stack_of
 from lab.runs.waiting import reasons
 
@@ -79,13 +80,15 @@ def actions(run: Run) -> list[Action]:
         return reverse(name, args=[run.pk])
 
     launch, able = reverse("launch"), live.state(run)["can"]
+    if run.outside:  # nothing here can start, clone or kill somebody else's process; it reads at its next report that it shall stop
+        return [Action("stop", "Ask it to stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run))]
     kill_text = "The trainer is ended at once. The steps since the last checkpoint are trained again when it is resumed."
     feeds = Action("feeds", "Label as it trains", "label", url("run-feeds"), post=False)
     ablate = Action("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
     return [
         # Asks nothing: resume undoes it.
         Action("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
-        Action("resume", "Resume", "play", url("run-resume"), "" if able["resume"] else no_resume(run)),
+        Action("resume", "Resume", "play", url("run-resume"), objection(run) if able["resume"] else no_resume(run)),
         Action("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
         Action("chain", "Chain a next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
         *([feeds] if run.trainer == "grpo" and run.is_open else []),
@@ -121,6 +124,8 @@ def no_chain(run: Run) -> str:
 
 def notice(run: Run) -> Notice | None:
     logs = reverse("run-logs", args=[run.pk])
+    if run.outside and run.status in (Status.LOST, Status.STOPPED, Status.FAILED):
+        return outside(run)
     if run.status in (Status.QUEUED, Status.LOST):
         return waiting(run)
     if run.status == Status.FAILED:
@@ -131,6 +136,15 @@ def notice(run: Run) -> Notice | None:
             "info", "This run was stopped.", run.reason, "Resume goes on from the last checkpoint." if run.step else "Resume queues it again."
         )
     return None
+
+
+def outside(run: Run) -> Notice:
+    """What became of a script that trains elsewhere."""
+    if run.status == Status.LOST:
+        advice = "What it writes meanwhile is kept beside it. If it has ended, send the rest: python -m trainers send FOLDER"
+        return Notice("warn", "Nothing is heard of this run.", sentence(run.reason) + ".", advice)
+    title = "This run failed where it was trained." if run.status == Status.FAILED else "This run was stopped."
+    return Notice("bad" if run.status == Status.FAILED else "info", title, run.reason, "Start its script again where it ran.")
 
 
 def waiting(run: Run) -> Notice:

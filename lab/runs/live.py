@@ -64,7 +64,11 @@ def state(run: Run) -> dict[str, Any]:
         "started_at": _iso(run.started_at),
         "finished_at": _iso(run.finished_at),
         "log": [run.attempt, run.log_ingested],
-        "can": {"stop": run.status in STOPPABLE, "kill": run.status in ACTIVE, "resume": run.status in RESUMABLE},
+        "can": {
+            "stop": run.status in STOPPABLE,
+            "kill": run.status in ACTIVE and not run.outside,
+            "resume": run.status in RESUMABLE and not run.outside,
+        },
     }
 
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from lab.accounts.models import Project, Team
 from lab.audit.recording import record
+from lab.runs.resuming import objection
 
 
 class Status(models.TextChoices):
@@ -39,8 +40,8 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(team=team)
 
     def waiting(self) -> RunQuerySet:
-        """Runs a worker may claim now: queued or lost, and not waiting for an unfinished parent."""
-        return self.filter(status__in=(Status.QUEUED, Status.LOST)).filter(Q(parent=None) | Q(parent__status=Status.FINISHED))
+        """Runs a worker may claim now: queued or lost, not waiting for an unfinished parent, and the lab's own to train."""
+        return self.filter(status__in=(Status.QUEUED, Status.LOST), outside=False).filter(Q(parent=None) | Q(parent__status=Status.FINISHED))
 
     def expired(self) -> RunQuerySet:
         """Runs whose owner has shown no sign of life for the length of a lease."""
@@ -65,6 +66,7 @@ class Run(models.Model):
     policy = models.CharField(max_length=200)  # what the spec's policy is called in lists
     queue = models.CharField(max_length=50, default="gpu")
     parent = models.ForeignKey("self", models.PROTECT, null=True, related_name="children")  # starts after it, from its policy
+    outside = models.BooleanField(default=False)  # trained by somebody's own script, which sends its events (lab.outside)
     cloned_from = models.ForeignKey("self", models.SET_NULL, null=True, related_name="clones")
 
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.QUEUED)
@@ -155,6 +157,20 @@ class Run(models.Model):
         mine = Q(owner=owner, status__in=(Status.STARTING, Status.RUNNING))
         return self._become(Status.STARTING, mine, attempt=attempt, log_ingested=log)
 
+    def heard(self, owner: str, seconds: float) -> bool:
+        """A script outside reported: it has ``seconds`` until the next report, and a run that was given up goes on."""
+        now = timezone.now()
+        lost = models.Case(models.When(status=Status.LOST, then=models.Value(Status.RUNNING)), default="status")
+        fields = {"status": lost, "lease_until": now + timedelta(seconds=seconds), "progress_at": now}
+        heard = Q(status__in=(Status.LOST, *ACTIVE), outside=True, owner=owner)
+        return Run.objects.filter(heard, pk=self.pk).update(**fields) == 1
+
+    def reopen(self, owner: str, seconds: float) -> bool:
+        """The script of an outside run that had ended was started again, from its last checkpoint."""
+        ended = Q(status__in=(Status.STOPPED, Status.FAILED, Status.FINISHED), outside=True)
+        until = timezone.now() + timedelta(seconds=seconds)
+        return self._become(Status.RUNNING, ended, owner=owner, lease_until=until, reason="", finished_at=None)
+
     def running(self, owner: str) -> bool:
         return self._become(Status.RUNNING, Q(owner=owner, status=Status.STARTING))
 
@@ -206,6 +222,9 @@ class Run(models.Model):
         """Takes an expired lease away. A run lost too often, or asked to stop, does not wait for another worker."""
         expired = Q(status__in=ACTIVE, lease_until__lt=timezone.now())
         gone = {"owner": "", "lease_until": None, "phase": ""}
+        if self.outside:
+            reason = "its script has stopped reporting; it goes on as soon as that reports again"
+            return self._become(Status.LOST, expired, reason=reason, owner=self.owner, lease_until=None)
         if self.stop_requested_at:
             return self._become(Status.STOPPED, expired, reason="its worker was lost while it stopped", finished_at=timezone.now(), **gone)
         if self.rescues >= MAX_RESCUES:
@@ -216,12 +235,14 @@ class Run(models.Model):
         )
 
     def resume(self) -> bool:
-        """Queues another attempt from the last checkpoint. Recorded in the audit log."""
+        """Queues another attempt from the last checkpoint, unless somebody objects (lab.runs.resuming). Recorded in the audit log."""
+        if objection(self):
+            return False
         with transaction.atomic():
             before = self.status
             changed = self._become(
                 Status.QUEUED,
-                Q(status__in=RESUMABLE),
+                Q(status__in=RESUMABLE, outside=False),
                 reason="",
                 rescues=0,
                 queued_at=timezone.now(),

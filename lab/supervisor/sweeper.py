@@ -59,7 +59,7 @@ def lose_expired() -> None:
         if run.lose():
             log.warning("run %s lost its worker %s: %s", run.pk, owner, run.status)
             live.publish_state(run)
-            if run.status == Status.LOST:
+            if run.status == Status.LOST and not run.outside:
                 enqueue(run)
 
 

@@ -1,0 +1,83 @@
+"""Speaking to a lab over HTTP, with nothing but the standard library."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+TIMEOUT = 30.0
+TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
+
+
+class LabError(Exception):
+    """The lab refused a request; the message is its own words. ``temporary`` errors are worth another try after ``wait`` seconds."""
+
+    def __init__(self, message: str, status: int = 0, temporary: bool = False, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.status, self.temporary, self.wait = status, temporary, wait
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``offset`` bytes of the spool are in the lab; ``stop``: somebody asked for the run to stop."""
+
+    offset: int
+    stop: bool
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the token to wherever it leads."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+class LabClient:
+    """``url`` and ``token`` come from LAB_URL and LAB_TOKEN when not given. Raises LabError when either is missing or makes no sense."""
+
+    def __init__(self, url: str | None = None, token: str | None = None) -> None:
+        self.url = (url or os.environ.get("LAB_URL", "")).rstrip("/")
+        self.token = token or os.environ.get("LAB_TOKEN", "")
+        if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
+            raise LabError(f"LAB_URL must be the lab's address, such as https://lab.example.org; it is {self.url!r}")
+        if not self.token:
+            raise LabError("LAB_TOKEN must be an access token of the lab: make one under your account, with the scope runs.send")
+        self.opener = urllib.request.build_opener(NoRedirect)
+
+    def open_run(self, **opening: Any) -> tuple[str, int]:
+        """(path of the run's page, bytes of its spool the lab has); the same ``key`` opens the same run again. Raises LabError."""
+        said = self.request("POST", "/api/v1/outside/runs", json.dumps(opening).encode(), {"Content-Type": "application/json"})
+        return str(said["url"]), int(said["offset"])
+
+    def send(self, key: str, offset: int, data: bytes) -> Answer:
+        """Sends whole lines of the spool that begin at byte ``offset``; the answer says from where to go on. Raises LabError."""
+        said = self.request("POST", f"/api/v1/outside/runs/{key}/events?offset={offset}", data, {"Content-Type": "application/x-ndjson"})
+        return Answer(int(said["offset"]), bool(said["stop"]))
+
+    def request(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:
+        request = urllib.request.Request(self.url + path, body, {**headers, "Authorization": f"Bearer {self.token}"}, method=method)
+        try:
+            with self.opener.open(request, timeout=TIMEOUT) as response:
+                return dict(json.load(response))
+        except urllib.error.HTTPError as error:
+            raise refused(error) from None
+        except (OSError, ValueError) as error:  # no connection, cut off in the middle, or an answer that is no JSON
+            raise LabError(f"the lab at {self.url} cannot be reached: {error}", temporary=True) from None
+
+
+def refused(error: urllib.error.HTTPError) -> LabError:
+    try:
+        problem = json.loads(error.read(1 << 16))
+    except (OSError, ValueError):
+        problem = {}
+    problem = problem if isinstance(problem, dict) else {}
+    parts = [str(problem.get("detail") or problem.get("title") or error.reason)]
+    parts += [f"{one.get('field', '')}: {one.get('message', '')}" for one in problem.get("errors") or [] if isinstance(one, dict)]
+    waits = error.headers.get("Retry-After", "")
+    wait = float(waits) if waits.isdigit() else 0.0
+    return LabError(f"{error.code}: {'; '.join(parts)}", error.code, error.code in TEMPORARY, wait)
