@@ -25,6 +25,8 @@ RUNS_ROOT = Path(env.str("LAB_RUNS", default=str(HOME / "runs")))
 POLICIES_ROOT = Path(env.str("LAB_POLICIES", default=str(HOME / "policies")))  # folders with policies people may train from
 DATASETS_ROOT = Path(env.str("LAB_DATASETS", default=str(HOME / "datasets")))  # files people may train on
 
+HUB_URL = env.str("LAB_HUB_URL", default="https://huggingface.co").rstrip("/")  # where policies are pushed to; never from a browser
+
 DEBUG = env.bool("LAB_DEBUG", default=False)
 SECRET_KEY = os.environ.get("SECRET_KEY", "")
 if not SECRET_KEY:
@@ -234,6 +236,7 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.datasets.chores.sweep",
     "lab.loop.chores.sweep",
     "lab.loop.feed_chores.route",
+    "lab.policies.chores.sweep",
 ]
 
 # What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.

@@ -14,6 +14,7 @@ from lab.runs import live
 from lab.runs.header import header
 from lab.runs.launch import enqueue
 from lab.runs.models import Run, Status
+from lab.runs.resuming import objection
 from lab.runs.views.page import TABS, run_of
 
 
@@ -46,7 +47,7 @@ def answer(request: HttpRequest, run: Run, changed: bool, said: str) -> HttpResp
     if changed:
         live.publish_state(run)
     else:
-        said = f"Nothing was changed: run #{run.number} is {run.status}."
+        said = objection(run) or f"Nothing was changed: run #{run.number} is {run.status}."
     if not request.htmx:  # type: ignore[attr-defined]
         messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
         return redirect("run", run_id=run.pk)
