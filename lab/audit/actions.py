@@ -58,6 +58,7 @@ ACTIONS: dict[str, str] = {
     "label.recall": "recalled labels",
     "label.restore": "took a recall back",
     "quota.change": "changed a quota",
+    "usage.export": "exported the usage",
     "alert.change": "changed an alert rule",
     "webhook.change": "changed a webhook",
     "policy.alias": "gave an alias",

@@ -64,3 +64,8 @@ def hours(team: Team | int, month: Month) -> tuple[float, float]:
     sums = of_month(team, month).order_by().values("gpus").annotate(time=Sum(lasted(month.start, month.end)))
     by_gpus = {row["gpus"]: row["time"].total_seconds() / HOUR for row in sums}
     return sum(gpus * time for gpus, time in by_gpus.items()), by_gpus.get(0, 0.0)
+
+
+def whole() -> Any:
+    """How long a lease lasted, as an expression."""
+    return ExpressionWrapper(F("seen_at") - F("started_at"), output_field=DurationField())

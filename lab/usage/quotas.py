@@ -57,6 +57,15 @@ class Use:
         return self.amount(self.used) if self.limit is None else f"{self.amount(self.used)} of {self.amount(self.limit)}"
 
     @property
+    def amount_used(self) -> str:
+        return self.amount(self.used)
+
+    @property
+    def bar(self) -> str:
+        """For a progress element from 0 to 1."""
+        return f"{min(1.0, self.share or 0.0):.4f}"
+
+    @property
     def left(self) -> str:
         """What can still be used; empty without a limit."""
         return self.amount(max(0.0, self.limit - self.used)) if self.limit is not None else ""
@@ -94,7 +103,7 @@ def standing(team: Team, quota: Quota | None = None) -> Standing:
     month = Month.now()
     gpu_hours, compute_hours = ledger.hours(team, month)
     stored = Storage.objects.filter(team=team).first() or Storage()
-    running = Run.objects.of(team).filter(status__in=HOLDING).count()
+    running = Run.objects.of(team).filter(status__in=HOLDING, outside=False).count()  # others train on machines of their own
     return Standing(
         team=team,
         month=month,
