@@ -236,6 +236,7 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.datasets.chores.sweep",
     "lab.loop.chores.sweep",
     "lab.loop.feed_chores.route",
+    "lab.usage.weighing.sweep",
     "lab.policies.chores.sweep",
 ]
 
