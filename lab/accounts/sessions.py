@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -17,6 +18,7 @@ from django.utils import timezone
 from lab.accounts.models import User
 
 SEEN_SECONDS = 60  # a session's "last seen" is at most so old; pages ask for much more often than that
+TELL_SECONDS = 2.0
 REMEMBERED = 10_000  # sessions whose last look this process remembers
 
 
@@ -66,7 +68,11 @@ def keys_of(user: User) -> list[str]:
 
 def look_again(user: User) -> None:
     """Makes every open socket of the person ask at once whether it may stay; with Redis away they ask within seconds by themselves."""
+
+    async def tell() -> None:
+        await asyncio.wait_for(get_channel_layer().group_send(f"person-{user.pk}", {"type": "access.changed"}), TELL_SECONDS)
+
     try:
-        async_to_sync(get_channel_layer().group_send)(f"person-{user.pk}", {"type": "access.changed"})
+        async_to_sync(tell)()
     except Exception:  # whatever the driver raises: the sessions are ended, which is what counts
         return
