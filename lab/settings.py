@@ -213,7 +213,6 @@ WHITENOISE_ALLOW_ALL_ORIGINS = False
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
-
 CONTENT_SECURITY_POLICY = {"DIRECTIVES": directives(env.list("LAB_OIDC_URL", default=[]))}
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS
 if TLS:  # a name that browsers take only from https, for this host alone: no neighbour under the same domain can set it
@@ -222,8 +221,9 @@ SECURE_HSTS_SECONDS = env.int("LAB_HSTS_SECONDS", default=365 * 24 * 3600) if TL
 SECURE_SSL_REDIRECT = TLS and bool(PROXIES)  # without a proxy of ours that says so, nobody knows by which scheme a person came
 SECURE_REDIRECT_EXEMPT = [r"^health/$"]
 # Bytes of a request, announced or counted, before Django reads it.
-BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000}
+BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000, "/api/v1/outside/": 9_000_000}
 DATA_UPLOAD_MAX_NUMBER_FILES = 1
+
 # How long a run may go without a sign of life before another worker takes it, and how long a stop may take before it becomes a kill.
 LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
 STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
@@ -236,11 +236,13 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.datasets.chores.sweep",
     "lab.loop.chores.sweep",
     "lab.loop.feed_chores.route",
-    "lab.usage.weighing.sweep",
+    "lab.alerts.chores.sweep",
+    "lab.alerts.chores.deliver",
     "lab.policies.chores.sweep",
+    "lab.usage.weighing.sweep",
 ]
 
+API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make
 # What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.
 OUTGOING_PORTS = ports(env.str("LAB_OUTGOING_PORTS", default="80,443,8000-9999"))
 OUTGOING_ALLOW = [ip_network(network) for network in env.list("LAB_OUTGOING_ALLOW", default=[])]
-API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make

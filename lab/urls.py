@@ -2,11 +2,13 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
+from lab.alerts.routing import websocket_urlpatterns as inbox_sockets
 from lab.lib.csp_reports import report
-from lab.runs.routing import websocket_urlpatterns
+from lab.runs.routing import websocket_urlpatterns as run_sockets
 
 __all__ = ["urlpatterns", "websocket_urlpatterns"]
 
+websocket_urlpatterns = [*run_sockets, *inbox_sockets]
 ROOMS = ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor", "labels", "quality", "datasets", "loop")
 ROOMS += ("people", "audit", "projects", "usage", "alerts", "policies", "playground", "operations", "api")
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -130,6 +130,8 @@ ROUTES: dict[str, Access] = {
     **both("queue-new", "queue-settings", ask="label.lead"),
     **do("guidelines-preview", "queue-act", "queue-people", "queue-labeller", ask="label.lead"),
     **see("run-humans", ask="runs.read"),
+    # the audit log
+    **see("audit", "audit-entry", "audit-export", ask="audit.read"),
     # datasets and the loop
     **see("datasets", "dataset", "version", "version-since", "version-diff", "lineage", "recalls", ask="datasets.read"),
     **both("dataset-preview", ask="datasets.read"),
@@ -143,6 +145,8 @@ ROUTES: dict[str, Access] = {
     **both("run-match", ask="label.lead"),
     **both("run-feeds", ask="runs.read", write="label.lead"),
     **do("feed-stop", ask="label.lead"),
+    # alerts
+    **see("ws-inbox", ask="lab.enter"),
     # usage
     **see("usage", "usage-left", "usage-csv", ask="usage.read"),
     **both("usage-limits", ask="usage.manage"),
@@ -151,6 +155,18 @@ ROUTES: dict[str, Access] = {
     **both("token-new", ask="tokens.own"),
     **do("token-revoke", ask="tokens.own"),
     **see("api-openapi", ask=PUBLIC),  # what the API can do is no secret; what it did is
+    # people
+    **see("team", ask="members.read"),
+    **see("team-role", ask="lab.enter"),
+    **both("team-leave", ask="lab.enter"),
+    **see("member", ask="members.manage"),
+    **do("invite", "invitation-resend", "invitation-withdraw", "request-answer", ask="members.manage"),
+    **do("member-role", "member-deactivate", "member-reactivate", "member-remove", ask="members.manage"),
+    **both("team-settings", ask="team.settings"),
+    **both("team-transfer", "team-delete", ask="team.own"),
+    **see("teams", ask=ACCOUNT),
+    **both("team-new", "team-join", ask=ACCOUNT),
+    **both("invited", ask=PUBLIC),
 }
 
 # Addresses of packages: all that begin so.

@@ -139,6 +139,15 @@ def read(run_id: UUID, names: Sequence[str] | None = None, buckets: int = 0, aft
     return {name: envelope(series, buckets) for (_, name), series in found.items()}
 
 
+def tail(run_id: UUID, name: str, steps: int) -> Series | None:
+    """The newest points of a metric, from at least so many steps back where it has them; of a long series only its last chunks are read."""
+    chunks = MetricChunk.objects.filter(run_id=run_id, name=name)
+    newest = chunks.order_by("-attempt", "-chunk").values_list("last_step", flat=True).first()
+    if newest is None:
+        return None
+    return _assemble(chunks.filter(last_step__gte=newest - 2 * steps), {run_id: cutoffs(run_id)}).get((run_id, name))
+
+
 def sparklines(run_ids: Sequence[UUID], name: str, buckets: int) -> dict[UUID, Series]:
     """One metric of many runs, thinned, in two queries. Runs without it are left out."""
     limits: dict[UUID, dict[int, int]] = {}

@@ -1,0 +1,152 @@
+"""Sending what waits: each delivery is leased before it is sent, tried again with growing pauses, and given up in the end.
+
+A lease is the time of the next try moved on by a transaction of its own. A worker that dies while it sends leaves a delivery that is tried
+again, under the same id, by which a receiver knows it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import time
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.utils import timezone
+
+from lab.accounts.addresses import absolute, team_path
+from lab.alerts import mails, signing
+from lab.alerts.kinds import WEBHOOK
+from lab.alerts.models import Delivery, DeliveryState, Webhook
+from lab.alerts.notifying import managers, notify
+from lab.lib import outgoing
+from lab.lib.outgoing import Outcome
+from lab.lib.sealed import Unreadable
+
+log = logging.getLogger(__name__)
+
+LEASE = timedelta(seconds=60)  # longer than any one sending takes
+TIMEOUT = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 30.0, 6 * 3600.0
+MAX_TRIES = 10  # over about a day
+GIVE_UP = timedelta(days=3)  # a webhook that has failed for so long is switched off
+ROUND_SECONDS = 20.0
+AT_ONCE = 50
+
+
+def deliver() -> None:
+    """One round: what is due, one after the other, for at most ROUND_SECONDS."""
+    began = time.monotonic()
+    for _ in range(AT_ONCE):
+        taken = take()
+        if taken is None or time.monotonic() - began > ROUND_SECONDS:
+            return
+        send(taken)
+
+
+def take() -> Delivery | None:
+    """The delivery that has waited longest, leased; None when nothing is due."""
+    now = timezone.now()
+    with transaction.atomic():
+        due = Delivery.objects.select_for_update(skip_locked=True, of=("self",)).filter(state=DeliveryState.WAITING, next_try__lte=now)
+        one = due.select_related("team", "webhook", "notice", "notice__user", "notice__rule").order_by("next_try").first()
+        if one is None:
+            return None
+        one.tries += 1
+        Delivery.objects.filter(pk=one.pk).update(tries=one.tries, next_try=now + LEASE, tried_at=now)
+    return one
+
+
+def send(one: Delivery) -> Outcome:
+    """Sends a leased delivery and writes down what became of it."""
+    if not wanted(one):
+        finish(one, Outcome(None, "no longer wanted: the person left, or the webhook is switched off"), DeliveryState.DROPPED)
+        return Outcome(None, "dropped")
+    outcome = mails.send(one) if one.webhook is None else request(one, one.webhook)
+    state = DeliveryState.DELIVERED if outcome.taken else DeliveryState.FAILED if one.tries >= MAX_TRIES else DeliveryState.WAITING
+    finish(one, outcome, state)
+    if one.webhook is not None:
+        weigh(one.webhook, outcome)
+    return outcome
+
+
+def wanted(one: Delivery) -> bool:
+    if one.webhook is not None:
+        return one.webhook.enabled or one.event.get("kind") == "test"
+    user = one.notice.user if one.notice else None
+    return user is not None and user.is_active and one.team.memberships.filter(user=user, active=True).exists()
+
+
+def finish(one: Delivery, outcome: Outcome, state: DeliveryState) -> None:
+    next_try = timezone.now() + timedelta(seconds=pause(one.tries))
+    Delivery.objects.filter(pk=one.pk).update(state=state, status=outcome.status, problem=outcome.problem[:300], next_try=next_try)
+
+
+def pause(tries: int) -> float:
+    """Seconds after the given number of tries: 30 s, 1 min, 2 min … 6 h, each between half and all of it, so that many do not come at once."""
+    return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1)) * random.uniform(0.5, 1.0))
+
+
+def request(one: Delivery, hook: Webhook) -> Outcome:
+    try:
+        keys = signing.secrets_of(hook)
+    except Unreadable as error:
+        return Outcome(None, str(error))
+    body, timestamp = body_of(one), int(time.time())
+    headers = {
+        "Content-Type": "application/json",
+        "Policy-Lab-Delivery": str(one.pk),
+        "Policy-Lab-Timestamp": str(timestamp),
+        "Policy-Lab-Signature": signing.signature(keys, timestamp, body),
+    }
+    return outgoing.post(hook.url, body, headers, TIMEOUT)
+
+
+def body_of(one: Delivery) -> bytes:
+    url = str(one.event.get("url") or "")
+    told = {"id": str(one.pk), "team": one.team.slug, **one.event, "url": absolute(url) if url else ""}
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def weigh(hook: Webhook, outcome: Outcome) -> None:
+    """Remembers since when a webhook fails, and switches it off when that is too long ago."""
+    now = timezone.now()
+    if outcome.taken:
+        Webhook.objects.filter(pk=hook.pk).update(failing_since=None, delivered_at=now)
+        return
+    Webhook.objects.filter(pk=hook.pk, failing_since=None).update(failing_since=now)
+    why = f"failed since {now - GIVE_UP:%Y-%m-%d} or longer; the last time: {outcome.problem}"[:200]
+    off = Webhook.objects.filter(pk=hook.pk, enabled=True, failing_since__lt=now - GIVE_UP).update(enabled=False, disabled_why=why)
+    if off:
+        log.warning("webhook %s of team %s is switched off: %s", hook.pk, hook.team_id, why)
+        url = team_path(hook.team, "webhook", hook.pk)
+        people = managers(hook.team)
+        notify(
+            hook.team, WEBHOOK, f"Webhook {hook.name} is switched off", url=url, text=why, users=people, key=f"webhook:{hook.pk}:off:{now:%Y%m%d%H}"
+        )
+
+
+def again(pk: UUID, team_id: int) -> bool:
+    """Puts a delivery that ended back in line; False for one that waits anyway or is not there."""
+    ended = Delivery.objects.filter(pk=pk, team=team_id, webhook__isnull=False).exclude(state=DeliveryState.WAITING)
+    return ended.update(state=DeliveryState.WAITING, tries=0, next_try=timezone.now(), problem="") == 1
+
+
+def test(hook: Webhook) -> Delivery:
+    """Sends a test at once and returns it with its outcome; tried once."""
+    event = {"kind": "test", "subject": "A test of this webhook", "text": "Nothing has happened.", "at": timezone.now().isoformat()}
+    event["url"] = team_path(hook.team, "webhook", hook.pk)
+    made = Delivery.objects.create(
+        team=hook.team,
+        webhook=hook,
+        key=f"test:{time.time_ns()}",
+        event=event,
+        tries=MAX_TRIES,
+        tried_at=timezone.now(),
+        next_try=timezone.now() + LEASE,
+    )
+    send(made)
+    made.refresh_from_db()
+    return made

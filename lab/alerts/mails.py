@@ -1,0 +1,38 @@
+"""A notice as a mail: plain text, with links that begin with the lab's own address."""
+
+from __future__ import annotations
+
+import smtplib
+
+from django.core.mail import EmailMessage
+
+from lab.accounts.addresses import absolute, team_path
+from lab.alerts.models import Delivery, Notice
+from lab.alerts.notifying import one_line
+from lab.lib.outgoing import Outcome
+
+MESSAGE_ID = "<{}@alerts.policy-lab>"  # the same in every try, so that a mail server that got it twice can tell
+
+
+def send(one: Delivery) -> Outcome:
+    """Raises nothing about the mail server: what it said last is the outcome's problem, in our words."""
+    assert one.notice is not None
+    try:
+        message(one, one.notice).send()
+    except smtplib.SMTPResponseException as error:
+        return Outcome(error.smtp_code, f"the mail server answered {error.smtp_code}")
+    except (smtplib.SMTPException, OSError) as error:
+        return Outcome(None, f"the mail could not be sent: {type(error).__name__}")
+    return Outcome(None, "")
+
+
+def message(one: Delivery, notice: Notice) -> EmailMessage:
+    headers = {"Message-ID": MESSAGE_ID.format(one.pk), "Auto-Submitted": "auto-generated"}
+    return EmailMessage(f"[{one_line(one.team.name)}] {one_line(notice.subject)}", body(notice), to=[notice.user.email], headers=headers)
+
+
+def body(notice: Notice) -> str:
+    link = absolute(notice.url) if notice.url else ""
+    reason = f"You get this because of your rule “{notice.rule}”" if notice.rule and notice.rule.owner_id else "You get this as a member of the team"
+    where = absolute(team_path(notice.team, "alerts"))
+    return "\n\n".join(part for part in (notice.subject, notice.text, link, f"-- \n{reason}. What you are told of: {where}") if part) + "\n"
