@@ -8,10 +8,11 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from lab.accounts.models import Team, User
+from lab.accounts.models import JoinRequest, Team, User
 from lab.accounts.permissions import TABLE, allowed
 from lab.accounts.roles import role_of
 from lab.accounts.second_factor import needs_second_factor, teams_that_wait
+from lab.accounts.switching import same_path_elsewhere, switches
 
 
 class May:
@@ -32,7 +33,13 @@ def permissions(request: HttpRequest) -> dict[str, Any]:
 
 def frames(request: HttpRequest) -> dict[str, Any]:
     """For account pages, which people without a team, or before a closed one, see too; callables, so that other pages pay nothing."""
-    return {"account_frame": lambda: frame(request), "waiting_teams": lambda: waiting_teams(request)}
+    return {
+        "account_frame": lambda: frame(request),
+        "waiting_teams": lambda: waiting_teams(request),
+        "switches": lambda: switches(request),
+        "same_path_elsewhere": lambda: same_path_elsewhere(request),
+        "people_waiting": lambda: people_waiting(request),
+    }
 
 
 def frame(request: HttpRequest) -> str:
@@ -47,3 +54,8 @@ def frame(request: HttpRequest) -> str:
 def waiting_teams(request: HttpRequest) -> list[Team]:
     """Teams that open once the person has a second factor."""
     return teams_that_wait(request.user) if isinstance(request.user, User) else []
+
+
+def people_waiting(request: HttpRequest) -> int:
+    """How many people ask to be let into the team; a query, so ask only where the team takes requests."""
+    return JoinRequest.objects.filter(team=request.team, answered_at=None, user__is_active=True).count()  # type: ignore[attr-defined]

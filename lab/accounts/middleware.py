@@ -44,16 +44,21 @@ class TeamAddressMiddleware:
             set_script_prefix(outer)
 
 
+def memberships_of(request: HttpRequest) -> list[Membership]:
+    """Of all teams the person is in, in the order of their names. A query."""
+    user: Any = request.user
+    return list(user.memberships.filter(active=True).select_related("team").order_by("team__name", "pk")) if user.is_authenticated else []
+
+
 def membership_of(request: HttpRequest) -> Membership:
     """The membership in the address's team, else in the last one. Raises Http404 for a team the person is not in, PermissionDenied without any."""
-    user: Any = request.user
-    mine = user.memberships.filter(active=True).select_related("team") if user.is_authenticated else Membership.objects.none()
+    mine: list[Membership] = request.memberships  # type: ignore[attr-defined]
     slug = request.team_slug  # type: ignore[attr-defined]
     if slug:
-        found = mine.filter(team__slug=slug).first()
-        if found is None:
+        found = [one for one in mine if one.team.slug == slug]
+        if not found:
             raise Http404("no such team, or you are not in it")
-        return found
+        return found[0]
     last = request.session.get(LAST_TEAM)
     found = sorted(mine, key=lambda one: (one.team.slug != last, one.pk))
     if not found:
@@ -79,6 +84,7 @@ class PermissionMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        request.memberships = SimpleLazyObject(lambda: memberships_of(request))  # type: ignore[attr-defined]
         request.membership = SimpleLazyObject(lambda: membership_of(request))  # type: ignore[attr-defined]
         request.team = SimpleLazyObject(lambda: request.membership.team)  # type: ignore[attr-defined]
         return self.get_response(request)

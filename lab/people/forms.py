@@ -56,7 +56,7 @@ class NewAccountForm(forms.Form):
         return password
 
 
-class TeamForm(forms.ModelForm[Team]):
+class TeamForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Team
         fields = ("name", "requires_mfa", "join_requests")

@@ -117,7 +117,7 @@ def still_open(invitation: Invitation, by: User) -> Invitation:
 
 
 def link_of(token: str) -> str:
-    return absolute(outer_path("invitation", token))
+    return absolute(outer_path("invited", token))
 
 
 def people_with(email: str) -> QuerySet[User]:

@@ -6,15 +6,18 @@ import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
 
 from lab.ablations.models import Ablation, AblationRun
-from lab.accounts.models import ApiToken, Team, User
+from lab.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Team, User
 from lab.accounts.permissions import BEARER, access
 from lab.annotations import verbs
 from lab.annotations.models import Comment, Tag
+from lab.audit.models import Entry
 from lab.browse.models import SavedView
 from lab.catalog.models import SavedRecipe
 from lab.datasets.models import Dataset, Recall, RecallKind, Row, Version, VersionState
@@ -34,10 +37,10 @@ from trainers.events import AnyEvent, Message
 PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
 PLAIN |= {"pk": 1, "session_id": 1, "provider_id": "sso"}  # of accounts
 OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id")
-OBJECTS += ("token_id",)
+OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
-PUBLIC = ("health", "setup", "api-openapi", "csp-report", "account_")  # beginnings of names that need no login
+PUBLIC = ("health", "setup", "api-openapi", "csp-report", "invited", "account_")  # beginnings of names that need no login
 PUBLIC += ("socialaccount_", "openid_connect_", "mfa_authenticate", "mfa_login")
 
 
@@ -66,6 +69,23 @@ class Cast:
     feed: Feed
     token: ApiToken
 
+    @property
+    def entry(self) -> Entry:
+        """An entry of the audit log: of the launch."""
+        return Entry.objects.of(self.team).earliest("pk")
+
+    @property
+    def membership(self) -> Membership:
+        return Membership.objects.get(team=self.team, user=self.user)
+
+    @property
+    def invitation(self) -> Invitation:
+        return Invitation.objects.get(team=self.team)
+
+    @property
+    def request(self) -> JoinRequest:
+        return JoinRequest.objects.get(team=self.team)
+
     def value(self, name: str, parameter: str) -> Any:
         """For a parameter of the URL ``name``. Raises KeyError for one the cast does not know."""
         if parameter == "key":
@@ -73,6 +93,14 @@ class Cast:
         if parameter in OBJECTS:
             return getattr(self, parameter.removesuffix("_id")).pk
         return PLAIN[parameter]
+
+
+def make_people(team: Team, user: User, mark: str) -> None:
+    """Somebody who is invited, and somebody who asks to be let in."""
+    until = timezone.now() + timedelta(days=7)
+    Invitation.objects.create(team=team, email=f"{mark}@example.org", invited_by=user, digest=f"{mark:0<64}", expires_at=until)
+    asking = User.objects.create_user(f"asking-{mark}@example.org", "correct horse battery")
+    JoinRequest.objects.create(team=team, user=asking, message=f"message {mark}")
 
 
 def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()) -> Cast:
@@ -100,6 +128,7 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     result = {"format": FORMAT, "members": [], "methods": [], "notes": [f"note {mark}"], "scale": None, "summary": summary([])}
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)
+    make_people(team, user, mark)
     labelled = make_labels(team, user, mark, run, [first, second])
     token = make_token(team, user, mark)
     return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled, token)
@@ -163,7 +192,9 @@ class Address:
 
 
 def addresses(inside: URLResolver | None = None, outer: tuple[str, ...] = ()) -> Iterator[Address]:
-    """All of the project, without those of the login; ``outer`` are the parameters of the paths around ``inside``."""
+    """All of the project, without those that want an access token (tests/lab/api walks these); ``outer`` are the parameters of the paths around
+    ``inside``.
+    """
     for entry in (inside or get_resolver()).url_patterns:
         parameters = (*outer, *entry.pattern.converters)
         if isinstance(entry, URLResolver):

@@ -52,7 +52,8 @@ def test_nothing_of_theirs_is_left_in_the_team(team: Team, owner: User, member: 
     token, service = token_of(team, user, user), token_of(team, None, user, "ci")
     queued, training, others = (make_run(team, status=status) for status in (Status.QUEUED, Status.RUNNING, Status.QUEUED))
     Run.objects.filter(pk__in=(queued.pk, training.pk)).update(created_by=user)
-    sent, own, other = invitation(team, user, "new@example.org"), invitation(team, owner, user.email.upper()), invitation(team, owner, "x@example.org")
+    sent, own = invitation(team, user, "new@example.org"), invitation(team, owner, user.email.upper())
+    other = invitation(team, owner, "x@example.org")
 
     leaving.deactivate(member, owner)
 
