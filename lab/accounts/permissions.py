@@ -150,6 +150,13 @@ ROUTES: dict[str, Access] = {
     # usage
     **see("usage", "usage-left", "usage-csv", ask="usage.read"),
     **both("usage-limits", ask="usage.manage"),
+    # policies
+    **see("policies", "policy", "policy-files", "aliases", "proposal", "policy-hub", "push", ask="policies.read"),
+    **see("policy-download", ask="policies.use"),
+    **do("policy-propose", "proposal-withdraw", ask="policies.use"),
+    **do("policy-delete", "policy-keep", "policy-push", "push-cancel", "policy-hub-token", ask="policies.promote"),
+    **do("alias-gate", "alias-back", "alias-clear", "proposal-approve", "proposal-refuse", ask="policies.promote"),
+    **both("retention", ask="policies.read", write="policies.promote"),
     # access tokens and the API
     **see("tokens", "api-docs", ask="tokens.own"),
     **both("token-new", ask="tokens.own"),

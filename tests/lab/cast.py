@@ -24,12 +24,14 @@ from lab.datasets.models import Dataset, Recall, RecallKind, Row, Version, Versi
 from lab.labels.making import NewItem, make_queue
 from lab.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, Verdict
 from lab.loop.models import Feed
+from lab.policies.models import Alias, Proposal, Push
 from lab.replay.answering import summary
 from lab.replay.models import FORMAT, Replay, ReplayStatus
 from lab.runs.launch import launch_recipe
-from lab.runs.models import Run, Status
+from lab.runs.models import Checkpoint, Run, Status
 from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Prompt, Rollout
+from tests.lab.policies.making import make_policies
 from tests.lab.supervisor.spools import finished, measured, rollout, started, write
 from trainers.events import AnyEvent, Message
 
@@ -39,6 +41,7 @@ PLAIN |= {"pk": 1, "session_id": 1, "provider_id": "sso"}  # of accounts
 OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id")
 OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
+OBJECTS += ("checkpoint_id", "alias_id", "proposal_id", "push_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "api-openapi", "csp-report", "invited", "account_")  # beginnings of names that need no login
 PUBLIC += ("socialaccount_", "openid_connect_", "mfa_authenticate", "mfa_login")
@@ -86,6 +89,22 @@ class Cast:
     def request(self) -> JoinRequest:
         return JoinRequest.objects.get(team=self.team)
 
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint.objects.get(run=self.run)
+
+    @property
+    def alias(self) -> Alias:
+        return Alias.objects.get(team=self.team)
+
+    @property
+    def proposal(self) -> Proposal:
+        return Proposal.objects.get(team=self.team)
+
+    @property
+    def push(self) -> Push:
+        return Push.objects.get(team=self.team)
+
     def value(self, name: str, parameter: str) -> Any:
         """For a parameter of the URL ``name``. Raises KeyError for one the cast does not know."""
         if parameter == "key":
@@ -129,6 +148,7 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)
     make_people(team, user, mark)
+    make_policies(team, user, mark, run)
     labelled = make_labels(team, user, mark, run, [first, second])
     token = make_token(team, user, mark)
     return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled, token)
