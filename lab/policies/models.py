@@ -56,6 +56,11 @@ class Gate(models.Model):
     def __str__(self) -> str:
         return f"gate of {self.alias}"
 
+    @property
+    def percent(self) -> float:
+        """``low`` as the form has it."""
+        return round(100 * self.low, 2)
+
 
 class ProposalState(models.TextChoices):
     OPEN = "open"

@@ -2,9 +2,11 @@
 
 from celery import shared_task
 
+from lab.lib.task_arguments import row_id
 from lab.policies.pushing import TASK, run
 
 
 @shared_task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
 def push_policy(push_id: int) -> None:
-    run(push_id)
+    if known := row_id(TASK, push_id):
+        run(known)
