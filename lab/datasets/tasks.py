@@ -3,8 +3,10 @@
 from celery import shared_task
 
 from lab.datasets.freezing import TASK, build
+from lab.lib.task_arguments import row_id
 
 
 @shared_task(name=TASK, acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
 def freeze_version(version_id: int) -> None:
-    build(version_id)
+    if known := row_id(TASK, version_id):
+        build(known)

@@ -2,9 +2,11 @@
 
 from celery import shared_task
 
+from lab.lib.task_arguments import row_uuid
 from lab.replay.answering import answer_question
 
 
 @shared_task(name="replay", acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
 def replay_question(replay_id: str) -> None:
-    answer_question(replay_id)
+    if known := row_uuid("replay", replay_id):
+        answer_question(known)

@@ -7,6 +7,7 @@ POLL_SECONDS whatever the channel layer does, is answered from the database. A f
 import asyncio
 import json
 import logging
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -25,10 +26,11 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 5.0
 MAX_MESSAGE = 4096  # characters a page may send at once; a hello has about 40
 MAX_BAD_MESSAGES = 20
+MAX_MESSAGES, RATE_SECONDS = 60, 10.0  # how many a page may send in how long; it says hello when it opens and after a gap
 MAX_CURSOR = 2**63 - 1
 LISTED_RUNS = 200  # newest runs of a team that the list's safety poll looks at
 
-BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_BIG = 4400, 4401, 4404, 1009
+BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_MANY, TOO_BIG = 4400, 4401, 4404, 4429, 1009
 
 
 def watchable_teams(user_id: int) -> QuerySet[Membership]:
@@ -43,6 +45,7 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     poller: asyncio.Task[None] | None = None
     joined = False
     bad_messages = 0
+    heard, heard_since = 0, 0.0
 
     async def group(self) -> str | None:
         """The group to listen to, or None when this person may not (any more)."""
@@ -127,16 +130,30 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if len(text_data or bytes_data or "") > MAX_MESSAGE:
             await self.close(TOO_BIG)
             return
+        if self.hurried():
+            await self.close(TOO_MANY)
+            return
         try:
             message = json.loads(text_data) if text_data else None
         except (ValueError, RecursionError):
             message = None
+        async with self.lock:
+            if self.poller is None or not await self.may_stay():  # what was true at the handshake may not be any more
+                return
         problem = await self.understand(message) if isinstance(message, dict) else "not a JSON object"
         if problem:
             self.bad_messages += 1
             await self.send_object({"type": "error", "message": problem})
             if self.bad_messages >= MAX_BAD_MESSAGES:
                 await self.close(BAD_REQUEST)
+
+    def hurried(self) -> bool:
+        """Whether more messages came than any page sends."""
+        now = time.monotonic()
+        if now - self.heard_since > RATE_SECONDS:
+            self.heard, self.heard_since = 0, now
+        self.heard += 1
+        return self.heard > MAX_MESSAGES
 
     async def understand(self, message: dict[str, Any]) -> str:
         """Acts on a message of the page; returns what is wrong with it, or nothing."""

@@ -5,9 +5,11 @@ import socket
 
 from celery import shared_task
 
+from lab.lib.task_arguments import row_uuid
 from lab.supervisor.supervise import supervise
 
 
 @shared_task(name="supervise", acks_late=True, ignore_result=True)  # type: ignore[untyped-decorator]  # celery has no types
 def supervise_run(run_id: str) -> None:
-    supervise(run_id, os.environ.get("LAB_WORKER") or f"{socket.gethostname()}:{os.getpid()}")
+    if known := row_uuid("supervise", run_id):
+        supervise(known, os.environ.get("LAB_WORKER") or f"{socket.gethostname()}:{os.getpid()}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,9 +23,11 @@ from trainers.spec import RUN_FILE
 
 LOCK, STOP = "lock", "stop"
 KILL_SECONDS = 5.0  # for a killed process to be gone
-# What a trainer has no business to know: it runs code and data that people bring.
-SECRETS = ("SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "PGPASSFILE", "PGUSER", "PGHOST")
-SECRET_PREFIXES = ("DJANGO_", "CELERY_", "EMAIL_")
+# What a trainer has no business to know: it runs code and data that people bring. Whatever is called a secret is one, whoever it belongs to.
+SECRETS = ("DATABASE_URL", "REDIS_URL", "PGPASSFILE", "PGUSER", "PGHOST", "SSH_AUTH_SOCK", "KUBECONFIG", "LAB_EMAIL_URL")
+SECRET_PREFIXES = ("DJANGO_", "CELERY_", "EMAIL_", "AWS_", "AZURE_", "GOOGLE_", "LAB_OIDC_", "LAB_HUB_")
+SECRET_WORDS = re.compile(r"SECRET|PASSW|TOKEN|CREDENTIAL|PRIVATE|(API|ACCESS|AUTH|SIGNING)_?KEY")
+NEEDED = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "LAB_JUDGE_KEY")  # to load a policy behind a login; to ask the judge
 
 
 def command(folder: Path) -> list[str]:
@@ -33,8 +36,13 @@ def command(folder: Path) -> list[str]:
 
 def environment() -> dict[str, str]:
     """The worker's environment without secrets; output is unbuffered so that the log is as old as the last line printed."""
-    kept = {name: value for name, value in os.environ.items() if name not in SECRETS and not name.startswith(SECRET_PREFIXES)}
+    needed = {*NEEDED, *os.environ.get("LAB_TRAINER_ENV", "").split(",")}  # what the installation's own tasks and rewards need besides
+    kept = {name: value for name, value in os.environ.items() if name in needed or not secret(name)}
     return kept | {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def secret(name: str) -> bool:
+    return name in SECRETS or name.startswith(SECRET_PREFIXES) or SECRET_WORDS.search(name.upper()) is not None
 
 
 class Trainer:
