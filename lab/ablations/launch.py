@@ -13,6 +13,7 @@ from lab.audit.recording import record
 from lab.runs import live
 from lab.runs.launch import launch
 from lab.runs.models import OPEN, Run
+from lab.runs.placing import beside
 from trainers.spec import Problem, SpecError
 
 Spec = dict[str, Any]
@@ -68,7 +69,8 @@ def queue(ablation: Ablation, author: User | None, places: range) -> None:
     for place in places:
         for variant in variants_of(ablation.spec):
             seed = first_seed(ablation.spec) + place
-            run = launch(ablation.team, author, variant.spec(ablation.spec, place), run_name(ablation.name, f"{variant.name}, seed {seed}"))
+            name = run_name(ablation.name, f"{variant.name}, seed {seed}")
+            run = launch(ablation.team, author, variant.spec(ablation.spec, place), name, place=beside(ablation.source))
             AblationRun.objects.create(ablation=ablation, run=run, variant=variant.name, seed=seed)
 
 

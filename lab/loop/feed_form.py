@@ -70,7 +70,7 @@ class FeedForm(LabForm):
         found = self.cleaned_data
         kind = Kind(found["kind"])
         selection = f"run={self.run.number}"
-        settings = {"strategy": found["strategy"], "overlap": found["overlap"], "selection": selection}
+        settings = {"strategy": found["strategy"], "overlap": found["overlap"], "selection": selection, "project": self.run.project}
         return make_queue(self.run.team, user, name=found["name"].strip(), kind=kind, **settings)
 
 

@@ -77,6 +77,7 @@ def new_queue(run: Run) -> Queue:
         run.created_by,
         name=f"Reward of #{run.number} {run.name}"[:100],
         kind=Kind.RANKING,
+        project=run.project,
         purpose=Purpose.REWARD,
         guidelines=GUIDELINES,
         lock_minutes=min(max(1, math.ceil(seconds / 60)), LOCK_MINUTES),

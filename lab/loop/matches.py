@@ -143,6 +143,7 @@ def queue_of(match: Match, found: Pairing) -> Queue:
         name=name[:100],
         kind=Kind.PAIR,
         items=items,
+        project=child.project,
         purpose=Purpose.AB,
         guidelines=GUIDELINES,
         overlap=match.overlap,

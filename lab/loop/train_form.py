@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lab.accounts.models import Membership, User
+from lab.accounts.models import Membership, Project, User
 from lab.accounts.permissions import LABELLERS
 from lab.datasets.models import Form, Version
 from lab.loop import checkpoints
@@ -181,6 +181,12 @@ class TrainForm:
         if policy.get("kind") != "run" or policy.get("checkpoint") != FINAL:
             return None
         return self.run_of(f"{policy.get('run')}:{FINAL}")
+
+    @property
+    def project(self) -> Project | None:
+        """Of the dataset, else of the run it starts from."""
+        start = self.chosen.run if self.chosen else None
+        return self.version.dataset.project or (start.project if start else None)
 
     def whole(self, name: str, least: int, most: int) -> int:
         """The whole number of an input; one that is none, or out of range, is an error at its field."""

@@ -16,7 +16,7 @@ from lab.datasets.downstream import flags_of
 from lab.datasets.models import Version, VersionState
 from lab.loop.match_wish import KIND, MatchWish
 from lab.loop.train_form import GOALS, Goal, TrainForm, refusal
-from lab.runs import drafts, following, launch, preflight
+from lab.runs import drafts, following, launch, placing, preflight
 from lab.runs.drafts import Draft
 from lab.runs.forms import LaunchForm
 from lab.runs.models import Run, Status
@@ -101,7 +101,8 @@ def passes(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> bool:
 
 def launched(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> Run:
     with transaction.atomic():
-        run = launch.launch(request.team, request.user, spec, form.values["name"], parent=form.parent)
+        place = placing.Place(form.project, placing.usual(request.team))
+        run = launch.launch(request.team, request.user, spec, form.values["name"], parent=form.parent, place=place)
         if form.wants_match:
             MatchWish().begin(run, request.user, form.wish)
     return run
@@ -116,6 +117,7 @@ def all_settings(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> 
     draft = Draft(form.goal.recipe, f"{form.goal.title} on {form.version}", recipe["summary"], [(form.goal.title, full)], after=after)
     filled = LaunchForm(request.team, known, draft)
     filled.values["name"] = form.values["name"]
+    filled.values["project"] = str(form.project.pk) if form.project else ""
     if form.wants_match:
         filled.values |= following.inputs(KIND, request.team, form.wish)
     return launching.show(request, filled)

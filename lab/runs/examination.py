@@ -8,7 +8,8 @@ from typing import Any
 
 from django.conf import settings
 
-from lab.runs import composer, following, launch, preflight
+from lab.accounts import projects
+from lab.runs import composer, following, holding, launch, preflight
 from lab.runs.forms import LaunchForm, sentence
 from lab.runs.models import Run, Status
 from trainers.spec import FINAL, Problem, RunSpec, SpecError, parse_spec
@@ -40,6 +41,7 @@ def examine(form: LaunchForm) -> Examination:
     """Everything wrong with the form's specs; each problem is also shown at its input."""
     found = Examination()
     note(form, found.problems, 0, "", following.problems(form))
+    examine_place(form, found)
     for number, spec in enumerate(form.specs()):
         title = form.draft.stages[number][0] if form.draft.is_chain else ""
         blanks = empty_numbers(form, number)
@@ -61,6 +63,19 @@ def examine(form: LaunchForm) -> Examination:
         note(form, found.problems, number, title, [as_problem(item) for item in report["problems"]])
         found.warnings += [finding(form, number, title, as_problem(item)) for item in report["warnings"]]
     return found
+
+
+def examine_place(form: LaunchForm, found: Examination) -> None:
+    """Whether the project and the queue can be used, and what would hold the run back there."""
+    try:
+        queue = form.place.queue
+    except projects.UnknownProject as error:
+        note(form, found.problems, 0, "", [Problem("project", form.values.get("project"), str(error).rstrip("."))])
+        return
+    if refusal := holding.refused(form.team, queue):
+        note(form, found.problems, 0, "", [Problem("queue", queue, refusal.rstrip("."), "choose another, or ask an admin of the team")])
+    elif reason := holding.foreseen(form.team, queue):
+        found.warnings.append(Finding("", "", "", f"It would wait: {reason} It starts by itself when there is room."))
 
 
 def checked_spec(form: LaunchForm, number: int, spec: dict[str, Any]) -> RunSpec:

@@ -12,13 +12,15 @@ from typing import Any
 
 from django.conf import settings
 
-from lab.accounts.models import Team
+from lab.accounts import projects
+from lab.accounts.models import Project, Team
 from lab.catalog.catalog import Catalog
-from lab.runs import composer, drafts, references
+from lab.runs import composer, drafts, placing, references
 from lab.runs.composer import Stack
 from lab.runs.drafts import Draft, Spec
 from lab.runs.form_parts import FROZEN, Stage, TaskOption, machine_fields, names_in, part_fields, stage_of, task_fields, values_of
 from lab.runs.models import Run
+from lab.runs.placing import Place
 from lab.runs.schema_form import Field, from_text
 from trainers.spec import FINAL, Problem
 
@@ -30,7 +32,7 @@ class LaunchForm:
 
     def __init__(self, team: Team, catalog: Catalog, draft: Draft, data: Mapping[str, str] | None = None) -> None:
         self.team, self.catalog, self.draft = team, catalog, draft
-        self.initial = values_of(catalog, draft)
+        self.initial = values_of(catalog, draft) | self._initial_place()
         self.values = dict(self.initial if data is None else data)
         for stage in self._plain_stages:
             self.values |= composer.settled(catalog, stage.number, stage.trainer, self.values)
@@ -97,6 +99,25 @@ class LaunchForm:
     @property
     def dataset_choices(self) -> list[str]:
         return [name for name in names_in(references.datasets_of(self.team), folders=False) if name.endswith((".jsonl", ".parquet"))]
+
+    def _initial_place(self) -> dict[str, str]:
+        """Inputs of where the run goes: where the run is that it comes from, else the usual queue."""
+        before = placing.beside(self.draft.clone, self.draft.after)
+        queue = before.queue if before.queue in self.queue_choices else (self.queue_choices or [before.queue])[0]
+        return {"project": str(before.project.pk) if before.project else "", "queue": queue}
+
+    @cached_property
+    def queue_choices(self) -> list[str]:
+        return placing.queues(self.team)
+
+    @property
+    def project_choices(self) -> list[Project]:
+        return projects.choices(self.team, self.values.get("project"))
+
+    @property
+    def place(self) -> Place:
+        """Raises UnknownProject."""
+        return Place(projects.read(self.team, self.values.get("project", "")), self.values.get("queue", "").strip() or placing.QUEUE)
 
     @property
     def name(self) -> str:

@@ -17,7 +17,9 @@ from lab.accounts.models import Membership, Team, User
 from lab.audit.recording import record
 from lab.catalog.catalog import CatalogError, catalog
 from lab.celery import app
+from lab.runs import holding
 from lab.runs.models import Run, Status
+from lab.runs.placing import Place, beside
 from lab.runs.references import Spec, resolved
 from lab.runs.stages import stage_specs
 from trainers.spec import FINAL, FolderPolicy, HubPolicy, Problem, RunPolicy, RunSpec, SpecError, parse_spec
@@ -28,7 +30,16 @@ NAME_LENGTH = 100
 PENDING = "pending"  # stands for a folder that does not exist before the launch
 
 
-def launch_recipe(team: Team, user: User | None, recipe: str, overrides: Spec | None = None, name: str = "", *, paths: bool = False) -> list[Run]:
+def launch_recipe(
+    team: Team,
+    user: User | None,
+    recipe: str,
+    overrides: Spec | None = None,
+    name: str = "",
+    *,
+    paths: bool = False,
+    place: Place | None = None,
+) -> list[Run]:
     """Launches every stage of a recipe: all of them or, when one is refused, none. Raises SpecError.
 
     ``overrides`` is described at ``stages.stage_specs``; each later stage waits for the one before and goes on from its final policy.
@@ -42,7 +53,7 @@ def launch_recipe(team: Team, user: User | None, recipe: str, overrides: Spec | 
             if parent:
                 spec["policy"] = {"kind": "run", "run": str(parent.pk), "checkpoint": FINAL}
             with problems_of_stage(number, len(specs)):
-                runs.append(launch(team, user, spec, stage_name, parent=parent, paths=paths))
+                runs.append(launch(team, user, spec, stage_name, parent=parent, paths=paths, place=place))
     return runs
 
 
@@ -78,11 +89,20 @@ def problems_of_stage(number: int, stages: int) -> Iterator[None]:
 
 
 def launch(
-    team: Team, user: User | None, spec: Spec, name: str = "", parent: Run | None = None, cloned_from: Run | None = None, *, paths: bool = False
+    team: Team,
+    user: User | None,
+    spec: Spec,
+    name: str = "",
+    parent: Run | None = None,
+    cloned_from: Run | None = None,
+    *,
+    paths: bool = False,
+    place: Place | None = None,
 ) -> Run:
     """Queues one run. ``spec`` has no output; policies and datasets may be named as ``references`` says. Raises SpecError.
 
     The run starts once ``parent`` has finished; the number is the team's next, without gaps or races, because launching locks the team's row.
+    Without ``place`` it goes where the run is that it comes from.
     """
     run = Run(team=team, created_by=user, parent=parent, cloned_from=cloned_from)
     checked = check(team, {**spec, "output": str(run.folder)}, paths=paths, parent=parent)
@@ -91,6 +111,10 @@ def launch(
     run.policy = policy_label(checked)
     run.name = name.strip()[:NAME_LENGTH] or checked.recipe
     run.total_steps = checked.training.max_steps
+    place = place or beside(parent, cloned_from)
+    run.project, run.queue = place.project, place.queue
+    if refusal := holding.refused(team, run.queue):
+        raise SpecError([Problem("queue", run.queue, refusal.rstrip("."), "choose another queue, or ask an admin of the team")])
     with transaction.atomic():
         Team.objects.select_for_update().get(pk=team.pk)
         still_in(team, user)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -17,9 +18,10 @@ from django.utils import timezone
 from django.utils.text import slugify
 from django.views.decorators.http import require_POST
 
+from lab.accounts import projects
 from lab.catalog.catalog import Catalog, CatalogError, catalog
 from lab.catalog.models import NAME_LENGTH, NOTE_LENGTH, RecipeVersion, SavedRecipe
-from lab.runs import differences, drafts, following, launch
+from lab.runs import differences, drafts, following, launch, placing
 from lab.runs.composer import CannotAdd
 from lab.runs.drafts import Draft
 from lab.runs.examination import Examination, examine
@@ -49,6 +51,7 @@ def recipes(request: LabRequest) -> HttpResponse:
         "deleted": SavedRecipe.objects.of(request.team).filter(deleted_at__gt=timezone.now() - UNDO) if after is None else [],
         "token": token_of(request),
         "any_runs": Run.objects.of(request.team).exists(),
+        "project": projects.key_of(request.GET.get("project", "")),
     }
     return TemplateResponse(request, "runs/recipes.html", context)
 
@@ -56,7 +59,13 @@ def recipes(request: LabRequest) -> HttpResponse:
 @require_POST
 def demo(request: LabRequest) -> HttpResponse:
     """The demo chain with its own settings, in one press."""
-    url = once(request, f"demo/{token_of(request)}", lambda: run_url(launch.launch_recipe(request.team, request.user, "demo", name="Demo")[0]))
+    place = placing.Place(queue=placing.usual(request.team))
+    try:
+        made = partial(launch.launch_recipe, request.team, request.user, "demo", name="Demo", place=place)
+        url = once(request, f"demo/{token_of(request)}", lambda: run_url(made()[0]))
+    except SpecError as error:
+        messages.error(request, f"The demo was not launched: {error.problems[0].message}.")
+        return redirect("launch")
     messages.success(request, "The demo is queued: three runs, each starts when the one before has finished.")
     return redirect(url)
 
@@ -66,7 +75,9 @@ def form(request: LabRequest, recipe: str) -> HttpResponse:
     params = request.POST if request.method == "POST" else request.GET
     draft = draft_of(request, recipe, params)
     if request.method != "POST":
-        return show(request, with_methods(LaunchForm(request.team, catalog(), draft), request.GET.getlist("add")))
+        empty = LaunchForm(request.team, catalog(), draft)
+        empty.values["project"] = projects.known(request.team, request.GET.get("project", "")) or empty.values["project"]
+        return show(request, with_methods(empty, request.GET.getlist("add")))
     filled = LaunchForm(request.team, catalog(), draft, flat(request.POST))
     if "act" in request.POST:
         edited(filled, request.POST["act"])
@@ -131,8 +142,8 @@ def launched(request: LabRequest, filled: LaunchForm) -> Run:
     specs, draft = filled.specs(), filled.draft
     with transaction.atomic():
         if draft.is_chain:
-            return launch.launch_recipe(request.team, request.user, draft.recipe, {"stages": specs}, filled.name)[0]
-        run = launch.launch(request.team, request.user, specs[0], filled.name, parent=filled.parent, cloned_from=draft.clone)
+            return launch.launch_recipe(request.team, request.user, draft.recipe, {"stages": specs}, filled.name, place=filled.place)[0]
+        run = launch.launch(request.team, request.user, specs[0], filled.name, parent=filled.parent, cloned_from=draft.clone, place=filled.place)
         following.begin(filled, run, request.user)
         return run
 

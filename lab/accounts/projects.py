@@ -1,0 +1,48 @@
+"""Choosing a project of the team: what forms and filters offer, and what an input stands for."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+
+from lab.accounts.models import Project, Team
+
+MAX_ID = 2**63 - 1
+NONE = "none"  # as a filter: in no project
+
+
+class UnknownProject(ValueError):
+    """The team has no such project."""
+
+
+def key_of(text: str) -> int | None:
+    """An id that fits the database; None for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) <= MAX_ID else None
+
+
+def choices(team: Team, also: str | int | None = None) -> list[Project]:
+    """The team's projects that are not archived, by name, and the one that is chosen already."""
+    chosen = key_of(str(also or ""))
+    return list(Project.objects.of(team).filter(Q(archived_at=None) | Q(pk=chosen)).order_by("name"))
+
+
+def read(team: Team, text: str) -> Project | None:
+    """The project an input names; None for an empty one. Raises UnknownProject."""
+    if not text.strip():
+        return None
+    found = Project.objects.of(team).filter(pk=key_of(text.strip())).first()
+    if found is None:
+        raise UnknownProject("Your team has no such project: choose another, or none.")
+    return found
+
+
+def known(team: Team, text: str) -> str:
+    """The value of a filter: an id of the team's projects or ``none``; empty for anything else."""
+    if text == NONE:
+        return NONE
+    key = key_of(text)
+    return str(key) if key and Project.objects.of(team).filter(pk=key).exists() else ""
+
+
+def condition(chosen: str) -> Q:
+    """What a cleaned filter (``known``) asks of runs, queues or datasets."""
+    return Q() if not chosen else Q(project=None) if chosen == NONE else Q(project=int(chosen))
