@@ -62,7 +62,7 @@ def send_events(request: HttpRequest, key: uuid.UUID, offset: int = Query(ge=0, 
     if run is None:
         raise Http404("No run was begun with this key.")
     try:
-        heard = receiving.receive(run, offset, request.body)
+        heard = receiving.receive(run, offset, request.read(receiving.PIECE_BYTES + 1))
     except receiving.Refused as error:
         raise problems.invalid(error.field, str(error)) from None
     return {"offset": heard.offset, "stop": heard.stop}
