@@ -121,6 +121,8 @@ def register(api: NinjaAPI) -> None:
         return lambda request, error: answered(request, ApiProblem(kind, str(error) or detail))
 
     def of_http(request: HttpRequest, error: HttpError) -> HttpResponse:
+        if isinstance(error.__cause__, ApiProblem):  # what the parser refuses comes wrapped
+            return answered(request, error.__cause__)
         kinds = {400: "malformed", 401: "token", 403: "permission", 404: "missing", 429: "rate"}
         return answered(request, ApiProblem(kinds.get(error.status_code, "malformed"), error.message))
 

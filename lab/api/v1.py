@@ -5,9 +5,10 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from lab.api.base import api, guarded
-from lab.api.operations import account
+from lab.api.operations import account, annotations, catalog, metrics, outside, rollouts, runs
 
-for router in (account.router,):
+NOUNS = (account, runs, metrics, rollouts, annotations, catalog, outside)
+for router in (one.router for one in NOUNS):
     api.add_router("", router)
 
 _patterns, APP, NAMESPACE = api.urls

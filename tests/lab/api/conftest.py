@@ -11,7 +11,7 @@ from django.test import Client
 
 from lab.accounts.models import Role, Team, User
 from lab.accounts.permissions import TABLE, allowed
-from lab.api import limits, tokens
+from lab.api import limits, tokens, v1
 from lab.api.base import SCOPES
 from tests.conftest import make_member
 
@@ -28,6 +28,9 @@ class ApiClient(Client):
     def send(self, path: str, body: Any = None, method: str = "post", **headers: str) -> Any:
         data = json.dumps({} if body is None else body)
         return getattr(self, method)(f"/api/v1/{path}", data, content_type="application/json", headers=headers)
+
+
+assert v1.operations  # each operation names its scope when it is read
 
 
 def scopes_of(role: str) -> list[str]:
