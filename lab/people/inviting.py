@@ -164,6 +164,16 @@ def accept_as_new(token: str, name: str, password: str) -> User:
     return user
 
 
+def accept_all(user: User) -> None:
+    """Lets in whom single sign-on has just made an account for: the provider has proved what the links of the open invitations would."""
+    mine = Invitation.objects.filter(email__iexact=user.email, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+    for invitation in mine.select_related("team"):
+        with transaction.atomic():
+            lock(invitation.team)
+            if mine.filter(pk=invitation.pk).exists():
+                join(invitation, user)
+
+
 def taken(token: str) -> Invitation:
     """The invitation, and nobody else can use it until the transaction ends: of two people with one link, one gets in."""
     lock(find(token).team)

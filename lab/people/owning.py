@@ -50,7 +50,7 @@ def handing_over(request: TeamRequest) -> HttpResponse:
     """Asks for the password: a browser left open is not enough to give a team away."""
     form = TransferForm(request.POST or None, request.membership)
     if request.method == "POST":
-        if not ratelimit.consume(request, action="reauthenticate", user=request.user, config={"reauthenticate": "10/m/user"}):
+        if not ratelimit.consume(request, action="reauthenticate", user=request.user):
             form.add_error("password", "Too many tries. Wait a minute.")
         elif form.is_valid():
             try:

@@ -88,8 +88,8 @@ class Page:
 
 
 @asynccontextmanager
-async def opened(path: str, user: Any, cursor: int = 0) -> AsyncIterator[Page]:
-    scope = {"type": "websocket", "path": path, "query_string": b"", "headers": [], "subprotocols": [], "user": user}
+async def opened(path: str, user: Any, cursor: int = 0, **more: Any) -> AsyncIterator[Page]:
+    scope = {"type": "websocket", "path": path, "query_string": b"", "headers": [], "subprotocols": [], "user": user, **more}
     socket = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)
     await socket.send_input({"type": "websocket.connect"})
     assert (await socket.receive_output(3))["type"] == "websocket.accept"

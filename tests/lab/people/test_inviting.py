@@ -1,0 +1,255 @@
+"""Invitations: one address, one use, seven days; what the mail says; who may send them and who may use them."""
+
+import re
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from allauth.account.models import EmailAddress
+from django.core import mail
+from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from lab.accounts.models import Invitation, Membership, Role, Team, User
+from lab.audit.models import Entry
+from lab.people import inviting
+from lab.people.rules import Refused
+from tests.conftest import make_member
+
+pytestmark = pytest.mark.django_db
+
+INVITE = "/t/reasoning/team/invite/"
+PASSWORD = "a long enough secret"
+
+
+def sent(client: Client, email: str = "new@example.org", role: str = "annotator") -> str:
+    """The path of the link that the page shows after inviting."""
+    response = client.post(INVITE, {"email": email, "role": role})
+    assert response.status_code == 200, response.content.decode()
+    found = re.search(r"http://[^/<]+(/invitation/[-\w]+/)", response.content.decode())
+    assert found
+    return found[1]
+
+
+def token(path: str) -> str:
+    return path.split("/")[2]
+
+
+def new_account(path: str, client: Client | None = None, **fields: str) -> Any:
+    return (client or Client()).post(path, {"name": "Ada Byron", "password": PASSWORD, **fields})
+
+
+def test_the_mail_has_the_link_and_says_who_what_and_how_long(as_owner: Client, team: Team) -> None:
+    path = sent(as_owner)
+    [message] = mail.outbox
+    assert message.to == ["new@example.org"]
+    assert message.subject == "You are invited to team Reasoning in Policy Lab"
+    for words in (path, "owner@example.org", "as annotator", "works once", "only for new@example.org"):
+        assert words in str(message.body)
+    assert "/t/reasoning" not in str(message.body)  # who is invited is not in the team yet
+
+
+def test_a_team_name_of_two_lines_makes_no_header(as_owner: Client, team: Team) -> None:
+    Team.objects.update(name="Evil\nBcc: all@example.org")
+    sent(as_owner)
+    assert mail.outbox[0].subject == "You are invited to team Evil Bcc: all@example.org in Policy Lab"
+    assert mail.outbox[0].recipients() == ["new@example.org"]
+
+
+def test_without_mail_the_link_is_still_there(as_owner: Client, settings: Any) -> None:
+    settings.EMAIL_BACKEND = "no.such.Backend"
+    response = as_owner.post(INVITE, {"email": "new@example.org", "role": "viewer"})
+    assert "could not be sent" in response.content.decode()
+    assert "/invitation/" in response.content.decode()
+
+
+def test_only_a_fingerprint_is_stored_and_the_audit_log_has_no_secret(as_owner: Client) -> None:
+    secret = token(sent(as_owner))
+    made = Invitation.objects.get()
+    assert secret not in (made.digest, str(made.__dict__))
+    entry = Entry.objects.get(action="member.invite")
+    assert (entry.label, entry.details) == ("new@example.org", {"role": "annotator"})
+
+
+def test_somebody_new_sets_name_and_password_there_and_is_in(as_owner: Client, team: Team) -> None:
+    path, visitor = sent(as_owner), Client()
+    assert "new@example.org" in visitor.get(path).content.decode()
+    response = new_account(path, visitor)
+    assert response.headers["Location"] == "/t/reasoning/"
+    user = User.objects.get(email="new@example.org")
+    assert (user.get_full_name(), user.check_password(PASSWORD), user.is_staff) == ("Ada Byron", True, False)
+    assert Membership.objects.get(user=user).role == Role.ANNOTATOR
+    address = EmailAddress.objects.get(user=user)
+    assert (address.email, address.verified, address.primary) == ("new@example.org", True, True)
+    assert visitor.get("/t/reasoning/label/").status_code == 200
+    assert Entry.objects.get(action="member.join").actor == user
+    assert Client().get(path).status_code == 410
+    assert new_account(path, name="Eve").status_code == 410
+    assert User.objects.filter(email="new@example.org").count() == 1
+
+
+@pytest.mark.parametrize(("fields", "words"), [
+    ({"password": "password1"}, "too common"),
+    ({"password": "new@example.org"}, "too similar"),
+    ({"name": ""}, "required"),
+    ({"name": "a\0b"}, "Null characters"),
+    ({"password": "x" * 5000}, "at most 1000"),
+])  # fmt: skip
+def test_a_bad_name_or_password_is_said_and_the_link_stays_good(as_owner: Client, fields: dict[str, str], words: str) -> None:
+    path = sent(as_owner)
+    response = new_account(path, **fields)
+    assert response.status_code == 422
+    assert words in response.content.decode()
+    assert not User.objects.filter(email="new@example.org").exists()
+    assert new_account(path).status_code == 302
+
+
+def test_who_has_an_account_signs_in_with_it_first(as_owner: Client, stranger: User, team: Team) -> None:
+    path, visitor = sent(as_owner, "Stranger@Example.org", "researcher"), Client()
+    page = visitor.get(path).content.decode()
+    assert "Sign in" in page
+    assert 'name="password"' not in page
+    assert new_account(path, visitor).status_code == 200  # no second account for the address
+    assert User.objects.filter(email__iexact="stranger@example.org").count() == 1
+    visitor.force_login(stranger)
+    assert visitor.post(path).headers["Location"] == "/t/reasoning/"
+    assert Membership.objects.get(user=stranger, team=team).role == Role.RESEARCHER
+
+
+def test_a_proved_second_address_counts_and_an_unproved_one_does_not(as_owner: Client, stranger: User, as_stranger: Client) -> None:
+    path = sent(as_owner, "other-address@example.org")
+    address = EmailAddress.objects.create(user=stranger, email="other-address@example.org", verified=False)
+    assert as_stranger.post(path).status_code == 403
+    address.verified = True
+    address.save()
+    assert as_stranger.post(path).status_code == 302
+
+
+def test_another_person_is_refused_in_words_and_the_link_stays_good(as_owner: Client, as_stranger: Client, team: Team) -> None:
+    path = sent(as_owner)
+    for response in (as_stranger.get(path), as_stranger.post(path)):
+        assert response.status_code == 403
+        page = response.content.decode()
+        assert "new@example.org" in page
+        assert "stranger@example.org" in page
+    assert Membership.objects.filter(team=team).count() == 1
+    assert new_account(path).status_code == 302
+
+
+def test_an_expired_withdrawn_or_replaced_link_opens_nothing(as_owner: Client) -> None:
+    path = sent(as_owner)
+    Invitation.objects.update(expires_at=timezone.now())
+    for client in (Client(), as_owner):
+        assert "has expired" in client.get(path).content.decode()
+    [made] = Invitation.objects.all()
+    again = as_owner.post(f"/t/reasoning/team/invitations/{made.pk}/again/").content.decode()
+    fresh = re.search(r"(/invitation/[-\w]+/)", again)
+    assert fresh
+    assert len(mail.outbox) == 2
+    assert "newer link has replaced" in Client().get(path).content.decode()
+    assert Client().get(fresh[1]).status_code == 200
+    as_owner.post(f"/t/reasoning/team/invitations/{made.pk}/withdraw/")
+    assert new_account(fresh[1]).status_code == 410
+    assert Client().get("/invitation/nothing/").status_code == 410
+    assert Client().get("/invitation/%ff%00/").status_code == 410
+
+
+def test_who_is_in_the_team_or_invited_already_is_said_at_the_field(as_owner: Client, team: Team, teammate: User) -> None:
+    sent(as_owner)
+    for email, words in (
+        ("NEW@example.org", "has an open invitation"),
+        ("Teammate@example.org", "in the team already, as researcher"),
+        ("no address", "valid email"),
+        ("", "required"),
+    ):
+        response = as_owner.post(INVITE, {"email": email, "role": "viewer"})
+        assert response.status_code == 422
+        page = response.content.decode()
+        assert words in page
+        assert f'value="{email}"' in page or not email  # nothing typed is lost
+    Membership.objects.filter(user=teammate).update(active=False)
+    assert "Reactivate them" in as_owner.post(INVITE, {"email": teammate.email, "role": "viewer"}).content.decode()
+
+
+def test_a_deactivated_member_does_not_come_back_by_an_older_link(as_owner: Client, team: Team, teammate: User) -> None:
+    made = Invitation.objects.create(team=team, email=teammate.email, digest=inviting.digest("old"), expires_at=timezone.now() + timedelta(days=1))
+    Membership.objects.filter(user=teammate).update(active=False)
+    client = Client()
+    client.force_login(teammate)
+    assert client.post("/invitation/old/").status_code == 410
+    made.refresh_from_db()
+    assert made.accepted_at is None
+    assert not Membership.objects.get(user=teammate).active
+
+
+def test_an_admin_makes_no_owner_and_sends_no_owners_invitation_again(as_owner: Client, team: Team) -> None:
+    admin = make_member("admin@example.org", team, Role.ADMIN)
+    client = Client()
+    client.force_login(admin)
+    assert client.post(INVITE, {"email": "x@example.org", "role": "owner"}).status_code == 422
+    with pytest.raises(Refused, match="Only an owner"):
+        inviting.invite(team, "x@example.org", "owner", admin)
+    sent(as_owner, "y@example.org", "owner")
+    made = Invitation.objects.get()
+    assert client.post(f"/t/reasoning/team/invitations/{made.pk}/again/").status_code == 302
+    made.refresh_from_db()
+    assert made.invited_by != admin
+    assert client.post(INVITE, {"email": "z@example.org", "role": "admin"}).status_code == 200
+
+
+@pytest.mark.parametrize("role", ["researcher", "annotator", "viewer"])
+def test_others_invite_nobody(team: Team, owner: User, role: str) -> None:
+    client = Client()
+    client.force_login(make_member("other@example.org", team, Role(role)))
+    assert client.post(INVITE, {"email": "x@example.org", "role": "viewer"}).status_code == 403
+    assert not Invitation.objects.exists()
+
+
+def test_another_teams_invitations_are_not_found(as_owner: Client, as_stranger: Client) -> None:
+    sent(as_owner)
+    made = Invitation.objects.get()
+    for verb in ("again", "withdraw"):
+        for pk in (made.pk, 10**25):
+            assert as_stranger.post(f"/t/elsewhere/team/invitations/{pk}/{verb}/").status_code == 404
+    made.refresh_from_db()
+    assert made.revoked_at is None
+
+
+def test_a_team_sends_fifty_a_day(as_owner: Client, owner: User, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inviting, "MOST_A_DAY", 2)
+    sent(as_owner, "a@example.org")
+    made = Invitation.objects.get()
+    as_owner.post(f"/t/reasoning/team/invitations/{made.pk}/again/")  # counts too
+    response = as_owner.post(INVITE, {"email": "b@example.org", "role": "viewer"})
+    assert response.status_code == 422
+    assert "2 is the most" in response.content.decode()
+    assert len(mail.outbox) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_use_one_link_at_once_one_gets_in(team: Team, owner: User) -> None:
+    made = inviting.invite(team, "new@example.org", "researcher", owner)
+    secret, barrier = token(made.link.removeprefix("http://127.0.0.1:8000")), threading.Barrier(4)
+    outcomes: list[str] = []
+
+    def use(name: str) -> None:
+        barrier.wait(10)
+        try:
+            inviting.accept_as_new(secret, name, PASSWORD)
+            outcomes.append("in")
+        except (Refused, ValidationError):
+            outcomes.append("refused")
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=use, args=(f"Person {number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(outcomes) == ["in", "refused", "refused", "refused"]
+    assert User.objects.filter(email="new@example.org").count() == 1
+    assert Membership.objects.filter(team=team).count() == 2
