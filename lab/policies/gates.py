@@ -69,7 +69,7 @@ def weights(checkpoint: Checkpoint) -> Condition:
     title = "The weights are there"
     if Removal.objects.filter(checkpoint=checkpoint, kept_at=None).exists() or not present(checkpoint):
         return Condition("weights", title, False, "They were deleted, or are about to be.")
-    return Condition("weights", title, True, "On the disk, and no alias lets go of them.")
+    return Condition("weights", title, True, "On the disk.")
 
 
 def votes(alias: Alias | None, gate: Gate, checkpoint: Checkpoint) -> Iterator[Condition]:
@@ -83,8 +83,12 @@ def votes(alias: Alias | None, gate: Gate, checkpoint: Checkpoint) -> Iterator[C
         enough += f", against {against_words(gate, alias, team)}"
     have = f"{best.votes} of {gate.votes}, {against}." if best else "None: its answers were not in a blind match of that kind."
     yield Condition("votes", enough, best is not None and best.votes >= gate.votes, have, *link)
-    above = f"Preferred: the win rate's lower bound is above {gate.low:.0%}"
-    words = "No votes." if best is None or best.rate is None else f"{best.rate.value:.1%}, and at least {best.floor:.1%} (Wilson, 95 %) {against}."
+    above = f"Preferred: the win rate's lower bound is above {gate.percent:g} %"
+    words = (
+        "No votes."
+        if best is None or best.rate is None
+        else f"{100 * best.rate.value:.1f} %, and at least {100 * best.floor:.1f} % (Wilson, 95 %) {against}."
+    )
     yield Condition("low", above, best is not None and best.floor > gate.low, words, *link)
     if gate.complete:
         done = f"{best.tally.labelled} of {best.tally.asked} prompts." if best else "No match."

@@ -28,7 +28,7 @@ MOST = 2000  # newest checkpoints that are looked at
 LONGEST_SEARCH = 100  # characters
 SORTS = ("run", "step", "size", "reward", "heldout", "entropy", "win", "age")
 DEFAULT_SORT = "-age"
-FILTERS = ("q", "run", "project", "alias", "kind", "votes", "gone")
+FILTERS = ("q", "run", "project", "alias", "kind", "votes", "gone", "twins")
 KINDS = {"final": "Final policies", "checkpoint": "Checkpoints"}
 
 
@@ -154,6 +154,7 @@ class Listing:
     page: Page[Row]
     there: int
     gone: int
+    twins: int  # checkpoints that hold the same policy as a final one
     more: bool  # older ones were not looked at
 
 
@@ -162,8 +163,13 @@ def listing(team: Team, query: Query) -> Listing:
     rows = [Row(one, present(one)) for one in found[:MOST]]
     there = sum(row.there for row in rows)
     gone = len(rows) - there
+    named = set(Alias.objects.filter(team=team).exclude(checkpoint=None).values_list("checkpoint", flat=True))
     if "gone" not in query.chosen:
         rows = [row for row in rows if row.there]
+    finals = {(row.run.pk, row.checkpoint.step) for row in rows if row.checkpoint.final and row.there}
+    twins = [row for row in rows if not row.checkpoint.final and (row.run.pk, row.checkpoint.step) in finals]
+    if "twins" not in query.chosen:
+        rows = [row for row in rows if row not in twins or row.checkpoint.pk in named]
     if query.key in measures.SHOWN:
         add_measures(rows, [measures.SHOWN[query.key]])
     if query.key == "win":
@@ -172,7 +178,7 @@ def listing(team: Team, query: Query) -> Listing:
     ordered.sort(key=lambda row: (row.order(query.key), row.checkpoint.created_at, row.checkpoint.pk), reverse=query.descending)
     page = Paginator([*ordered, *(row for row in rows if row.order(query.key) is None)], PAGE).get_page(query.page)
     fill(list(page.object_list))
-    return Listing(page, there, gone, len(found) > MOST)
+    return Listing(page, there, gone, len(twins), len(found) > MOST)
 
 
 def fill(rows: list[Row]) -> None:

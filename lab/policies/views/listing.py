@@ -48,6 +48,8 @@ def policies(request: LabRequest) -> HttpResponse:
         "offered": offered(request.team),
         "show_gone": query.url(gone="1"),
         "hide_gone": query.url(gone=""),
+        "show_twins": query.url(twins="1"),
+        "hide_twins": query.url(twins=""),
         "newer": query.url(page=str(found.page.number - 1)),
         "older": query.url(page=str(found.page.number + 1)),
     }
