@@ -168,6 +168,7 @@ ACCOUNT_LOGIN_BY_CODE_ENABLED = False
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = LAB_URL.partition("://")[0]
 ACCOUNT_ADAPTER = "lab.accounts.adapter.ClosedRegistration"
+ACCOUNT_FORMS = {"reset_password": "lab.accounts.forms.ResetForm"}
 MFA_ADAPTER = "lab.accounts.second_factor.SealedFactors"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
@@ -220,6 +221,15 @@ if TLS:  # a name that browsers take only from https, for this host alone: no ne
 SECURE_HSTS_SECONDS = env.int("LAB_HSTS_SECONDS", default=365 * 24 * 3600) if TLS else 0
 SECURE_SSL_REDIRECT = TLS and bool(PROXIES)  # without a proxy of ours that says so, nobody knows by which scheme a person came
 SECURE_REDIRECT_EXEMPT = [r"^health/$"]
+LOGGING = {  # Django's own, on the standard error, without secrets
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"redacting": {"()": "lab.lib.redaction.Redacting"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redacting"]}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {"django": {"handlers": ["stderr"], "level": "INFO", "propagate": False}},
+}
 # Bytes of a request, announced or counted, before Django reads it.
 BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000, "/api/v1/outside/": 9_000_000}
 DATA_UPLOAD_MAX_NUMBER_FILES = 1

@@ -1,7 +1,8 @@
-"""The form behind the set-up link; a person's name."""
+"""The form behind the set-up link; a person's name; who gets a mail to reset a password."""
 
 from typing import Any
 
+from allauth.account.forms import ResetPasswordForm
 from django import forms
 from django.core.exceptions import ValidationError
 
@@ -40,3 +41,11 @@ class NameForm(forms.Form):
     def save(self, user: User) -> None:
         user.first_name, _, user.last_name = self.cleaned_data["name"].partition(" ")
         user.save(update_fields=["first_name", "last_name"])
+
+
+class ResetForm(ResetPasswordForm):  # type: ignore[misc]
+    def clean_email(self) -> str:
+        """A link goes to the account's own address only: not to one a person has asked to change to, where a slip would hand over the account."""
+        email = str(super().clean_email())
+        self.users = [user for user in self.users if user.email.lower() == email.lower()]
+        return email

@@ -7,7 +7,9 @@ from typing import Any
 
 from allauth.account.models import EmailAddress
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
-from allauth.socialaccount.models import SocialLogin
+from allauth.socialaccount.models import SocialApp, SocialLogin
+from django.conf import settings
+from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -35,6 +37,11 @@ def is_invited(address: str) -> bool:
 
 
 class OnlyKnownPeople(DefaultSocialAccountAdapter):  # type: ignore[misc]
+    def list_apps(self, request: HttpRequest | None, provider: str | None = None, client_id: str | None = None) -> list[SocialApp]:
+        """Only what the environment names; rows of the database add none."""
+        apps = [SocialApp(provider=kind, **app) for kind, configured in settings.SOCIALACCOUNT_PROVIDERS.items() for app in configured["APPS"]]
+        return [app for app in apps if provider in (None, app.provider, app.provider_id) and client_id in (None, app.client_id)]
+
     def authenticate_by_email(self, sociallogin: SocialLogin) -> tuple[User, str] | None:
         """The account whose own address, confirmed here too, is the one the provider has verified."""
         address = verified_address(sociallogin)
@@ -45,7 +52,13 @@ class OnlyKnownPeople(DefaultSocialAccountAdapter):  # type: ignore[misc]
         return is_invited(verified_address(sociallogin))
 
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
-        user = super().save_user(request, sociallogin, form)
-        for welcome in _welcomes:
-            welcome(user)
+        """Makes the account of the invited address, without a password. Whatever else the provider says of the person decides nothing."""
+        user: User = sociallogin.user
+        user.email = verified_address(sociallogin)
+        user.set_unusable_password()
+        with transaction.atomic():
+            user.save()
+            sociallogin.save(request, connect=True)
+            for welcome in _welcomes:
+                welcome(user)
         return user

@@ -1,9 +1,8 @@
 """Account pages: those of django-allauth, less its unnamed addresses of old times, and the lab's own."""
 
-from allauth.urls import build_provider_urlpatterns
 from django.urls import include, path
 
-from lab.accounts import views
+from lab.accounts import single_sign_on_pages, views
 
 urlpatterns = [
     path("health/", views.health, name="health"),
@@ -12,7 +11,8 @@ urlpatterns = [
     path("accounts/2fa/", include("allauth.mfa.urls")),
     path("accounts/sessions/", include("allauth.usersessions.urls")),
     path("accounts/3rdparty/", include("allauth.socialaccount.urls")),
-    path("accounts/", include(build_provider_urlpatterns())),
+    path("accounts/oidc/<str:provider_id>/login/", single_sign_on_pages.leave, name="openid_connect_login"),
+    path("accounts/oidc/<str:provider_id>/login/callback/", single_sign_on_pages.come_back, name="openid_connect_callback"),
     path("account/", views.account, name="account"),
     path("account/sessions/<int:session_id>/end/", views.session_end, name="account-session-end"),
 ]
