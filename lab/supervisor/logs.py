@@ -7,6 +7,7 @@ from pathlib import Path
 
 from django.db import transaction
 
+from lab.lib.redaction import redacted
 from lab.runs.models import LogChunk, Run
 
 PIECE = 128 << 10  # bytes in one row
@@ -24,7 +25,7 @@ def ship(run: Run, attempt: int, final: bool = False) -> bool:
     """Stores the next piece of an attempt's log, which is the one ``run.log_ingested`` counts.
 
     A piece ends with a line, unless it is ``final`` or the line is long. Returns whether anything was stored.
-    Bytes that are no UTF-8 show as U+FFFD, NUL as U+2400.
+    Bytes that are no UTF-8 show as U+FFFD, NUL as U+2400, secrets as [secret].
     """
     path = log_file(run.folder, attempt)
     data = read_piece(path, run.log_ingested)
@@ -33,7 +34,7 @@ def ship(run: Run, attempt: int, final: bool = False) -> bool:
     if not data or run.log_ingested >= MAX_BYTES:
         return False
     since, until = run.log_ingested, run.log_ingested + len(data)
-    text = data.decode(errors="replace").replace("\0", NUL)
+    text = redacted(data.decode(errors="replace").replace("\0", NUL))
     if until >= MAX_BYTES:
         text += f"\n… the log is longer than {MAX_BYTES >> 20} MiB; the rest is in {path.name} of the run's folder\n"
     with transaction.atomic():
@@ -68,4 +69,4 @@ def last_words(path: Path, count: int = 1) -> str:
         return ""
     lines = [ESCAPES.sub("", line.rsplit("\r", 1)[-1]) for line in text.replace("\r\n", "\n").split("\n")]
     meaningful = [line.strip()[:500] for line in lines if line.strip() and not FRAME.match(line)]
-    return "\n".join(meaningful[-count:])
+    return redacted("\n".join(meaningful[-count:]))
