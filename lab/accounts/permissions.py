@@ -146,7 +146,17 @@ ROUTES: dict[str, Access] = {
     **both("run-feeds", ask="runs.read", write="label.lead"),
     **do("feed-stop", ask="label.lead"),
     # alerts
-    **see("ws-inbox", ask="lab.enter"),
+    **see("ws-inbox", "inbox", "inbox-open", "alerts", ask="lab.enter"),
+    **do("inbox-read", "inbox-read-all", "inbox-undo", "alert-switch", ask="lab.enter"),
+    **both("alert-new", "alert", ask="alerts.rules"),
+    **see("alert-preview", ask="alerts.rules"),
+    **do("alert-delete", ask="alerts.rules"),
+    **see("team-alerts", "deliveries", ask="alerts.manage"),
+    **both("team-alert-new", "team-alert", "webhook-new", "webhook", ask="alerts.manage"),
+    **do("team-alert-switch", "team-alert-delete", "webhook-test", "webhook-secret", "webhook-delete", "delivery-again", ask="alerts.manage"),
+    # projects
+    **see("projects", "project", ask="runs.read"),
+    **do("project-new", "project-change", "project-archive", "project-restore", "project-move", ask="projects.manage"),
     # usage
     **see("usage", "usage-left", "usage-csv", ask="usage.read"),
     **both("usage-limits", ask="usage.manage"),

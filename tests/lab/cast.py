@@ -15,6 +15,7 @@ from django.utils import timezone
 from lab.ablations.models import Ablation, AblationRun
 from lab.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Team, User
 from lab.accounts.permissions import BEARER, access
+from lab.alerts.models import Delivery, Notice, Rule, Webhook
 from lab.annotations import verbs
 from lab.annotations.models import Comment, Tag
 from lab.audit.models import Entry
@@ -31,6 +32,7 @@ from lab.runs.launch import launch_recipe
 from lab.runs.models import Checkpoint, Run, Status
 from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Prompt, Rollout
+from tests.lab.alerts.making import make_alerts
 from tests.lab.policies.making import make_policies
 from tests.lab.supervisor.spools import finished, measured, rollout, started, write
 from trainers.events import AnyEvent, Message
@@ -42,6 +44,7 @@ OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_
 OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 OBJECTS += ("checkpoint_id", "alias_id", "proposal_id", "push_id")
+OBJECTS += ("notice_id", "rule_id", "team_rule_id", "webhook_id", "delivery_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "api-openapi", "csp-report", "invited", "account_")  # beginnings of names that need no login
 PUBLIC += ("socialaccount_", "openid_connect_", "mfa_authenticate", "mfa_login")
@@ -105,6 +108,26 @@ class Cast:
     def push(self) -> Push:
         return Push.objects.get(team=self.team)
 
+    @property
+    def notice(self) -> Notice:
+        return Notice.objects.filter(team=self.team, user=self.user).latest("created_at")
+
+    @property
+    def rule(self) -> Rule:
+        return Rule.objects.of(self.team, self.user).latest("pk")
+
+    @property
+    def team_rule(self) -> Rule:
+        return Rule.objects.of(self.team, None).latest("pk")
+
+    @property
+    def webhook(self) -> Webhook:
+        return Webhook.objects.filter(team=self.team).latest("pk")
+
+    @property
+    def delivery(self) -> Delivery:
+        return Delivery.objects.of(self.team).latest("created_at")
+
     def value(self, name: str, parameter: str) -> Any:
         """For a parameter of the URL ``name``. Raises KeyError for one the cast does not know."""
         if parameter == "key":
@@ -148,6 +171,7 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)
     make_people(team, user, mark)
+    make_alerts(team, user, mark)
     make_policies(team, user, mark, run)
     labelled = make_labels(team, user, mark, run, [first, second])
     token = make_token(team, user, mark)

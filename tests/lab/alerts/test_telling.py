@@ -144,12 +144,12 @@ def test_a_metric_without_change_is_told_once_it_lasts(team: Team, owner: User, 
 def test_what_the_doctor_finds_is_told_once_for_each_finding(team: Team, owner: User, rule: Maker) -> None:
     rule(kinds.DOCTOR)
     run = training(team, trainer="grpo")
-    store(run, *(measured(step, values={"reward": 0.5, "entropy": 2.0 - 0.019 * step, "kl": 0.001}) for step in range(1, 101)))
+    store(run, *(measured(step, values={"reward": 0.5, "entropy": 0.6 - 0.0059 * step}) for step in range(1, 101)))
     look()
     first = Notice.objects.filter(user=owner).count()
     assert first >= 1
     assert Notice.objects.filter(user=owner, url=f"/t/reasoning/runs/{run.pk}/doctor/").count() == first
-    store(run, measured(101, values={"reward": 0.5, "entropy": 0.05, "kl": 0.001}))
+    store(run, measured(101, values={"reward": 0.5, "entropy": 0.01}))
     Looked.objects.update(at=timezone.now() - timedelta(minutes=5))
     look()
     assert Notice.objects.filter(user=owner).values("key").distinct().count() == Notice.objects.filter(user=owner).count()

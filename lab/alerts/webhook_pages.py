@@ -1,0 +1,144 @@
+"""Webhooks of the team: made, tested, given a new secret; and the log of what was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from lab.alerts import delivering, signing
+from lab.alerts.models import Delivery, DeliveryState, Webhook
+from lab.audit.recording import record
+from lab.browse.address import MAX_ID
+from lab.lib.outgoing import Refused, examine
+from lab.runs.views.request import LabRequest
+
+MOST_WEBHOOKS = 20
+LOGGED = 20  # deliveries a webhook's page shows
+PAGE = 100
+
+
+class WebhookForm(forms.Form):
+    name = forms.CharField(label="Name", max_length=80, error_messages={"required": "Give it a name, such as Slack."})
+    url = forms.CharField(
+        label="Address",
+        max_length=1000,
+        help_text="Where the lab posts to. It must be on the public internet, unless the lab's operator allows more.",
+        widget=forms.TextInput(
+            attrs={"inputmode": "url", "autocomplete": "off", "spellcheck": "false", "placeholder": "https://hooks.example.org/…"}
+        ),
+        error_messages={"required": "Write the address, beginning with https://."},
+    )
+    enabled = forms.BooleanField(label="Switched on", required=False, initial=True)
+
+    def clean_url(self) -> str:
+        url = str(self.cleaned_data["url"])
+        try:
+            examine(url)
+        except Refused as error:
+            raise forms.ValidationError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+        return url
+
+
+def found(request: LabRequest, webhook_id: int) -> Webhook:
+    return get_object_or_404(Webhook.objects.filter(team=request.team).select_related("team"), pk=min(webhook_id, MAX_ID))
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def new(request: LabRequest) -> HttpResponse:
+    form = WebhookForm(request.POST if request.method == "POST" else None)
+    if form.is_valid() and Webhook.objects.filter(team=request.team).count() >= MOST_WEBHOOKS:
+        form.add_error(None, f"The team has {MOST_WEBHOOKS} webhooks already. Delete one that is no longer needed.")
+    if not form.is_valid():
+        return render(request, "alerts/webhook_new.html", {"room": "alerts", "tab": "team", "form": form})
+    secret = signing.new_secret()
+    hook = Webhook.objects.create(team=request.team, created_by=request.user, secret=signing.keep(secret), **form.cleaned_data)
+    record("webhook.change", hook, what="made", host=examine(hook.url).named)
+    return page(request, hook, secret=secret)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def change(request: LabRequest, webhook_id: int) -> HttpResponse:
+    hook = found(request, webhook_id)
+    form = WebhookForm(request.POST) if request.method == "POST" else None
+    if form is None or not form.is_valid():
+        return page(request, hook, form=form)
+    was = hook.enabled
+    hook.name, hook.url, hook.enabled = form.cleaned_data["name"], form.cleaned_data["url"], form.cleaned_data["enabled"]
+    if hook.enabled and not was:
+        hook.failing_since, hook.disabled_why = None, ""
+    hook.save(update_fields=["name", "url", "enabled", "failing_since", "disabled_why"])
+    record("webhook.change", hook, what="changed", host=examine(hook.url).named, enabled=hook.enabled)
+    messages.success(request, "The webhook is changed.")
+    return redirect("webhook", hook.pk)
+
+
+def page(request: LabRequest, hook: Webhook, form: WebhookForm | None = None, secret: str = "") -> HttpResponse:
+    """``secret`` is in this answer and in no other."""
+    form = form or WebhookForm(initial={"name": hook.name, "url": hook.url, "enabled": hook.enabled})
+    log = hook.deliveries.order_by("-created_at")
+    context: dict[str, Any] = {"room": "alerts", "tab": "team", "hook": hook, "form": form, "secret": secret}
+    return render(request, "alerts/webhook.html", {**context, "log": log[:LOGGED], "more": log.count() > LOGGED, "used": hook.rules.count()})
+
+
+@require_POST
+def test(request: LabRequest, webhook_id: int) -> HttpResponse:
+    hook = found(request, webhook_id)
+    one = delivering.test(hook)
+    if one.state == DeliveryState.DELIVERED:
+        messages.success(request, f"The test arrived: answered {one.status}.")
+    else:
+        messages.error(request, f"The test did not arrive: {one.problem}.")
+    return redirect("webhook", hook.pk)
+
+
+@never_cache
+@require_POST
+def rotate(request: LabRequest, webhook_id: int) -> HttpResponse:
+    hook = found(request, webhook_id)
+    secret = signing.rotate(hook)
+    record("webhook.change", hook, what="new secret")
+    return page(request, hook, secret=secret)
+
+
+@require_POST
+def delete(request: LabRequest, webhook_id: int) -> HttpResponse:
+    hook = found(request, webhook_id)
+    record("webhook.change", hook, what="deleted")
+    hook.delete()
+    messages.success(request, f"Webhook {hook.name} is deleted, with its log.")
+    return redirect("team-alerts")
+
+
+@require_safe
+def deliveries(request: LabRequest) -> HttpResponse:
+    """Mails and webhook requests of the team, newest first."""
+    state = request.GET.get("state", "")
+    rows = Delivery.objects.of(request.team).select_related("webhook", "notice", "notice__user").order_by("-created_at", "pk")
+    if state in DeliveryState.values:
+        rows = rows.filter(state=state)
+    log = Paginator(rows, PAGE).get_page(request.GET.get("page"))
+    return render(
+        request, "alerts/deliveries.html", {"room": "alerts", "tab": "deliveries", "log": log, "state": state, "states": DeliveryState.values}
+    )
+
+
+@require_POST
+def again(request: LabRequest, delivery_id: UUID) -> HttpResponse:
+    one = Delivery.objects.of(request.team).filter(pk=delivery_id).first()
+    if one is None:
+        raise Http404("no such delivery")
+    if delivering.again(one.pk, request.team.pk):
+        messages.success(request, "It is sent again in a few seconds, under the same id.")
+    else:
+        messages.info(request, "It waits to be sent anyway." if one.webhook_id else "Mails are not sent again by hand.")
+    return redirect("webhook", one.webhook_id) if one.webhook_id else redirect("deliveries")
