@@ -11,6 +11,19 @@
   }
   const mapping = document.querySelector("[data-mapping]");
   if (mapping) mapping.addEventListener("change", () => mapping.requestSubmit());
+  const file = document.querySelector("input[type=file][data-most]");
+  if (file) {
+    const tooLarge = () => {
+      const [chosen] = file.files;
+      const most = Number(file.dataset.most);
+      const over = Boolean(chosen) && chosen.size > most;
+      document.getElementById("error-file").textContent = over ? `This file has ${Math.ceil(chosen.size / 1e6)} MB, at most ${most / 1e6} MB can be sent. Split it.` : "";
+      file.setAttribute("aria-invalid", String(over));
+      return over;
+    };
+    file.addEventListener("change", tooLarge);
+    file.form.addEventListener("submit", (event) => { if (tooLarge()) event.preventDefault(); }); // the lab would refuse it half-way, without a page
+  }
   const filters = document.querySelector("[data-filters]");
   if (filters) {
     filters.addEventListener("change", (event) => {

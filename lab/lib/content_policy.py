@@ -1,7 +1,8 @@
 """What a page may load and run. The browser keeps it, whatever got into a page: scripts and styles only from the lab's own files or with the nonce
 of the answer, nothing evaluated, nothing framed, forms sent to the lab (and to the sign-in provider) only.
 
-/admin/ is unfold's, whose menus are Alpine expressions: that part alone, for operators who are signed in, may evaluate strings.
+/admin/ is unfold's, whose menus are Alpine expressions and whose colours are an inline style: that part alone, for operators who are signed in,
+may evaluate strings and hold styles. Inline scripts it may not hold either.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from csp.constants import NONCE, NONE, SELF, UNSAFE_EVAL
+from csp.constants import NONCE, NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from csp.middleware import CSPMiddleware, PolicyParts
 from django.http import HttpRequest, HttpResponseBase
 
@@ -48,5 +49,5 @@ class ContentPolicyMiddleware(CSPMiddleware):
         parts = super().get_policy_parts(request, response, report_only)
         user = getattr(request, "user", None)
         if not report_only and request.path_info.startswith(ADMIN) and getattr(user, "is_staff", False):
-            parts.update = {"script-src": [UNSAFE_EVAL], **(parts.update or {})}
+            parts.replace = {"script-src": [SELF, UNSAFE_EVAL], "style-src": [SELF, UNSAFE_INLINE], **(parts.replace or {})}
         return parts

@@ -1,7 +1,7 @@
 """Every page of the lab with texts of tests/hostile.py in every place a model, a task or a person can write: shown as text, and nothing runs."""
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,7 +9,6 @@ import pytest
 from django.test import Client
 from django.urls import NoReverseMatch
 from playwright.sync_api import Page, Request
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from lab.accounts.models import Team, User
 from lab.annotations import verbs
@@ -71,10 +70,14 @@ class Watch:
 
     def __init__(self, page: Page, host: str) -> None:
         self.page, self.host, self.where, self.trouble = page, host, "", list[str]()
+        self.flying: set[Request] = set()
         page.add_init_script(COLLECTOR)
         page.on("request", self.look)
+        for ending in ("requestfinished", "requestfailed"):
+            page.on(ending, self.flying.discard)
 
     def look(self, request: Request) -> None:
+        self.flying.add(request)
         parts = urlsplit(request.url)
         if parts.scheme in ("http", "https", "ws", "wss") and (parts.netloc != self.host or parts.path.rsplit("/", 1)[-1] == "x"):
             self.trouble.append(f"{self.where} asked for {request.url[:200]}")
@@ -82,17 +85,24 @@ class Watch:
     def visit(self, path: str) -> str:
         """Opens a page, goes over it with the pointer, and gives its text."""
         self.where = path
+        self.flying.clear()
         response = self.page.goto(path)
         assert response is not None
         assert response.status == 200, f"{path}: {response.status}"
-        with suppress(PlaywrightTimeout):  # pages that stay in touch with the lab are never idle
-            self.page.wait_for_load_state("networkidle", timeout=4000)
+        self.settle()
         for selector in (".js-plotly-plot .nsewdrag", "[data-first]", "[data-unit]", "main [title]"):
             for item in self.page.locator(f"{selector}:visible").all()[:2]:
                 item.hover(force=True, no_wait_after=True, timeout=3000)
         self.check()
         text: str = self.page.evaluate("document.body.textContent")
         return text
+
+    def settle(self) -> None:
+        """Until nothing was asked for in a while; pages that stay in touch with the lab are given up on."""
+        began = quiet = time.monotonic()
+        while time.monotonic() < min(began + 4, quiet + 0.15):
+            self.page.wait_for_timeout(30)
+            quiet = time.monotonic() if self.flying else quiet
 
     def check(self) -> None:
         self.trouble += [f"{self.where} was kept from {one}" for one in self.page.evaluate("window.kept")]

@@ -50,6 +50,17 @@ def test_every_answer_carries_them_also_static_files_and_errors(path: str, as_ow
     assert "unsafe" not in response["Content-Security-Policy"]
 
 
+@pytest.mark.django_db
+def test_the_operators_pages_alone_may_evaluate_and_for_operators_alone(as_owner: Client, owner: Any) -> None:
+    assert "unsafe" not in as_owner.get("/admin/")["Content-Security-Policy"]
+    owner.is_staff = True
+    owner.save()
+    assert "unsafe" not in as_owner.get("/runs/")["Content-Security-Policy"]
+    found = policy(as_owner.get("/admin/"))
+    assert found["script-src"] == ["'self'", "'unsafe-eval'"]
+    assert found["default-src"] == ["'none'"]
+
+
 def test_a_form_may_lead_to_the_sign_in_provider_and_nowhere_else() -> None:
     assert directives([])["form-action"] == ["'self'"]
     assert directives(["https://id.example.org/realms/lab"])["form-action"] == ["'self'", "https://id.example.org"]
