@@ -8,6 +8,7 @@
   const note = form.querySelector("[data-compare-note]");
   const button = form.querySelector("[data-compare]");
   const clear = form.querySelector("button[type=reset]");
+  lab.markedRuns = () => [...chosen];
   const boxes = () => [...document.querySelectorAll("#run-table input[name=run]")];
 
   function show() {

@@ -35,6 +35,15 @@ def read(team: Team, text: str) -> Project | None:
     return found
 
 
+def problem(team: Team, text: str) -> dict[str, str]:
+    """What is wrong with the input, as field → words."""
+    try:
+        read(team, text)
+    except UnknownProject as error:
+        return {"project": str(error)}
+    return {}
+
+
 def known(team: Team, text: str) -> str:
     """The value of a filter: an id of the team's projects or ``none``; empty for anything else."""
     if text == NONE:

@@ -26,6 +26,7 @@ ACTIONS: dict[str, str] = {
     "join.answer": "answered a join request",
     "project.create": "made a project",
     "project.change": "changed a project",
+    "project.move": "moved things to a project",
     "token.create": "made a token",
     "token.revoke": "revoked a token",
     "token.use": "used a token",

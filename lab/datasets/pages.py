@@ -12,6 +12,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from lab.accounts import projects
 from lab.accounts.models import Team
 from lab.accounts.roles import may
 from lab.audit.recording import record
@@ -51,7 +52,8 @@ class Listed:
 
 @require_safe
 def datasets(request: LabRequest) -> HttpResponse:
-    rows = Dataset.objects.of(request.team).select_related("created_by").prefetch_related("queues")
+    chosen = projects.known(request.team, request.GET.get("project", ""))
+    rows = Dataset.objects.of(request.team).filter(projects.condition(chosen)).select_related("created_by").prefetch_related("queues")
     rows = rows.prefetch_related(Prefetch("versions", Version.objects.order_by("-number"))).order_by("-created_at", "-pk")[: LISTED + 1]
     found = [(dataset, list(dataset.versions.all())) for dataset in rows]
     flags = flags_of([versions[0] for _, versions in found if versions])
@@ -60,6 +62,7 @@ def datasets(request: LabRequest) -> HttpResponse:
         for dataset, versions in found[:LISTED]
     ]
     context = {"room": "datasets", "rows": listed, "more": len(found) > LISTED, "may_lead": may(request, "datasets.write")}
+    context |= {"project": chosen, "projects": projects.choices(request.team, chosen)}
     return render(request, "datasets/list.html", {**context, "labelled": labelled_queues(request.team).exists()})
 
 
@@ -84,20 +87,24 @@ def new(request: LabRequest) -> HttpResponse:
     """The form (``?queue=``); POST makes the dataset and goes on to its page, where the rule is."""
     sent = request.POST if request.method == "POST" else request.GET
     name, form = sent.get("name", "").replace("\0", "").strip(), sent.get("form", Form.PREFERENCE)
-    queues = chosen_queues(request, sent.getlist("queue"))
+    queues, project = chosen_queues(request, sent.getlist("queue")), sent.get("project", "")
     errors: dict[str, str] = {}
     if request.method == "POST":
-        errors = refused(name, form, queues)
+        errors = refused(name, form, queues) | projects.problem(request.team, project)
         if not errors:
             with transaction.atomic():
-                dataset = Dataset.objects.create(team=request.team, name=name, form=form, created_by=request.user)
+                where = projects.read(request.team, project)
+                dataset = Dataset.objects.create(team=request.team, name=name, form=form, created_by=request.user, project=where)
                 dataset.queues.set(queues)
                 record("dataset.create", dataset, form=dataset.form, queues=[queue.pk for queue in queues])
             return redirect("dataset", dataset.pk)
     if not name and len(queues) == 1:
         name = queues[0].name
+    if "project" not in sent and len({queue.project_id for queue in queues}) == 1:  # what is made of a project's labels is in it
+        project = str(queues[0].project_id or "")
     context: dict[str, Any] = {"room": "datasets", "name": name, "form": form, "forms": Form.choices, "errors": errors}
     context |= {"queues": queue_choices(request.team), "chosen": {queue.pk for queue in queues}}
+    context |= {"project": project, "projects": projects.choices(request.team, project)}
     return render(request, "datasets/new.html", context, status=422 if errors else 200)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
-from lab.accounts.models import Team
+from lab.accounts import projects
+from lab.accounts.models import Project, Team
 from lab.browse.selection import Selection
 from lab.labels.guidelines import MOST as MOST_GUIDELINES
 from lab.labels.models import Kind, Queue, Rationale, Skipping, Strategy
@@ -154,6 +155,7 @@ class QueueForm(LabForm):
     """How a queue is worked on. Field names are those of Queue, besides ``trust`` (per cent) and ``people``."""
 
     name = forms.CharField(max_length=100, error_messages={"required": "Give the queue a name.", "max_length": "At most 100 characters."})
+    project = forms.CharField(required=False, max_length=20)
     guidelines = forms.CharField(
         required=False,
         max_length=MOST_GUIDELINES,
@@ -190,6 +192,18 @@ class QueueForm(LabForm):
         people: Any = self.fields["people"]
         people.choices = choices
         self.fields["assigned_only"].required = False
+        if queue is not None:
+            del self.fields["project"]  # a queue that exists is moved from its page
+
+    @property
+    def project_choices(self) -> list[Project]:
+        return projects.choices(self.team, self["project"].value())
+
+    def clean_project(self) -> Project | None:
+        try:
+            return projects.read(self.team, self.cleaned_data["project"])
+        except projects.UnknownProject as error:
+            raise forms.ValidationError(str(error)) from None
 
     def clean_name(self) -> str:
         return " ".join(self.cleaned_data["name"].split())
@@ -218,4 +232,5 @@ def initial_of(queue: Queue) -> dict[str, Any]:
     names = ("name", "guidelines", "overlap", "lock_minutes", "skipping", "due", "blind", "strength", "rationale", "correction", "steps", "spans")
     found = {name: getattr(queue, name) for name in (*names, "reviewed", "trust_after")}
     found |= {"assigned_only": "on" if queue.assigned_only else "", "trust": None if queue.min_trust is None else round(queue.min_trust * 100)}
+    found["project"] = str(queue.project_id or "")
     return {**found, "people": list(queue.members.filter(labels=True).values_list("user_id", flat=True)) if queue.assigned_only else []}

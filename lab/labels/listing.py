@@ -9,7 +9,8 @@ from datetime import datetime
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from lab.accounts.models import User
+from lab.accounts import projects
+from lab.accounts.models import Team, User
 from lab.labels.forecast import Share
 from lab.labels.models import Item, ItemState, Judgement, JudgementState, Queue, QueueMember, QueueStatus
 
@@ -102,12 +103,13 @@ class Filter:
     status: str = ""
     kind: str = ""
     words: str = ""
+    project: str = ""  # id of one of the team's, or none
 
     @classmethod
-    def read(cls, query: dict[str, str], statuses: Collection[str], kinds: Collection[str]) -> Filter:
+    def read(cls, query: dict[str, str], statuses: Collection[str], kinds: Collection[str], team: Team) -> Filter:
         status, kind = query.get("status", ""), query.get("kind", "")
         words = query.get("q", "").replace("\0", "").strip()[:100]
-        return cls(status if status in statuses else "", kind if kind in kinds else "", words)
+        return cls(status if status in statuses else "", kind if kind in kinds else "", words, projects.known(team, query.get("project", "")))
 
     def __bool__(self) -> bool:
-        return bool(self.status or self.kind or self.words)
+        return bool(self.status or self.kind or self.words or self.project)

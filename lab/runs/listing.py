@@ -11,7 +11,8 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 from django.http import QueryDict
 
-from lab.accounts.models import Team, User
+from lab.accounts import projects
+from lab.accounts.models import Project, Team, User
 from lab.lib.sparkline import Sparkline, sparkline
 from lab.runs import live, method_usage, metrics, waiting
 from lab.runs.models import OPEN, Run, Status
@@ -38,7 +39,7 @@ SORTS = {
 }
 DEFAULT_SORT = "-age"
 GROUPS = {"open": OPEN, "ended": (Status.FINISHED, Status.STOPPED, Status.FAILED)}
-FILTERS = ("status", "recipe", "method", "task", "who", "q")
+FILTERS = ("status", "project", "recipe", "method", "task", "who", "q")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def read_query(params: QueryDict) -> Query:
         notes.append(f"There is no status “{chosen.pop('status')}”; runs of every status are shown.")
     if "who" in chosen and not (chosen["who"].isascii() and chosen["who"].isdigit() and len(chosen["who"]) < 10):
         notes.append(f"There is no person “{chosen.pop('who')}”; everybody's runs are shown.")
+    if "project" in chosen and chosen["project"] != projects.NONE and not projects.key_of(chosen["project"]):
+        notes.append(f"There is no project “{chosen.pop('project')}”; runs of every project are shown.")
     sort = params.get("sort", DEFAULT_SORT)
     if sort.removeprefix("-") not in SORTS:
         notes.append(f"Runs cannot be sorted by “{sort[:40]}”; the newest come first.")
@@ -104,6 +107,7 @@ def _condition(chosen: Mapping[str, str]) -> Q:
         condition &= Q(status__in=GROUPS.get(status, (status,)))
     if who := chosen.get("who"):
         condition &= Q(created_by=int(who))
+    condition &= projects.condition(chosen.get("project", ""))
     if method := chosen.get("method"):
         condition &= method_usage.using(method)
     condition &= Q(**{name: chosen[name] for name in ("recipe", "task") if name in chosen})
@@ -166,13 +170,16 @@ class Choices:
     methods: list[str]
     tasks: list[str]
     people: list[User]
+    projects: list[Project]
 
 
-def choices(team: Team) -> Choices:
+def choices(team: Team, project: str = "") -> Choices:
+    """``project``: the one that is chosen, offered even if it is archived."""
     runs = Run.objects.of(team).order_by()
     return Choices(
         recipes=sorted(runs.values_list("recipe", flat=True).distinct()),
         methods=sorted(method_usage.counts(team)),
         tasks=sorted(runs.values_list("task", flat=True).distinct()),
         people=list(User.objects.filter(memberships__team=team).order_by("email")),
+        projects=projects.choices(team, project),
     )

@@ -44,7 +44,7 @@ def new(request: LabRequest) -> HttpResponse:
     recipe = recipe_form(request, asked, selection)
     choices = people.choices(request.team)
     if request.method != "POST":
-        form = QueueForm(None, request.team, choices, initial=given(request.GET, source, selection))
+        form = QueueForm(None, request.team, choices, initial=given(request, request.GET, source, selection))
         questions = rubric.questions_of(source.rubric) if source else []
         return page(request, recipe, form, questions, selection)
     form = QueueForm(request.POST, request.team, choices)
@@ -109,13 +109,19 @@ def usual_windows(request: LabRequest, selection: Selection) -> dict[str, str]:
     return {name: str(value) for name, value in {**windows, **sides}.items()}
 
 
-def given(query: QueryDict, source: Queue | None, selection: Selection) -> dict[str, Any]:
+def given(request: LabRequest, query: QueryDict, source: Queue | None, selection: Selection) -> dict[str, Any]:
     """What the rest of the form starts with."""
-    initial = initial_of(source) if source else {"name": usual_name(query, selection)}
+    initial = initial_of(source) if source else {"name": usual_name(query, selection), "project": usual_project(request, selection)}
     if source:
         initial |= {"name": f"{source.name[:93]} (copy)", "due": None}
     plain = {name: value for name, value in query.items() if name in QueueForm.base_fields and name not in ("people", "due")}
     return {**initial, **plain}
+
+
+def usual_project(request: LabRequest, selection: Selection) -> str:
+    """Where the chosen runs are, if they are in one place."""
+    found = set(Run.objects.of(request.team).filter(number__in=selection.runs).values_list("project", flat=True))
+    return str(found.pop() or "") if len(found) == 1 else ""
 
 
 def usual_name(query: QueryDict, selection: Selection) -> str:

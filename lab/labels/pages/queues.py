@@ -7,6 +7,7 @@ from django.http import HttpResponse
 from django.template.response import TemplateResponse
 from django.views.decorators.http import require_safe
 
+from lab.accounts import projects
 from lab.accounts.roles import may
 from lab.labels import listing
 from lab.labels.models import Kind, Queue, QueueStatus
@@ -21,12 +22,13 @@ MINE = 20  # queues to label that stand on top
 def queues(request: LabRequest) -> HttpResponse:
     leads = may(request, "label.lead")
     seen = open_to(request.team, request.user, leads).order_by("-created_at")
-    chosen = listing.Filter.read(request.GET.dict(), QueueStatus.values, Kind.values)
+    chosen = listing.Filter.read(request.GET.dict(), QueueStatus.values, Kind.values, request.team)
     found = seen
     if chosen.status:
         found = found.filter(status=chosen.status)
     if chosen.kind:
         found = found.filter(kind=chosen.kind)
+    found = found.filter(projects.condition(chosen.project))
     if chosen.words:
         found = found.filter(name__icontains=chosen.words)
     page = Paginator(found, SHOWN).get_page(request.GET.get("page"))
@@ -42,6 +44,7 @@ def queues(request: LabRequest) -> HttpResponse:
         "page": page,
         "filter": chosen,
         "statuses": QueueStatus.values,
+        "projects": projects.choices(request.team, chosen.project) if may(request, "runs.read") else [],
         "kinds": Kind.choices,
         "any_queues": seen.exists(),
         "annotates": annotates,

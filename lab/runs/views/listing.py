@@ -8,6 +8,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django_htmx.http import push_url
 
+from lab.accounts import projects
 from lab.accounts.roles import may
 from lab.runs import listing
 from lab.runs.models import Run, Status
@@ -39,7 +40,7 @@ def index(request: LabRequest) -> HttpResponse:
     query = listing.read_query(request.GET)
     page = listing.page_of(request.team, query)
     fragment = wants_fragment(request)
-    people = listing.choices(request.team)
+    people = listing.choices(request.team, query.chosen.get("project", ""))
     context = {
         "room": "runs",
         "query": query,
@@ -49,6 +50,7 @@ def index(request: LabRequest) -> HttpResponse:
         "chips": _chips(query, people),
         "choices": people,
         "statuses": STATUSES,
+        "may_move": may(request, "projects.manage") and people.projects,
         "any_runs": bool(page.paginator.count) or Run.objects.of(request.team).exists(),
         "newer": query.url(page=str(page.number - 1)),
         "older": query.url(page=str(page.number + 1)),
@@ -71,6 +73,7 @@ def _direction(query: listing.Query, key: str) -> str:
 def _chips(query: listing.Query, choices: listing.Choices) -> list[tuple[str, str]]:
     """Each filter that is set: what it says, and the query string without it."""
     names = {str(person.pk): str(person) for person in choices.people}
-    words = {"status": dict(STATUSES), "who": names}
-    titles = {"status": "Status", "recipe": "Recipe", "method": "Method", "task": "Task", "who": "Who", "q": "Text"}
+    named = {str(project.pk): project.name for project in choices.projects}
+    words = {"status": dict(STATUSES), "who": names, "project": {projects.NONE: "none", **named}}
+    titles = {"status": "Status", "project": "Project", "recipe": "Recipe", "method": "Method", "task": "Task", "who": "Who", "q": "Text"}
     return [(f"{titles[name]}: {words.get(name, {}).get(value, value)}", query.url(**{name: ""})) for name, value in query.chosen.items()]

@@ -1,0 +1,17 @@
+/* Moving the marked runs of the list to a project: the marks are those of the comparison (runs_compare.js). */
+"use strict";
+(function () {
+  const form = document.getElementById("move-form");
+  const bar = document.getElementById("compare-form");
+  if (!form || !bar) return;
+
+  form.addEventListener("submit", () => {
+    for (const old of form.querySelectorAll("input[name=id]")) old.remove();
+    for (const number of lab.markedRuns()) {
+      const input = document.createElement("input");
+      Object.assign(input, { type: "hidden", name: "id", value: number });
+      form.append(input);
+    }
+    form.elements.back.value = location.search || "?";
+  });
+})();
