@@ -79,7 +79,7 @@ def record(
         label=readable(label or (str(target) if target is not None else ""))[:200],
         address=here.request.META.get("REMOTE_ADDR") or None if here.request else None,
         agent=readable(here.request.headers.get("User-Agent", ""))[:200] if here.request else "",
-        details=details,
+        details=cleaned(details),
     )
 
 
@@ -94,8 +94,17 @@ def record_of_person(action: str, person: User | None, *, actor: User | None = N
 
 
 def readable(text: str) -> str:
-    """NUL, which PostgreSQL cannot hold, made visible."""
-    return text.replace("\0", "\u2400")
+    """What PostgreSQL cannot hold, made visible: NUL and halves of characters."""
+    return text.replace("\0", "\u2400").encode("utf-8", "replace").decode()
+
+
+def cleaned(value: Any) -> Any:
+    """The texts in details, ``readable``."""
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, dict):
+        return {readable(str(key)): cleaned(inner) for key, inner in value.items()}
+    return [cleaned(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def acting(here: Circumstances) -> User | None:
