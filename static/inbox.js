@@ -56,7 +56,8 @@
       socket = null;
       over = GONE.includes(event.code);
       tries += 1;
-      if (!over) retry = setTimeout(connect, Math.min(30000, 1000 * 2 ** tries) * (0.5 + Math.random() / 2));
+      if (over) document.dispatchEvent(new CustomEvent("lab:gone", { detail: { code: event.code } }));
+      else retry = setTimeout(connect, Math.min(30000, 1000 * 2 ** tries) * (0.5 + Math.random() / 2));
     };
   }
 

@@ -135,7 +135,7 @@
     };
     socket.onclose = (event) => {
       socket = null;
-      if (event.code === 4401) { show("stale", "signed out"); return; }
+      if (event.code === 4401 || event.code === 4404) { show("stale", event.code === 4401 ? "signed out" : "no longer open to you"); return; }
       show("reconnecting", "reconnecting");
       const wait = Math.min(15000, 500 * 2 ** tries++) * (0.7 + 0.6 * Math.random());
       setTimeout(connect, wait);

@@ -34,6 +34,7 @@ def invite(request: TeamRequest) -> HttpResponse:
             add_refusal(form, refused)
         else:
             return invited(request, made)
+    form.fields["email"].widget.attrs["autofocus"] = True  # the form stands below the list
     return team_page(request, form, 422)
 
 

@@ -20,12 +20,14 @@ HINDRANCES: list[Callable[[Team], str]] = []  # why the team cannot be deleted n
 CLEARERS: list[Callable[[Team], Callable[[], None]]] = []  # asked before the rows go; what comes back is called once they are gone
 
 
-COUNTED = ("runs", "queues", "datasets", "memberships")  # related names of Team, where the rooms have them
+COUNTED = ("runs", "queues", "datasets", "projects")  # related names of Team, where the rooms have them
 
 
-def counts(team: Team) -> dict[str, int]:
-    """How much would go, for the page that asks."""
-    return {name if name != "memberships" else "members": getattr(team, name).count() for name in COUNTED if hasattr(team, name)}
+def counts(team: Team) -> list[str]:
+    """How much would go, in words."""
+    found = [(name.removesuffix("s"), getattr(team, name).count()) for name in COUNTED if hasattr(team, name)]
+    found.append(("member", team.memberships.count()))
+    return [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in found]
 
 
 def hindrances(team: Team) -> list[str]:

@@ -110,7 +110,8 @@ class TransferForm(forms.Form):
         super().__init__(data)
         others = Membership.objects.filter(team=mine.team_id, active=True, user__is_active=True).exclude(pk=mine.pk).select_related("user")
         self.people = {str(one.pk): one for one in others.order_by("user__email")}
-        self.fields["member"].choices = [(pk, f"{one.user}, {one.user.email} ({one.role})") for pk, one in self.people.items()]  # type: ignore[attr-defined]
+        named = [(pk, f"{one.user}, {one.user.email} ({one.role})") for pk, one in self.people.items()]
+        self.fields["member"].choices = [("", "Choose a member"), *named]  # type: ignore[attr-defined]
         self.user = mine.user
 
     def clean_password(self) -> str:

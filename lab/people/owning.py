@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from allauth.core import ratelimit
+from allauth.mfa.models import Authenticator
 from django.contrib import messages
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -12,13 +14,14 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from lab.accounts.addresses import outer_path
-from lab.accounts.models import Team
+from lab.accounts.models import Membership, Team
+from lab.accounts.second_factor import FACTORS
 from lab.audit.recording import record
 from lab.people import deleting, leaving
 from lab.people.forms import DeleteForm, TeamForm, TransferForm, add_refusal
 from lab.people.request import TeamRequest
 from lab.people.roles import transfer
-from lab.people.rules import Refused, lock
+from lab.people.rules import Refused, keeps_an_owner, lock
 
 READ_WRITE = ("GET", "HEAD", "POST")
 
@@ -30,8 +33,15 @@ def settings(request: TeamRequest) -> HttpResponse:
         save(form)
         messages.success(request, "Saved." if form.changed_data else "Nothing was changed.")
         return redirect("team-settings")
-    context = {"room": "team", "tab": "settings", "form": form, "slug": request.team.slug}
+    context = {"room": "team", "tab": "settings", "form": form, "slug": request.team.slug, "without_factor": without_factor(request.team)}
     return TemplateResponse(request, "people/settings.html", context, status=422 if form.errors else 200)
+
+
+def without_factor(team: Team) -> int:
+    """How many active members would have to set one up."""
+    members = Membership.objects.filter(team=team, active=True, user__is_active=True)
+    factors = Authenticator.objects.filter(user=OuterRef("user"), type__in=FACTORS)
+    return members.filter(~Exists(factors)).count()
 
 
 def save(form: TeamForm) -> None:
@@ -48,7 +58,7 @@ def save(form: TeamForm) -> None:
 @require_http_methods(READ_WRITE)
 def handing_over(request: TeamRequest) -> HttpResponse:
     """Asks for the password: a browser left open is not enough to give a team away."""
-    form = TransferForm(request.POST or None, request.membership)
+    form = TransferForm(request.POST if request.method == "POST" else None, request.membership)
     if request.method == "POST":
         if not ratelimit.consume(request, action="reauthenticate", user=request.user):
             form.add_error("password", "Too many tries. Wait a minute.")
@@ -66,7 +76,7 @@ def handing_over(request: TeamRequest) -> HttpResponse:
 
 @require_http_methods(READ_WRITE)
 def leave(request: TeamRequest) -> HttpResponse:
-    mine, problem = request.membership, ""
+    mine, problem = request.membership, cannot_leave(request.membership)
     if request.method == "POST":
         try:
             leaving.leave(mine)
@@ -78,7 +88,16 @@ def leave(request: TeamRequest) -> HttpResponse:
     held = leaving.holdings(mine, signed_in=True)
     ends, stays = ([one.words for one in held if one.stays is stay] for stay in (False, True))
     context = {"room": "team", "tab": "leave", "ends": ends, "stays": stays, "problem": problem}
-    return TemplateResponse(request, "people/leave.html", context, status=409 if problem else 200)
+    return TemplateResponse(request, "people/leave.html", context, status=409 if problem and request.method == "POST" else 200)
+
+
+def cannot_leave(mine: Membership) -> str:
+    """Why not, so that the page says so before anybody presses a button; the verb looks again under the team's lock."""
+    try:
+        keeps_an_owner(mine)
+    except Refused as refused:
+        return str(refused)
+    return ""
 
 
 @require_http_methods(READ_WRITE)
