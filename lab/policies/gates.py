@@ -84,11 +84,9 @@ def votes(alias: Alias | None, gate: Gate, checkpoint: Checkpoint) -> Iterator[C
     have = f"{best.votes} of {gate.votes}, {against}." if best else "None: its answers were not in a blind match of that kind."
     yield Condition("votes", enough, best is not None and best.votes >= gate.votes, have, *link)
     above = f"Preferred: the win rate's lower bound is above {gate.percent:g} %"
-    words = (
-        "No votes."
-        if best is None or best.rate is None
-        else f"{100 * best.rate.value:.1f} %, and at least {100 * best.floor:.1f} % (Wilson, 95 %) {against}."
-    )
+    words = "No votes."
+    if best is not None and best.rate is not None:
+        words = f"{100 * best.rate.value:.1f} %, and at least {100 * best.floor:.1f} % (Wilson, 95 %) {against}."
     yield Condition("low", above, best is not None and best.floor > gate.low, words, *link)
     if gate.complete:
         done = f"{best.tally.labelled} of {best.tally.asked} prompts." if best else "No match."

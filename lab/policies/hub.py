@@ -11,6 +11,7 @@ from typing import Any
 
 from lab.policies.download import Part, as_stream, parts_of
 from lab.policies.hub_token import redacted
+from lab.policies.places import Missing
 from lab.runs.models import Checkpoint
 
 Tick = Callable[[int, str], None]  # bytes read so far, what is being done; raises Cancelled
@@ -58,15 +59,18 @@ def total(parts: list[Part]) -> int:
 def upload(checkpoint: Checkpoint, repository: str, private: bool, secret: str, url: str, card: str, tick: Tick) -> str:
     """Returns the address of the commit. Raises Failed, Cancelled, Missing."""
     from huggingface_hub import CommitOperationAdd, HfApi
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils import disable_progress_bars, logging
 
     disable_progress_bars()
+    logging.set_verbosity_error()  # it warns of every stream that it is not a path
     api = HfApi(endpoint=url, token=secret, library_name="policy-lab")
     counter = Counter(tick)
     streams: list[Watched] = []
     try:
         counter.begin("making the repository")
         api.create_repo(repository, private=private, exist_ok=True)
+        if private and not api.repo_info(repository).private:  # it was there before
+            raise Failed(f"{repository} exists and is public; push to another repository, or say that it may be public.")
         operations = []
         for part in parts_of(checkpoint):
             name = part.file.name
@@ -82,7 +86,7 @@ def upload(checkpoint: Checkpoint, repository: str, private: bool, secret: str, 
         made = api.create_commit(
             repository, operations, commit_message=f"Policy of run #{checkpoint.run.number}, step {checkpoint.step}", num_threads=1
         )
-    except Cancelled:
+    except (Cancelled, Failed, Missing):
         raise
     except Exception as error:  # whatever the library raises; its text may hold what was sent
         raise Failed(words_for(error, repository, secret)) from None
@@ -107,7 +111,7 @@ def words_for(error: Exception, repository: str, secret: str) -> str:
         return f"The hub has no place called {repository}, or the token may not see it."
     if isinstance(error, HfHubHTTPError):
         return redacted(f"The hub answered {status or 'with an error'}: {one_line(getattr(error, 'server_message', None) or '')}", secret)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) or any(kind.__name__ == "TransportError" for kind in type(error).__mro__):  # of the library's HTTP client
         return "The hub cannot be reached from the worker. Check its network and push again."
     return redacted(f"The upload failed ({type(error).__name__}): {one_line(str(error))}", secret)
 

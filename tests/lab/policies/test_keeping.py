@@ -18,10 +18,12 @@ from lab.audit.models import Entry
 from lab.policies import chores, places, promotion, removal, retention
 from lab.policies.models import Removal, Retention
 from lab.policies.promotion import Refused
+from lab.runs.launch import launch
 from lab.runs.models import Checkpoint, Run, Status
 from tests.conftest import make_member
-from tests.lab.loop.making import frozen, labelled_queue, sampled
+from tests.lab.loop.making import SPEC, frozen, labelled_queue, sampled
 from tests.lab.policies.making import at, final_of, matched, place, trained
+from trainers.spec import SpecError
 
 STEPS = (50, 100, 150, 200, 250)
 
@@ -152,9 +154,10 @@ def test_links_are_neither_followed_nor_deleted(team: Team, admin: User, tmp_pat
         places.files_of(at(run, 100))
 
 
-@pytest.mark.parametrize(
-    "path", ["../other", "checkpoints/../../x", "/etc", "final/../..", "checkpoints/checkpoint-1/../../..", "", "final\n", "events.jsonl"]
-)
+FOREIGN = ["../other", "checkpoints/../../x", "/etc", "final/../..", "checkpoints/checkpoint-1/../../..", "", "final\n", "events.jsonl"]
+
+
+@pytest.mark.parametrize("path", FOREIGN)
 def test_a_path_that_is_not_ours_is_no_folder(team: Team, owner: User, path: str) -> None:
     run = trained(team, owner)
     row = Checkpoint.objects.create(run=run, attempt=1, step=7, path=path, bytes=1, created_at=run.created_at)
@@ -205,16 +208,11 @@ def test_a_run_whose_checkpoints_were_deleted_is_not_resumed_from_nothing(client
     assert run.status == Status.STOPPED
 
 
-def test_a_deleted_policy_is_refused_at_launch_with_words(client: Client, team: Team, admin: User) -> None:
+def test_a_deleted_policy_is_refused_at_launch_with_words(team: Team, admin: User) -> None:
     run = trained(team, admin, steps=(50, 100))
     removal.ask(team, admin, at(run, 50))
     due()
     chores.sweep()
-    client.force_login(admin)
-    from lab.runs.launch import launch
-    from tests.lab.loop.making import SPEC
-    from trainers.spec import SpecError
-
     with pytest.raises(SpecError, match="no such checkpoint"):
         launch(team, admin, {**SPEC, "policy": {"kind": "run", "run": str(run.pk), "checkpoint": 50}})
 
