@@ -8,12 +8,14 @@ from uuid import UUID
 
 from ninja import Field
 
-from lab.accounts.models import Team
+from lab.accounts.models import Project, Team
 from lab.api.base import Caller, Given
 from lab.api.problems import ApiProblem, FieldProblem, invalid, of_spec, refused
+from lab.browse.address import MAX_ID
 from lab.catalog.catalog import CatalogError, catalog
 from lab.runs import launch, references
 from lab.runs.models import Run, Status
+from lab.runs.placing import Place, usual
 from lab.runs.preflight import PreflightError, preflight
 from lab.runs.stages import merged
 from trainers.spec import FINAL, SpecError
@@ -32,6 +34,7 @@ class Launch(Given):
     spec: Spec | None = Field(None, description="Instead of a recipe: a complete spec, such as that of a run.")
     after: UUID | None = Field(None, description="With a spec: the run it goes on from; it starts when that has finished.")
     name: str = Field("", max_length=launch.NAME_LENGTH, examples=["first try"])
+    project: int | None = Field(None, description="Id of one of the team's projects.")
     check: bool = Field(True, description="False leaves out the trainers' own check, which takes seconds.")
 
 
@@ -46,16 +49,18 @@ class Wish:
     spec: Spec | None = None
     parent: Run | None = None
     cloned_from: Run | None = None
+    place: Place | None = None  # None: where what it comes from is
 
 
 def of_body(team: Team, given: Launch) -> Wish:
     """Raises ApiProblem."""
+    place = place_of(team, given.project) if given.project is not None else None
     if bool(given.recipe) == (given.spec is not None):
         raise invalid("recipe", "give either a recipe or a spec", 'for example {"recipe": "grpo"}')
     if given.recipe:
         if given.after is not None:
             raise invalid("after", "goes with a spec only", "give the recipe policy: {kind: run, run: …} in overrides")
-        return Wish(given.name, "overrides", recipe=given.recipe, changes=given.overrides)
+        return Wish(given.name, "overrides", recipe=given.recipe, changes=given.overrides, place=place)
     if given.overrides:
         raise invalid("overrides", "goes with a recipe only", "change the spec itself")
     parent = Run.objects.of(team).filter(pk=given.after).first() if given.after else None
@@ -64,7 +69,15 @@ def of_body(team: Team, given: Launch) -> Wish:
     spec = {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
     if parent is not None:
         spec["policy"] = {"kind": "run", "run": str(parent.pk), "checkpoint": FINAL}
-    return Wish(given.name, "spec", spec=spec, parent=parent)
+    return Wish(given.name, "spec", spec=spec, parent=parent, place=place)
+
+
+def place_of(team: Team, project: int) -> Place:
+    """Raises ApiProblem."""
+    found = Project.objects.of(team).filter(pk=project, archived_at=None).first() if 0 < project <= MAX_ID else None
+    if found is None:
+        raise invalid("project", "your team has no such project", "give the id of one of its projects, or leave it out")
+    return Place(found, usual(team))
 
 
 def of_clone(run: Run, overrides: Spec, name: str) -> Wish:
@@ -110,8 +123,9 @@ def launched(caller: Caller, wish: Wish) -> list[Run]:
     """Raises ApiProblem."""
     try:
         if wish.recipe:
-            return launch.launch_recipe(caller.team, caller.user, wish.recipe, wish.changes, wish.name)
-        return [launch.launch(caller.team, caller.user, wish.spec or {}, wish.name, parent=wish.parent, cloned_from=wish.cloned_from)]
+            return launch.launch_recipe(caller.team, caller.user, wish.recipe, wish.changes, wish.name, place=wish.place)
+        parts: dict[str, Any] = {"parent": wish.parent, "cloned_from": wish.cloned_from, "place": wish.place}
+        return [launch.launch(caller.team, caller.user, wish.spec or {}, wish.name, **parts)]
     except SpecError as error:
         raise at(wish, error) from None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from lab.api.base import api, guarded
-from lab.api.operations import account, annotations, catalog, metrics, outside, rollouts, runs
+from lab.api.operations import account, annotations, audit, catalog, datasets, metrics, outside, queues, rollouts, runs
 
-NOUNS = (account, runs, metrics, rollouts, annotations, catalog, outside)
+NOUNS = (account, runs, metrics, rollouts, annotations, catalog, queues, datasets, outside, audit)
 for router in (one.router for one in NOUNS):
     api.add_router("", router)
 

@@ -1,0 +1,292 @@
+"""Labelling queues: what is asked, the work itself as the labelling page does it, and how far the labels can be trusted."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, Query, Schema, Status
+
+from lab.accounts.addresses import absolute, team_path
+from lab.accounts.models import Role, User
+from lab.accounts.permissions import allowed
+from lab.api.base import Caller, Given, api, caller_of, needs, noun, one_of
+from lab.api.idempotency import Key, once
+from lab.api.operations.account import Person, person
+from lab.api.operations.rollouts import MessageOut
+from lab.api.paging import After, Limit, Page, page, whole
+from lab.api.problems import ApiProblem, FieldProblem, answered, refused
+from lab.api.queue_making import QueueIn, queue_made
+from lab.labels import claiming, judging
+from lab.labels.answers import AnswerError
+from lab.labels.claim_view import claim_views
+from lab.labels.models import Judgement, Queue
+from lab.labels.pages import verbs
+from lab.labels.people import open_to
+from lab.labels.progress import progress
+from lab.labels.standing import Refused
+from lab.quality.agreement import measures, reading
+from lab.quality.ratings import ratings_of
+
+router = noun("Labelling")
+WHY = "a label is somebody's"
+
+
+class QueueOut(Schema):
+    id: int
+    name: str
+    url: str
+    kind: str = Field(examples=["pair"], description="pair, ranking, single or clearer.")
+    status: str = Field(examples=["open"], description="open, paused or closed.")
+    purpose: str
+    project: int | None
+    overlap: int = Field(description="Labels an item gets.")
+    blind: bool
+    reviewed: bool
+    assigned_only: bool
+    due: datetime | None
+    created_at: datetime
+
+
+class ProgressOut(Schema):
+    done: int = Field(description="Items that have all their labels or were decided.")
+    total: int
+    conflicts: int
+    mine: int = Field(description="Your labels and skips.")
+
+
+class QueueDetail(QueueOut):
+    guidelines: str = Field(description="Markdown.")
+    rubric: list[dict[str, Any]]
+    selection: str = Field(description="What it was made from, as the browser's address has it.")
+    progress: ProgressOut
+
+
+class ClaimOut(Schema):
+    token: uuid.UUID = Field(description="Names your hold on the item; send it with the answer.")
+    item: int
+    seconds_left: int
+    prompt: list[MessageOut]
+    reference: str = Field(description="Empty in a blind queue.")
+    answers: list[dict[str, Any]] = Field(description="In the order in which they were dealt to you; choices 1 and 2 speak of this order.")
+    draft: dict[str, Any]
+
+
+class Work(Schema):
+    claims: list[ClaimOut]
+    progress: ProgressOut
+    reason: str = Field(description="Why there is nothing to label, when there is not.")
+    fix: str
+
+
+class NextIn(Given):
+    hold: int = Field(1, ge=1, le=claiming.MOST_HELD, description="Items to hold at once.")
+
+
+class SubmitIn(Given):
+    token: uuid.UUID
+    answer: dict[str, Any] = Field(
+        description="`choice` is 1, 2, tie, bad or skip for pairs; good, bad, neutral or skip for single answers; ranked with `tiers` for rankings. "
+        "Besides, where the queue asks for them: strength, rubric, rationale, correction, steps, spans, reason.",
+        examples=[{"choice": "1", "strength": 2, "rationale": "Its sum is right."}],
+    )
+    seconds: float = Field(0, ge=0, le=1e6, description="Between being shown and being answered.")
+
+
+class Submitted(Schema):
+    judgement: int
+    progress: ProgressOut
+    gold: dict[str, Any] | None = Field(description="Whether you were right, for an item whose answer was known.")
+
+
+class TokensIn(Given):
+    tokens: list[uuid.UUID] = Field(max_length=20)
+
+
+class Released(Schema):
+    released: int
+
+
+class Undone(Schema):
+    claim: ClaimOut
+
+
+class LabelOut(Schema):
+    """Places are those of the item, whatever order the person saw."""
+
+    id: int
+    item: int
+    rollouts: list[int]
+    by: Person
+    verdict: str
+    strength: int | None
+    tiers: list[list[int]] | None
+    rubric: dict[str, Any]
+    rationale: str
+    correction: str
+    steps: list[dict[str, Any]]
+    spans: list[dict[str, Any]]
+    seconds: float
+    state: str = Field(description="submitted, accepted, returned or withdrawn.")
+    preferences: list[list[int]] = Field(description="[chosen, rejected] rollouts that it implies.")
+    created_at: datetime
+
+
+class MeasureOut(Schema):
+    name: str
+    value: float | None
+    low: float | None = Field(description="Ends of the 95 % interval.")
+    high: float | None
+    items: int = Field(description="With at least two labels.")
+    labels: int
+    why: str = Field(description="Why there is no value or no interval.")
+
+
+class AgreementOut(Schema):
+    reading: str = Field(description="Krippendorff's alpha in words.")
+    measures: list[MeasureOut]
+
+
+def said(request: HttpRequest, error: Refused) -> Any:
+    return answered(request, ApiProblem("permission", f"{error.message} {error.fix}".strip()))
+
+
+def unusable(request: HttpRequest, error: AnswerError) -> Any:
+    found = (FieldProblem(field=f"answer.{one.field}", message=one.message, fix=one.fix) for one in error.problems)
+    return answered(request, refused(found))
+
+
+def late(request: HttpRequest, error: judging.Expired) -> Any:
+    words = verbs.words(error)
+    return answered(request, ApiProblem("conflict", f"{words['message']} {words['fix']}"))
+
+
+api.add_exception_handler(Refused, said)
+api.add_exception_handler(AnswerError, unusable)
+api.add_exception_handler(judging.Expired, late)
+for _kind in (judging.NothingToUndo, judging.Reviewed):
+    api.add_exception_handler(_kind, lambda request, error: answered(request, ApiProblem("conflict", f"{error.message} {error.fix}".strip())))
+
+
+def seen_by(caller: Caller) -> Any:
+    """The queues that the caller sees, as on the page."""
+    if allowed(caller.role, "label.lead"):
+        return Queue.objects.of(caller.team)
+    return open_to(caller.team, caller.person("which queues are open depends on the person"), False)
+
+
+def queue_of(request: HttpRequest, queue_id: int) -> Queue:
+    found: Queue = one_of(seen_by(caller_of(request)).select_related("team"), queue_id)
+    return found
+
+
+def labeller(request: HttpRequest, queue_id: int) -> tuple[Queue, User, Any]:
+    """The queue, who labels, and both as the labelling page's verbs ask for them."""
+    caller = caller_of(request)
+    user = caller.person(WHY)
+    return one_of(Queue.objects.of(caller.team).select_related("team"), queue_id), user, SimpleNamespace(user=user, team=caller.team)
+
+
+def shown(queue: Queue) -> dict[str, Any]:
+    fields = ("name", "kind", "status", "purpose", "overlap", "blind", "reviewed", "assigned_only", "due", "created_at", "guidelines", "rubric")
+    found = {name: getattr(queue, name) for name in (*fields, "selection")}
+    return {**found, "id": queue.pk, "project": queue.project_id, "url": absolute(team_path(queue.team, "queue", queue.pk))}
+
+
+def claim(view: dict[str, Any]) -> dict[str, Any]:
+    return {**view, "prompt": [{"role": role, "content": content} for role, content in view["prompt"]]}
+
+
+@router.get("/queues", auth=needs("label.see"), response=Page[QueueOut], summary="List queues")
+def list_queues(
+    request: HttpRequest,
+    after: After,
+    limit: Limit,
+    status: Literal["", "open", "paused", "closed"] = Query("", description="Only those."),
+    kind: Literal["", "pair", "ranking", "single", "clearer"] = Query("", description="Only those."),
+    q: str = Query("", max_length=100, description="Words of the name."),
+) -> object:
+    """Newest first; annotators see those that are open to them."""
+    chosen = {"status": status, "kind": kind, "name__icontains": q}
+    rows = seen_by(caller_of(request)).filter(pk__lt=whole(after), **{name: value for name, value in chosen.items() if value})
+    return page(list(rows.select_related("team").order_by("-pk")[: limit + 1]), limit, lambda row: row.pk, shown)
+
+
+@router.get("/queues/{int:queue_id}", auth=needs("label.see"), response=QueueDetail, summary="One queue")
+def get_queue(request: HttpRequest, queue_id: int) -> object:
+    """With its guidelines and how far it is."""
+    queue = queue_of(request, queue_id)
+    return {**shown(queue), "progress": progress(queue, caller_of(request).user)}
+
+
+@router.post("/queues", auth=needs("label.lead"), response={201: QueueOut, 200: QueueOut}, summary="Make a queue")
+def make_queue(request: HttpRequest, given: QueueIn, key: Key) -> object:
+    """From a selection of rollouts, with the rules of the form in the browser. What gives no item is refused."""
+    caller = caller_of(request)
+    user = caller.person("somebody answers for a queue")
+    [pk], fresh = once(request, caller, "queue", key, lambda: [queue_made(caller.team, user, given).pk])
+    return Status(201 if fresh else 200, shown(Queue.objects.of(caller.team).select_related("team").get(pk=pk)))
+
+
+@router.post("/queues/{int:queue_id}/next", auth=needs("label.work"), response=Work, summary="Items to label")
+def next_items(request: HttpRequest, queue_id: int, given: NextIn) -> object:
+    """What you hold, topped up to `hold`. Nobody else gets these until you answer, give them back, or the time is over."""
+    queue, user, asker = labeller(request, queue_id)
+    views = verbs.shown(queue, asker, given.hold)
+    why = None if views else claiming.why_nothing(queue, user)
+    said = {"reason": why.reason if why else "", "fix": why.fix if why else ""}
+    return {"claims": [claim(view) for view in views], "progress": verbs.counts(queue, asker), **said}
+
+
+@router.post("/queues/{int:queue_id}/submit", auth=needs("label.work"), response=Submitted, summary="Answer an item")
+def submit_answer(request: HttpRequest, queue_id: int, given: SubmitIn, key: Key) -> object:
+    """A skip is an answer, too: choice skip. The same answer sent again is recorded once."""
+    queue, user, asker = labeller(request, queue_id)
+    own = uuid.uuid5(given.token, f"{user.pk}/{key}")
+    judgement = judging.submit(queue, user, given.token, own, given.answer, given.seconds)
+    return {"judgement": judgement.pk, "progress": verbs.counts(queue, asker), "gold": verbs.gold(judgement)}
+
+
+@router.post("/queues/{int:queue_id}/release", auth=needs("label.work"), response=Released, summary="Give items back")
+def release_items(request: HttpRequest, queue_id: int, given: TokensIn) -> object:
+    """Others can label them now."""
+    queue, user, _ = labeller(request, queue_id)
+    return {"released": claiming.release(queue, user, given.tokens)}
+
+
+@router.post("/queues/{int:queue_id}/undo", auth=needs("label.work"), response=Undone, summary="Take your last answer back")
+def undo_answer(request: HttpRequest, queue_id: int) -> object:
+    """You hold its item again."""
+    queue, user, _ = labeller(request, queue_id)
+    views = claim_views(queue, [judging.undo(queue, user)])
+    if not views:
+        raise ApiProblem("conflict", "An answer of your last item was deleted.")
+    return {"claim": claim(views[0])}
+
+
+@router.get("/queues/{int:queue_id}/labels", auth=needs("label.lead"), response=Page[LabelOut], summary="Labels of a queue")
+def list_labels(request: HttpRequest, queue_id: int, after: After, limit: Limit) -> object:
+    """Newest first, withdrawn ones too: the state says which count."""
+    queue = queue_of(request, queue_id)
+    rows = Judgement.objects.filter(queue=queue, pk__lt=whole(after)).select_related("user", "item").prefetch_related("preferences")
+    return page(list(rows.order_by("-pk")[: limit + 1]), limit, lambda row: row.pk, label)
+
+
+def label(one: Judgement) -> dict[str, Any]:
+    fields = ("verdict", "strength", "tiers", "rubric", "rationale", "correction", "steps", "spans", "seconds", "state", "created_at")
+    pairs = [[pair.chosen, pair.rejected] for pair in one.preferences.all()]
+    about = {"id": one.pk, "item": one.item_id, "rollouts": one.item.rollouts, "by": person(one.user), "preferences": pairs}
+    return {**{name: getattr(one, name) for name in fields}, **about}
+
+
+@router.get("/queues/{int:queue_id}/agreement", auth=needs("label.see"), response=AgreementOut, summary="How far labellers agree")
+def get_agreement(request: HttpRequest, queue_id: int) -> object:
+    """For leads and viewers; who labels here sees no numbers over others."""
+    caller, queue = caller_of(request), queue_of(request, queue_id)
+    if not allowed(caller.role, "label.lead") and caller.role != Role.VIEWER:
+        raise ApiProblem("permission", "Agreement over everybody is for those who lead queues, and for viewers.")
+    found = [one.coefficient for one in measures(queue, ratings_of(queue))]
+    return {"reading": reading(next(one for one in found if one.name.endswith("nominal"))), "measures": found}
