@@ -4,12 +4,26 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from lab.alerts.routing import websocket_urlpatterns as inbox_sockets
 from lab.lib.csp_reports import report
+from lab.playground.routing import websocket_urlpatterns as playground_sockets
 from lab.runs.routing import websocket_urlpatterns as run_sockets
 
 __all__ = ["urlpatterns", "websocket_urlpatterns"]
 
-websocket_urlpatterns = [*run_sockets, *inbox_sockets]
-ROOMS = ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor", "labels", "quality", "datasets", "loop")
+websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets]
+ROOMS: tuple[str, ...] = (
+    "trajectories",
+    "annotations",
+    "browse",
+    "reading",
+    "atlas",
+    "comparison",
+    "replay",
+    "doctor",
+    "labels",
+    "quality",
+    "datasets",
+    "loop",
+)
 ROOMS += ("people", "audit", "projects", "usage", "alerts", "policies", "playground", "operations", "api")
 urlpatterns: list[URLPattern | URLResolver] = [
     path("csp-report/", report, name="csp-report"),

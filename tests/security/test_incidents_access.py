@@ -79,7 +79,8 @@ def test_clearml_cve_2024_24593_a_foreign_page_with_a_token_is_still_foreign(cas
     path = reverse("tag", args=[cast.rollout.pk])
     foreign = client.post(path, {"tag": "x", "csrfmiddlewaretoken": token}, headers={"Origin": EVIL})
     own = client.post(path, {"tag": "x", "csrfmiddlewaretoken": token}, headers={"Origin": "http://testserver"})
-    assert (foreign.status_code, own.status_code) == (403, 200)
+    assert foreign.status_code == 403
+    assert own.status_code in (200, 302)
 
 
 @pytest.mark.django_db

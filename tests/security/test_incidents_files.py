@@ -109,7 +109,7 @@ def test_mlflow_cve_2024_1560_no_query_parameter_is_a_path(cast: Cast, secret: s
     client.force_login(owner)
     wrong, walked = [], 0
     for route in readable(cast, client):
-        for value in TRAVERSALS[:2] + TRAVERSALS[6:10]:
+        for value in (TRAVERSALS[0], TRAVERSALS[4], TRAVERSALS[6]):
             walked += 1
             said = shows(client.get(route.path(cast), dict.fromkeys(NAMING, value)))
             wrong += [f"{route.name} with {value!r}: {said}"] if said else []

@@ -25,20 +25,7 @@ WALKS = [
     "prompt__team_id",
     "run__team",
 ]
-SQL = [
-    "1 OR 1=1",
-    "') OR 1=1 --",
-    '"; DROP TABLE runs_run; --',
-    "reward) OR (1=1",
-    "pg_sleep(5)",
-    "%s",
-    "%(a)s",
-    "1e309",
-    "nan",
-    "9" * 400,
-    "\0",
-    "\ud800",
-]
+SQL = ["') OR 1=1 --", "pg_sleep(5)", "%(a)s", "9" * 400, "\0", "__import__('os').system('id')", "{{7*7}}"]
 NAMES = (
     "f",
     "sort",
@@ -72,9 +59,7 @@ def cast(team: Team, owner: User) -> Cast:
 
 def ask(client: Client, path: str, query: dict[str, Any]) -> tuple[Any, str]:
     """The answer and the SQL that made it."""
-    with CaptureQueriesContext(
-        connection,
-    ) as asked:
+    with CaptureQueriesContext(connection) as asked:
         response = client.get(path, query)
         body = b"".join(response.streaming_content) if response.streaming else response.content
     return (response, body), "\n".join(one["sql"] for one in asked.captured_queries)
@@ -111,13 +96,20 @@ def test_aim_cve_2024_2195_values_of_a_query_are_values(cast: Cast, owner: User)
     wrong = []
     started = time.monotonic()
     for route in readable(cast, client):
-        for value in [*SQL, "__import__('os').system('id')", "run.metrics['x']", "{{7*7}}", "${7*7}"]:
+        for value in SQL:
             response = client.get(route.path(cast), dict.fromkeys(NAMES, value))
             body = b"".join(response.streaming_content) if response.streaming else response.content
             if response.status_code >= 500 or b"uid=" in body:
                 wrong.append(f"{route.name} with {value!r}: {response.status_code}")
     assert not wrong, "\n".join(wrong)
     assert time.monotonic() - started < 120
+
+
+@pytest.mark.parametrize("written", ["%ed%a0%80", "%ff%fe", "%00", "%E2%80%AE", "&&=&", "a=1" + "&b=2" * 1200])
+def test_what_is_no_text_is_no_error_of_the_lab(written: str, cast: Cast, as_owner: Client) -> None:
+    for path in ("/rollouts/", "/runs/", "/prompts/", "/compare/"):
+        response = as_owner.get(f"{path}?q={written}&run={written}&f=reward:eq:{written}")
+        assert response.status_code in (200, 302, 400, 404), path
 
 
 def test_a_pattern_that_explodes_ends_in_time(cast: Cast, as_owner: Client) -> None:

@@ -20,6 +20,7 @@ from tests.lab.cast import OBJECTS, PLAIN, Cast, make_cast
 from tests.security.people import MEMBERS, make_people
 
 PARAMETER = re.compile(r"\{(?:(\w+):)?(\w+)\}")
+FINER = {"DELETE /comments/{int:comment_id}": ("owner",)}  # who wrote the cast's comment: nobody deletes another's words
 GENERAL = {"int": 1, "uuid": uuid.UUID(int=0), "uuidstr": uuid.UUID(int=0)}
 
 
@@ -97,7 +98,7 @@ def test_every_operation_serves_the_roles_the_table_names_and_no_other(people: d
         secret = secret_of(team, user, role)
         for one in operations():
             status = ask(one, one.url(cast), secret).status_code
-            meant = not one.permission or allowed(role, one.permission)
+            meant = (not one.permission or allowed(role, one.permission)) and role in FINER.get(str(one), MEMBERS)
             if (status in (401, 403)) == meant or status >= 500:
                 wrong.append(f"{one} ({one.permission}): {role} got {status}")
     assert not wrong, "\n".join(wrong)
