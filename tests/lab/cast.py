@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
 from lab.ablations.models import Ablation, AblationRun
-from lab.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Team, User
+from lab.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Project, Team, User
 from lab.accounts.permissions import BEARER, access
 from lab.alerts.models import Delivery, Notice, Rule, Webhook
 from lab.annotations import verbs
@@ -30,6 +30,7 @@ from lab.replay.answering import summary
 from lab.replay.models import FORMAT, Replay, ReplayStatus
 from lab.runs.launch import launch_recipe
 from lab.runs.models import Checkpoint, Run, Status
+from lab.runs.placing import Place
 from lab.supervisor.ingest import ingest
 from lab.trajectories.models import Prompt, Rollout
 from tests.lab.alerts.making import make_alerts
@@ -43,7 +44,7 @@ PLAIN |= {"pk": 1, "session_id": 1, "provider_id": "sso"}  # of accounts
 OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id")
 OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
-OBJECTS += ("checkpoint_id", "alias_id", "proposal_id", "push_id")
+OBJECTS += ("project_id", "checkpoint_id", "alias_id", "proposal_id", "push_id")
 OBJECTS += ("notice_id", "rule_id", "team_rule_id", "webhook_id", "delivery_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "api-openapi", "csp-report", "invited", "account_")  # beginnings of names that need no login
@@ -91,6 +92,10 @@ class Cast:
     @property
     def request(self) -> JoinRequest:
         return JoinRequest.objects.get(team=self.team)
+
+    @property
+    def project(self) -> Project:
+        return Project.objects.get(team=self.team)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -147,7 +152,8 @@ def make_people(team: Team, user: User, mark: str) -> None:
 
 def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()) -> Cast:
     """``events`` happen in its run before that finishes."""
-    [run] = launch_recipe(team, user, "grpo", name=f"run {mark}")
+    project = Project.objects.create(team=team, created_by=user, name=f"project {mark}", about=f"about {mark}")
+    [run] = launch_recipe(team, user, "grpo", name=f"run {mark}", place=Place(project))
     Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)
     words = {"prompt": [Message("user", f"prompt {mark}")], "reference": f"answer {mark}", "rewards": {f"reward {mark}": 1.0}}
     texts = {"completion": f"completion {mark}", "filtered": f"reason {mark}"}
@@ -242,7 +248,7 @@ def addresses(inside: URLResolver | None = None, outer: tuple[str, ...] = ()) ->
     for entry in (inside or get_resolver()).url_patterns:
         parameters = (*outer, *entry.pattern.converters)
         if isinstance(entry, URLResolver):
-            if not str(entry.namespace or "").startswith("api-"):
+            if not str(entry.namespace or "").startswith(("api-", "admin")):  # /admin/ is in no team
                 yield from addresses(entry, parameters)
         elif isinstance(entry, URLPattern):
             assert entry.name, f"{entry.pattern} has no name"
