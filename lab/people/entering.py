@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_not_required
@@ -69,6 +70,9 @@ def invitation(request: TeamRequest, token: str) -> HttpResponse:
             return shown(request, found, sign_in=True)
         return new_account(request, token, found)
     except Refused as refused:
+        team = inviting.used_by(token, request.user) if request.user.is_authenticated else None
+        if team is not None:  # a second click, or back from single sign-on
+            return redirect(f"/t/{team.slug}/")
         return TemplateResponse(request, "people/invitation_gone.html", {"problem": refused}, status=410)
 
 
@@ -95,4 +99,9 @@ def new_account(request: TeamRequest, token: str, found: inviting.Invitation) ->
 def shown(request: TeamRequest, found: inviting.Invitation, status: int = 200, **context: object) -> HttpResponse:
     """``sign_in``: the address has an account; ``other``: somebody else is signed in; ``form``: there is no account yet."""
     user = request.user if isinstance(request.user, User) else None
-    return TemplateResponse(request, "people/invitation.html", {"invitation": found, "person": user, **context}, status=status)
+    return TemplateResponse(
+        request,
+        "people/invitation.html",
+        {"invitation": found, "person": user, "single_sign_on": bool(settings.SOCIALACCOUNT_PROVIDERS), **context},
+        status=status,
+    )

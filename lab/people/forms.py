@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django import forms
 from django.contrib.auth.password_validation import validate_password
+from django.utils import timezone
 
 from lab.accounts.models import Membership, Role, Team, User
 from lab.accounts.second_factor import has_second_factor
 from lab.people.rules import Refused, givable
 
+FRESH = timedelta(minutes=10)  # a sign-in so recent stands for a password, for who has none
 WORDS = {
     Role.OWNER: "owner: all an admin may, and hands the team over or deletes it",
     Role.ADMIN: "admin: manages members, settings, quotas and alerts",
@@ -113,6 +116,14 @@ class TransferForm(forms.Form):
         named = [(pk, f"{one.user}, {one.user.email} ({one.role})") for pk, one in self.people.items()]
         self.fields["member"].choices = [("", "Choose a member"), *named]  # type: ignore[attr-defined]
         self.user = mine.user
+        if not self.user.has_usable_password():  # they come in by single sign-on
+            del self.fields["password"]
+
+    def clean(self) -> dict[str, Any]:
+        seen = self.user.last_login
+        if "password" not in self.fields and (seen is None or timezone.now() - seen > FRESH):
+            raise forms.ValidationError("Sign out and in again, then hand over within ten minutes: this browser may have been left open.")
+        return self.cleaned_data
 
     def clean_password(self) -> str:
         password = str(self.cleaned_data["password"])

@@ -174,6 +174,12 @@ def accept_all(user: User) -> None:
                 join(invitation, user)
 
 
+def used_by(token: str, user: User) -> Team | None:
+    """The team, for somebody who opens a link again that they have used; nobody else is told anything."""
+    found = Invitation.objects.filter(digest=digest(token), accepted_by=user).select_related("team").first()
+    return found.team if found is not None else None
+
+
 def taken(token: str) -> Invitation:
     """The invitation, and nobody else can use it until the transaction ends: of two people with one link, one gets in."""
     lock(find(token).team)

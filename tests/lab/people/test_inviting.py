@@ -91,6 +91,14 @@ def test_somebody_new_sets_name_and_password_there_and_is_in(as_owner: Client, t
     assert User.objects.filter(email="new@example.org").count() == 1
 
 
+def test_a_second_click_of_the_same_person_leads_to_the_team(as_owner: Client) -> None:
+    path, visitor = sent(as_owner), Client()
+    new_account(path, visitor)
+    for response in (visitor.get(path), visitor.post(path)):
+        assert response.headers["Location"] == "/t/reasoning/"
+    assert as_owner.get(path).status_code == 410
+
+
 @pytest.mark.parametrize(("fields", "words"), [
     ({"password": "password1"}, "too common"),
     ({"password": "new@example.org"}, "too similar"),

@@ -1,9 +1,11 @@
 """Who makes whom what: roles, handing over, and what pages show to whom."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from lab.accounts.models import Membership, Role, Team, User
 from lab.accounts.permissions import TABLE
@@ -87,6 +89,20 @@ def test_the_password_is_not_guessed(as_owner: Client, people: dict[str, Members
     assert "Too many tries" in answers[-1]
     late = as_owner.post("/t/reasoning/team/transfer/", {**form, "password": "correct horse battery"})
     assert late.status_code == 422
+
+
+def test_who_signs_in_elsewhere_has_signed_in_of_late(as_owner: Client, owner: User, people: dict[str, Membership]) -> None:
+    owner.set_unusable_password()
+    owner.last_login = timezone.now() - timedelta(hours=1)
+    owner.save()
+    as_owner.force_login(owner)  # the change of password has ended the session
+    User.objects.filter(pk=owner.pk).update(last_login=timezone.now() - timedelta(hours=1))
+    form = {"member": str(people["admin"].pk)}
+    response = as_owner.post("/t/reasoning/team/transfer/", form)
+    assert response.status_code == 422
+    assert "Sign out and in again" in response.content.decode()
+    User.objects.filter(pk=owner.pk).update(last_login=timezone.now())
+    assert as_owner.post("/t/reasoning/team/transfer/", form).status_code == 302
 
 
 def test_nobody_outside_or_deactivated_is_handed_a_team(people: dict[str, Membership], as_owner: Client, stranger: User) -> None:
