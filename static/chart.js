@@ -36,7 +36,7 @@
       this.tableButton = tool(`Table of ${panel.title}`, "▤", () => this.toggleTable());
       this.tableButton.setAttribute("aria-pressed", "false");
       this.fullButton = tool(`Full screen: ${panel.title}`, "⤢", () => page.showFull(page.settings.full === panel.id ? "" : panel.id));
-      this.tools.append(this.tableButton, tool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), this.fullButton);
+      this.tools.append(this.tableButton, tool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), ...this.alertLink(), this.fullButton);
       this.title.append(name, element("span", "muted small", panel.unit), this.note, this.tools);
       this.legend = element("div", "chart-legend");
       this.plot = element("div", "chart-plot");
@@ -66,6 +66,16 @@
       link.setAttribute("download", "");
       link.setAttribute("aria-label", `${this.panel.title} as CSV`);
       return link;
+    }
+
+    /* While the run trains: a rule that tells of the chart's first metric, prefilled. */
+    alertLink() {
+      if (!this.page.alert || !this.panel.metrics.length) return [];
+      const link = element("a", "icon-button chart-tool", "Alert");
+      link.href = `${this.page.alert}&${new URLSearchParams({ metric: this.panel.metrics[0] })}`;
+      link.title = `Tell me when ${this.panel.title} is above or below a number`;
+      link.setAttribute("aria-label", link.title);
+      return [link];
     }
 
     fillLegend() {

@@ -13,7 +13,7 @@
   const dirty = new Set();
   const settings = readSettings();
   const pinned = { wanted: "", x: null };
-  const page = { store, settings, csv: root.dataset.csv, hoverX: null, pinned: null, hover, pick, zoomTo, redraw, showFull, extent, open: () => lab.live.isOpen(),
+  const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover, pick, zoomTo, redraw, showFull, extent, open: () => lab.live.isOpen(),
     /* x of the pinned step; null without a pin. */
     get pinX() {
       const wanted = `${page.pinned} ${store.axes.size} ${settings.x}`;

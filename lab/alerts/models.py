@@ -99,6 +99,10 @@ class Rule(models.Model):
         return KINDS[self.kind].words if self.kind in KINDS else self.kind
 
     @property
+    def about(self) -> str:
+        return KINDS[self.kind].about if self.kind in KINDS else "team"
+
+    @property
     def condition(self) -> str:
         """``reward above 0.8``, ``entropy within 0.01 for 50 steps``; empty for kinds without one."""
         if not self.metric:

@@ -34,16 +34,22 @@ def found(request: LabRequest, owner: User | None, rule_id: int) -> Rule:
     return get_object_or_404(rules_of(request, owner), pk=min(rule_id, MAX_ID))
 
 
+def in_order(rules: QuerySet[Rule]) -> list[Rule]:
+    """As the form lists the kinds."""
+    places = {name: place for place, name in enumerate(KINDS)}
+    return sorted(rules, key=lambda rule: (places.get(rule.kind, 0), rule.pk))
+
+
 @require_safe
 def mine(request: LabRequest) -> HttpResponse:
     begin(Membership.objects.get(team=request.team, user=request.user))
-    rules = rules_of(request, request.user).order_by("-enabled", "kind", "pk")
+    rules = in_order(rules_of(request, request.user))
     return render(request, "alerts/rules.html", {"room": "alerts", "tab": "mine", "rules": rules, "shared": False})
 
 
 @require_safe
 def team(request: LabRequest) -> HttpResponse:
-    rules = rules_of(request, None).order_by("-enabled", "kind", "pk")
+    rules = in_order(rules_of(request, None))
     hooks = Webhook.objects.filter(team=request.team)
     return render(request, "alerts/rules.html", {"room": "alerts", "tab": "team", "rules": rules, "hooks": hooks, "shared": True})
 
@@ -65,8 +71,7 @@ def edit(request: LabRequest, owner: User | None, rule: Rule | None) -> HttpResp
         record("alert.change", saved, what="changed" if rule else "made", owner=str(owner or "team"), rule=str(saved))
         messages.success(request, f"You will be told: {saved}." if owner else f"The team will be told: {saved}.")
         return redirect("alerts" if owner else "team-alerts")
-    context: dict[str, Any] = {"room": "alerts", "form": form, "rule": rule, "shared": owner is None, "tab": "mine" if owner else "team"}
-    return render(request, "alerts/rule.html", {**context, "kinds": {one.name: one.about for one in KINDS.values()}})
+    return render(request, "alerts/rule.html", {"room": "alerts", "form": form, "rule": rule, "shared": owner is None})
 
 
 @require_safe

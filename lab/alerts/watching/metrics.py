@@ -11,6 +11,7 @@ from lab.alerts.events import of_interest, of_run
 from lab.alerts.kinds import ON_METRICS
 from lab.alerts.models import Direction, Looked, Rule
 from lab.alerts.notifying import tell
+from lab.alerts.watching.runs import where
 from lab.runs import metrics
 from lab.runs.metrics import Series
 from lab.runs.models import ACTIVE, Run
@@ -53,9 +54,8 @@ def look_at(rule: Rule, run: Run) -> None:
     if found is not None:
         step, value = found
         said = f"{rule.metric} is {value:g} at step {step}"
-        subject = f"{run}: {rule.metric} {'without change' if rule.steps else rule.direction}"
-        text = f"{said}; the rule: {rule.condition}."
-        tell(of_run(run, rule.kind, f"rule:{rule.pk}:{rule.since:%Y%m%d%H%M%S}", subject, text, rule=rule), [rule])
+        key = f"rule:{rule.pk}:{rule.since:%Y%m%d%H%M%S}"
+        tell(of_run(run, rule.kind, key, f"{run}: {rule.condition}", f"{said}. {where(run)}", rule=rule), [rule])
     Looked.objects.update_or_create(rule=rule, run=run, defaults={"offset": offset, "told": found is not None})
 
 

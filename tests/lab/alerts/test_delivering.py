@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core import mail
 from django.test import Client
 from django.utils import timezone
@@ -234,3 +235,28 @@ def test_a_delivery_that_was_given_up_is_sent_again_by_hand(team: Team, as_owner
     as_owner.post(f"/alerts/deliveries/{one.pk}/again/")
     delivering.deliver()
     assert json.loads(parts(server.got[0])[1])["id"] == str(one.pk)
+
+
+def test_the_receiver_of_the_documentation_tells_genuine_messages(team: Team, receiver: Callable[..., Server]) -> None:
+    text = (settings.BASE / "docs" / "alerts.md").read_text()
+    example: dict[str, Any] = {}
+    exec(text.split("```python\n")[1].split("```")[0], example)
+    genuine = example["genuine"]
+    server = receiver()
+    hook = hook_to(team, server)
+    signing.rotate(hook)
+    tell(team)
+    delivering.deliver()
+    headers, body = parts(server.got[0])
+    assert genuine(SECRET, headers, body)  # the former secret still signs
+    hook.refresh_from_db()
+    assert genuine(signing.secrets_of(hook)[0], headers, body)
+    assert not genuine("whsec_other", headers, body)
+    assert not genuine(SECRET, headers, body + b" ")
+    assert not genuine(SECRET, headers, body, now=time.time() + 301)
+    assert set(json.loads(text.split("```json\n")[1].split("```")[0])) == set(json.loads(body))
+
+
+def test_the_documentation_names_every_kind() -> None:
+    text = (settings.BASE / "docs" / "alerts.md").read_text()
+    assert all(f"`{name}`" in text and one.words in text for name, one in kinds.KINDS.items() if one.ruled)
