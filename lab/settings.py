@@ -44,6 +44,8 @@ except ValueError as error:
     raise ImproperlyConfigured(str(error)) from None
 
 INSTALLED_APPS = [
+    "unfold.apps.BasicAppConfig",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # lab.operations has a site of its own
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -195,6 +197,16 @@ EMAIL_TIMEOUT = 10
 if os.environ.get("LAB_EMAIL_URL"):
     vars().update(env.email_url("LAB_EMAIL_URL"))
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = env.str("LAB_EMAIL_FROM", default="Policy Lab <lab@localhost>")
+
+UNFOLD = {  # /admin/
+    "SITE_TITLE": "Policy Lab",
+    "SITE_HEADER": "Policy Lab",
+    "SITE_SUBHEADER": "Operators",
+    "SITE_URL": "/",
+    "SHOW_HISTORY": False,
+    "SHOW_VIEW_ON_SITE": False,
+    "STYLES": [lambda request: f"{STATIC_URL}operators.css"],
+}
 
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"

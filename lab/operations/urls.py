@@ -1,5 +1,10 @@
-"""Addresses of the room."""
+"""/admin/, for operators of the installation; in no team."""
 
-from django.urls import URLPattern, URLResolver
+from django.urls import URLPattern, URLResolver, path
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from lab.operations import log_admin, people_admin, work_admin
+from lab.operations.site import site
+
+__all__ = ["log_admin", "people_admin", "urlpatterns", "work_admin"]
+
+urlpatterns: list[URLPattern | URLResolver] = [path("admin/", site.urls)]
