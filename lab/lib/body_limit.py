@@ -5,6 +5,7 @@ Django stores a whole body on the disk before any view runs, so the limit stands
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -28,9 +29,9 @@ class BodyLimit:
         limit = self.limit(scope)
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not announced.isdigit():
-            await refuse(send, 400, "The header Content-Length is not a number.")
+            await refuse(scope, send, 400, "The header Content-Length is not a number.")
         elif int(announced) > limit:
-            await refuse(send, 413, too_large(limit))
+            await refuse(scope, send, 413, too_large(limit))
         else:
             await self.counted(scope, receive, send, limit)
 
@@ -62,7 +63,7 @@ class BodyLimit:
 
         await self.app(scope, counting, sending)
         if over and not answered:
-            await refuse(send, 413, too_large(limit))
+            await refuse(scope, send, 413, too_large(limit))
 
 
 def too_large(limit: int) -> str:
@@ -70,8 +71,12 @@ def too_large(limit: int) -> str:
     return f"This is more than can be sent here at once ({size}). Nothing was read or changed. Go back and send less, or split the file."
 
 
-async def refuse(send: Any, status: int, words: str) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff"), (b"connection", b"close")]
+async def refuse(scope: Scope, send: Any, status: int, words: str) -> None:
+    kind, body = b"text/plain; charset=utf-8", words
+    if scope["path"].startswith("/api/"):  # a program asks: the API's own form of a problem
+        kind = b"application/problem+json"
+        body = json.dumps({"type": "/api/#size", "title": "The request is too large", "status": status, "detail": words, "errors": [], "request": ""})
+    headers = [(b"content-type", kind), (b"x-content-type-options", b"nosniff"), (b"connection", b"close")]
     headers += [(b"cache-control", b"no-store"), (b"content-security-policy", b"default-src 'none'")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": words.encode()})
+    await send({"type": "http.response.body", "body": body.encode()})

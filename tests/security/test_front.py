@@ -124,6 +124,12 @@ async def test_what_fits_goes_through_and_other_addresses_take_less() -> None:
     assert (await sent([b"x" * 101], 101, path="/t/team/runs//datasets/import/")).status == 413
 
 
+async def test_a_program_is_refused_in_the_form_of_the_api() -> None:
+    answer = await sent([b"x" * 101], 101, path="/api/v1/runs")
+    assert (answer.status, json.loads(answer.body)["status"]) == (413, 413)
+    assert (await sent([b"x"], -1, path="/runs/")).status == 400
+
+
 @pytest.mark.parametrize(
     "key", ["", "short", "x" * 60, "ab" * 40, "django-insecure-" + "kq7)4m" * 12, "changeme-0123456789-abcdefghijklmnopqrstuvwxyz-0123456789"]
 )

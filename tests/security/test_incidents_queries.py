@@ -25,7 +25,7 @@ WALKS = [
     "prompt__team_id",
     "run__team",
 ]
-SQL = ["') OR 1=1 --", "pg_sleep(5)", "%(a)s", "9" * 400, "\0", "__import__('os').system('id')", "{{7*7}}"]
+SQL = ["') OR 1=1; SELECT pg_sleep(5) --", "9" * 400, "\0", "__import__('os').system('id')"]
 NAMES = (
     "f",
     "sort",
