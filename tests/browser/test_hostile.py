@@ -74,7 +74,7 @@ class Watch:
         page.add_init_script(COLLECTOR)
         page.on("request", self.look)
         for ending in ("requestfinished", "requestfailed"):
-            page.on(ending, self.flying.discard)
+            page.on(ending, lambda request: self.flying.discard(request))
 
     def look(self, request: Request) -> None:
         self.flying.add(request)
