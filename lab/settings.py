@@ -171,6 +171,7 @@ ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = LAB_URL.partition("://")[0]
 ACCOUNT_ADAPTER = "lab.accounts.adapter.ClosedRegistration"
 ACCOUNT_FORMS = {"reset_password": "lab.accounts.forms.ResetForm"}
+USERSESSIONS_ADAPTER = "lab.accounts.sessions.Revoking"
 MFA_ADAPTER = "lab.accounts.second_factor.SealedFactors"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True

@@ -1,6 +1,7 @@
 """Registration is closed: accounts come from the first-start set-up link and from invitations. Mails name the lab by its own address."""
 
 import logging
+from ipaddress import ip_address
 from smtplib import SMTPException
 from typing import Any
 
@@ -25,7 +26,11 @@ class ClosedRegistration(DefaultAccountAdapter):  # type: ignore[misc]
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """What the web server says; it knows which proxies it trusts."""
-        return request.META.get("REMOTE_ADDR") or UNKNOWN_ADDRESS
+        address = str(request.META.get("REMOTE_ADDR", ""))
+        try:
+            return str(ip_address(address))
+        except ValueError:
+            return UNKNOWN_ADDRESS
 
     def get_reset_password_from_key_url(self, key: str) -> str:
         """By LAB_URL, not by the Host header of whoever asks for somebody's reset."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
+from allauth.usersessions.adapter import DefaultUserSessionsAdapter
 from allauth.usersessions.models import UserSession
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.models import Session
 from django.db import transaction
+from django.dispatch import Signal
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
@@ -19,6 +22,7 @@ from lab.accounts.models import User
 
 SEEN_SECONDS = 60  # a session's "last seen" is at most so old; pages ask for much more often than that
 TELL_SECONDS = 2.0
+session_revoked = Signal()  # user, label: address and browser of the session that the person has ended
 REMEMBERED = 10_000  # sessions whose last look this process remembers
 
 
@@ -53,9 +57,15 @@ def end_sessions(user: User, *, keep: str | None = None) -> int:
     return ended
 
 
-def end_session(user: User, session: UserSession) -> None:
-    session.end()
-    transaction.on_commit(lambda: look_again(user))
+class Revoking(DefaultUserSessionsAdapter):  # type: ignore[misc]
+    """Sessions a person ends on the page of their sessions: their open pages learn it at once."""
+
+    def end_sessions(self, sessions: Iterable[UserSession]) -> None:
+        for session in sessions:
+            user, label = session.user, f"{session.ip} {session.user_agent}"
+            session.end()
+            session_revoked.send(User, user=user, label=label)
+            transaction.on_commit(partial(look_again, user))
 
 
 def keys_of(user: User) -> list[str]:

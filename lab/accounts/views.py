@@ -16,7 +16,7 @@ from lab.accounts import setup_link
 from lab.accounts.account_page import overview
 from lab.accounts.forms import NameForm, SetupForm
 from lab.accounts.models import User
-from lab.accounts.sessions import end_session
+from lab.accounts.sessions import Revoking
 
 MAX_ID = 2**63 - 1
 BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
@@ -78,7 +78,7 @@ def session_end(request: HttpRequest, session_id: int) -> HttpResponseRedirect:
     if found.session_key == request.session.session_key:
         logout(request)
         return redirect("account_login")
-    end_session(user, found)
+    Revoking().end_sessions([found])
     messages.success(request, "That browser is signed out.")
     return redirect("usersessions_list")
 

@@ -12,6 +12,7 @@ from django.apps import apps
 from django.contrib.auth import signals as auth
 
 from lab.accounts.models import User
+from lab.accounts.sessions import session_revoked
 from lab.audit.recording import circumstances, readable, record_of_person
 
 TRIED = 254  # characters of an address that was tried
@@ -23,6 +24,7 @@ def connect() -> None:
     auth.user_login_failed.connect(not_signed_in, dispatch_uid="audit")
     for signal, how in ((account.password_changed, "changed"), (account.password_set, "set"), (account.password_reset, "reset by e-mail")):
         signal.connect(password(how), weak=False, dispatch_uid="audit")
+    session_revoked.connect(revoked, dispatch_uid="audit")
     account.email_changed.connect(address_changed, dispatch_uid="audit")
     if apps.is_installed("allauth.mfa"):
         from allauth.mfa import signals as mfa
@@ -41,6 +43,10 @@ def signed_in(sender: Any, user: User, **more: Any) -> None:
 def signed_out(sender: Any, user: User | None, **more: Any) -> None:
     if user is not None and circumstances().request is not None:
         record_of_person("session.end", user, actor=user)
+
+
+def revoked(sender: Any, user: User, label: str, **more: Any) -> None:
+    record_of_person("session.revoke", user, actor=user, browser=readable(label))
 
 
 def not_signed_in(sender: Any, credentials: dict[str, Any], **more: Any) -> None:

@@ -10,6 +10,7 @@ from django.test import Client
 
 from lab.accounts.models import User
 from lab.accounts.sessions import end_sessions
+from lab.audit.models import Entry
 from tests.lab.accounts.signing_in import PASSWORD, confirm, link_in_the_mail, sign_in
 
 NEW = "another fine secret"
@@ -99,7 +100,15 @@ def test_a_reset_link_names_the_labs_own_address_whatever_host_was_asked(client:
     assert link_in_the_mail(owner.email)
 
 
-def test_visits_are_noted_once_a_minute(as_owner: Client, django_assert_num_queries: object) -> None:
+def test_ended_sessions_stand_in_the_audit_log(elsewhere: Client, as_owner: Client, owner: User) -> None:
+    as_owner.get("/account/")
+    as_owner.post("/accounts/sessions/")
+    entry = Entry.objects.get(action="session.revoke", team=None)
+    assert entry.actor == owner
+    assert "Firefox" in entry.details["browser"]
+
+
+def test_visits_are_noted_once_a_minute(as_owner: Client) -> None:
     as_owner.get("/account/")
     seen = UserSession.objects.get().last_seen_at
     as_owner.get("/account/")
