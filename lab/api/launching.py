@@ -49,18 +49,18 @@ class Wish:
     spec: Spec | None = None
     parent: Run | None = None
     cloned_from: Run | None = None
-    place: Place | None = None  # None: where what it comes from is
+    goes: Place | None = None  # project and queue; None: those of what it comes from
 
 
 def of_body(team: Team, given: Launch) -> Wish:
     """Raises ApiProblem."""
-    place = place_of(team, given.project) if given.project is not None else None
+    goes = place_of(team, given.project) if given.project is not None else None
     if bool(given.recipe) == (given.spec is not None):
         raise invalid("recipe", "give either a recipe or a spec", 'for example {"recipe": "grpo"}')
     if given.recipe:
         if given.after is not None:
             raise invalid("after", "goes with a spec only", "give the recipe policy: {kind: run, run: …} in overrides")
-        return Wish(given.name, "overrides", recipe=given.recipe, changes=given.overrides, place=place)
+        return Wish(given.name, "overrides", recipe=given.recipe, changes=given.overrides, goes=goes)
     if given.overrides:
         raise invalid("overrides", "goes with a recipe only", "change the spec itself")
     parent = Run.objects.of(team).filter(pk=given.after).first() if given.after else None
@@ -69,7 +69,7 @@ def of_body(team: Team, given: Launch) -> Wish:
     spec = {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
     if parent is not None:
         spec["policy"] = {"kind": "run", "run": str(parent.pk), "checkpoint": FINAL}
-    return Wish(given.name, "spec", spec=spec, parent=parent, place=place)
+    return Wish(given.name, "spec", spec=spec, parent=parent, goes=goes)
 
 
 def place_of(team: Team, project: int) -> Place:
@@ -123,8 +123,8 @@ def launched(caller: Caller, wish: Wish) -> list[Run]:
     """Raises ApiProblem."""
     try:
         if wish.recipe:
-            return launch.launch_recipe(caller.team, caller.user, wish.recipe, wish.changes, wish.name, place=wish.place)
-        parts: dict[str, Any] = {"parent": wish.parent, "cloned_from": wish.cloned_from, "place": wish.place}
+            return launch.launch_recipe(caller.team, caller.user, wish.recipe, wish.changes, wish.name, place=wish.goes)
+        parts: dict[str, Any] = {"parent": wish.parent, "cloned_from": wish.cloned_from, "place": wish.goes}
         return [launch.launch(caller.team, caller.user, wish.spec or {}, wish.name, **parts)]
     except SpecError as error:
         raise at(wish, error) from None
