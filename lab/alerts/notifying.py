@@ -31,8 +31,10 @@ def inbox_group(team_id: int, user_id: int) -> str:
     return f"inbox-{team_id}-{user_id}"
 
 
-def notify(team: Team, kind: str, subject: str, *, url: str, text: str = "", users: Iterable[User] | None = None, key: str) -> int:
-    """Tells ``users`` in their inbox, or (None) whoever has a rule for ``kind``; returns how many people were told now.
+def notify(
+    team: Team, kind: str, subject: str, *, url: str, text: str = "", users: Iterable[User] | None = None, key: str, but: User | None = None
+) -> int:
+    """Tells ``users`` in their inbox, or (None) whoever has a rule for ``kind``, ``but`` not who did it; returns how many people were told now.
 
     Telling the same ``key`` again tells only who has not been told. ``url`` is a path of the lab with the team (``team_path``, or ``reverse``
     within a page of the team). Annotators are told only of what their role allows, deactivated people of nothing. Part of the caller's
@@ -41,17 +43,18 @@ def notify(team: Team, kind: str, subject: str, *, url: str, text: str = "", use
     KINDS[kind]
     event = Event(team, kind, key, subject, text, url)
     rules = [rule for rule in Rule.objects.listening(kind).filter(team=team) if concerns(rule, event)]
-    return tell(event, rules, None if users is None else [one.pk for one in users])
+    return tell(event, rules, None if users is None else [one.pk for one in users], but.pk if but else None)
 
 
-def tell(event: Event, rules: Sequence[Rule], users: Sequence[int] | None = None) -> int:
+def tell(event: Event, rules: Sequence[Rule], users: Sequence[int] | None = None, but: int | None = None) -> int:
     """Writes the notices and deliveries that ``rules`` (which concern the event) ask for, and of ``users`` whatever their rules say."""
     if not rules and not users:
         return 0
     with transaction.atomic():
         for hook in {rule.webhook_id for rule in rules if rule.webhook_id and rule.owner_id is None}:
             call(event, hook)
-        told = write(event, wanted(event, rules, users))
+        people = wanted(event, rules, users)
+        told = write(event, {user: channels for user, channels in people.items() if user != but})
     return len(told)
 
 

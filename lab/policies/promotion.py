@@ -15,7 +15,7 @@ from django.utils import timezone
 from lab.accounts.models import Membership, Team, User
 from lab.accounts.permissions import allowed, refusal
 from lab.audit.recording import record
-from lab.policies import gates
+from lab.policies import gates, telling
 from lab.policies.gates import Condition
 from lab.policies.models import NAME_LENGTH, WORDS_LENGTH, Alias, AliasMove, Gate, Proposal, ProposalState
 from lab.policies.places import label
@@ -48,6 +48,7 @@ def propose(team: Team, user: User, checkpoint: Checkpoint, name: str, reason: s
         except IntegrityError:
             raise Refused(f"It is already asked for {alias.name}; an admin has to answer.") from None
         record("policy.ask", held, team=team, actor=user, label=label(held), alias=alias.name)
+        telling.asked(made)
     return made
 
 
@@ -75,6 +76,7 @@ def approve(team: Team, user: User, proposal: Proposal, comment: str = "") -> Al
             alias=opened.alias.name,
             before=move.before_label,
         )
+        telling.answered(opened, user, "approved", comment)
     return move
 
 
@@ -87,6 +89,7 @@ def refuse(team: Team, user: User, proposal: Proposal, comment: str) -> None:
         opened = open_one(team, proposal)
         decide(opened, user, ProposalState.REFUSED, comment, standing(opened, user))
         record("policy.refuse", opened.checkpoint, team=team, actor=user, label=label(opened.checkpoint), alias=opened.alias.name, why=tidy(comment))
+        telling.answered(opened, user, "refused", comment)
 
 
 def withdraw(team: Team, user: User, proposal: Proposal) -> None:

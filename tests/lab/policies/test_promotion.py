@@ -9,6 +9,8 @@ from django.db import connection
 from django.test import Client
 
 from lab.accounts.models import Role, Team, User
+from lab.alerts.defaults import begin_all
+from lab.alerts.models import Notice
 from lab.audit.models import Entry
 from lab.datasets.models import Recall, RecallKind
 from lab.labels.models import Queue
@@ -244,3 +246,15 @@ def test_pages_say_what_is_missing_and_why_a_button_is_off(client: Client, team:
     asked.refresh_from_db()
     assert (asked.state, asked.comment) == (ProposalState.REFUSED, "ask people first")
     assert Run.objects.count() == 1
+
+
+def test_who_may_answer_is_told_and_who_asked_learns_the_answer(team: Team, teammate: User, admin: User, asked: Proposal) -> None:
+    begin_all()
+    assert not Notice.objects.exists()  # nobody had a rule when it was asked
+    promotion.withdraw(team, teammate, asked)
+    again = promotion.propose(team, teammate, asked.checkpoint, asked.alias.name, "better at sums")
+    assert [(one.user, "better at sums" in one.text) for one in Notice.objects.filter(kind="promotion")] == [(admin, True)]
+    promotion.refuse(team, admin, again, "too few votes")
+    one = Notice.objects.get(user=teammate)
+    assert one.subject.endswith(": refused")
+    assert "too few votes" in one.text
