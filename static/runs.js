@@ -69,7 +69,7 @@
       chip.dataset.status = run.status;
       write(chip, run.status);
       window.lab.announce(`Run ${run.number} is ${run.status}`);
-      write(row.querySelector('[data-cell="why"]'), ["failed", "stopped"].includes(run.status) ? run.reason : "");
+      write(row.querySelector('[data-cell="why"]'), ["failed", "stopped", "queued"].includes(run.status) ? run.reason : "");
       if (["queued", "lost", "finished"].includes(run.status)) later(800);
     }
     const bar = row.querySelector("progress");

@@ -1,0 +1,56 @@
+"""A quota in a browser: set, run into, raised, and the run goes on. Nothing is trained; workers claim with the product's own verb."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from lab.accounts.models import Team, User
+from lab.runs import publisher
+from lab.runs.launch import launch
+from lab.runs.models import Run
+from lab.supervisor import claiming
+from lab.supervisor.sweeper import free
+
+GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
+
+
+def set_runs_at_once(page: Page, limit: str) -> None:
+    page.goto("/usage/")
+    page.get_by_role("link", name="Set quotas").click()
+    page.get_by_label("Runs at once").fill(limit)
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".quota-card").first).to_contain_text(f"of {limit}")
+
+
+def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
+    first = launch(team, owner, GRPO, "first")
+    assert claiming.claim(first, "a:1/x", "a:1")
+    sign_in(owner)
+    set_runs_at_once(page, "1")
+    expect(page.locator(".quota-card").first).to_contain_text("used up")
+
+    page.goto("/launch/grpo/")
+    expect(page.locator(".quota-left")).to_contain_text("already runs 1 of 1 at once")
+    page.get_by_label("Name", exact=True).fill("second")
+    page.locator(".launch-button").click()
+    expect(page.locator("#run-head h1")).to_contain_text("second")
+    second = Run.objects.get(name="second")
+    assert not claiming.claim(second, "b:1/y", "b:1")
+    publisher.flush()
+    page.reload()
+    expect(page.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already runs 1 of 1 at once")
+    page.goto("/runs/")
+    why = page.locator(f'tr[data-run="{second.pk}"] [data-cell="why"]')
+    expect(why).to_contain_text("already runs 1 of 1 at once")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+
+    other = page.context.new_page()
+    set_runs_at_once(other, "2")
+    other.close()
+    second.refresh_from_db()
+    assert free([second]) == [second]
+    publisher.flush()
+    expect(why).not_to_contain_text("already runs")
+    assert claiming.claim(second, "b:1/y", "b:1")
+    publisher.flush()
+    expect(page.locator(f'tr[data-run="{second.pk}"] .chip')).to_have_text("starting")

@@ -1,0 +1,199 @@
+"""The usage page, the form of quotas, the export, what launching shows, and the chore that weighs files."""
+
+import csv
+import io
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from lab.accounts.models import Project, Role, Team, User
+from lab.audit.models import Entry
+from lab.labels.making import NewItem, make_queue
+from lab.labels.models import Item, Judgement, Kind, Verdict
+from lab.runs.models import Run
+from lab.usage import figures, weighing
+from lab.usage.models import Quota, RunStorage, Storage
+from lab.usage.months import Month
+from tests.conftest import make_member
+from tests.lab.supervisor.spools import make_run
+from tests.lab.usage.conftest import MakeLease
+
+NOVEMBER = Month(2026, 11)
+FORM = {"concurrent_runs": "2", "gpu_hours": "40.5", "storage": "10", "queues": "gpu, small", "warn_percent": "80", "currency": "eur"}
+
+
+def texts(response: Any) -> str:
+    return str(response.content.decode())
+
+
+@pytest.fixture
+def november(team: Team, owner: User, teammate: User, make_lease: MakeLease) -> Project:
+    """Six GPU-hours of a run in a project over a midnight, and half a compute hour of another's."""
+    project = Project.objects.create(team=team, name="Sums")
+    make_lease(datetime(2026, 11, 4, 22, tzinfo=UTC), 6, run=make_run(team, name="=long", project=project), user=owner)
+    make_lease(datetime(2026, 11, 5, 12, tzinfo=UTC), 0.5, gpus=0, run=make_run(team, name="short"), user=teammate)
+    return project
+
+
+def test_hours_fall_on_their_days(team: Team, november: Project) -> None:
+    days = {day.day: (gpu, compute) for day, gpu, compute in figures.days(figures.pieces(team, NOVEMBER), NOVEMBER)}
+    assert len(days) == 30
+    assert days[4] == (pytest.approx(2), 0)
+    assert days[5] == (pytest.approx(4), pytest.approx(0.5))
+    assert sum(gpu for gpu, _ in days.values()) == pytest.approx(6)
+
+
+@pytest.mark.parametrize(
+    ("by", "first", "second"),
+    [("person", "owner@example.org", "teammate@example.org"), ("project", "Sums", "no project"), ("run", "#1 =long", "#2 short")],
+)
+def test_hours_are_broken_down(by: str, first: str, second: str, team: Team, november: Project) -> None:
+    lines = figures.breakdown(team, NOVEMBER, figures.pieces(team, NOVEMBER), by)
+    assert [(line.title, round(line.gpu_hours, 3), round(line.compute_hours, 3)) for line in lines] == [(first, 6, 0), (second, 0, 0.5)]
+
+
+def test_label_minutes_count_and_an_open_page_does_not(team: Team, owner: User, november: Project) -> None:
+    queue = make_queue(team, owner, name="q", kind=Kind.SINGLE, items=[NewItem(1, (1,)), NewItem(1, (2,))], project=november)
+    for item, seconds in zip(Item.objects.filter(queue=queue), (90.0, 40_000.0), strict=True):
+        key = f"00000000-0000-0000-0000-{item.pk:012}"
+        Judgement.objects.create(item=item, queue=queue, user=owner, key=key, verdict=Verdict.GOOD, order=[0], seconds=seconds)
+    month = Month.now()
+    [line] = figures.breakdown(team, month, [], "project")
+    assert (line.title, line.project, line.label_minutes) == ("Sums", november.pk, pytest.approx(11.5))
+    assert line.cost(Quota(label_minute_price=2)) == pytest.approx(23)
+
+
+def test_the_page_shows_a_month_with_its_cost(as_owner: Client, team: Team, november: Project) -> None:
+    Quota.objects.create(team=team, gpu_hours=5, gpu_hour_price=2.5, compute_hour_price=1)
+    page = texts(as_owner.get(reverse("usage") + "?month=2026-11&by=project"))
+    assert all(words in page for words in ("November 2026", "Sums", "15.00 EUR", "15.50 EUR", "0.50 EUR", "Hours a day"))
+    empty = texts(as_owner.get(reverse("usage") + "?month=2025-01"))
+    assert "Nothing was used in January 2025" in empty
+    assert as_owner.get(reverse("usage") + "?month=nonsense&by=nonsense").status_code == 200
+
+
+def test_the_export_has_every_run_and_no_formula(as_owner: Client, team: Team, november: Project) -> None:
+    response = as_owner.get(reverse("usage-csv") + "?month=2026-11")
+    assert response.headers["Content-Disposition"] == 'attachment; filename="usage-2026-11.csv"'
+    rows = list(csv.DictReader(io.StringIO(b"".join(response.streaming_content).decode())))  # type: ignore[attr-defined]
+    assert [(row["run"], row["name"], row["project"], float(row["gpu_hours"]), float(row["compute_hours"])) for row in rows] == [
+        ("1", "'=long", "Sums", 6.0, 0.0),
+        ("2", "short", "", 0.0, 0.5),
+    ]
+    assert Entry.objects.filter(action="usage.export").count() == 1
+
+
+def test_an_admin_sets_quotas_and_the_change_is_audited(as_owner: Client, team: Team) -> None:
+    assert as_owner.post(reverse("usage-limits"), FORM).status_code == 302
+    quota = Quota.objects.get(team=team)
+    assert (quota.concurrent_runs, quota.gpu_hours, quota.storage_bytes, quota.queues) == (2, 40.5, 10 << 30, ["gpu", "small"])
+    assert quota.currency == "EUR"
+    as_owner.post(reverse("usage-limits"), FORM | {"concurrent_runs": "3"})
+    assert Entry.objects.filter(action="quota.change").latest("pk").details == {"changed": {"concurrent_runs": [2, 3]}}
+    as_owner.post(reverse("usage-limits"), FORM | {"concurrent_runs": "3"})
+    assert Entry.objects.filter(action="quota.change").count() == 2
+    shown = texts(as_owner.get(reverse("usage-limits")))
+    assert all(f'value="{value}"' in shown for value in ("3", "40.5", "10", "gpu, small"))
+    as_owner.post(reverse("usage-limits"), {"warn_percent": "80", "currency": "EUR"})
+    quota.refresh_from_db()
+    assert (quota.concurrent_runs, quota.gpu_hours, quota.storage_bytes, quota.queues) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("concurrent_runs", "-1", "below 0"),
+        ("concurrent_runs", "two", "no whole number"),
+        ("gpu_hours", "nan", "no number"),
+        ("gpu_hours", "1e300", "At most"),
+        ("storage", "lots", "no number"),
+        ("queues", "gpu, no good!", "no name of a queue"),
+        ("warn_percent", "", "from 1 to 100"),
+        ("currency", "euros", "three letters"),
+    ],
+)
+def test_what_cannot_be_a_quota_is_refused_at_its_field(field: str, value: str, words: str, as_owner: Client, team: Team) -> None:
+    response = as_owner.post(reverse("usage-limits"), FORM | {field: value})
+    assert response.status_code == 422
+    assert words in texts(response)
+    assert f'value="{value}"' in texts(response) or not value
+    assert not Quota.objects.exists()
+
+
+def test_researchers_see_usage_and_do_not_set_it(team: Team, teammate: User) -> None:
+    client = Client()
+    client.force_login(teammate)
+    page = texts(client.get(reverse("usage")))
+    assert reverse("usage-limits") not in page
+    assert client.post(reverse("usage-limits"), FORM).status_code == 403
+    annotator = Client()
+    annotator.force_login(make_member("annotator@example.org", team, Role.ANNOTATOR))
+    assert annotator.get(reverse("usage")).status_code == 403
+
+
+def test_launching_shows_what_is_left_and_what_would_hold_it(as_owner: Client, team: Team) -> None:
+    assert "Runs at once" not in texts(as_owner.get(reverse("usage-left")))
+    Quota.objects.create(team=team, concurrent_runs=4)
+    assert "0 of 4" in texts(as_owner.get(reverse("usage-left")))
+    Quota.objects.update(concurrent_runs=0)
+    assert "A run launched now waits: Team Reasoning already runs 0 of 0 at once." in texts(as_owner.get(reverse("usage-left")))
+    assert f'hx-get="{reverse("usage-left")}"' in texts(as_owner.get(reverse("launch-recipe", args=["grpo"])))
+
+
+def test_a_queue_the_team_may_not_use_is_refused_at_launch(as_owner: Client, team: Team) -> None:
+    Quota.objects.create(team=team, queues=["small"])
+    response = as_owner.post(reverse("launch-recipe", args=["grpo"]), {"queue": "gpu"})
+    assert response.status_code == 422
+    assert "may not use the queue gpu (only small)" in texts(response)
+    demo = as_owner.post(reverse("launch-demo"), follow=True)
+    assert "The demo was not launched" in texts(demo)
+    assert not Run.objects.exists()
+
+
+@pytest.fixture
+def fresh_files(run_folders: Path, settings: Any, tmp_path: Path) -> Path:
+    settings.DATASETS_ROOT = tmp_path / "datasets"
+    return run_folders
+
+
+def put(path: Path, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+
+
+def test_the_chore_weighs_run_folders_and_datasets(team: Team, fresh_files: Path, tmp_path: Path) -> None:
+    run = make_run(team)
+    put(run.folder / "checkpoints" / "checkpoint-5" / "model.safetensors", 3000)
+    put(run.folder / "final" / "model.safetensors", 2000)
+    put(run.folder / "events.jsonl", 700)
+    (run.folder / "outside").symlink_to(tmp_path)
+    put(tmp_path / "datasets" / str(team.pk) / "d.jsonl", 110)
+    assert weighing.weigh()
+    stored = Storage.objects.get(team=team)
+    assert (stored.checkpoints, stored.spools, stored.datasets) == (5000, 700, 110)  # nothing behind a link counts
+    assert RunStorage.objects.get().checkpoints == 5000
+
+
+def test_only_what_may_have_changed_is_weighed_again(team: Team, fresh_files: Path) -> None:
+    now = timezone.now()
+    ended, alive, old = (make_run(team, status=status) for status in ("finished", "running", "finished"))
+    Run.objects.filter(status="finished").update(finished_at=now - timedelta(days=3))
+    assert set(weighing.due_runs()) == {ended, alive, old}
+    weighing.weigh()
+    assert weighing.due_runs() == []
+    RunStorage.objects.update(measured_at=now - timedelta(hours=1))
+    assert weighing.due_runs() == [alive]
+    Run.objects.filter(pk=ended.pk).update(finished_at=now)
+    RunStorage.objects.filter(run=old).update(measured_at=now - timedelta(days=2))
+    assert set(weighing.due_runs()) == {ended, alive, old}
+
+
+def test_a_team_without_runs_is_weighed_too(team: Team, fresh_files: Path) -> None:
+    assert weighing.weigh()
+    assert Storage.objects.get(team=team).checkpoints == 0
+    assert weighing.due_teams() == []
