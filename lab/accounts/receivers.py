@@ -19,14 +19,18 @@ from lab.accounts.sessions import end_sessions
 
 @receiver(post_save, sender=User)
 def keep_the_address_verified(instance: User, update_fields: Any = None, raw: bool = False, **_: Any) -> None:
-    """An account's address counts as verified: the set-up link, an invitation, the person's click on a mail, or staff have vouched for it."""
+    """An account's address counts as verified: the set-up link, an invitation, the person's click on a mail, or staff have vouched for it.
+
+    Raises IntegrityError when it is another account's address, in whichever case it is written.
+    """
     if raw or (update_fields is not None and "email" not in update_fields):
         return
     mine = EmailAddress.objects.filter(user=instance)
     if mine.filter(email__iexact=instance.email, verified=True, primary=True).exists():
         return
     mine.filter(primary=True).exclude(email__iexact=instance.email).delete()
-    EmailAddress.objects.filter(email__iexact=instance.email).exclude(user=instance).delete()  # somebody else's change that was never confirmed
+    asked = EmailAddress.objects.filter(email__iexact=instance.email, verified=False)  # somebody else's change that was never confirmed
+    asked.exclude(user=instance).delete()
     mine.update_or_create(email=instance.email.lower(), defaults={"user": instance, "verified": True, "primary": True})
 
 

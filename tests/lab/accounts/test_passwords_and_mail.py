@@ -11,6 +11,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core import mail
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.mail import send_mail
+from django.db import IntegrityError, transaction
 from django.test import Client
 from environ import Env
 
@@ -88,6 +89,12 @@ def test_an_account_counts_as_verified_and_keeps_one_address(owner: User) -> Non
     owner.save()
     assert EmailAddress.objects.filter(user=owner).values_list("email", "verified", "primary").get() == ("changed@example.org", True, True)
     assert sign_in(Client(), "changed@example.org").status_code == 302
+
+
+def test_no_two_accounts_share_an_address_in_another_case(owner: User) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        User.objects.create_user("OWNER@example.org", PASSWORD)
+    assert sign_in(Client(), owner.email).status_code == 302
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "http://localhost:9/", "javascript:alert(1)", "/\\evil.example"])
