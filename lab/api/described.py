@@ -26,7 +26,7 @@ class Described:
     method: str
     path: str
     summary: str
-    paragraphs: list[str]
+    paragraphs: list[list[tuple[str, bool]]]  # in pieces: text, and whether it is code
     permission: str
     parameters: list[Line]
     body: list[Line]
@@ -59,7 +59,7 @@ def described(document: dict[str, Any], method: str, path: str, one: dict[str, A
         method=method,
         path=path,
         summary=one["summary"],
-        paragraphs=one["description"].split("\n\n"),
+        paragraphs=[pieces(text) for text in one["description"].split("\n\n")],
         permission=one["x-permission"],
         parameters=[parameter(document, given) for given in one.get("parameters", [])],
         body=lines(document, body, "", 0),
@@ -67,6 +67,11 @@ def described(document: dict[str, Any], method: str, path: str, one: dict[str, A
         answers=lines(document, answer, "", 0),
         answer_type=", ".join(good.get("content", {})),
     )
+
+
+def pieces(text: str) -> list[tuple[str, bool]]:
+    """Text in which backticks stand around code."""
+    return [(piece, number % 2 == 1) for number, piece in enumerate(text.split("`")) if piece]
 
 
 def schema_of(part: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def docs(request: HttpRequest) -> HttpResponse:
         "room": "tokens",
         "nouns": described.nouns(openapi.document()),
         "root": absolute(openapi.ROOT),
-        "about": openapi.ABOUT,
+        "about": described.pieces(openapi.ABOUT),
         "problems": [(kind, status, title) for kind, (status, title) in problems.TITLES.items()],
         "body_kb": BODY // 1000,
         "rate": settings.API_RATE,
