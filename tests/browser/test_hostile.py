@@ -17,6 +17,7 @@ from lab.trajectories.models import Rollout
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.cast import PUBLIC, Address, Cast, addresses, make_cast
 from tests.lab.supervisor.spools import measured, rollout
+from tests.security.people import routes
 from trainers.arrays import pack, pack_ids
 from trainers.events import AnyEvent, Message
 
@@ -187,3 +188,19 @@ def test_pages_of_rollouts_show_every_payload_as_text(watch: Watch, cast: Cast) 
     assert PAYLOADS[0] in texts[f"/compare/rollouts/?a={one}&b={other}"]
     for path, text in texts.items():
         assert "\u202e" not in text, path
+
+
+def test_the_operators_pages_keep_to_theirs_and_show_names_as_text(watch: Watch, cast: Cast, owner: User) -> None:
+    owner.is_staff = owner.is_superuser = True
+    owner.save()
+    seen = 0
+    for route in routes():
+        path = route.path(cast) if route.name.startswith("admin:") and not route.parameters else ""
+        client = Client()
+        client.force_login(owner)
+        if not path or client.get(path).headers.get("Content-Type", "").split(";")[0] != "text/html" or client.get(path).status_code != 200:
+            continue
+        watch.visit(path)
+        seen += 1
+    assert watch.trouble == []
+    assert seen > 5

@@ -145,6 +145,19 @@ def test_a_method_an_address_does_not_know_is_refused_to_all(clients: dict[str, 
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_team_that_asks_for_a_second_factor_shows_nothing_to_who_has_none(clients: dict[str, Client], cast: Cast, team: Team) -> None:
+    Team.objects.filter(pk=team.pk).update(requires_mfa=True)
+    shown = []
+    for route in routes():
+        for method, side in METHODS.items():
+            if getattr(entry(route), side) not in TABLE:
+                continue
+            response = ask(clients["owner"], method, f"/t/{team.slug}{route.path(cast)}", given(route, cast))
+            if response.status_code != 403:
+                shown.append(f"{method} {route.name}: {response.status_code}")
+    assert not shown, "\n".join(shown)
+
+
 def test_without_a_team_in_the_address_nobody_outside_reaches_an_object_of_it(clients: dict[str, Client], cast: Cast) -> None:
     """The stranger's own team is taken then, and the deactivated member has none."""
     wrong = []

@@ -137,6 +137,13 @@ async def test_a_page_of_another_origin_opens_no_socket(origin: str | None, clie
             assert socket.code == REFUSED, path
 
 
+async def test_a_team_that_asks_for_a_second_factor_opens_no_socket_to_who_has_none(clients: dict[str, Client], cast: Cast, team: Team) -> None:
+    await database_sync_to_async(Team.objects.filter(pk=team.pk).update)(requires_mfa=True)
+    for path in paths(cast, team).values():
+        async with opened(path, clients["owner"]) as socket:
+            assert socket.code is not None, path
+
+
 async def test_a_host_that_is_not_the_labs_opens_no_socket(clients: dict[str, Client], cast: Cast, team: Team) -> None:
     """DNS rebinding: the page's origin is its own name, that now leads here."""
     for path in paths(cast, team).values():
