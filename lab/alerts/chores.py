@@ -11,12 +11,12 @@ from django.utils import timezone
 
 from lab.alerts import delivering
 from lab.alerts.defaults import begin_all
-from lab.alerts.models import Notice, Watch
+from lab.alerts.models import Delivery, DeliveryState, Notice, Watch
 from lab.alerts.watching import doctor, metrics, queues, quotas, runs
 
 log = logging.getLogger(__name__)
 
-KEPT = timedelta(days=180)  # read notices are forgotten after that
+KEPT = timedelta(days=180)  # read notices, and deliveries that ended, are forgotten after that
 
 
 def begin(since: datetime, now: datetime) -> None:
@@ -25,6 +25,7 @@ def begin(since: datetime, now: datetime) -> None:
 
 def forget(since: datetime, now: datetime) -> None:
     Notice.objects.filter(read_at__lt=now - KEPT, created_at__lt=now - KEPT).delete()
+    Delivery.objects.filter(created_at__lt=now - KEPT).exclude(state=DeliveryState.WAITING).delete()
 
 
 WATCHERS: dict[str, tuple[Callable[[datetime, datetime], None], timedelta]] = {

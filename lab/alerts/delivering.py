@@ -64,6 +64,9 @@ def send(one: Delivery) -> Outcome:
     if not wanted(one):
         finish(one, Outcome(None, "no longer wanted: the person left, or the webhook is switched off"), DeliveryState.DROPPED)
         return Outcome(None, "dropped")
+    if one.notice is not None and mails.too_many(one.notice):
+        finish(one, Outcome(None, f"more than {mails.AN_HOUR} mails to this person within an hour; it stands in the inbox"), DeliveryState.DROPPED)
+        return Outcome(None, "dropped")
     outcome = mails.send(one) if one.webhook is None else request(one, one.webhook)
     state = DeliveryState.DELIVERED if outcome.taken else DeliveryState.FAILED if one.tries >= MAX_TRIES else DeliveryState.WAITING
     finish(one, outcome, state)

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import smtplib
+from datetime import timedelta
 
 from django.core.mail import EmailMessage
+from django.utils import timezone
 
 from lab.accounts.addresses import absolute, team_path
-from lab.alerts.models import Delivery, Notice
+from lab.alerts.models import Delivery, DeliveryState, Notice
 from lab.alerts.notifying import one_line
 from lab.lib.outgoing import Outcome
 
+AN_HOUR = 30  # mails to one person, so that a hundred failing runs are not a hundred mails
 MESSAGE_ID = "<{}@alerts.policy-lab>"  # the same in every try, so that a mail server that got it twice can tell
+
+
+def too_many(notice: Notice) -> bool:
+    """Whether the person got so many mails lately that this one is left to the inbox, where it then stands whatever the rule says."""
+    lately = Delivery.objects.filter(notice__user=notice.user, state=DeliveryState.DELIVERED, tried_at__gt=timezone.now() - timedelta(hours=1))
+    if lately.count() < AN_HOUR:
+        return False
+    Notice.objects.filter(pk=notice.pk).update(inbox=True)
+    return True
 
 
 def send(one: Delivery) -> Outcome:

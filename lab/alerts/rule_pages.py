@@ -15,7 +15,7 @@ from lab.accounts.models import Membership, User
 from lab.accounts.roles import role_of
 from lab.alerts.defaults import begin
 from lab.alerts.kinds import KINDS
-from lab.alerts.models import Rule, Webhook
+from lab.alerts.models import Looked, Rule, Webhook
 from lab.alerts.preview import preview as preview_of
 from lab.alerts.rule_form import RuleForm
 from lab.audit.recording import record
@@ -63,11 +63,15 @@ def edit(request: LabRequest, owner: User | None, rule: Rule | None) -> HttpResp
     form = RuleForm(data, team=request.team, owner=owner, role=role_of(request), rule=rule, initial=asked)
     if form.is_valid() and rule is None and rules_of(request, owner).count() >= MOST_RULES:
         form.add_error(None, f"There are {MOST_RULES} rules already. Delete one that is no longer needed.")
+    if form.is_valid() and rule is None and same(form.rule()).exists():  # a form that was sent twice
+        messages.info(request, f"There is such a rule already: {form.rule()}.")
+        return redirect("alerts" if owner else "team-alerts")
     if form.is_valid():
         saved = form.rule(rule)
         saved.since = timezone.now()  # what happened under the old words is not told under the new ones
         saved.created_by = saved.created_by or request.user
         saved.save()
+        Looked.objects.filter(rule=saved).delete()
         record("alert.change", saved, what="changed" if rule else "made", owner=str(owner or "team"), rule=str(saved))
         messages.success(request, f"You will be told: {saved}." if owner else f"The team will be told: {saved}.")
         return redirect("alerts" if owner else "team-alerts")
@@ -85,6 +89,28 @@ def preview(request: LabRequest) -> HttpResponse:
     return render(request, "alerts/_preview.html", context)
 
 
+def same(rule: Rule) -> QuerySet[Rule]:
+    """Rules that are on and say the same."""
+    names = (
+        "team",
+        "owner",
+        "kind",
+        "metric",
+        "direction",
+        "number",
+        "steps",
+        "run",
+        "words",
+        "recipe",
+        "project",
+        "mine",
+        "inbox",
+        "email",
+        "webhook",
+    )
+    return Rule.objects.filter(enabled=True, **{name: getattr(rule, name) for name in names})
+
+
 def turn(request: LabRequest, owner: User | None, rule_id: int) -> HttpResponse:
     """Switches the rule, or its mails, on or off."""
     rule = found(request, owner, rule_id)
@@ -93,6 +119,7 @@ def turn(request: LabRequest, owner: User | None, rule_id: int) -> HttpResponse:
     changes: dict[str, Any] = {name: value}
     if name == "enabled" and value:
         changes["since"] = timezone.now()
+        Looked.objects.filter(rule=rule).delete()
     if name == "email" and not value and not rule.webhook_id:
         changes["inbox"] = True  # some way to be told is left
     Rule.objects.filter(pk=rule.pk).update(**changes)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 from django.db.models import F, Q, QuerySet
+from django.utils import timezone
 
 from lab.alerts.events import of_interest, of_run
 from lab.alerts.kinds import ON_METRICS
@@ -16,6 +17,7 @@ from lab.runs import metrics
 from lab.runs.metrics import Series
 from lab.runs.models import ACTIVE, Run
 
+RECENT = timedelta(days=2)  # a run that ended earlier was looked at then, or nobody wants to hear of it now
 LIGHT = ("spec", "special_tokens", "latest")
 
 
@@ -30,7 +32,7 @@ def changed(rule: Rule) -> list[Run]:
     """Runs the rule asks for that trained after it was made and have something it has not seen."""
     looked = Looked.objects.filter(rule=rule)
     seen = {one.run_id: one for one in looked}
-    runs = narrowed(rule).filter(Q(status__in=ACTIVE) | Q(finished_at__gte=rule.since))
+    runs = narrowed(rule).filter(Q(status__in=ACTIVE) | Q(finished_at__gte=max(rule.since, timezone.now() - RECENT)))
     runs = runs.exclude(pk__in=looked.filter(Q(told=True) | Q(offset=F("run__ingested"))).values("run"))
     found = [run for run in runs if of_interest(rule, run)]
     for run in found:
@@ -54,7 +56,7 @@ def look_at(rule: Rule, run: Run) -> None:
     if found is not None:
         step, value = found
         said = f"{rule.metric} is {value:g} at step {step}"
-        key = f"rule:{rule.pk}:{rule.since:%Y%m%d%H%M%S}"
+        key = f"rule:{rule.pk}:{rule.since:%Y%m%d%H%M%S%f}"
         tell(of_run(run, rule.kind, key, f"{run}: {rule.condition}", f"{said}. {where(run)}", rule=rule), [rule])
     Looked.objects.update_or_create(rule=rule, run=run, defaults={"offset": offset, "told": found is not None})
 

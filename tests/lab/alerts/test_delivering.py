@@ -18,7 +18,7 @@ from django.test import Client
 from django.utils import timezone
 
 from lab.accounts.models import Membership, Team, User
-from lab.alerts import delivering, kinds, signing
+from lab.alerts import delivering, kinds, mails, signing
 from lab.alerts.models import Delivery, DeliveryState, Notice, Rule, Webhook
 from lab.alerts.notifying import notify
 from lab.audit.models import Entry
@@ -192,6 +192,17 @@ def test_a_mail_to_who_has_left_meanwhile_is_dropped(team: Team, owner: User) ->
     delivering.deliver()
     assert mail.outbox == []
     assert Delivery.objects.get().state == DeliveryState.DROPPED
+
+
+def test_a_hundred_failing_runs_are_not_a_hundred_mails(team: Team, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mails, "AN_HOUR", 3)
+    Rule.objects.create(team=team, owner=owner, kind=kinds.NEWS, inbox=False, email=True)
+    for number in range(5):
+        tell(team, f"k{number}")
+    delivering.deliver()
+    assert len(mail.outbox) == 3
+    assert Notice.objects.filter(inbox=True).count() == 2
+    assert Delivery.objects.filter(state=DeliveryState.DROPPED).count() == 2
 
 
 def test_a_mail_server_that_is_away_is_tried_again(team: Team, owner: User, settings: Any) -> None:

@@ -15,6 +15,7 @@ from lab.alerts.models import Notice, Rule
 from lab.alerts.notifying import notify
 from lab.runs.models import Status
 from tests.hostile import PAYLOADS
+from tests.lab.alerts.conftest import look
 from tests.lab.supervisor.spools import make_run, measured, started, store
 
 pytestmark = pytest.mark.django_db
@@ -99,6 +100,23 @@ def test_a_rule_is_made_changed_switched_and_deleted(team: Team, owner: User, as
     assert not Rule.objects.get(pk=one.pk).enabled
     as_owner.post(f"/alerts/{one.pk}/delete/")
     assert not Rule.objects.filter(pk=one.pk).exists()
+
+
+def test_a_form_sent_twice_makes_one_rule(team: Team, owner: User, as_owner: Client) -> None:
+    for _ in range(2):
+        as_owner.post("/alerts/new/", VALID)
+    assert Rule.objects.filter(metric="reward").count() == 1
+
+
+def test_a_rule_that_is_changed_looks_anew(team: Team, owner: User, as_owner: Client) -> None:
+    run = make_run(team, status=Status.RUNNING, created_by=owner)
+    store(run, started(), measured(1, values={"reward": 0.5}))
+    as_owner.post("/alerts/new/", {**VALID, "number": "0.4"})
+    one = Rule.objects.get(metric="reward")
+    look()
+    as_owner.post(f"/alerts/{one.pk}/", {**VALID, "number": "0.3"})
+    look()
+    assert list(Notice.objects.order_by("created_at").values_list("subject", flat=True)) == [f"{run}: reward above 0.4", f"{run}: reward above 0.3"]
 
 
 @pytest.mark.parametrize(
