@@ -109,7 +109,7 @@ def put(request: LabRequest, found: Project, *, away: bool) -> HttpResponse:
 
 @require_POST
 def move(request: LabRequest) -> HttpResponse:
-    """``kind`` run, queue or dataset; ``id`` their numbers (of runs) or ids; ``to`` a project, or empty to take them out of theirs."""
+    """``kind`` run, queue or dataset; ``id`` their numbers (of runs) or ids; ``to`` a project, or empty or ``none`` to take them out of theirs."""
     kind = request.POST.get("kind", "")
     if kind not in KINDS:
         raise Http404("nothing of that kind is in projects")
@@ -119,8 +119,12 @@ def move(request: LabRequest) -> HttpResponse:
     if not things:
         raise Http404("your team has none of these")
     back = redirect(page, things[0].pk) if len(things) == 1 and "back" not in request.POST else redirect(reverse(LISTS[kind]) + query(request))
+    to = request.POST.get("to")
+    if to is None:
+        messages.error(request, "Nothing was moved: choose a project.")
+        return back
     try:
-        target = projects.read(request.team, request.POST.get("to", ""))
+        target = projects.read(request.team, "" if to == projects.NONE else to)
     except projects.UnknownProject:
         raise Http404("no such project") from None
     if target is not None and target.archived_at:
