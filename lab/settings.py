@@ -206,6 +206,7 @@ UNFOLD = {  # /admin/
     "SITE_URL": "/",
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
+    "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "lab.operations.site.navigation"},
     "STYLES": [lambda request: f"{STATIC_URL}operators.css"],
 }
 

@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from lab.accounts.models import Team
 from lab.audit.actions import ACTIONS
-from lab.audit.models import SIGNS, Entry, EntryQuerySet, Via
+from lab.audit.models import Entry, EntryQuerySet, Via
 
 NOBODY = "lab"  # value of ``who`` for what nobody did: workers, and people without an account
 MAX_ID = 2**63 - 1
@@ -158,7 +158,7 @@ def words(asked: Asked, problems: list[Problem]) -> Q | None:
     """Each word begins one of the entry's words."""
     if not asked.q:
         return None
-    found = re.findall(r"\w+", asked.q.translate(str.maketrans(dict.fromkeys(SIGNS + "_", " "))))[:MOST_WORDS]
+    found = re.findall(r"[^\W_]+", asked.q)[:MOST_WORDS]
     if not found:
         problems.append(Problem("q", "Search: there is no word in it. Type letters or digits of a name, an address or an id."))
         return None

@@ -50,7 +50,7 @@ def addresses(team: Team, entries: Iterable[Entry]) -> Mapping[tuple[str, str], 
     for entry in entries:
         if entry.kind in PLACES:
             wanted.setdefault(entry.kind, set()).add(entry.object_id)
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for kind, ids in wanted.items():
         place = PLACES[kind]
         objects = place.find(team)

@@ -54,6 +54,7 @@ class Entry(models.Model):
     objects = EntryQuerySet.as_manager()
 
     class Meta:
+        verbose_name_plural = "entries of the audit log"
         indexes = [
             models.Index(fields=["team", "-id"], name="audit_newest"),
             models.Index(fields=["team", "action", "-id"], name="audit_action"),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.mfa.models import Authenticator
 from django.contrib import admin
 from django.db import transaction
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
 from lab.accounts.models import ApiToken, Membership, Team, User
-from lab.accounts.second_factor import has_second_factor
+from lab.accounts.second_factor import FACTORS
 from lab.accounts.sessions import end_sessions
 from lab.audit.recording import record, record_of_person
 from lab.operations.base import OperatorAdmin, asked, readable
@@ -73,7 +74,8 @@ class UserAdmin(OperatorAdmin):
     actions = (deactivate_people, reactivate_people, sign_out_people)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
-        return super().get_queryset(request).annotate(team_count=MEMBERS).defer("password")  # type: ignore[no-any-return]
+        factor = Exists(Authenticator.objects.filter(user=OuterRef("pk"), type__in=FACTORS))
+        return super().get_queryset(request).annotate(team_count=MEMBERS, factor=factor).defer("password")  # type: ignore[no-any-return]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Who is an operator is decided by superusers, and by nobody for themselves."""
@@ -88,7 +90,7 @@ class UserAdmin(OperatorAdmin):
 
     @admin.display(description="second factor", boolean=True)
     def second_factor(self, user: User) -> bool:
-        return has_second_factor(user)
+        return bool(getattr(user, "factor", False))
 
     @admin.display(description="teams", ordering="team_count")
     def teams(self, user: User) -> int:
@@ -167,8 +169,10 @@ class TokenAdmin(OperatorAdmin):
     list_select_related = ("team", "user")
     search_fields = ("name", "prefix", "user__email")
     ordering = ("-created_at",)
-    fields = ("name", "prefix", "team", "owner", "role", "allowed", "created_by", "created_at", "expires_at", "last_used_at", "last_used_from")
-    fields += ("revoked_at", "revoked_by")  # the digest of the secret is nobody's to see
+    fields = (  # the digest of the secret is nobody's to see
+        *("name", "prefix", "team", "owner", "role", "allowed", "created_by", "created_at", "expires_at"),
+        *("last_used_at", "last_used_from", "revoked_at", "revoked_by"),
+    )
     actions = (revoke_tokens,)
 
     @admin.display(description="of")

@@ -46,9 +46,11 @@ class RunAdmin(OperatorAdmin):
     list_select_related = ("team", "created_by")
     search_fields = ("name", "created_by__email", "owner")
     ordering = ("-created_at",)
-    fields = ("team", "number", "name", "created_by", "created_at", "status", "reason", "queue", "parent", "cloned_from", "attempt", "rescues")
-    fields += ("owner", "lease_until", "progress_at", "stop_requested_at", "kill_requested", "exit_code", "started_at", "finished_at")
-    fields += ("step", "total_steps", "phase", "tokens", "rollouts", "ingested", "log_ingested", "launched")
+    fields = (
+        *("team", "number", "name", "created_by", "created_at", "status", "reason", "queue", "parent", "cloned_from", "attempt", "rescues"),
+        *("owner", "lease_until", "progress_at", "stop_requested_at", "kill_requested", "exit_code", "started_at", "finished_at"),
+        *("step", "total_steps", "phase", "tokens", "rollouts", "ingested", "log_ingested", "launched"),
+    )
     actions = (stop_runs, kill_runs)
 
     @admin.display(description="spec")
