@@ -14,7 +14,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
 from lab.accounts.addresses import outer_path
-from lab.accounts.models import Membership, User
+from lab.accounts.models import Invitation, Membership, User
 from lab.accounts.views import BACKEND
 from lab.people import inviting, joining
 from lab.people.forms import JoinForm, NewAccountForm, NewTeamForm, add_refusal
@@ -76,7 +76,7 @@ def invitation(request: TeamRequest, token: str) -> HttpResponse:
         return TemplateResponse(request, "people/invitation_gone.html", {"problem": refused}, status=410)
 
 
-def invited_person(request: TeamRequest, token: str, found: inviting.Invitation) -> HttpResponse:
+def invited_person(request: TeamRequest, token: str, found: Invitation) -> HttpResponse:
     if not inviting.is_for(found, request.user):
         return shown(request, found, status=403, other=True)
     if request.method == "POST":
@@ -86,7 +86,7 @@ def invited_person(request: TeamRequest, token: str, found: inviting.Invitation)
     return shown(request, found)
 
 
-def new_account(request: TeamRequest, token: str, found: inviting.Invitation) -> HttpResponse:
+def new_account(request: TeamRequest, token: str, found: Invitation) -> HttpResponse:
     form = NewAccountForm(request.POST or None, found.email)
     if request.method == "POST" and form.is_valid():
         user = inviting.accept_as_new(token, form.cleaned_data["name"], form.cleaned_data["password"])
@@ -96,7 +96,7 @@ def new_account(request: TeamRequest, token: str, found: inviting.Invitation) ->
     return shown(request, found, status=422 if form.errors else 200, form=form)
 
 
-def shown(request: TeamRequest, found: inviting.Invitation, status: int = 200, **context: object) -> HttpResponse:
+def shown(request: TeamRequest, found: Invitation, status: int = 200, **context: object) -> HttpResponse:
     """``sign_in``: the address has an account; ``other``: somebody else is signed in; ``form``: there is no account yet."""
     user = request.user if isinstance(request.user, User) else None
     return TemplateResponse(

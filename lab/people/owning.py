@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from allauth.core import ratelimit
 from allauth.mfa.models import Authenticator
 from django.contrib import messages
@@ -49,7 +51,7 @@ def save(form: TeamForm) -> None:
         return
     with transaction.atomic():
         before = lock(form.instance)
-        changes = {name: {"before": getattr(before, name), "after": form.cleaned_data[name]} for name in form.changed_data}
+        changes: dict[str, Any] = {name: {"before": getattr(before, name), "after": form.cleaned_data[name]} for name in form.changed_data}
         form.instance.save(update_fields=form.changed_data)
         record("team.change", form.instance, **changes)
 
