@@ -1,7 +1,7 @@
 """What a page may load and run. The browser keeps it, whatever got into a page: scripts and styles only from the lab's own files or with the nonce
 of the answer, nothing evaluated, nothing framed, forms sent to the lab (and to the sign-in provider) only.
 
-/admin/ is unfold's, whose menus are Alpine expressions and whose colours are an inline style: that part alone, for operators who are signed in,
+/admin/ is unfold's, whose menus are Alpine expressions and whose scripts write style elements: that part alone, for operators who are signed in,
 may evaluate strings and hold styles. Inline scripts it may not hold either.
 """
 
