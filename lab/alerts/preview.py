@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -52,7 +53,7 @@ def trained(rule: Rule, since: datetime) -> list[Run]:
     return list(runs[:MOST_RUNS])
 
 
-def of_runs(rule: Rule, runs, test=None) -> Preview:  # type: ignore[no-untyped-def]
+def of_runs(rule: Rule, runs: Iterable[Run], test: Callable[[Rule, Run], bool] | None = None) -> Preview:
     looked = [run for run in runs if of_interest(rule, run)]
     found = [run for run in looked if test is None or test(rule, run)]
     return Preview(len(found), [str(run) for run in found[:EXAMPLES]], len(looked))

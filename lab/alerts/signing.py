@@ -31,9 +31,9 @@ def keep(secret: str) -> bytes:
 
 def secrets_of(hook: Webhook) -> list[str]:
     """The valid secrets, newest first. Raises lab.lib.sealed.Unreadable."""
-    found = [unseal(PURPOSE, hook.secret)]
+    found = [unseal(PURPOSE, bytes(hook.secret))]
     if hook.former is not None and hook.former_until is not None and hook.former_until > timezone.now():
-        found.append(unseal(PURPOSE, hook.former))
+        found.append(unseal(PURPOSE, bytes(hook.former)))
     return found
 
 
