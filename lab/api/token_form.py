@@ -48,8 +48,8 @@ class TokenForm(forms.Form):
     role = forms.ChoiceField(choices=[(role.value, role.label) for role in SERVICE_ROLES], initial="researcher", required=False)
     scopes = forms.MultipleChoiceField(error_messages={"required": "Tick at least one thing that it may do."})
 
-    def __init__(self, role: str, service: bool, data: Any = None, preset: str = "") -> None:
-        super().__init__(data)
+    def __init__(self, role: str, service: bool, data: Any = None, preset: str = "", initial: dict[str, Any] | None = None) -> None:
+        super().__init__(data, initial=initial)
         self.service, self.acting = service, role
         self.preset = PRESETS.get(preset, ("", ()))[1]
         self.offered = [name for name in TABLE if name in SCOPES and (service or allowed(role, name))]

@@ -72,6 +72,10 @@ def create(request: HttpRequest) -> HttpResponse:
     service = (request.POST if request.method == "POST" else request.GET).get("service") == "1"
     if service and not may(request, "tokens.service"):
         raise Http404
+    if "tick" in request.POST:  # a button that ticks what a purpose needs and keeps the rest
+        kept = {name: request.POST.get(name, "")[:200] for name in ("name", "days", "role")}
+        form = TokenForm(role_of(request), service, preset=request.POST["tick"], initial=kept)
+        return TemplateResponse(request, "api/token_new.html", {"room": "tokens", "form": form, "service": service})
     form = TokenForm(role_of(request), service, request.POST if request.method == "POST" else None, preset=request.GET.get("for", ""))
     if request.method != "POST" or not form.is_valid():
         context = {"room": "tokens", "form": form, "service": service}
