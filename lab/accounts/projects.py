@@ -22,14 +22,16 @@ def key_of(text: str) -> int | None:
 def choices(team: Team, also: str | int | None = None) -> list[Project]:
     """The team's projects that are not archived, by name, and the one that is chosen already."""
     chosen = key_of(str(also or ""))
-    return list(Project.objects.of(team).filter(Q(archived_at=None) | Q(pk=chosen)).order_by("name"))
+    offered = Q(archived_at=None) | Q(pk=chosen) if chosen else Q(archived_at=None)
+    return list(Project.objects.of(team).filter(offered).order_by("name"))
 
 
 def read(team: Team, text: str) -> Project | None:
     """The project an input names; None for an empty one. Raises UnknownProject."""
     if not text.strip():
         return None
-    found = Project.objects.of(team).filter(pk=key_of(text.strip())).first()
+    key = key_of(text.strip())
+    found = Project.objects.of(team).filter(pk=key).first() if key else None
     if found is None:
         raise UnknownProject("Your team has no such project: choose another, or none.")
     return found

@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from lab.accounts import projects
 from lab.audit.recording import record
 from lab.datasets import importing_rows, rule_form, uploads
 from lab.datasets.diffing import entry
@@ -92,7 +93,7 @@ def mapping(request: LabRequest, found: uploads.Upload, params: QueryDict) -> Ht
         return first(request, f"{found.name} {error.message}. {error.fix[:1].upper()}{error.fix[1:]}.", 422)
     errors: dict[str, str] = {}
     if request.method == "POST" and seen is not None and params.get("act") == "make":
-        errors = refused(params, seen)
+        errors = refused(params, seen) | projects.problem(request.team, params.get("project", ""))
         if not errors:
             try:
                 return make(request, found, mapped, params)
@@ -114,6 +115,8 @@ def mapping(request: LabRequest, found: uploads.Upload, params: QueryDict) -> Ht
         "errors": errors,
         "name": params.get("name", found.name.rsplit(".", 1)[0])[:100],
         "values": rule_form.inputs(Rule(), params),
+        "project": params.get("project", ""),
+        "projects": projects.choices(request.team, params.get("project")),
     }
     return render(request, PAGE, context, status=422 if errors else 200)
 
@@ -135,7 +138,9 @@ def make(request: LabRequest, found: uploads.Upload, mapped: Mapped, params: Que
     rule = replace(rule_form.read(params, Rule()), form=mapped.form)
     name = params.get("name", "").replace("\0", "").strip()[:100]
     with transaction.atomic():
-        dataset = Dataset.objects.create(team=request.team, name=name, form=mapped.form, source=Source.IMPORT, created_by=request.user)
+        project = projects.read(request.team, params.get("project", ""))
+        made = {"team": request.team, "project": project, "name": name, "form": mapped.form}
+        dataset = Dataset.objects.create(source=Source.IMPORT, created_by=request.user, **made)
         record("dataset.import", dataset, form=dataset.form, file=found.name, bytes=found.size)
         described = importing_rows.described(found, mapped, params.get("skip") == "1")
         version = freeze(dataset, request.user, rule, f"Imported from {found.name}", **described)

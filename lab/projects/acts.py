@@ -42,7 +42,7 @@ def problems(team: Team, values: dict[str, str], own: Project | None = None) -> 
         errors["name"] = "A name is missing. Say what the work is about."
     elif len(values["name"]) > NAME_LENGTH:
         errors["name"] = f"The name has {len(values['name'])} characters. Use at most {NAME_LENGTH}."
-    elif other := Project.objects.of(team).filter(name__iexact=values["name"]).exclude(pk=own.pk if own else None).first():
+    elif other := Project.objects.of(team).filter(name__iexact=values["name"]).exclude(pk=own.pk if own else 0).first():
         where = "an archived project" if other.archived_at else "a project"
         errors["name"] = f"There is {where} of this name already. Choose another name{', or restore that one' if other.archived_at else ''}."
     if len(values["about"]) > ABOUT_LENGTH:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,23 @@ from django.utils import timezone
 
 from lab.accounts.models import Project, Role, Team, User
 from lab.audit.models import Entry
+from lab.catalog.catalog import catalog
 from lab.labels.making import NewItem, make_queue
 from lab.labels.models import Item, Judgement, Kind, Verdict
+from lab.loop.models import Match
+from lab.loop.win_rate import Rate, tally
+from lab.runs import drafts
+from lab.runs.examination import Examination, examine_place
+from lab.runs.forms import LaunchForm
 from lab.runs.models import Run
+from lab.runs.placing import Place
 from lab.usage import figures, weighing
 from lab.usage.models import Quota, RunStorage, Storage
 from lab.usage.months import Month
+from lab.usage.wins import win
 from tests.conftest import make_member
 from tests.lab.supervisor.spools import make_run
-from tests.lab.usage.conftest import MakeLease
+from tests.lab.usage.conftest import MakeLease, MakeWorker
 
 NOVEMBER = Month(2026, 11)
 FORM = {"concurrent_runs": "2", "gpu_hours": "40.5", "storage": "10", "queues": "gpu, small", "warn_percent": "80", "currency": "eur"}
@@ -197,3 +206,41 @@ def test_a_team_without_runs_is_weighed_too(team: Team, fresh_files: Path) -> No
     assert weighing.weigh()
     assert Storage.objects.get(team=team).checkpoints == 0
     assert weighing.due_teams() == []
+
+
+def test_the_preflight_names_the_quota_that_would_hold_the_run(team: Team) -> None:
+    Quota.objects.create(team=team, concurrent_runs=0)
+    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "grpo"))
+    found = Examination()
+    examine_place(form, found)
+    assert found.problems == []
+    assert [warning.text for warning in found.warnings] == [
+        "It would wait: team Reasoning already runs 0 of 0 at once. It starts by itself when there is room."
+    ]
+
+
+def test_a_team_that_may_not_use_the_usual_queue_starts_with_one_that_it_may(team: Team, make_worker: MakeWorker) -> None:
+    make_worker("a:1", queues=("gpu", "small"))
+    assert LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "grpo")).values["queue"] == "gpu"
+    Quota.objects.create(team=team, queues=["small"])
+    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "grpo"))
+    assert (form.values["queue"], form.queue_choices, form.place) == ("small", ["small"], Place(None, "small"))
+
+
+def test_a_win_costs_what_was_trained_and_labelled(team: Team, owner: User, make_lease: MakeLease) -> None:
+    run = make_run(team)
+    make_lease(datetime(2026, 11, 4, tzinfo=UTC), 4, run=run)
+    make_lease(datetime(2026, 11, 5, tzinfo=UTC), 0.5, gpus=0, run=run)
+    queue = make_queue(team, owner, name="match", kind=Kind.PAIR, items=[NewItem(1, (1, 2))])
+    key = "00000000-0000-0000-0000-000000000001"
+    Judgement.objects.create(item=Item.objects.get(queue=queue), queue=queue, user=owner, key=key, verdict=Verdict.A, order=[0, 1], seconds=120)
+    match = Match.objects.create(team=team, child=run, queue=queue)
+    quota = Quota(gpu_hour_price=2, compute_hour_price=1, label_minute_price=0.5)
+    counted = replace(tally(match), rate=Rate(0.6, 0.5, 0.7, "test"))
+    found = win(match, counted, quota)
+    assert (found.spent.gpu_hours, found.spent.compute_hours, found.judged_minutes, found.trained_minutes) == (4, 0.5, 2, 0)
+    assert found.points == pytest.approx(10)
+    assert found.cost == pytest.approx(4 * 2 + 0.5 + 2 * 0.5)
+    assert found.cost_each == pytest.approx(0.95)
+    assert found.gpu_hours_each == pytest.approx(0.4)
+    assert win(match, replace(counted, rate=Rate(0.5, 0.4, 0.6, "test")), quota).cost_each is None
