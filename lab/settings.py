@@ -242,7 +242,7 @@ LOGGING = {  # Django's own, on the standard error, without secrets
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redacting"]}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
-    "loggers": {"django": {"handlers": ["stderr"], "level": "INFO", "propagate": False}},
+    "loggers": {"django": {"handlers": [], "level": "INFO"}},
 }
 # Bytes of a request, announced or counted, before Django reads it.
 BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000, "/api/v1/outside/": 9_000_000}
@@ -256,6 +256,7 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.supervisor.sweeper.sweep",
     "lab.browse.indexing.index",
     "lab.replay.chores.sweep",
+    "lab.playground.chores.sweep",
     "lab.labels.chores.sweep",
     "lab.datasets.chores.sweep",
     "lab.loop.chores.sweep",

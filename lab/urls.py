@@ -4,11 +4,12 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from lab.alerts.routing import websocket_urlpatterns as inbox_sockets
 from lab.lib.csp_reports import report
+from lab.playground.routing import websocket_urlpatterns as playground_sockets
 from lab.runs.routing import websocket_urlpatterns as run_sockets
 
 __all__ = ["urlpatterns", "websocket_urlpatterns"]
 
-websocket_urlpatterns = [*run_sockets, *inbox_sockets]
+websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets]
 ROOMS: tuple[str, ...] = (
     "trajectories",
     "annotations",

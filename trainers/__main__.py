@@ -1,4 +1,4 @@
-"""The command line of the training library: ``python -m trainers run | preflight | replay | send | methods | catalog``.
+"""The command line of the training library: ``python -m trainers run | preflight | replay | sample | send | methods | catalog``.
 
 Exit codes are in docs/run-files.md.
 """
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
             return check(options.run_json, options.policy_pending)
         if options.command == "replay":
             return replay(options.request)
+        if options.command == "sample":
+            return sample()
         if options.command == "send":
             return send(Path(options.folder), options.wait)
         if options.command == "methods":
@@ -55,6 +57,12 @@ def parser() -> argparse.ArgumentParser:
     )
     two.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
     two.add_argument("--policy-pending", action="store_true", help="do not look for the policy: the run it comes from has not finished yet")
+    commands.add_parser(
+        "sample",
+        help="completions of one prompt from a policy, while they are written",
+        description="Reads a request as JSON from standard input and prints what is sampled as JSON lines (trainers/playground.py).",
+        epilog="exit codes: 0 fine, 2 the request or the policy cannot be used",
+    )
     six = commands.add_parser(
         "send",
         help="send a run that a script of yours has kept to the lab",
@@ -78,6 +86,13 @@ def parser() -> argparse.ArgumentParser:
     three.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
     three.add_argument("--built-in", action="store_true", help="leave out the tasks of other installed packages, as the committed file does")
     return top
+
+
+def sample() -> int:
+    from trainers import playground
+
+    playground.main(sys.stdin.buffer.read())
+    return FINE
 
 
 def send(folder: Path, wait: float) -> int:

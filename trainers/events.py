@@ -67,7 +67,7 @@ class Rollout(Event, tag="rollout", frozen=True):
     """
 
     step: int
-    phase: Literal["train", "heldout", "sampled"]
+    phase: Literal["train", "heldout", "sampled", "play"]
     group: int
     sample: int
     prompt: list[Message]

@@ -104,7 +104,7 @@ class Scored:
     """One scored completion, everything but its token statistics. T tokens, policy and environment together."""
 
     step: int
-    phase: Literal["train", "heldout", "sampled"]
+    phase: Literal["train", "heldout", "sampled", "play"]
     group: int
     sample: int
     prompt: Sequence[Message]

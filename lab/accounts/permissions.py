@@ -184,6 +184,11 @@ ROUTES: dict[str, Access] = {
     **see("teams", ask=ACCOUNT),
     **both("team-new", "team-join", ask=ACCOUNT),
     **both("invited", ask=PUBLIC),
+    # playground
+    **both("playground", ask="policies.read", write="policies.use"),
+    **see("sampling", "sampling-state", "ws-sampling", ask="policies.read"),
+    **do("sampling-stop", ask="policies.use"),
+    **do("sampling-label", ask="label.lead"),
 }
 
 # Addresses of packages: all that begin so.

@@ -106,7 +106,7 @@ def sampled(version: Version) -> list[Sampled]:
 
 def updates_before(phase: str, step: int) -> int:
     """Optimiser steps that the policy had when it sampled; answers that a run on preferences pairs itself are sampled before its first."""
-    return {"heldout": step, "sampled": 0}.get(phase, max(step - 1, 0))
+    return {"heldout": step, "play": step, "sampled": 0}.get(phase, max(step - 1, 0))
 
 
 def candidates(run: Run) -> list[Candidate]:

@@ -6,11 +6,11 @@ import logging
 from datetime import timedelta
 
 import redis
-from django.conf import settings
 from django.utils import timezone
 
 from lab.replay.asking import send
 from lab.replay.models import Replay, ReplayStatus
+from lab.workers.backlog import backlog
 from lab.workers.models import ANALYSIS
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def sweep() -> None:
     if not waiting:
         return
     try:
-        length = int(redis.Redis.from_url(settings.REDIS_URL).llen(ANALYSIS))  # type: ignore[arg-type]
+        length = backlog(ANALYSIS)
     except redis.RedisError as error:
         log.warning("Redis is away, %d questions cannot be sent (%s)", len(waiting), error)
         return

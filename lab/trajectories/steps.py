@@ -14,7 +14,7 @@ from lab.trajectories.models import Rollout
 
 WALK = 2000  # steps that are listed one by one; a longer run gets a slider over the whole range
 PHASES = {"grpo": ("train", "heldout"), "dpo": ("sampled", "heldout"), "kto": ("sampled", "heldout"), "reward": ("sampled",), "sft": ("heldout",)}
-PHASE_LABELS = {"train": "Training", "heldout": "Held-out", "sampled": "Sampled pairs"}
+PHASE_LABELS = {"train": "Training", "heldout": "Held-out", "sampled": "Sampled pairs", "play": "Playground"}
 
 # Jumps from one step to the next, so its cost is the number of steps and not of rollouts.
 WALK_SQL = """

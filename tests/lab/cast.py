@@ -25,6 +25,7 @@ from lab.datasets.models import Dataset, Recall, RecallKind, Row, Version, Versi
 from lab.labels.making import NewItem, make_queue
 from lab.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, Verdict
 from lab.loop.models import Feed
+from lab.playground.models import Sample, Sampling, SamplingStatus, Side
 from lab.policies.models import Alias, Proposal, Push
 from lab.replay.answering import summary
 from lab.replay.models import FORMAT, Replay, ReplayStatus
@@ -45,6 +46,7 @@ OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_
 OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 OBJECTS += ("project_id", "checkpoint_id", "alias_id", "proposal_id", "push_id")
+OBJECTS += ("sampling_id",)
 OBJECTS += ("notice_id", "rule_id", "team_rule_id", "webhook_id", "delivery_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "api-openapi", "csp-report", "invited", "account_")  # beginnings of names that need no login
@@ -114,6 +116,10 @@ class Cast:
         return Push.objects.get(team=self.team)
 
     @property
+    def sampling(self) -> Sampling:
+        return Sampling.objects.get(team=self.team)
+
+    @property
     def notice(self) -> Notice:
         return Notice.objects.filter(team=self.team, user=self.user).latest("created_at")
 
@@ -179,9 +185,17 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     make_people(team, user, mark)
     make_alerts(team, user, mark)
     make_policies(team, user, mark, run)
+    make_sampling(team, user, mark, run)
     labelled = make_labels(team, user, mark, run, [first, second])
     token = make_token(team, user, mark)
     return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled, token)
+
+
+def make_sampling(team: Team, user: User, mark: str, run: Run) -> None:
+    asked = [{"role": "user", "content": f"asked {mark}"}]
+    sampling = Sampling.objects.create(team=team, user=user, prompt=asked, status=SamplingStatus.FINISHED, error=f"error {mark}")
+    side = Side.objects.create(sampling=sampling, place=0, checkpoint=Checkpoint.objects.get(run=run), label=f"side {mark}")
+    Sample.objects.create(side=side, number=0, text=f"sample {mark}")
 
 
 def make_token(team: Team, user: User, mark: str) -> ApiToken:

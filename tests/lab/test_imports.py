@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = ("lib", "accounts", "audit", "people", "catalog", "workers", "runs", "ablations", "trajectories", "annotations", "browse", "reading", "atlas")
 ORDER += ("comparison", "replay", "doctor", "labels", "quality", "datasets", "loop", "projects", "usage", "alerts", "policies")
-ORDER += ("playground", "supervisor", "outside", "operations", "api")  # each imports only what stands before it
+ORDER += ("supervisor", "playground", "outside", "operations", "api")  # each imports only what stands before it
 BESIDE = {("catalog", "workers"), ("workers", "catalog")}
 LIGHT = {"spec", "hyperparameters", "events", "spool", "arrays", "stacking"}
 TOP = {"lab.settings", "lab.celery", "lab.embedded"}  # belong to no room

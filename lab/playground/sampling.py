@@ -1,0 +1,157 @@
+"""Sampling in a worker: the trainers' command in a process of its own, one side after the other, and what it writes into the database."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.conf import settings
+
+from lab.lib.processes import die_with_parent, kill_tree, without_secrets
+from lab.playground.models import SECONDS, Sample, Sampling, Side
+from lab.policies.places import folder_of
+from lab.runs.publisher import publish
+from trainers import arrays
+
+SHOWN_ERROR = 300
+LINE = 16 << 20  # characters of a line of the command
+
+
+class Broken(RuntimeError):
+    """The command came to no end; the message is one readable line."""
+
+
+def group_of(sampling: Sampling) -> str:
+    return f"sampling-{sampling.pk}"
+
+
+def sample(sampling_id: str) -> None:
+    sampling = Sampling.objects.filter(pk=sampling_id).first()
+    if sampling is None or not sampling.claim():
+        return
+    tell(sampling)
+    deadline = time.monotonic() + SECONDS
+    try:
+        for side in sampling.sides.select_related("checkpoint"):
+            if not write(sampling, side, deadline):
+                return  # somebody stopped it
+        sampling.finish()
+    except Broken as error:
+        sampling.fail(str(error))
+    except Exception as error:  # nobody waits for ever for an answer that will not come
+        sampling.fail(f"Sampling failed: {type(error).__name__}.")
+        raise
+    finally:
+        tell(sampling)
+
+
+def tell(sampling: Sampling) -> None:
+    """Wakes the open pages; what there is to see is in the database."""
+    publish(group_of(sampling), {"type": "sampled"})
+
+
+def write(sampling: Sampling, side: Side, deadline: float) -> bool:
+    """Whether the side is written to its end; False when the sampling was stopped. Raises Broken."""
+    for line in command(request(sampling, side), deadline):
+        if not sampling.beats():
+            return False
+        if line["event"] == "loaded":
+            Side.objects.filter(pk=side.pk).update(special_tokens=line["special"], device=str(line["device"])[:50])
+        elif line["event"] == "written":
+            for number, one in enumerate(line["completions"]):
+                Sample.objects.update_or_create(side=side, number=number, defaults=packed(one))
+        tell(sampling)
+    return True
+
+
+def request(sampling: Sampling, side: Side) -> bytes:
+    folder = folder_of(side.checkpoint) if side.checkpoint else None
+    if folder is None:
+        raise Broken(f"The files of {side.label} are not on the disk any more.")
+    names = ("prompt", "count", "temperature", "top_p", "max_tokens", "seed")
+    return json.dumps({"folder": str(folder), **{name: getattr(sampling, name) for name in names}}).encode()
+
+
+def packed(one: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "text": one["text"],
+        "finish_reason": one["finish_reason"],
+        "tokens": len(one["ids"]),
+        "ids": arrays.pack_ids(one["ids"]),
+        "lengths": arrays.pack(one["lengths"], "H"),
+        "logprobs": arrays.pack(one["logprobs"], "e"),
+        "entropies": arrays.pack(one["entropies"], "e"),
+    }
+
+
+def command(request: bytes, deadline: float) -> Iterator[dict[str, Any]]:
+    """The lines of ``python -m trainers sample`` as they come; the process ends with the iteration. Raises Broken."""
+    with started() as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        stderr = Drain(process.stderr)
+        late = threading.Timer(max(0.0, deadline - time.monotonic()), lambda: kill_tree(process.pid))
+        late.start()
+        try:
+            process.stdin.write(request)
+            process.stdin.close()
+            while text := process.stdout.readline(LINE):
+                yield json.loads(text)
+            code = process.wait()
+        except (OSError, ValueError) as error:
+            raise Broken(f"Sampling was cut off: {stderr.last() or error}"[:SHOWN_ERROR]) from None
+        finally:
+            late.cancel()
+        if time.monotonic() >= deadline:
+            raise Broken(f"It took longer than {SECONDS:.0f} seconds and was ended. Ask for fewer or shorter completions.")
+        if code:
+            raise Broken((stderr.last() or f"Sampling ended with exit code {code}.")[:SHOWN_ERROR])
+
+
+@contextmanager
+def started() -> Iterator[subprocess.Popen[bytes]]:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trainers", "sample"],
+            cwd=settings.BASE,
+            env=without_secrets(os.environ),
+            preexec_fn=die_with_parent,
+            start_new_session=True,
+            **pipes,  # type: ignore[call-overload]
+        )
+    except OSError as error:
+        raise Broken(f"Sampling could not be started: {error.strerror}.") from None
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            kill_tree(process.pid)
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+
+
+class Drain:
+    """Reads a pipe to its end on a thread and keeps its last lines, so that a chatty process never waits for us."""
+
+    def __init__(self, pipe: Any) -> None:
+        self.lines: list[str] = []
+        self.thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self.thread.start()
+
+    def _read(self, pipe: Any) -> None:
+        for line in pipe:
+            self.lines = [*self.lines[-19:], line.decode(errors="replace").strip()]
+
+    def last(self) -> str:
+        self.thread.join(2)
+        return next((line for line in reversed(self.lines) if line), "")
