@@ -43,12 +43,17 @@ async def test_the_count_comes_at_once_and_new_notices_by_name(team: Team, owner
         assert (await page.until_type("inbox"))["unread"] == 0
 
 
-async def test_who_is_not_in_the_team_or_leaves_it_is_shut_out(team: Team, owner: User, stranger: User) -> None:
+async def test_who_is_not_in_the_team_or_leaves_it_is_shut_out(team: Team, owner: User, teammate: User, stranger: User) -> None:
     for user, code in ((stranger, 4404), (AnonymousUser(), 4401)):
         async with opened(f"/ws/inbox/{team.pk}/", user) as page:
             assert await close_code(page) == code
     async with opened(f"/ws/inbox/{2**70}/", owner) as page:
         assert await close_code(page) == 4404
+    async with opened(f"/ws/inbox/{team.pk}/", teammate) as page:
+        await page.until_type("inbox")
+        await sync_to_async(Team.objects.update)(requires_mfa=True)  # and has no second factor
+        assert await close_code(page) == 4404
+    await sync_to_async(Team.objects.update)(requires_mfa=False)
     async with opened(f"/ws/inbox/{team.pk}/", owner) as page:
         await page.until_type("inbox")
         await sync_to_async(Membership.objects.filter(user=owner).update)(active=False)
