@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+import ninja
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -27,6 +28,7 @@ from lab.api import limits, problems, tokens
 from lab.api.problems import ApiProblem
 from lab.browse.address import MAX_ID
 
+Query: Any = ninja.Query  # a parameter of the address; django-ninja types it as generic
 BODY = 2_000_000  # bytes of a request's body
 DEEPEST = 40  # levels of a body's objects and lists
 REQUEST_ID = re.compile(r"[-\w]{1,64}", re.ASCII)

@@ -19,6 +19,10 @@ class Line:
     text: str
     place: str = ""
 
+    @property
+    def about(self) -> list[tuple[str, bool]]:
+        return pieces(self.text)
+
 
 @dataclass(frozen=True)
 class Described:
@@ -52,7 +56,7 @@ def nouns(document: dict[str, Any]) -> list[Noun]:
 
 def described(document: dict[str, Any], method: str, path: str, one: dict[str, Any]) -> Described:
     body = schema_of(one.get("requestBody", {}))
-    good = next((answer for status, answer in one["responses"].items() if str(status).startswith("2")), {})
+    good: dict[str, Any] = next((answer for status, answer in one["responses"].items() if str(status).startswith("2")), {})
     answer = schema_of(good)
     return Described(
         id=one["operationId"],

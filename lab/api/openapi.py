@@ -30,7 +30,7 @@ def operations() -> Iterator[tuple[str, Operation]]:
 
 def permission_of(one: Operation) -> str | None:
     """The permission an operation asks for, "" for any token; None when it forgot to ask."""
-    [auth] = one.auth_callbacks or [None]
+    auth = next(iter(one.auth_callbacks), None)
     return auth.permission if isinstance(auth, AccessToken) else None
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Generic, TypeVar
 
-from ninja import Field, Query, Schema
+from ninja import Field, Schema
 
+from lab.api.base import Query
 from lab.api.problems import invalid
 from lab.browse.address import MAX_ID
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
@@ -37,7 +37,7 @@ TITLES = {
 class FieldProblem(Schema):
     field: str = Field(description="Path of what has to change: a parameter, or the place in the body.", examples=["overrides.training.max_steps"])
     message: str = Field(description="What is wrong with it.", examples=["must be at least 1"])
-    fix: str = Field("", description="What to write instead, where the lab knows.", examples=["give a whole number from 1"])
+    fix: str = Field(default="", description="What to write instead, where the lab knows.", examples=["give a whole number from 1"])
 
 
 class Problem(Schema):
@@ -114,28 +114,37 @@ def fix(error: dict[str, Any]) -> str:
     return ""
 
 
+def as_problem(api: NinjaAPI, kind: type[Exception], problem: Callable[[Any], ApiProblem]) -> None:
+    """Exceptions of ``kind`` that come out of an operation are answered as what ``problem`` makes of them."""
+
+    def answer(request: HttpRequest, error: Any) -> HttpResponse:
+        return answered(request, problem(error))
+
+    api.add_exception_handler(kind, answer)
+
+
 def register(api: NinjaAPI) -> None:
     """Every exception that can come out of an operation becomes a problem."""
 
     def give(kind: str, detail: str) -> Any:
         return lambda request, error: answered(request, ApiProblem(kind, str(error) or detail))
 
-    def of_http(request: HttpRequest, error: HttpError) -> HttpResponse:
+    def of_http(request: HttpRequest, error: Any) -> HttpResponse:
         if isinstance(error.__cause__, ApiProblem):  # what the parser refuses comes wrapped
             return answered(request, error.__cause__)
         kinds = {400: "malformed", 401: "token", 403: "permission", 404: "missing", 429: "rate"}
         return answered(request, ApiProblem(kinds.get(error.status_code, "malformed"), error.message))
 
-    def broken(request: HttpRequest, error: Exception) -> HttpResponse:
+    def broken(request: HttpRequest, error: Any) -> HttpResponse:
         log.exception("the API failed at %s %s, request %s", request.method, request.path, getattr(request, "api_id", ""), exc_info=error)
         detail = "Nothing that you sent explains it. Try again, and report the request's id if it stays."
         return answered(request, ApiProblem("broken", detail))
 
-    api.add_exception_handler(ApiProblem, lambda request, error: answered(request, error))
-    api.add_exception_handler(ValidationError, lambda request, error: answered(request, of_validation(error)))
-    api.add_exception_handler(SpecError, lambda request, error: answered(request, of_spec(error)))
+    as_problem(api, ApiProblem, lambda error: error)
+    as_problem(api, ValidationError, of_validation)
+    as_problem(api, SpecError, of_spec)
     api.add_exception_handler(HttpError, of_http)
-    api.add_exception_handler(Http404, lambda request, error: answered(request, ApiProblem("missing", missing(error))))
+    as_problem(api, Http404, lambda error: ApiProblem("missing", missing(error)))
     api.add_exception_handler(PermissionDenied, give("permission", "This is not for the token's role."))
     api.add_exception_handler(RequestDataTooBig, give("size", "The body is larger than the lab reads."))
     api.add_exception_handler(Exception, broken)

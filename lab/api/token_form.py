@@ -32,6 +32,9 @@ PRESETS = {  # what a link of the form ticks
 }
 
 
+OF_PEOPLE = ("label.work", "rollouts.annotate")  # what somebody says, which a service token cannot
+
+
 @dataclass(frozen=True)
 class Group:
     label: str
@@ -52,7 +55,7 @@ class TokenForm(forms.Form):
         super().__init__(data, initial=initial)
         self.service, self.acting = service, role
         self.preset = PRESETS.get(preset, ("", ()))[1]
-        self.offered = [name for name in TABLE if name in SCOPES and (service or allowed(role, name))]
+        self.offered = [name for name in TABLE if name in SCOPES and (name not in OF_PEOPLE if service else allowed(role, name))]
         self.fields["scopes"].choices = [(name, name) for name in self.offered]  # type: ignore[attr-defined]
         lasting = role in ADMINS
         self.fields["days"].choices = [*DAYS.items(), *([(NEVER, "ever, until it is revoked")] if lasting else [])]  # type: ignore[attr-defined]

@@ -7,17 +7,17 @@ from datetime import datetime
 from typing import Any, Literal
 
 from django.http import HttpRequest
-from ninja import Field, Query, Schema, Status
+from ninja import Field, Schema, Status
 
 from lab.accounts.models import User
 from lab.annotations import verbs
 from lab.annotations.models import Comment, Rating, RolloutTag, StepMark
-from lab.api.base import Caller, Given, api, caller_of, needs, noun, one_of
+from lab.api.base import Caller, Given, Query, api, caller_of, needs, noun, one_of
 from lab.api.idempotency import Key
 from lab.api.operations.account import Person, person
 from lab.api.operations.rollouts import rollout_of
 from lab.api.paging import After, Limit, Page, page, whole
-from lab.api.problems import ApiProblem, answered, invalid
+from lab.api.problems import ApiProblem, as_problem, invalid
 from lab.trajectories.models import Rollout
 
 router = noun("Annotations")
@@ -93,7 +93,7 @@ def refusal(error: verbs.Refused) -> ApiProblem:
     return invalid(error.field, error.message)
 
 
-api.add_exception_handler(verbs.Refused, lambda request, error: answered(request, refusal(error)))
+as_problem(api, verbs.Refused, refusal)
 
 
 def by(user: User | None) -> dict[str, Any] | None:
@@ -245,7 +245,7 @@ def comment_of(request: HttpRequest, comment_id: int) -> Comment:
     return found
 
 
-def made(caller: Caller, pk: int | None) -> dict[str, Any]:
+def made(caller: Caller, pk: Any) -> dict[str, Any]:
     return shown(Comment.objects.of(caller.team).select_related("user").get(pk=pk))
 
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Field, Query, Schema
+from ninja import Field, Schema
 
-from lab.api.base import caller_of, needs, noun
+from lab.api.base import Query, caller_of, needs, noun
 from lab.api.paging import After, Limit, Page, page, whole
 from lab.api.problems import invalid
 from lab.audit.actions import ACTIONS

@@ -8,15 +8,15 @@ from uuid import UUID
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase
-from ninja import Field, Query, Schema, Status
+from ninja import Field, Schema, Status
 
 from lab.accounts.addresses import absolute, team_path
-from lab.api.base import Given, api, caller_of, needs, noun, one_of
+from lab.api.base import Given, Query, api, caller_of, needs, noun, one_of
 from lab.api.idempotency import Key, once
 from lab.api.operations.account import Person, person
 from lab.api.operations.runs import run_of
 from lab.api.paging import After, Limit, Page, page, whole
-from lab.api.problems import ApiProblem, FieldProblem, answered, invalid, refused
+from lab.api.problems import ApiProblem, FieldProblem, as_problem, invalid, refused
 from lab.audit.recording import record
 from lab.datasets import exporting
 from lab.datasets.diffing import differences, entries_of, summary
@@ -120,12 +120,12 @@ class MatchIn(Given):
     overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels a prompt gets.")
 
 
-def wrong_rule(request: HttpRequest, error: RuleError) -> Any:
-    return answered(request, refused(FieldProblem(field=f"rule.{one.field}", message=one.message, fix=one.fix) for one in error.problems))
+def wrong_rule(error: RuleError) -> ApiProblem:
+    return refused(FieldProblem(field=f"rule.{one.field}", message=one.message, fix=one.fix) for one in error.problems)
 
 
-api.add_exception_handler(RuleError, wrong_rule)
-api.add_exception_handler(matches.Refused, lambda request, error: answered(request, ApiProblem("conflict", str(error))))
+as_problem(api, RuleError, wrong_rule)
+as_problem(api, matches.Refused, lambda error: ApiProblem("conflict", str(error)))
 
 
 def shown(one: Dataset) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.http import HttpRequest
-from ninja import Field, Query, Schema
+from ninja import Field, Schema
 
-from lab.api.base import needs, noun
+from lab.api.base import Query, needs, noun
 from lab.api.operations.runs import run_of
 from lab.api.problems import invalid
 from lab.runs import metrics

@@ -6,11 +6,11 @@ import uuid
 from typing import Any
 
 from django.http import Http404, HttpRequest
-from ninja import Field, Query, Schema
+from ninja import Field, Schema
 
 from lab.accounts.addresses import team_path
 from lab.api import problems
-from lab.api.base import Given, caller_of, needs, noun
+from lab.api.base import Given, Query, caller_of, needs, noun
 from lab.outside import receiving
 from lab.runs.models import Run
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Literal
 
 from django.http import HttpRequest
-from ninja import Field, Query, Schema, Status
+from ninja import Field, Schema, Status
 
 from lab.accounts.addresses import absolute, team_path
 from lab.accounts.models import Role, User
 from lab.accounts.permissions import allowed
-from lab.api.base import Caller, Given, api, caller_of, needs, noun, one_of
+from lab.api.base import Caller, Given, Query, api, caller_of, needs, noun, one_of
 from lab.api.idempotency import Key, once
 from lab.api.operations.account import Person, person
 from lab.api.operations.rollouts import MessageOut
 from lab.api.paging import After, Limit, Page, page, whole
-from lab.api.problems import ApiProblem, FieldProblem, answered, refused
+from lab.api.problems import ApiProblem, FieldProblem, as_problem, refused
 from lab.api.queue_making import QueueIn, queue_made
 from lab.labels import claiming, judging
 from lab.labels.answers import AnswerError
@@ -61,7 +62,7 @@ class ProgressOut(Schema):
 class QueueDetail(QueueOut):
     guidelines: str = Field(description="Markdown.")
     rubric: list[dict[str, Any]]
-    selection: str = Field(description="What it was made from, as the browser's address has it.")
+    selection: str = Field(description="What it was made from, as the browser's address has it; empty for who does not lead queues.")
     progress: ProgressOut
 
 
@@ -150,25 +151,24 @@ class AgreementOut(Schema):
     measures: list[MeasureOut]
 
 
-def said(request: HttpRequest, error: Refused) -> Any:
-    return answered(request, ApiProblem("permission", f"{error.message} {error.fix}".strip()))
+def unusable(error: AnswerError) -> ApiProblem:
+    return refused(FieldProblem(field=f"answer.{one.field}", message=one.message, fix=one.fix) for one in error.problems)
 
 
-def unusable(request: HttpRequest, error: AnswerError) -> Any:
-    found = (FieldProblem(field=f"answer.{one.field}", message=one.message, fix=one.fix) for one in error.problems)
-    return answered(request, refused(found))
-
-
-def late(request: HttpRequest, error: judging.Expired) -> Any:
+def late(error: judging.Expired) -> ApiProblem:
     words = verbs.words(error)
-    return answered(request, ApiProblem("conflict", f"{words['message']} {words['fix']}"))
+    return ApiProblem("conflict", f"{words['message']} {words['fix']}")
 
 
-api.add_exception_handler(Refused, said)
-api.add_exception_handler(AnswerError, unusable)
-api.add_exception_handler(judging.Expired, late)
-for _kind in (judging.NothingToUndo, judging.Reviewed):
-    api.add_exception_handler(_kind, lambda request, error: answered(request, ApiProblem("conflict", f"{error.message} {error.fix}".strip())))
+def in_words(kind: str) -> Callable[[Any], ApiProblem]:
+    return lambda error: ApiProblem(kind, f"{error.message} {error.fix}".strip())
+
+
+as_problem(api, Refused, in_words("permission"))
+as_problem(api, AnswerError, unusable)
+as_problem(api, judging.Expired, late)
+as_problem(api, judging.NothingToUndo, in_words("conflict"))
+as_problem(api, judging.Reviewed, in_words("conflict"))
 
 
 def seen_by(caller: Caller) -> Any:
@@ -218,8 +218,9 @@ def list_queues(
 @router.get("/queues/{int:queue_id}", auth=needs("label.see"), response=QueueDetail, summary="One queue")
 def get_queue(request: HttpRequest, queue_id: int) -> object:
     """With its guidelines and how far it is."""
-    queue = queue_of(request, queue_id)
-    return {**shown(queue), "progress": progress(queue, caller_of(request).user)}
+    caller, queue = caller_of(request), queue_of(request, queue_id)
+    selection = queue.selection if allowed(caller.role, "label.lead") else ""  # it tells runs and gold, which a blind queue hides
+    return {**shown(queue), "selection": selection, "progress": progress(queue, caller.user)}
 
 
 @router.post("/queues", auth=needs("label.lead"), response={201: QueueOut, 200: QueueOut}, summary="Make a queue")

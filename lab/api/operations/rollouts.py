@@ -10,9 +10,9 @@ from uuid import UUID
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils import timezone
-from ninja import Field, Query, Schema
+from ninja import Field, Schema
 
-from lab.api.base import caller_of, needs, noun, one_of
+from lab.api.base import Query, caller_of, needs, noun, one_of
 from lab.api.operations.runs import run_of
 from lab.api.paging import After, Limit, Page, page, whole
 from lab.api.problems import ApiProblem, FieldProblem, refused

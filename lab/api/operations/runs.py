@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from django.http import Http404, HttpRequest
-from ninja import Field, Query, Schema, Status
+from ninja import Field, Schema, Status
 
 from lab.accounts.addresses import absolute, team_path
-from lab.api.base import Given, caller_of, needs, noun
+from lab.api.base import Given, Query, caller_of, needs, noun
 from lab.api.idempotency import Key, once
 from lab.api.launching import Launch, checked, launched, of_body, of_clone
 from lab.api.operations.account import Person, person

@@ -56,8 +56,10 @@ def test_what_cannot_be_answered_names_its_field(api: ApiClient, queue: Queue) -
 
 
 def test_annotators_see_the_queues_open_to_them_and_nothing_else(team: Team, cast: Cast, as_role: Callable[[str], ApiClient]) -> None:
+    Queue.objects.update(selection="run=1&gold_by=correct")
     api = as_role("annotator")
     assert [row["name"] for row in api.ask("queues").json()["items"]] == ["queue mark"]
+    assert api.ask(f"queues/{cast.queue.pk}").json()["selection"] == ""
     Queue.objects.update(assigned_only=True)
     assert api.ask("queues").json()["items"] == []
     assert api.ask(f"queues/{cast.queue.pk}").status_code == 404
