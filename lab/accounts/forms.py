@@ -44,6 +44,8 @@ class NameForm(forms.Form):
 
 
 class ResetForm(ResetPasswordForm):  # type: ignore[misc]
+    users: list[User]
+
     def clean_email(self) -> str:
         """A link goes to the account's own address only: not to one a person has asked to change to, where a slip would hand over the account."""
         email = str(super().clean_email())

@@ -8,6 +8,6 @@ from django.core.mail.backends.filebased import EmailBackend as FileBackend
 
 
 class PrivateFolder(FileBackend):
-    def __init__(self, *args: Any, file_path: str | None = None, **kwargs: Any) -> None:
-        Path(file_path or settings.EMAIL_FILE_PATH).mkdir(mode=0o700, parents=True, exist_ok=True)
-        super().__init__(*args, file_path=file_path, **kwargs)
+    def __init__(self, **kwargs: Any) -> None:
+        Path(kwargs.get("file_path") or settings.EMAIL_FILE_PATH).mkdir(mode=0o700, parents=True, exist_ok=True)
+        super().__init__(**kwargs)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from allauth.account.internal.decorators import login_not_required
 from allauth.socialaccount.helpers import render_authentication_error
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.openid_connect import views
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from requests import RequestException
 
