@@ -13,6 +13,7 @@ from django.test import Client
 
 from lab.accounts.models import Role, Team, User
 from lab.audit.models import Entry
+from lab.people.leaving import deactivate
 from lab.policies import chores, hub_token, pushing
 from lab.policies.models import HubToken, Push, PushState
 from lab.policies.places import folder_of
@@ -212,3 +213,12 @@ def test_a_push_whose_worker_is_gone_fails_with_words(team: Team, admin: User, c
     chores.sweep()
     made.refresh_from_db()
     assert (made.state, "worker was lost" in made.problem) == (PushState.FAILED, True)
+
+
+def test_who_leaves_leaves_no_push_behind(team: Team, owner: User, admin: User, checkpoint: Checkpoint) -> None:
+    waiting = pushing.ask(team, admin, checkpoint, "our-team/a", True)
+    running = Push.objects.create(team=team, checkpoint=checkpoint, repository="our-team/b", by=admin, state=PushState.RUNNING)
+    deactivate(admin.memberships.get(team=team), owner)
+    waiting.refresh_from_db()
+    running.refresh_from_db()
+    assert (waiting.state, running.cancel) == (PushState.CANCELLED, True)
