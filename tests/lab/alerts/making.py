@@ -1,4 +1,7 @@
-"""What a team and a person have in the room of alerts: a notice, a rule each, a webhook and its delivery, with a mark in every text."""
+"""What a team and a person have in the room of alerts: a notice, a rule each, a webhook and its delivery, with a mark in every text.
+
+The webhook leads to an address set aside for documentation: its test is refused before anything leaves the machine.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from lab.alerts.models import Delivery, DeliveryState, Notice, Rule, Webhook
 
 
 def make_alerts(team: Team, user: User, mark: str) -> None:
-    hook = Webhook.objects.create(team=team, name=f"webhook {mark}"[:80], url="https://hooks.example.org/", secret=signing.keep(f"secret {mark}"))
+    hook = Webhook.objects.create(team=team, name=f"webhook {mark}"[:80], url="https://192.0.2.1/", secret=signing.keep(f"secret {mark}"))
     condition = {"kind": kinds.METRIC, "metric": f"metric {mark}", "direction": "above", "number": 1e300, "words": f"word {mark}"[:100]}
     Rule.objects.create(team=team, owner=user, **condition)
     Rule.objects.create(team=team, owner=None, webhook=hook, **condition)
