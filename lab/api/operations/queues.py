@@ -285,9 +285,9 @@ def label(one: Judgement) -> dict[str, Any]:
 
 @router.get("/queues/{int:queue_id}/agreement", auth=needs("label.see"), response=AgreementOut, summary="How far labellers agree")
 def get_agreement(request: HttpRequest, queue_id: int) -> object:
-    """For leads and viewers; who labels here sees no numbers over others."""
+    """Who only labels gets no numbers over others: an empty list."""
     caller, queue = caller_of(request), queue_of(request, queue_id)
     if not allowed(caller.role, "label.lead") and caller.role != Role.VIEWER:
-        raise ApiProblem("permission", "Agreement over everybody is for those who lead queues, and for viewers.")
+        return {"reading": "Agreement over everybody is for those who lead queues, and for viewers.", "measures": []}
     found = [one.coefficient for one in measures(queue, ratings_of(queue))]
     return {"reading": reading(next(one for one in found if one.name.endswith("nominal"))), "measures": found}
