@@ -6,6 +6,7 @@ Files go as streams, not as paths: what is read is counted, and an upload that w
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -59,10 +60,11 @@ def total(parts: list[Part]) -> int:
 def upload(checkpoint: Checkpoint, repository: str, private: bool, secret: str, url: str, card: str, tick: Tick) -> str:
     """Returns the address of the commit. Raises Failed, Cancelled, Missing."""
     from huggingface_hub import CommitOperationAdd, HfApi
-    from huggingface_hub.utils import disable_progress_bars, logging
+    from huggingface_hub.utils.logging import set_verbosity
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
-    logging.set_verbosity_error()  # it warns of every stream that it is not a path
+    set_verbosity(logging.ERROR)  # it warns of every stream that it is not a path
     api = HfApi(endpoint=url, token=secret, library_name="policy-lab")
     counter = Counter(tick)
     streams: list[Watched] = []

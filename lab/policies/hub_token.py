@@ -47,7 +47,7 @@ def secret_of(team: Team) -> str:
     token = HubToken.objects.filter(team=team).first()
     if token is None:
         raise Refused("The team's hub token was removed; store one and push again.")
-    return unseal(PURPOSE, token.sealed)
+    return unseal(PURPOSE, bytes(token.sealed))
 
 
 def redacted(text: str, secret: str) -> str:

@@ -19,7 +19,7 @@ from lab.audit.recording import record
 from lab.celery import app
 from lab.lib.sealed import Unreadable
 from lab.policies import card, hub, hub_token, vetting
-from lab.policies.download import parts_of
+from lab.policies.download import Part, parts_of
 from lab.policies.models import HubToken, Push, PushState, Removal
 from lab.policies.places import Missing, label
 from lab.policies.promotion import Refused, checked, must
@@ -65,7 +65,7 @@ def ask(team: Team, user: User, checkpoint: Checkpoint, repository: str, private
     return push
 
 
-def vetted(checkpoint: Checkpoint) -> list[hub.Part]:
+def vetted(checkpoint: Checkpoint) -> list[Part]:
     """What will be sent. Raises Refused."""
     try:
         found = vetting.problems(checkpoint)

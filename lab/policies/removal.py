@@ -107,7 +107,7 @@ def relied_on(team: Team, checkpoints: Sequence[Checkpoint], versions: bool = Tr
 
 def started_from(team: Team) -> dict[tuple[object, str], list[int]]:
     """(run, checkpoint as a spec names it) → numbers of the runs that started from it."""
-    found = defaultdict(list)
+    found: defaultdict[tuple[object, str], list[int]] = defaultdict(list)
     for run in Descent(team).runs.values():
         if run.source is not None:
             found[run.source, run.checkpoint].append(run.number)
