@@ -195,10 +195,11 @@ def test_a_slow_drip_and_a_slow_look_up_end_at_the_time_limit(serve: Callable[..
     assert time.monotonic() - begun < 3
 
 
-def test_a_closed_port_is_said_to_be_so(serve: Callable[..., Server]) -> None:
-    server = serve()
-    server.listener.close()
-    assert "refused" in post(f"http://127.0.0.1:{server.port}/", b"", {}).problem
+@pytest.mark.usefixtures("serve")
+def test_a_closed_port_is_said_to_be_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    assert "refused" in post(f"http://127.0.0.1:{port}/", b"", {}).problem
 
 
 def test_no_proxy_of_the_environment_is_used(serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
