@@ -14,7 +14,7 @@ def test_the_set_up_link_leads_into_an_empty_lab_and_sign_in_works_after(page: P
     page.goto(path)
     page.get_by_label("Your name").fill("Ada Byron")
     page.get_by_label("E-mail address").fill("ada@example.org")
-    page.get_by_label("Password").fill("password1")
+    page.get_by_label("Password").fill("password123")
     page.get_by_label("Name of your team").fill("Engines")
     page.get_by_role("button", name="Create the lab").click()
     expect(page.get_by_text("too common")).to_be_visible()
