@@ -14,7 +14,7 @@ ORDER = ("lib", "accounts", "audit", "people", "catalog", "workers", "runs", "ab
 ORDER += ("comparison", "replay", "doctor", "labels", "quality", "datasets", "loop", "projects", "usage", "alerts", "policies")
 ORDER += ("supervisor", "playground", "outside", "operations", "api")  # each imports only what stands before it
 BESIDE = {("catalog", "workers"), ("workers", "catalog")}
-LIGHT = {"spec", "hyperparameters", "events", "spool", "arrays", "stacking"}
+LIGHT = {"spec", "hyperparameters", "events", "spool", "arrays", "stacking", "policy_folder"}
 TOP = {"lab.settings", "lab.celery", "lab.embedded"}  # belong to no room
 
 
