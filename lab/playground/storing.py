@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from django.db import transaction
@@ -22,7 +23,7 @@ from lab.trajectories.models import Rollout as Stored
 from trainers import arrays, spool
 from trainers.events import Message, Rollout
 
-PHASE = "play"
+PHASE: Literal["play"] = "play"
 
 
 class Refused(Exception):
@@ -43,7 +44,7 @@ def to_queue(sampling: Sampling, user: User | None) -> Queue:
             raise Refused("A side has written nothing: there is nothing to ask.")
         for side, samples in zip(sides, written, strict=True):
             store(locked, side, samples)
-        prompt = Stored.objects.values_list("prompt_id", flat=True).get(pk=written[0][0].rollout)
+        prompt = Stored.objects.values_list("prompt_id", flat=True).get(pk=written[0][0].rollout or 0)
         kind, groups = answers(written)
         if not groups:
             raise Refused("All answers are the same: there is nothing to ask.")

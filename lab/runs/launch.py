@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Max, Q
@@ -126,7 +127,7 @@ def launch(
     return run
 
 
-def origin(run: Run) -> dict[str, str]:
+def origin(run: Run) -> dict[str, Any]:
     """What the audit log says of a run that was launched."""
     found = {"recipe": run.recipe, "trainer": run.trainer, "policy": run.policy}
     if run.cloned_from:

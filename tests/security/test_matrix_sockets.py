@@ -98,13 +98,18 @@ def cast(transactional_db: None, team: Team, owner: User) -> Cast:
 
 
 @pytest.fixture
+def places(cast: Cast, team: Team) -> dict[str, str]:
+    return paths(cast, team)
+
+
+@pytest.fixture
 def clients(team: Team, owner: User, cast: Cast) -> dict[str, Client]:
     return {who: client_of(user) for who, user in make_people(team, owner).items()}
 
 
-async def test_every_socket_lets_in_whom_the_table_names_and_nobody_else(clients: dict[str, Client], cast: Cast, team: Team) -> None:
+async def test_every_socket_lets_in_whom_the_table_names_and_nobody_else(clients: dict[str, Client], places: dict[str, str], team: Team) -> None:
     wrong = []
-    for name, path in paths(cast, team).items():
+    for name, path in places.items():
         asked = access(name)
         assert asked is not None, name
         for who in PEOPLE:
@@ -130,30 +135,32 @@ async def test_every_socket_lets_in_whom_the_table_names_and_nobody_else(clients
         "http://127.0.0.1:8000@evil.example.org",
     ],
 )
-async def test_a_page_of_another_origin_opens_no_socket(origin: str | None, clients: dict[str, Client], cast: Cast, team: Team) -> None:
+async def test_a_page_of_another_origin_opens_no_socket(origin: str | None, clients: dict[str, Client], places: dict[str, str], team: Team) -> None:
     """Cross-site WebSocket hijacking (Cline CVE-2026-44211): the browser sends the cookie, the Origin tells whose page it is."""
-    for path in paths(cast, team).values():
+    for path in places.values():
         async with opened(path, clients["owner"], origin) as socket:
             assert socket.code == REFUSED, path
 
 
-async def test_a_team_that_asks_for_a_second_factor_opens_no_socket_to_who_has_none(clients: dict[str, Client], cast: Cast, team: Team) -> None:
+async def test_a_team_that_asks_for_a_second_factor_opens_no_socket_to_who_has_none(
+    clients: dict[str, Client], places: dict[str, str], team: Team
+) -> None:
     await database_sync_to_async(Team.objects.filter(pk=team.pk).update)(requires_mfa=True)
-    for path in paths(cast, team).values():
+    for path in places.values():
         async with opened(path, clients["owner"]) as socket:
             assert socket.code is not None, path
 
 
-async def test_a_host_that_is_not_the_labs_opens_no_socket(clients: dict[str, Client], cast: Cast, team: Team) -> None:
+async def test_a_host_that_is_not_the_labs_opens_no_socket(clients: dict[str, Client], places: dict[str, str], team: Team) -> None:
     """DNS rebinding: the page's origin is its own name, that now leads here."""
-    for path in paths(cast, team).values():
+    for path in places.values():
         async with opened(path, clients["owner"], "http://rebound.example.org:8000", "rebound.example.org:8000") as socket:
             assert socket.code == REFUSED, path
 
 
-async def test_who_lost_the_right_gets_no_answer_to_the_next_message(clients: dict[str, Client], cast: Cast, team: Team) -> None:
+async def test_who_lost_the_right_gets_no_answer_to_the_next_message(clients: dict[str, Client], places: dict[str, str], team: Team) -> None:
     """Asked for each message, without waiting for the poll and with the channel layer's word lost."""
-    for name, path in paths(cast, team).items():
+    for name, path in places.items():
         if name not in ("ws-run", "ws-runs"):
             continue
         async with opened(path, clients["viewer"]) as socket:
@@ -182,8 +189,8 @@ GARBAGE = [
 ]
 
 
-async def test_garbage_is_answered_and_a_flood_of_it_ends_the_socket(clients: dict[str, Client], cast: Cast, team: Team) -> None:
-    for path in paths(cast, team).values():
+async def test_garbage_is_answered_and_a_flood_of_it_ends_the_socket(clients: dict[str, Client], places: dict[str, str], team: Team) -> None:
+    for path in places.values():
         async with opened(path, clients["owner"]) as socket:
             for text in GARBAGE:
                 await socket.say(text=text)
@@ -194,8 +201,8 @@ async def test_garbage_is_answered_and_a_flood_of_it_ends_the_socket(clients: di
             assert socket.code is not None, path
 
 
-async def test_a_message_too_large_ends_the_socket(clients: dict[str, Client], cast: Cast, team: Team) -> None:
-    for path in paths(cast, team).values():
+async def test_a_message_too_large_ends_the_socket(clients: dict[str, Client], places: dict[str, str], team: Team) -> None:
+    for path in places.values():
         async with opened(path, clients["owner"]) as socket:
             await socket.say(text=json.dumps({"type": "hello", "cursor": 0, "more": "x" * 100_000}))
             await socket.settle(3)

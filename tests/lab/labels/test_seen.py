@@ -114,9 +114,7 @@ def test_a_lead_sees_what_was_said_and_by_whom(as_owner: Client, team: Team, gro
     assert "No labels yet" in block(as_owner, group[1])
 
 
-def test_annotators_read_no_rollouts_and_viewers_no_names(
-    client: Client, team: Team, owner: User, group: list[Rollout]
-) -> None:
+def test_annotators_read_no_rollouts_and_viewers_no_names(client: Client, team: Team, owner: User, group: list[Rollout]) -> None:
     item = item_of(team, Kind.PAIR, group[:2])
     say(item, owner, Verdict.A)
     client.force_login(make_member("ann@example.org", team, Role.ANNOTATOR))
