@@ -9,6 +9,7 @@ from channels.db import database_sync_to_async
 
 from lab.accounts.models import Membership
 from lab.accounts.permissions import TABLE
+from lab.accounts.second_factor import open_to_their_members
 from lab.playground import showing
 from lab.playground.models import Sampling
 from lab.runs.consumers import PollingConsumer
@@ -27,7 +28,7 @@ class SamplingConsumer(PollingConsumer):
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_see(self) -> bool:
         roles = TABLE["policies.read"].roles
-        mine = Membership.objects.filter(user=self.user_id, user__is_active=True, active=True, role__in=roles)
+        mine = open_to_their_members(Membership.objects.filter(user=self.user_id, user__is_active=True, active=True, role__in=roles))
         return Sampling.objects.filter(pk=self.sampling_id, team__in=mine.values("team")).exists()
 
     async def connect(self) -> None:
