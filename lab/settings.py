@@ -228,7 +228,7 @@ WHITENOISE_ALLOW_ALL_ORIGINS = False
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
-CONTENT_SECURITY_POLICY = {"DIRECTIVES": directives(env.list("LAB_OIDC_URL", default=[]))}
+CONTENT_SECURITY_POLICY = {"DIRECTIVES": directives([*env.list("LAB_OIDC_URL", default=[]), *env.list("LAB_OIDC_ORIGINS", default=[])])}
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS
 if TLS:  # a name that browsers take only from https, for this host alone: no neighbour under the same domain can set it
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
