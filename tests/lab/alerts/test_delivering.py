@@ -22,7 +22,7 @@ from lab.alerts import delivering, kinds, mails, signing
 from lab.alerts.models import Delivery, DeliveryState, Notice, Rule, Webhook
 from lab.alerts.notifying import notify
 from lab.audit.models import Entry
-from tests.lab.test_outgoing import TAKEN, Server
+from tests.security.test_incidents_requests import TAKEN, Server
 
 pytestmark = pytest.mark.django_db
 SECRET = "whsec_test"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 import ssl
 import threading
@@ -17,7 +18,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from django.test import Client
 
+from lab.accounts.models import Team
+from lab.datasets.models import Dataset
 from lab.lib import outgoing
 from lab.lib.outgoing import Refused, check, examine, ports, post
 
@@ -100,7 +104,7 @@ REFUSED = WORDS.split()
 
 
 @pytest.mark.parametrize("url", [*REFUSED, "http://example.org/\r\nX: y", "http://exa mple.org/", "", "http://" + "a." * 200 + "org/", "h" * 2000])
-def test_an_address_that_is_not_public_is_refused_before_anything_is_asked(url: str) -> None:
+def test_mlflow_cve_2026_2393_an_address_that_is_not_public_is_refused_before_anything_is_asked(url: str) -> None:
     asked: list[str] = []
     outcome = post(url, b"", {}, lookup=lambda host, port: asked.append(host) or ["127.0.0.1"])  # type: ignore[func-returns-value]
     assert outcome.status is None
@@ -121,12 +125,12 @@ def test_ordinary_addresses_are_understood(url: str) -> None:
 
 
 @pytest.mark.parametrize("answer", ["127.0.0.1", "10.1.2.3", "::1", "::ffff:10.0.0.1", "169.254.169.254", "fd12::1"])
-def test_a_name_that_resolves_inward_is_refused(answer: str) -> None:
+def test_label_studio_cve_2023_47116_a_name_that_resolves_inward_is_refused(answer: str) -> None:
     assert "not on the public internet" in post("https://hooks.example.org/", b"", {}, lookup=lambda host, port: [answer]).problem
     assert "not on the public internet" in post("https://hooks.example.org/", b"", {}, lookup=lambda host, port: ["93.184.216.34", answer]).problem
 
 
-def test_a_name_is_looked_up_once_and_the_address_looked_at_is_the_one_connected(serve: Callable[..., Server]) -> None:
+def test_mlflow_cve_2026_64849_a_name_is_looked_up_once_and_that_address_is_connected(serve: Callable[..., Server]) -> None:
     """DNS rebinding: the second answer leads elsewhere, and nobody asks for it."""
     first, second = serve(), serve(host="127.0.0.2")
     answers = iter(["127.0.0.1", "127.0.0.2"])
@@ -155,7 +159,7 @@ def test_metadata_addresses_are_refused_whatever_is_allowed(settings: Any) -> No
     check(ipaddress.ip_address("10.0.0.1"))
 
 
-def test_a_redirect_is_not_followed(serve: Callable[..., Server]) -> None:
+def test_mlflow_cve_2026_64849_a_redirect_is_not_followed(serve: Callable[..., Server]) -> None:
     target = serve()
     server = serve(f"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{target.port}/\r\n\r\n".encode())
     outcome = post(f"http://127.0.0.1:{server.port}/", b"", {})
@@ -250,3 +254,13 @@ def test_ports_are_read_or_refused() -> None:
     for wrong in ("", "0", "x", "9-8", "1-70000"):
         with pytest.raises(ValueError, match=r"port|invalid literal"):
             ports(wrong)
+
+
+def test_label_studio_cve_2022_36551_nothing_is_imported_from_an_address(as_owner: Client, team: Team) -> None:
+    """The import takes a file's bytes; an address is only a name to it, and no code of the lab but this module's opens one."""
+    answer = as_owner.post("/datasets/import/", {"name": "x", "url": "http://169.254.169.254/", "file": "file:///etc/passwd"})
+    assert answer.status_code == 422
+    assert not Dataset.objects.of(team).exists()
+    openers = re.compile(r"\burlopen\(|\burlretrieve\(|\brequests\.(get|post|put|request)\(|\bhttpx?\.(get|post|Client)\(")
+    found = [path.name for path in (Path(__file__).resolve().parents[2] / "lab").rglob("*.py") if openers.search(path.read_text())]
+    assert found == []
