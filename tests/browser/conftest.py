@@ -15,7 +15,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
 from lab.accounts.models import User
 from lab.runs.local_lab import SERVER_OPTIONS
@@ -36,6 +36,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.browser)
+
+
+def until(page: Page, expression: str, timeout: float = 15_000, arg: object = None) -> None:
+    """Waits until the expression is true in the page; the policy of the pages refuses the evaluation inside the page of `wait_for_function`."""
+    deadline = time.monotonic() + timeout / 1000
+    while True:
+        try:
+            if page.evaluate(expression, arg):
+                return
+            last = "it is not true"
+        except Error as error:  # an element that is not there yet, a page on its way to another
+            last = error.message
+        assert time.monotonic() < deadline, f"waited {timeout / 1000:g} s for {expression}: {last}"
+        page.wait_for_timeout(100)
 
 
 def others_at_work() -> bool:
