@@ -95,7 +95,14 @@ DONE: dict[str, tuple[Drive, dict[str, int]]] = {
     "run-feeds": (post("run-feeds", FEED, run_is(Status.RUNNING)), {"feed.start": 1, "queue.create": 1}),
     "feed-stop": (post("feed-stop"), {"feed.stop": 1}),
 }
-ELSEWHERE = {"recipe-save", "ablation-new", "ablation-more", "recall-rebuild", "run-match"}  # recorded by the same verbs; their forms are long
+ELSEWHERE = {
+    "recipe-save",
+    "ablation-new",
+    "ablation-more",
+    "recall-rebuild",
+    "run-match",
+    "sampling-label",
+}  # recorded by the same verbs; their forms are long
 SILENT = {
     *("launch-preflight", "launch-compose", "guidelines-preview", "dataset-preview", "version-train", "rollouts-columns"),  # only show something
     *("tag", "untag", "rate", "mark", "comment", "comment-change", "rollouts-tag", "rollouts-untag"),  # keep their own history

@@ -330,6 +330,7 @@ def test_cards_and_groups_lead_to_their_pages(run: Run, as_owner: Client) -> Non
 
 def test_cards_show_what_people_said(run: Run, owner: User, as_owner: Client) -> None:
     store(run, started(), *steps(1, 1))
+    page(as_owner, run)  # the first request of a session is entered in the person's list of sessions
     with CaptureQueriesContext(connection) as before:
         page(as_owner, run)
     first, second = Rollout.objects.filter(run=run)[:2]

@@ -219,7 +219,7 @@ def test_viewers_read_annotators_and_strangers_do_not(client: Client, as_strange
     assert client.get(f"/playground/{made.pk}/").status_code == 403
     assert as_stranger.get(f"/playground/{made.pk}/").status_code == 404
     theirs = as_stranger.post("/playground/", {**ASKED, "first": str(sides[0].pk)})
-    assert "no such checkpoint" in theirs.content.decode()
+    assert "no such checkpoint" in theirs.context["form"].errors["first"][0]
 
 
 def test_lost_and_forgotten_samplings_end(team: Team, owner: User, sides: list[Checkpoint]) -> None:
