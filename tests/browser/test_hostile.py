@@ -15,6 +15,7 @@ from lab.accounts.permissions import OUTSIDE_TEAMS, access
 from lab.annotations import verbs
 from lab.runs.models import LogChunk
 from lab.trajectories.models import Rollout
+from tests.browser.conftest import until
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.cast import Address, Cast, addresses, make_cast
 from tests.lab.supervisor.spools import measured, rollout
@@ -167,7 +168,7 @@ def test_the_policy_would_stop_a_payload_that_became_markup(watch: Watch, cast: 
     watch.visit("/runs/")
     watch.page.evaluate("(payload) => document.body.insertAdjacentHTML('beforeend', payload)", "".join(MARKUP[:8]) + '<b style="color:red">x</b>')
     watch.page.evaluate("document.body.append(Object.assign(document.createElement('script'), { textContent: 'window.hostileRan = 1' }))")
-    watch.page.wait_for_function("() => window.kept.length > 3")
+    until(watch.page, "() => window.kept.length > 3")
     kept = " ".join(watch.page.evaluate("window.kept"))
     for directive in ("script-src-attr", "script-src-elem", "style-src-attr"):
         assert directive in kept, directive

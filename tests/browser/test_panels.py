@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from lab.accounts.models import Team, User
 from lab.runs.models import Run, Status
+from tests.browser.conftest import until
 from tests.browser.training import add, drawn_steps, expect_complete, open_overview
 from tests.lab.supervisor.spools import make_run, measured, rollout, started
 from trainers.events import AnyEvent
@@ -76,7 +77,7 @@ def shapes(page: Page) -> list[tuple[float, float]]:
 def wait_for_step(page: Page, panel: str, step: int) -> None:
     script = "([id, step]) => document.querySelector(`[data-panel='${id}'] .chart-plot`).data?.some((one) => one.x.at(-1) === step)"
     page.locator(f"[data-panel='{panel}']").scroll_into_view_if_needed()
-    page.wait_for_function(script, arg=[panel, step])
+    until(page, script, arg=[panel, step])
 
 
 def test_every_kind_is_drawn_from_stored_metrics_and_goes_on_live(page: Page, run: Run) -> None:

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from lab.accounts.models import Team, User
 from lab.runs.models import Run, Status
+from tests.browser.conftest import until
 from tests.browser.training import add
 from tests.lab.supervisor.spools import make_run, rollout, started, steps
 from trainers.arrays import pack, pack_ids
@@ -186,7 +187,7 @@ def test_a_200k_completion_opens_whole_on_request_without_blocking_the_page(page
     visit(page, run)
     assert len(page.content()) < 300_000
     page.get_by_role("button", name="Show all 200000 characters").first.click()
-    page.wait_for_function("document.querySelector('[data-plain]').textContent.length >= 200000")
+    until(page, "document.querySelector('[data-plain]').textContent.length >= 200000")
 
 
 def test_steps_and_phases_work_without_scripts(without_scripts: Page, run: Run) -> None:

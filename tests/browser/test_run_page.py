@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from lab.accounts.models import Team, User
 from lab.runs import live
 from lab.runs.models import Attempt, LogChunk, Run, Status
+from tests.browser.conftest import until
 from tests.browser.training import add, drawn_steps, open_overview, running
 from tests.lab.supervisor.spools import make_run, measured, started, steps
 from trainers.events import Warned
@@ -30,7 +31,7 @@ def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
 def test_smoothing_keeps_the_raw_line_faint_and_starts_at_the_first_value(page: Page, run: Run) -> None:
     open_overview(page, run)
     page.get_by_label("Smoothing, 0 to 0.999").fill("0.9")
-    page.wait_for_function("document.querySelector('[data-panel=loss] .chart-plot').data.length === 2")
+    until(page, "document.querySelector('[data-panel=loss] .chart-plot').data.length === 2")
     raw, smooth = page.evaluate("document.querySelector('[data-panel=loss] .chart-plot').data.map((one) => ({ y: one.y, opacity: one.opacity }))")
     assert raw["opacity"] < 0.5
     assert smooth["y"][0] == raw["y"][0]
@@ -67,7 +68,7 @@ def test_zooming_one_chart_zooms_all_and_the_address_keeps_every_setting(page: P
     page.mouse.move(box["x"] + box["width"] * 0.75, y, steps=5)
     page.mouse.up()
     ranges = "[...document.querySelectorAll('.chart-plot.js-plotly-plot')].map((one) => one.layout.xaxis.range.map(Math.round))"
-    page.wait_for_function(f"JSON.stringify({ranges}) === '[[10,30],[10,30]]' || JSON.stringify({ranges}) === '[[11,30],[11,30]]'")
+    until(page, f"JSON.stringify({ranges}) === '[[10,30],[10,30]]' || JSON.stringify({ranges}) === '[[11,30],[11,30]]'")
     page.get_by_label("Log y").check()
     page.get_by_label("Smoothing, 0 to 0.999").fill("0.5")
     address = page.evaluate("location.href")
@@ -75,10 +76,10 @@ def test_zooming_one_chart_zooms_all_and_the_address_keeps_every_setting(page: P
     assert "log=1" in address
     assert "smooth=0.5" in address
     page.goto(address)
-    page.wait_for_function(f"JSON.stringify({ranges}).startsWith('[[1')")
+    until(page, f"JSON.stringify({ranges}).startsWith('[[1')")
     assert page.get_by_label("Log y").is_checked()
     page.get_by_role("button", name="Reset zoom").click()
-    page.wait_for_function(f"JSON.stringify({ranges}) !== '' && {ranges}.every((one) => one[0] <= 1 && one[1] >= 40)")
+    until(page, f"JSON.stringify({ranges}) !== '' && {ranges}.every((one) => one[0] <= 1 && one[1] >= 40)")
     assert "zoom" not in page.evaluate("location.href")
 
 
@@ -87,7 +88,7 @@ def test_hovering_one_chart_shows_the_values_of_that_step_in_all(page: Page, run
     box = page.locator("[data-panel=reward] .nsewdrag").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
-    page.wait_for_function("document.querySelectorAll('.chart-cross:not([hidden])').length === 2")
+    until(page, "document.querySelectorAll('.chart-cross:not([hidden])').length === 2")
     shown = {name: page.locator(f"[data-panel={name}] .legend-value").inner_text() for name in ("reward", "loss")}
     step = round(float(shown["reward"]) * 10)
     assert 15 <= step <= 26
@@ -98,8 +99,10 @@ def test_hovering_one_chart_shows_the_values_of_that_step_in_all(page: Page, run
 def test_other_axes_place_the_same_points(axis: str, last: float, page: Page, run: Run) -> None:
     open_overview(page, run)
     page.get_by_role("button", name=axis.capitalize(), exact=True).click()
-    page.wait_for_function(
-        "axis => document.querySelector('[data-panel=reward] .chart-plot').layout.xaxis.title.text === axis", arg={"time": "minutes"}.get(axis, axis)
+    until(
+        page,
+        "axis => document.querySelector('[data-panel=reward] .chart-plot').layout.xaxis.title.text === axis",
+        arg={"time": "minutes"}.get(axis, axis),
     )
     drawn = drawn_steps(page, "reward")
     assert len(drawn) == 40
@@ -139,7 +142,7 @@ def test_a_line_is_redrawn_in_the_other_theme(page: Page, run: Run) -> None:
     page.emulate_media(color_scheme="light")
     before = page.evaluate(colour)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{colour} !== {before!r}")
+    until(page, f"{colour} !== {before!r}")
 
 
 def test_killing_asks_first_and_still_acts_when_the_header_was_renewed_meanwhile(page: Page, run: Run) -> None:

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from lab.accounts.models import Team, User
 from lab.runs.models import Run
+from tests.browser.conftest import until
 from tests.browser.training import add, open_overview, running
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import measured, rollout, steps
@@ -111,7 +112,7 @@ def test_arrow_keys_on_a_chart_move_the_pin_and_enter_opens(page: Page, run: Run
 def test_a_step_goes_with_the_tabs(page: Page, run: Run) -> None:
     open_overview(page, run)
     page.locator("#step-slider").fill("7")
-    page.wait_for_function("location.search === '?step=7'")
+    until(page, "location.search === '?step=7'")
     page.get_by_role("link", name="Rollouts", exact=False).and_(page.locator(".tabs a")).first.click()
     expect(page.locator("#feed")).to_have_attribute("data-step", "7")
     page.keyboard.press("]")
