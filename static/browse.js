@@ -137,6 +137,8 @@
     if (!field || !operator) return;
     if (!operatorLabels.size) for (const option of operator.options) operatorLabels.set(option.value, option.textContent);
     const chosen = field.selectedOptions[0];
+    if (keep && operator.dataset.adapted === chosen.value) return;  // what is being typed stays in its field while another part of the page arrives
+    operator.dataset.adapted = chosen.value;
     const offered = (chosen.dataset.operators || "").split(" ").filter(Boolean);
     const before = operator.value;
     const names = offered.length ? offered : [...operatorLabels.keys()];

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 
 from lab.accounts.models import Team, User
 from lab.runs.models import Run, Status
+from tests.browser.conftest import until
 from tests.browser.training import add
 from tests.hostile import MARK
 from tests.lab.supervisor.spools import make_run, measured, rollout, started
@@ -102,7 +103,7 @@ def test_settings_are_kept_in_the_address(page: Page, run: Run) -> None:
     page.get_by_label("Log colour").check()
     page.get_by_role("button", name="Length").click()
     page.locator("#step-slider").fill("2")
-    page.wait_for_function("location.search.includes('step=2')")
+    until(page, "location.search.includes('step=2')")
     assert page.evaluate("location.search") == "?step=2&of=surprise&by=class&field=length&log=1"
     page.reload()
     expect(page.get_by_role("button", name="Surprise")).to_have_attribute("aria-pressed", "true")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from lab.accounts.models import Team, User
 from lab.annotations.models import RolloutTag
@@ -70,6 +70,24 @@ def test_a_value_that_cannot_be_used_is_explained_where_it_was_typed(page: Page,
     rows(page, 6)  # the other filter still holds
 
 
+def test_a_value_can_be_typed_while_the_histograms_arrive(page: Page, run: Run) -> None:
+    waiting: list[Route] = []
+    page.route(lambda url: "/histograms/" in url, lambda route: waiting.append(route))
+    page.goto("/rollouts/")
+    page.keyboard.press("+")
+    expect(page.locator("#add-field")).to_be_focused()
+    page.locator("#add-field").select_option("reward")
+    page.locator("#add-value").press_sequentially("0.")
+    assert len(waiting) == 1
+    waiting.pop().continue_()
+    expect(page.locator("[data-histogram]").first).to_be_visible()
+    page.keyboard.type("5")
+    expect(page.locator("#add-value")).to_have_value("0.5")
+    page.keyboard.press("Enter")
+    expect(page.locator(".filter-chip")).to_have_count(1)
+    expect(page.locator(".filter-chip")).to_contain_text("0.5")
+
+
 def test_a_bin_a_stretch_and_the_keyboard_choose_in_a_histogram(page: Page, run: Run) -> None:
     page.goto("/rollouts/?sort=-length")
     length = page.locator('[data-histogram="length"]')
@@ -115,9 +133,9 @@ def test_rows_by_keyboard_looked_into_ticked_tagged_and_opened(page: Page, run: 
     page.keyboard.press("k")
     page.keyboard.press("x")
     two = [row.get_attribute("data-row") for row in page.locator("[data-row]").all()[:2]]
-    expect(page.locator("[data-compare]")).to_have_attribute("href", f"/compare/rollouts/?a={two[0]}&b={two[1]}")
+    expect(page.locator("[data-compare]")).to_have_attribute("href", f"/t/reasoning/compare/rollouts/?a={two[0]}&b={two[1]}")
     export = page.locator("[data-export]").first
-    expect(export).to_have_attribute("href", f"/rollouts/export/jsonl/?run=1&sort=reward&id={two[0]}&id={two[1]}")
+    expect(export).to_have_attribute("href", f"/t/reasoning/rollouts/export/jsonl/?run=1&sort=reward&id={two[0]}&id={two[1]}")
     page.keyboard.press("j")
     page.keyboard.press("x")
     expect(page.locator("[data-compare]")).to_be_hidden()

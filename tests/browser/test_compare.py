@@ -16,6 +16,7 @@ from lab.lib.numbers import number as lab_number
 from lab.runs import metrics
 from lab.runs.models import Attempt, Run, Status
 from lab.trajectories.models import Rollout
+from tests.browser.conftest import until
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.arrays import pack, pack_ids
@@ -44,7 +45,7 @@ def plot(metric: str) -> str:
 
 def drawn(page: Page, metric: str) -> list[dict[str, Any]]:
     """The traces of a chart that are lines, as {y, color, dash}."""
-    page.wait_for_function(f'() => (document.querySelector("{plot(metric)}").data || []).length > 0')
+    until(page, f'() => (document.querySelector("{plot(metric)}").data || []).length > 0')
     script = f'''document.querySelector("{plot(metric)}").data.filter((one) => !one.fill && one.opacity > 0.3)
         .map((one) => ({{ x: one.x, y: one.y, color: one.line.color, dash: one.line.dash }}))'''
     found: list[dict[str, Any]] = page.evaluate(script)
@@ -102,7 +103,7 @@ def test_groups_are_means_with_the_interval_of_students_t(page: Page, team: Team
     page.get_by_role("button", name="All but the seed").click()
     expect(page.locator("#group-legend li")).to_have_count(2)
     expect(page.locator("#group-legend li").first).to_contain_text("3 runs: #1 #2 #3")
-    page.wait_for_function(f'() => document.querySelector("{plot("reward")}").data.some((one) => one.fill)')
+    until(page, f'() => document.querySelector("{plot("reward")}").data.some((one) => one.fill)')
     expected = estimate([0.2, 0.4, 0.9])
     assert expected
     means = [one["y"] for one in drawn(page, "reward")]

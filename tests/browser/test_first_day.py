@@ -9,6 +9,7 @@ from lab.accounts import setup_link
 from lab.lib.processes import Child
 from lab.runs.models import Run, Status
 from lab.trajectories.models import Rollout
+from tests.browser.conftest import until
 from tests.browser.training import expect_complete
 
 TRAINING_MS = 120_000  # imports of torch and TRL and some steps, on a busy machine
@@ -45,7 +46,7 @@ def test_launch_watch_stop_and_save_resume_finish(page: Page, start_process: Cal
     page.evaluate("window.loadedOnce = true")
 
     step = page.locator("[data-live=step]")
-    page.wait_for_function("Number(document.querySelector('[data-live=step]')?.textContent) >= 3", timeout=TRAINING_MS)
+    until(page, "Number(document.querySelector('[data-live=step]')?.textContent) >= 3", timeout=TRAINING_MS)
     expect(page.locator("[data-panel=reward] .chart-plot")).to_be_visible()
     page.get_by_role("button", name="Stop and save").click()
     expect(page.get_by_role("button", name="Resume")).to_be_enabled(timeout=TRAINING_MS)

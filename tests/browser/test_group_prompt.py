@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from lab.accounts.models import Team, User
 from lab.runs.models import Run, Status
 from lab.trajectories.models import Prompt
+from tests.browser.conftest import until
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started
@@ -85,7 +86,7 @@ def test_columns_scroll_together_until_they_are_let_go(page: Page, run: Run) -> 
     page.goto(group_url(run))
     tops = "[...document.querySelectorAll('.column-text')].map((one) => Math.round(one.scrollTop))"
     page.locator(".column-text").nth(0).evaluate("(one) => { one.scrollTop = 500; }")
-    page.wait_for_function(f"{tops}[1] > 400")
+    until(page, f"{tops}[1] > 400")
     page.locator("#scroll-lock").uncheck()
     assert "lock=0" in page.url
     page.wait_for_timeout(200)
