@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 import redis
 from django.conf import settings
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, WebSocket, expect
 
 from lab.accounts.models import Team, User
 from lab.runs.models import Run, Status
-from tests.browser.conftest import WebProcess
+from tests.browser.conftest import WebProcess, until
 from tests.browser.training import add, drawn_steps, expect_complete, open_overview, running
 from tests.lab.supervisor.spools import make_run, measured, started, steps
 
@@ -27,7 +27,7 @@ def test_charts_move_while_rows_are_ingested(page: Page, run: Run) -> None:
     expect_complete(page, run)
     expect(page.locator("[data-live=step]")).to_have_text("12")
     expect(page.locator("[data-panel=reward] .legend-value")).to_have_text("1.20")
-    page.wait_for_function("document.querySelector('[data-panel=reward] .chart-plot').data[0].x.at(-1) === 12")
+    until(page, "document.querySelector('[data-panel=reward] .chart-plot').data[0].x.at(-1) === 12")
     assert drawn_steps(page, "reward") == list(range(1, 13))
 
 
@@ -109,7 +109,7 @@ def test_values_that_are_not_finite_are_counted_and_not_drawn(page: Page, run: R
         ],
     )
     expect(page.locator("[data-panel=loss] .chart-note")).to_have_text("2 NaN or infinite")
-    page.wait_for_function("document.querySelector('[data-panel=loss] .chart-plot').data[0].y.length === 7")
+    until(page, "document.querySelector('[data-panel=loss] .chart-plot').data[0].y.length === 7")
     drawn = page.evaluate("document.querySelector('[data-panel=loss] .chart-plot').data[0].y")
     assert [value is None for value in drawn] == [False, False, False, True, False, True, False]
 
@@ -124,7 +124,14 @@ def test_the_status_follows_without_a_reload(page: Page, run: Run) -> None:
 
 
 def test_somebody_who_leaves_the_team_is_told_and_not_reconnected(page: Page, run: Run, owner: User) -> None:
+    sockets: list[WebSocket] = []
+    page.on("websocket", lambda socket: sockets.append(socket))
     open_overview(page, run)
     owner.memberships.all().delete()
-    expect(page.locator("#live-badge")).to_have_text("not available", timeout=10_000)
-    expect(page.get_by_text("This run is no longer open to you.")).to_be_visible()
+    expect(page.get_by_text("This run is no longer open to you.")).to_be_visible(timeout=10_000)
+    expect(page.get_by_role("heading", name="This team is no longer open to you")).to_be_visible()
+    expect(page.locator("#live-badge, [data-panel]")).to_have_count(0)  # nothing of the run is left
+    opened = len(sockets)
+    page.wait_for_timeout(4_000)  # longer than the pause before it would be tried again
+    assert len(sockets) == opened
+    assert all(socket.is_closed() for socket in sockets)
