@@ -69,8 +69,7 @@ async def opened(path: str, client: Client | None = None, origin: str | None = O
     made = Opened(socket)
     await made.settle()
     yield made
-    if made.code is None:
-        await socket.send_input({"type": "websocket.disconnect", "code": 1000})
+    await socket.send_input({"type": "websocket.disconnect", "code": 1000})  # a server says so after a refusal, too
     await socket.wait(3)
 
 
