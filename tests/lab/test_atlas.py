@@ -229,7 +229,6 @@ def test_the_index_alone_answers(run: Run) -> None:
     store(run, started(), *steps(1, 3))
     asked = {"run": run.pk, "phase": "train", "first": 1, "last": 3, "every": 1, "firsts": [1], "edges": [0.0, 1.0]}
     with connection.cursor() as cursor:
-        cursor.execute("ANALYZE trajectories_rollout")  # else what earlier tests left in it decides between indexes
         cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
         for sql in (ROWS_SQL, COUNTS_SQL.replace("{column}", "mean_entropy")):
             cursor.execute("EXPLAIN (FORMAT JSON) " + sql, asked)
