@@ -98,6 +98,7 @@ def make_queue_of(run: Run, page: Page) -> Queue:
     page.get_by_label("Name", exact=True).fill("First pairs")
     page.get_by_label("Items", exact=False).and_(page.locator("#id_most")).fill(str(PAIRS))
     page.locator("#id_overlap").fill("2")
+    page.wait_for_load_state("networkidle")  # the preview has come: nothing moves under the pointer any more
     page.get_by_role("button", name="Make the queue").click()
     page.wait_for_url("**/label/*/")
     queue = Queue.objects.get()
