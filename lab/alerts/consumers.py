@@ -8,11 +8,9 @@ from typing import Any
 from channels.db import database_sync_to_async
 from django.utils import timezone
 
-from lab.accounts.models import Membership
-from lab.accounts.second_factor import open_to_their_members
 from lab.alerts.models import Notice
 from lab.alerts.notifying import inbox_group
-from lab.runs.consumers import MAX_CURSOR, PollingConsumer
+from lab.runs.consumers import MAX_CURSOR, PollingConsumer, teams_open_to
 
 SHOWN = 5  # new notices a message names; more are counted
 
@@ -30,8 +28,7 @@ class InboxConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_read(self) -> bool:
-        members = open_to_their_members(Membership.objects.filter(user=self.user_id, user__is_active=True, active=True))
-        return self.team_id <= MAX_CURSOR and members.filter(team=self.team_id).exists()
+        return self.team_id <= MAX_CURSOR and teams_open_to(self.user_id, "lab.enter").filter(team=self.team_id).exists()
 
     async def connect(self) -> None:
         self.seen = timezone.now()

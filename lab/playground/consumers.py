@@ -7,12 +7,9 @@ from uuid import UUID
 
 from channels.db import database_sync_to_async
 
-from lab.accounts.models import Membership
-from lab.accounts.permissions import TABLE
-from lab.accounts.second_factor import open_to_their_members
 from lab.playground import showing
 from lab.playground.models import Sampling
-from lab.runs.consumers import PollingConsumer
+from lab.runs.consumers import PollingConsumer, teams_open_to
 
 
 class SamplingConsumer(PollingConsumer):
@@ -27,8 +24,7 @@ class SamplingConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_see(self) -> bool:
-        roles = TABLE["policies.read"].roles
-        mine = open_to_their_members(Membership.objects.filter(user=self.user_id, user__is_active=True, active=True, role__in=roles))
+        mine = teams_open_to(self.user_id, "policies.read")
         return Sampling.objects.filter(pk=self.sampling_id, team__in=mine.values("team")).exists()
 
     async def connect(self) -> None:

@@ -33,9 +33,9 @@ LISTED_RUNS = 200  # newest runs of a team that the list's safety poll looks at
 BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_MANY, TOO_BIG = 4400, 4401, 4404, 4429, 1009
 
 
-def watchable_teams(user_id: int) -> QuerySet[Membership]:
-    """Memberships in whose teams this person may watch runs now."""
-    roles = TABLE["runs.read"].roles
+def teams_open_to(user_id: int, permission: str) -> QuerySet[Membership]:
+    """Memberships in whose teams this person has the permission now; every socket asks here, so that none forgets a condition."""
+    roles = TABLE[permission].roles
     return open_to_their_members(Membership.objects.filter(user=user_id, user__is_active=True, active=True, role__in=roles))
 
 
@@ -175,7 +175,7 @@ class RunConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_watch(self) -> bool:
-        return Run.objects.filter(pk=self.run_id, team__in=watchable_teams(self.user_id).values("team")).exists()
+        return Run.objects.filter(pk=self.run_id, team__in=teams_open_to(self.user_id, "runs.read").values("team")).exists()
 
     async def understand(self, message: dict[str, Any]) -> str:
         if message.get("type") != "hello":
@@ -266,7 +266,7 @@ class TeamConsumer(PollingConsumer):
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def team(self) -> Any:
         wanted = self.scope["url_route"]["kwargs"]["team_id"]
-        return wanted if wanted <= MAX_CURSOR and watchable_teams(self.user_id).filter(team=wanted).exists() else None
+        return wanted if wanted <= MAX_CURSOR and teams_open_to(self.user_id, "runs.read").filter(team=wanted).exists() else None
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:
