@@ -113,7 +113,7 @@ def code_of(value: Any, name: str, depth: int = 0) -> list[str]:
         return []
     found = []
     for key, item in value.items():
-        if key in CODE_KEYS and item:
+        if key in CODE_KEYS and item not in (None, False):  # an empty one too: save_pretrained writes none
             found.append(f"{name} has an {key}: loading it would run code that comes with the policy")
         elif key == "trust_remote_code" and item:
             found.append(f"{name} asks for trust_remote_code")
