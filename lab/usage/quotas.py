@@ -166,4 +166,7 @@ def held_all(runs: Iterable[Run], gpus: int | None = None) -> dict[UUID, str]:
     found = {key: standing(quota.team, quota) for key, quota in limits.items()}
     on_gpu = {queue: takes_gpus(queue) if gpus is None else gpus > 0 for queue in {run.queue for run in queued if run.team_id in found}}
     reasons = {run.pk: why(found[run.team_id], run.queue, on_gpu[run.queue]) for run in queued if run.team_id in found}
-    return {key: f"{WAITING}{reason}" for key, reason in reasons.items() if reason}
+    held = {key: f"{WAITING}{reason}" for key, reason in reasons.items() if reason}
+    # A run that was claimed after it was read is one of those that run by now: it does not wait for itself.
+    still = set(Run.objects.filter(pk__in=held, status=Status.QUEUED).values_list("pk", flat=True)) if held else set()
+    return {key: reason for key, reason in held.items() if key in still}

@@ -48,6 +48,16 @@ def test_a_run_waits_for_the_end_of_another_and_is_then_claimed(team: Team, quot
     assert claiming.claim(second, "b:1/y", "b:1")
 
 
+def test_a_run_that_is_claimed_while_somebody_asks_does_not_wait_for_itself(team: Team, quota: Quota, make_worker: MakeWorker) -> None:
+    Quota.objects.update(concurrent_runs=1)
+    make_worker("a:1")
+    run = make_run(team)
+    asked = again(run)
+    assert claiming.claim(run, "a:1/x", "a:1")
+    assert asked.status == "queued"
+    assert waiting.reasons([asked])[asked.pk].kind == "position"
+
+
 def test_a_lost_run_keeps_its_place(team: Team, quota: Quota) -> None:
     Quota.objects.update(concurrent_runs=1)
     lost, other = make_run(team), make_run(team)
