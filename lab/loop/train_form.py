@@ -66,6 +66,11 @@ NEEDED = {
 }
 
 
+def input_of(field: str) -> str:
+    """The input that stands for a field of the spec; empty for one without."""
+    return "policy" if field.startswith("policy") else INPUTS.get(field, "")
+
+
 def refusal(goal: Goal, version: Version) -> str:
     """Why the goal does not fit the version; empty when it does."""
     form = Form(version.dataset.form)
@@ -249,7 +254,7 @@ class TrainForm:
 
     def refuse(self, problem: Problem) -> None:
         """Shows a problem of the spec at its input, or on top."""
-        place = "policy" if problem.field.startswith("policy") else INPUTS.get(problem.field, "")
+        place = input_of(problem.field)
         text = f"{problem.message[:1].upper()}{problem.message[1:]}{f': {problem.fix}' if problem.fix else ''}."
         if place:
             self.errors[place] = text

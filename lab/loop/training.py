@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -14,12 +13,13 @@ from django.views.decorators.http import require_http_methods
 from lab.catalog.catalog import catalog
 from lab.datasets.downstream import flags_of
 from lab.datasets.models import Version, VersionState
-from lab.loop.match_wish import KIND, MatchWish
+from lab.loop import train_launch
+from lab.loop.match_wish import KIND
 from lab.loop.train_form import GOALS, Goal, TrainForm, refusal
-from lab.runs import drafts, following, launch, placing, preflight
+from lab.loop.train_launch import goals_of
+from lab.runs import drafts, following, preflight
 from lab.runs.drafts import Draft
 from lab.runs.forms import LaunchForm
-from lab.runs.models import Run, Status
 from lab.runs.once import once
 from lab.runs.views import launching
 from lab.runs.views.request import LabRequest
@@ -31,7 +31,7 @@ def train(request: LabRequest, version_id: int) -> HttpResponse:
     """The form (``?trainer=``); POST launches, or with ``act=all`` opens the full launch form with the same values."""
     versions = Version.objects.of(request.team).select_related("dataset__team")
     version = get_object_or_404(versions, pk=version_id)
-    if all(refusal(goal, version) for goal in GOALS):  # marked steps
+    if not goals_of(version):  # marked steps
         context = {"room": "datasets", "version": version}
         return render(request, "loop/train_none.html", context, status=422 if request.method == "POST" else 200)
     params = request.POST if request.method == "POST" else request.GET
@@ -48,7 +48,7 @@ def train(request: LabRequest, version_id: int) -> HttpResponse:
     if not passes(request, form, spec):
         return show(request, form, status=422)
     try:
-        return redirect(once(request, f"train/{launching.token_of(request)}", lambda: reverse("run", args=[launched(request, form, spec).pk])))
+        return redirect(once(request, f"train/{launching.token_of(request)}", lambda: launched(request, form, spec)))
     except SpecError as error:
         for problem in error.problems:
             form.refuse(problem)
@@ -57,7 +57,7 @@ def train(request: LabRequest, version_id: int) -> HttpResponse:
 
 def goal_of(version: Version, trainer: str) -> Goal:
     """The goal that is asked for and fits the version, else the first that does."""
-    fitting = [goal for goal in GOALS if not refusal(goal, version)]
+    fitting = goals_of(version)
     return next((goal for goal in fitting if goal.trainer == trainer), fitting[0])
 
 
@@ -82,11 +82,8 @@ def show(request: LabRequest, form: TrainForm, status: int = 200) -> HttpRespons
 
 def passes(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> bool:
     """Whether the trainers' own check finds nothing; what it finds stands at the inputs. A check that breaks off does not hold the launch up."""
-    parent = form.parent
     try:
-        checked = launch.check(request.team, {**spec, "output": launch.PENDING}, parent=parent)
-        pending = parent is not None and parent.status != Status.FINISHED
-        report = preflight.preflight(checked.model_dump(mode="json"), policy_pending=pending)
+        report = train_launch.examined(form, spec)
     except SpecError as error:
         for problem in error.problems:
             form.refuse(problem)
@@ -99,13 +96,9 @@ def passes(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> bool:
     return not report["problems"]
 
 
-def launched(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> Run:
-    with transaction.atomic():
-        place = placing.Place(form.project, placing.usual(request.team))
-        run = launch.launch(request.team, request.user, spec, form.values["name"], parent=form.parent, place=place)
-        if form.wants_match:
-            MatchWish().begin(run, request.user, form.wish)
-    return run
+def launched(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> str:
+    run = train_launch.launched(form, request.user, spec, request.user if form.wants_match else None)
+    return reverse("run", args=[run.pk])
 
 
 def all_settings(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> HttpResponse:
