@@ -14,11 +14,13 @@ from lab.ablations.launch import MOST_RUNS, refusal
 from lab.ablations.variants import Variant, variants_of
 from lab.accounts.models import Team
 from lab.catalog.catalog import CatalogError, catalog
+from lab.runs import holding
 from lab.runs.launch import PENDING, check
 from lab.runs.models import ACTIVE, Run, Status
+from lab.runs.placing import beside
 from lab.runs.references import named
 from trainers import stacking
-from trainers.spec import SpecError
+from trainers.spec import Problem, SpecError
 
 SEEDS = 3  # offered first: the least that gives an interval worth looking at
 MOST_SPEC = 200_000  # characters
@@ -34,6 +36,7 @@ class Plan:
     name: str
     seeds: int
     problems: tuple[str, ...] = ()
+    estimates: tuple[Any, ...] = ()  # what launching it would take (lab.runs.holding)
 
     @property
     def variants(self) -> list[Variant]:
@@ -49,7 +52,7 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """Of one run, as far as that is known."""
+        """Of one run by its own pace or its recipe, where no finished run tells."""
         return expected_seconds(self.source) if self.source else recipe_seconds(str(self.spec.get("recipe", "")))
 
     @property
@@ -66,27 +69,45 @@ def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> Plan:
         raise Http404("nothing to ablate is named")
     seeds = data.get("seeds", str(SEEDS)).strip()
     count = int(seeds) if seeds.isascii() and seeds.isdigit() and len(seeds) < 5 else 0
-    usual = f"Ablation of #{source.number} {source.name}" if source else f"Ablation of {spec.get('recipe', 'a recipe')}"
-    return Plan(spec, source, data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100], count, problems(team, spec, count))
+    usual = usual_name(spec, source)
+    name = data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100]
+    found = problems(team, spec, count)
+    return Plan(spec, source, name, count, found, () if found else tuple(estimates(team, spec, source, count)))
+
+
+def estimates(team: Team, spec: Spec, source: Run | None, seeds: int) -> list[object]:
+    """What launching it would take. Every run counts as one of the full stack: methods change little of the time beside trainer and policy."""
+    full, *others = variants_of(spec)
+    checked = check(team, {**full.spec(spec, 0), "output": PENDING})
+    return holding.estimates(team, beside(source).queue, [checked], (1 + len(others)) * seeds)
+
+
+def usual_name(spec: Spec, source: Run | None) -> str:
+    """What an ablation is called unless somebody says otherwise."""
+    return f"Ablation of #{source.number} {source.name}" if source else f"Ablation of {spec.get('recipe', 'a recipe')}"
 
 
 def problems(team: Team, spec: Spec, seeds: int) -> tuple[str, ...]:
     """Everything that keeps the ablation from being launched, so that nobody finds out from its twelfth run."""
     if reason := refusal(spec, seeds):
         return (reason,)
-    found = [f"{variant.name}: {problem}" for variant in variants_of(spec) for problem in problems_of(team, variant.spec(spec, seeds - 1))]
-    return tuple(found[:SHOWN_PROBLEMS])
+    return tuple(f"{variant}: {problem}" for variant, problem in objections(team, spec, seeds)[:SHOWN_PROBLEMS])
 
 
-def problems_of(team: Team, spec: Spec) -> list[str]:
+def objections(team: Team, spec: Spec, seeds: int) -> list[tuple[str, Problem]]:
+    """(variant, what is wrong with it)."""
+    return [(variant.name, problem) for variant in variants_of(spec) for problem in problems_of(team, variant.spec(spec, seeds - 1))]
+
+
+def problems_of(team: Team, spec: Spec) -> list[Problem]:
     try:
         checked = check(team, {**spec, "output": PENDING})
     except SpecError as error:
-        return [str(problem) for problem in error.problems]
+        return list(error.problems)
     known = stacking.entries()  # of a method of another package only its code, which would load torch, knows what it goes with
     if not all(choice.name in known for choice in (stacking.base_choice(checked), *checked.methods)):
         return []
-    return [str(problem) for problem in stacking.check(checked).problems]
+    return list(stacking.check(checked).problems)
 
 
 def run_of(team: Team, key: str) -> Run | None:

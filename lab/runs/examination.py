@@ -30,6 +30,7 @@ class Examination:
     problems: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
     reports: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # stage title, preflight report
+    estimates: list[object] = field(default_factory=list)  # what launching it would take (lab.runs.holding)
     broken: str = ""  # why the preflight itself did not come to an end
 
     @property
@@ -42,6 +43,7 @@ def examine(form: LaunchForm) -> Examination:
     found = Examination()
     note(form, found.problems, 0, "", following.problems(form))
     examine_place(form, found)
+    specs: list[RunSpec] = []
     for number, spec in enumerate(form.specs()):
         title = form.draft.stages[number][0] if form.draft.is_chain else ""
         blanks = empty_numbers(form, number)
@@ -53,6 +55,7 @@ def examine(form: LaunchForm) -> Examination:
         if blanks:
             note(form, found.problems, number, title, blanks)
             continue
+        specs.append(checked)
         pending = number > 0 or is_pending(form.parent)
         try:
             report = preflight.preflight(checked.model_dump(mode="json"), policy_pending=pending)
@@ -62,6 +65,8 @@ def examine(form: LaunchForm) -> Examination:
         found.reports.append((title, report))
         note(form, found.problems, number, title, [as_problem(item) for item in report["problems"]])
         found.warnings += [finding(form, number, title, as_problem(item)) for item in report["warnings"]]
+    if found.ok:
+        found.estimates = holding.estimates(form.team, form.place.queue, specs)
     return found
 
 

@@ -1,4 +1,7 @@
-"""Why a run may not start although a worker is there, asked of rooms that runs may not know: a room with such a rule puts it into ``RULES``."""
+"""Why a run may not start although a worker is there, and what it would take, asked of rooms that runs may not know.
+
+A room with such a rule puts it into ``RULES``.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from uuid import UUID
 
 from lab.accounts.models import Team
 from lab.runs.models import Run
+from trainers.spec import RunSpec
 
 
 class Rule(Protocol):
@@ -19,6 +23,9 @@ class Rule(Protocol):
 
     def refused(self, team: Team, queue: str) -> str:
         """Why the team may not launch on the queue at all; empty when it may."""
+
+    def estimate(self, team: Team, queue: str, specs: Sequence[RunSpec], runs: int) -> object:
+        """What launching the stages ``specs`` so often would take, for usage/estimate.html."""
 
 
 RULES: list[Rule] = []
@@ -37,3 +44,7 @@ def foreseen(team: Team, queue: str) -> str:
 
 def refused(team: Team, queue: str) -> str:
     return " ".join(said for rule in RULES if (said := rule.refused(team, queue)))
+
+
+def estimates(team: Team, queue: str, specs: Sequence[RunSpec], runs: int = 1) -> list[object]:
+    return [rule.estimate(team, queue, specs, runs) for rule in RULES]

@@ -1,4 +1,4 @@
-"""Quotas as launching and the lists of runs ask for them (lab.runs.holding)."""
+"""Quotas and estimates as launching and the lists of runs ask for them (lab.runs.holding)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from uuid import UUID
 
 from lab.accounts.models import Team
 from lab.runs.models import Run
-from lab.usage import quotas
+from lab.usage import estimating, quotas
+from lab.usage.estimating import Estimate
+from trainers.spec import RunSpec
 
 
 class QuotaRule:
@@ -22,3 +24,6 @@ class QuotaRule:
 
     def refused(self, team: Team, queue: str) -> str:
         return quotas.refused(quotas.standing(team), queue)
+
+    def estimate(self, team: Team, queue: str, specs: Sequence[RunSpec], runs: int) -> Estimate:
+        return estimating.estimate(team, queue, specs, runs)

@@ -20,6 +20,7 @@ from lab.accounts.models import Team, User
 from lab.runs import metrics
 from lab.runs.launch import launch
 from lab.runs.models import Attempt, Run, Status
+from lab.usage.models import Lease, Quota
 from tests.lab.html_forms import form_values
 
 STACKED = {
@@ -116,6 +117,21 @@ def test_the_page_before_says_how_many_runs_it_will_be_and_how_long_one_takes(as
     part = as_owner.post("/ablations/new/", {"from_run": source.pk, "seeds": "5", "part": "plan"}).content.decode()
     assert "20 runs" in part
     assert "<h1>" not in part
+
+
+def test_the_page_before_says_what_all_its_runs_take_by_finished_runs_like_them(as_owner: Client, ablation: Ablation, source: Run) -> None:
+    member = ablation.members.select_related("run").get(variant="full", seed=7)
+    finish(member, 60)
+    now = timezone.now()
+    lease = {"run": member.run, "number": member.run.number, "recipe": "grpo", "owner": "w/x", "gpus": 1}
+    Lease.objects.create(team=ablation.team, **lease, started_at=now - timedelta(seconds=60), seen_at=now, ended_at=now)
+    Quota.objects.create(team=ablation.team, gpu_hours=0.1)
+    page = " ".join(as_owner.get("/ablations/new/", {"from_run": source.pk}).content.decode().split())
+    assert "<dt>A run</dt><dd>about 1 min</dd>" in page
+    assert "<dt>All 12, one after the other</dt><dd>about 12 min</dd>" in page
+    assert "<dt>GPU time of all</dt><dd>about 12 min</dd>" in page
+    assert "It passes the month's GPU-hours." in page
+    assert "min each" not in page
 
 
 def test_launching_from_a_run_queues_the_runs_once_however_often_the_form_is_sent(as_owner: Client, source: Run) -> None:
