@@ -6,14 +6,23 @@ import uuid
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Count, Q
 
 from lab.accounts.models import Team
-from lab.runs.models import Run
+from lab.runs.models import OPEN, Run, Status
 
 
 class AblationQuerySet(models.QuerySet["Ablation"]):
     def of(self, team: Team) -> AblationQuerySet:
         return self.filter(team=team)
+
+    def counted(self) -> AblationQuerySet:
+        """With how many runs each has, how many of them have finished and how many will go on."""
+        return self.annotate(
+            runs=Count("members"),
+            finished=Count("members", filter=Q(members__run__status=Status.FINISHED)),
+            open=Count("members", filter=Q(members__run__status__in=OPEN)),
+        )
 
 
 class Ablation(models.Model):
@@ -35,6 +44,10 @@ class Ablation(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def in_order(self) -> list[AblationRun]:
+        """Its runs, seed by seed."""
+        return list(self.members.select_related("run").defer("run__spec", "run__special_tokens").order_by("seed", "pk"))
 
 
 class AblationRun(models.Model):

@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
-from lab.runs.stack import stack_of
+from lab.runs.stack import name_of, stack_of
 
 Spec = dict[str, Any]
 FULL, BASE = "full", "base"
@@ -21,7 +21,7 @@ class Variant:
 
     def spec(self, full: Spec, seed: int) -> Spec:
         """The full stack's spec without the removed methods, with the seed ``seed`` places after its own."""
-        kept = [choice for choice in full.get("methods", ()) if choice["name"] not in self.removed]
+        kept = [choice for choice in full.get("methods", ()) if name_of(choice) not in self.removed]
         return {**copy.deepcopy({key: value for key, value in full.items() if key != "methods"}), "methods": kept, "seed": first_seed(full) + seed}
 
 

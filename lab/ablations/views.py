@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count, Q
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
@@ -18,7 +17,7 @@ from lab.ablations import from_form, launch
 from lab.ablations.figures import figures, progress
 from lab.ablations.models import Ablation
 from lab.ablations.plan import Plan, read_plan
-from lab.runs.models import OPEN, Run, Status
+from lab.runs.models import Run
 from lab.runs.once import once
 from lab.runs.stack import chips, stack_of
 from lab.runs.views.request import LabRequest
@@ -29,12 +28,8 @@ SHOWN = 100  # newest ablations in the list
 
 @require_safe
 def index(request: LabRequest) -> HttpResponse:
-    counted = Ablation.objects.of(request.team).annotate(
-        runs=Count("members"),
-        finished=Count("members", filter=Q(members__run__status=Status.FINISHED)),
-        open=Count("members", filter=Q(members__run__status__in=OPEN)),
-    )
-    rows = [(ablation, chips(stack_of(ablation.spec))) for ablation in counted.select_related("author").order_by("-created_at")[:SHOWN]]
+    newest = Ablation.objects.of(request.team).counted().select_related("author").order_by("-created_at")[:SHOWN]
+    rows = [(ablation, chips(stack_of(ablation.spec))) for ablation in newest]
     candidate = Run.objects.of(request.team).filter(spec__methods__0__isnull=False).order_by("-number").first()
     return TemplateResponse(request, "ablations/list.html", {"room": "ablations", "rows": rows, "candidate": candidate})
 
@@ -82,7 +77,7 @@ def ablation_of(request: LabRequest, ablation_id: Any) -> Ablation:
 def detail(request: LabRequest, ablation_id: Any) -> HttpResponse:
     """Progress and figures; ``?part=live`` only what changes while runs train."""
     ablation = ablation_of(request, ablation_id)
-    members = list(ablation.members.select_related("run").defer("run__spec", "run__special_tokens").order_by("seed", "pk"))
+    members = ablation.in_order()
     context = {
         "room": "ablations",
         "ablation": ablation,

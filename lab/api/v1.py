@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from lab.api.base import api, guarded
-from lab.api.operations import account, audit, catalog, datasets, datasets_training, metrics, outside, queues, rollouts, runs
+from lab.api.operations import ablations, account, audit, catalog, datasets, datasets_training, metrics, outside, queues, rollouts, runs
 from lab.api.operations import annotations as said
 
-NOUNS = (account, runs, metrics, rollouts, said, catalog, queues, datasets, datasets_training, outside, audit)
+NOUNS = (account, runs, ablations, metrics, rollouts, said, catalog, queues, datasets, datasets_training, outside, audit)
 for router in (one.router for one in NOUNS):
     api.add_router("", router)
 

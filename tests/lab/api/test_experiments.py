@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from lab.ablations.models import Ablation
 from lab.accounts.models import Team, User
 from lab.api import tokens
 from lab.audit.models import Entry
 from lab.datasets.models import Version
 from lab.loop.models import Match
-from lab.runs.models import Run
+from lab.runs.launch import launch
+from lab.runs.models import Run, Status
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.loop.making import finished_run, frozen, labelled_queue, sampled
+from tests.lab.test_ablations import STACKED, finish
 
 
 @pytest.fixture
@@ -96,3 +99,70 @@ def test_a_match_wants_a_person_and_the_scope_for_queues(team: Team, owner: User
     assert service.send(f"versions/{version.pk}/train", {"match": {}, "check": False}).status_code == 403
     assert service.send(f"versions/{version.pk}/train", {"check": False}).status_code == 201
     assert Run.objects.get(trainer="dpo").created_by is None
+
+
+def test_an_ablation_is_checked_launched_and_read(api: ApiClient, team: Team, owner: User) -> None:
+    source = launch(team, owner, STACKED, "stacked")
+    body = {"run": str(source.pk), "seeds": 2}
+    variants = ["full", "without rs-grpo", "without siren", "base"]
+    assert api.send("ablations/check", body).json() == {"runs": 8, "variants": variants}
+    made = [api.send("ablations", body, **{"Idempotency-Key": "one"}) for _ in range(2)]
+    assert [one.status_code for one in made] == [201, 200], made[0].content
+    ablation = Ablation.objects.get()
+    for member in ablation.members.exclude(variant="base"):
+        finish(member, heldout_reward=[0.1, {"full": 0.8}.get(member.variant, 0.5) + member.seed / 100])
+    found = api.ask(f"ablations/{ablation.pk}").json()
+    assert (found["name"], found["base"], found["methods"]) == ("Ablation of #1 stacked", "dr-grpo", ["rs-grpo", "siren"])
+    assert (found["run"], found["created_by"]["email"], found["progress"]["finished"]) == (str(source.pk), owner.email, 6)
+    full, _, _, base = found["variants"]
+    assert [one["name"] for one in found["variants"]] == variants
+    assert [(one["seed"], one["values"]["heldout-reward"]) for one in full["seeds"]] == [(7, pytest.approx(0.87)), (8, pytest.approx(0.88))]
+    assert (full["means"]["heldout-reward"]["mean"], full["means"]["heldout-reward"]["count"]) == (pytest.approx(0.875), 2)
+    assert [one["status"] for one in base["seeds"]] == ["queued", "queued"]
+    assert base["means"]["heldout-reward"] is None
+    shares = {one["quantity"]: one for one in found["contributions"][0]["shares"]}
+    assert shares["heldout-reward"]["contribution"]["mean"] == pytest.approx(0.3)
+    assert launch(team, owner, found["spec"], "again").spec["methods"] == source.spec["methods"]
+
+
+def test_ablations_come_in_pages_get_seeds_are_stopped_and_go(api: ApiClient) -> None:
+    one = {**STACKED, "methods": [{"name": "rs-grpo"}]}
+    first, second = (api.send("ablations", {"spec": one, "seeds": 1, "name": name}).json() for name in ("first", "second"))
+    page = api.ask("ablations", limit=1).json()
+    assert ([row["name"] for row in page["items"]], page["items"][0]["runs"]) == (["second"], 2)
+    page = api.ask("ablations", limit=1, after=page["next"]).json()
+    assert ([row["name"] for row in page["items"]], page["next"]) == (["first"], None)
+    more = api.send(f"ablations/{first['id']}/seeds", {"seeds": 2})
+    assert (more.status_code, more.json()["seeds"], more.json()["runs"]) == (201, 3, 6)
+    assert fields(api.send(f"ablations/{first['id']}/seeds", {"seeds": 60})) == ["seeds"]
+    assert api.send(f"ablations/{first['id']}/stop").json() == {"stopped": 6}
+    assert api.send(f"ablations/{first['id']}/stop").status_code == 409
+    assert api.delete(f"/api/v1/ablations/{second['id']}").status_code == 204
+    assert api.ask(f"ablations/{second['id']}").status_code == 404
+    assert Run.objects.filter(status=Status.QUEUED).count() == 2
+    assert set(Entry.objects.filter(kind="ablation", via="api").values_list("action", flat=True)) == {
+        "ablation.launch",
+        "ablation.extend",
+        "ablation.stop",
+        "ablation.delete",
+    }
+
+
+def test_what_cannot_be_ablated_names_its_field_and_queues_nothing(api: ApiClient, team: Team, owner: User, stranger: User) -> None:
+    plain = launch(team, owner, {**STACKED, "methods": []}, "plain")
+    theirs = launch(stranger.memberships.get().team, stranger, STACKED, "theirs")
+    for body, wrong in (
+        ({}, ["run"]),
+        ({"run": str(plain.pk), "spec": STACKED}, ["run"]),
+        ({"run": str(theirs.pk)}, ["run"]),
+        ({"run": str(plain.pk)}, ["run"]),
+        ({"spec": {}}, ["spec"]),
+        ({"spec": STACKED, "seeds": 40}, ["seeds"]),
+        ({"spec": {**STACKED, "training": {"trainer": "grpo", "max_steps": 0}}}, ["spec.training.max_steps"]),
+        ({"spec": {**STACKED, "base": {"name": "dpo"}}}, ["spec.base.name"]),
+        ({"spec": {**STACKED, "methods": ["rs-grpo", {"name": "siren"}]}}, ["spec.methods.0"]),
+    ):
+        for path in ("ablations", "ablations/check"):
+            assert fields(api.send(path, body))[:1] == wrong, body
+    assert Run.objects.count() == 2
+    assert not Ablation.objects.exists()
