@@ -14,8 +14,10 @@ from lab.ablations.launch import MOST_RUNS, refusal
 from lab.ablations.variants import Variant, variants_of
 from lab.accounts.models import Team
 from lab.catalog.catalog import CatalogError, catalog
+from lab.runs import holding
 from lab.runs.launch import PENDING, check
 from lab.runs.models import ACTIVE, Run, Status
+from lab.runs.placing import beside
 from lab.runs.references import named
 from trainers import stacking
 from trainers.spec import Problem, SpecError
@@ -34,6 +36,7 @@ class Plan:
     name: str
     seeds: int
     problems: tuple[str, ...] = ()
+    estimates: tuple[Any, ...] = ()  # what launching it would take (lab.runs.holding)
 
     @property
     def variants(self) -> list[Variant]:
@@ -49,7 +52,7 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """Of one run, as far as that is known."""
+        """Of one run by its own pace or its recipe, where no finished run tells."""
         return expected_seconds(self.source) if self.source else recipe_seconds(str(self.spec.get("recipe", "")))
 
     @property
@@ -67,7 +70,16 @@ def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> Plan:
     seeds = data.get("seeds", str(SEEDS)).strip()
     count = int(seeds) if seeds.isascii() and seeds.isdigit() and len(seeds) < 5 else 0
     usual = usual_name(spec, source)
-    return Plan(spec, source, data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100], count, problems(team, spec, count))
+    name = data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100]
+    found = problems(team, spec, count)
+    return Plan(spec, source, name, count, found, () if found else tuple(estimates(team, spec, source, count)))
+
+
+def estimates(team: Team, spec: Spec, source: Run | None, seeds: int) -> list[object]:
+    """What launching it would take. Every run counts as one of the full stack: methods change little of the time beside trainer and policy."""
+    full, *others = variants_of(spec)
+    checked = check(team, {**full.spec(spec, 0), "output": PENDING})
+    return holding.estimates(team, beside(source).queue, [checked], (1 + len(others)) * seeds)
 
 
 def usual_name(spec: Spec, source: Run | None) -> str:
