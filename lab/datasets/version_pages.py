@@ -193,6 +193,7 @@ def diff(request: LabRequest, version_id: int) -> HttpResponse:
         before, after, context["other"] = sides(request, found, against)
     except RuleError as error:
         return render(request, "datasets/diff.html", {**context, "problems": by_field(error.problems)}, status=422)
+    context["backwards"] = earlier(context["other"], found)
     if after is None:
         return render(request, "datasets/diff.html", context)
     changes = differences(before, after)
@@ -214,7 +215,7 @@ def diff(request: LabRequest, version_id: int) -> HttpResponse:
 
 
 def sides(request: LabRequest, found: Version, against: str) -> tuple[list[Entry], list[Entry] | None, Version | None]:
-    """Rows before and after, and the version after. The older version is always before. Raises RuleError."""
+    """Rows before and after, and the other version. Of two versions of a dataset the older stands before. Raises RuleError."""
     if against == "now":
         rule = rule_form.read(request.GET, rule_of(found) or stored_rule(found.dataset))
         return entries_of(found), [entry(one) for one in now(found.dataset, rule).rows], None
@@ -223,7 +224,14 @@ def sides(request: LabRequest, found: Version, against: str) -> tuple[list[Entry
     other = Version.objects.of(request.team).filter(pk=int(against), state=VersionState.READY).select_related("dataset").first()
     if other is None:
         raise Http404
+    if earlier(other, found):
+        return entries_of(other), entries_of(found), other
     return entries_of(found), entries_of(other), other
+
+
+def earlier(one: Version | None, than: Version) -> bool:
+    """Whether it is an older version of the same dataset."""
+    return bool(one and one.dataset_id == than.dataset_id and one.number < than.number)
 
 
 def linked(request: LabRequest, **changes: Any) -> str:

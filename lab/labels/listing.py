@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import Count, Q
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from lab.accounts import projects
@@ -28,6 +28,7 @@ class Row:
     returned: int = 0  # of the person's labels, sent back by a reviewer
     paused: str = ""  # why the person is paused
     can_label: bool = False
+    wants_mine: bool = False  # an item wants a label that the person has not given
     reviews: bool = False  # made a reviewer of this queue; leads review everywhere
 
     @property
@@ -63,7 +64,7 @@ class Row:
     @property
     def to_label(self) -> bool:
         """Whether there may be something for the person to do."""
-        return self.can_label and not self.paused and self.queue.status == QueueStatus.OPEN and bool(self.waiting or self.returned)
+        return self.can_label and not self.paused and self.queue.status == QueueStatus.OPEN and bool(self.wants_mine or self.returned)
 
 
 def rows(queues: Sequence[Queue], user: User, annotates: bool) -> list[Row]:
@@ -76,14 +77,22 @@ def rows(queues: Sequence[Queue], user: User, annotates: bool) -> list[Row]:
         row.several += one["several"]
         row.agreed += one["several"] if one["state"] == ItemState.DONE else 0
     add_people(found, user)
+    wanting = set(with_work(Queue.objects.filter(pk__in=found), user).values_list("pk", flat=True))
     members = {member.queue_id: member for member in QueueMember.objects.filter(queue__in=found, user=user)}
     for row in found.values():
         member = members.get(row.queue.pk)
         row.can_label = annotates and (member.labels if member else not row.queue.assigned_only)
+        row.wants_mine = row.queue.pk in wanting
         row.reviews = bool(annotates and member and member.reviews)
         if member and member.paused_at:
             row.paused = member.paused_reason or "paused"
     return list(found.values())
+
+
+def with_work(queues: QuerySet[Queue], user: User) -> QuerySet[Queue]:
+    """Those with an item that wants a label of this person, whoever holds it at the moment."""
+    judged = Judgement.objects.filter(item=OuterRef("pk"), user=user).exclude(state=JudgementState.WITHDRAWN)
+    return queues.filter(Exists(Item.objects.filter(~Exists(judged), queue=OuterRef("pk"), state=ItemState.OPEN)))
 
 
 def add_people(found: dict[int, Row], user: User) -> None:

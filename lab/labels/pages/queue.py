@@ -75,7 +75,7 @@ def items_of(request: LabRequest, queue: Queue) -> dict[str, Any]:
     page = Paginator(items, ITEMS).get_page(request.GET.get("page"))
     rows = samples.of_items(list(page))
     states = [("", "All"), *((value, STATE_WORDS[value].capitalize()) for value in ItemState.values), ("gold", "Gold")]
-    return {"items": rows, "page": page, "state": state, "states": states, "state_words": STATE_WORDS, "first_place": page.start_index()}
+    return {"items": rows, "page": page, "state": state, "states": states, "state_words": STATE_WORDS}
 
 
 def forecast_of(request: LabRequest, queue: Queue) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from lab.accounts.models import User
 from lab.accounts.roles import may
 from lab.labels.guidelines import render
+from lab.labels.listing import with_work
 from lab.labels.models import Change, Judgement, JudgementState, Kind, Queue, QueueMember, QueueStatus
 from lab.runs.views.request import LabRequest
 
@@ -68,10 +69,11 @@ def work(request: LabRequest, queue_id: int) -> HttpResponse:
 
 
 def other_queues(queue: Queue, user: User) -> QuerySet[Queue]:
-    """Open queues of the team in which the person may label, newest first."""
+    """Open queues of the team in which the person may label and has something left to label, newest first."""
     member = QueueMember.objects.filter(queue=OuterRef("pk"), user=user)
     allowed = Exists(member.filter(labels=True, paused_at__isnull=True)) | (~Exists(member) & Q(assigned_only=False))
-    return Queue.objects.of(queue.team).filter(allowed, status=QueueStatus.OPEN).exclude(pk=queue.pk).order_by("-created_at")[:MOST]
+    found = Queue.objects.of(queue.team).filter(allowed, status=QueueStatus.OPEN).exclude(pk=queue.pk)
+    return with_work(found, user).order_by("-created_at")[:MOST]
 
 
 def asked_for(text: str) -> int | None:

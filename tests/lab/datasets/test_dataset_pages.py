@@ -128,6 +128,9 @@ def test_changed_labels_are_told_and_shown_without_changing_the_version(as_owner
     diff = page(as_owner, f"/datasets/versions/{version.pk}/diff/", against=second.pk, kind="removed")
     assert "Removed 2" in diff
     assert diff.count('class="pair-row"') == 2
+    backwards = page(as_owner, f"/datasets/versions/{second.pk}/diff/", against=version.pk)
+    assert "From v1 to v2" in backwards
+    assert "Removed 2" in backwards  # the older version stands before, whichever page was open
     replayed = page(as_owner, f"/datasets/versions/{version.pk}/diff/", against="now", **RULE, queues=queue.pk, first_step=3)
     assert "Removed 4" in replayed  # label replay: another rule on the same labels
 

@@ -119,6 +119,9 @@ def test_only_queues_the_person_may_label_in_are_offered_next(queue: Queue, team
     QueueMember.objects.create(queue=assigned, user=stranger)
     text = page(ann, queue)
     assert [number for number in range(5) if f"queue number {number}" in text] == [0, 3]
+    judged(free, ann)  # its only item
+    assert "queue number 0" not in page(ann, queue)
+    assert of(ann).get("/label/").content.decode().count("to-label-start") == 2  # this one and theirs
 
 
 def test_a_queue_that_never_skips_offers_no_skip(team: Team, ann: User) -> None:
