@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from lab.audit.recording import record
-from lab.datasets.freezing import freeze
 from lab.datasets.models import Recall, RecallKind, Source, Version
-from lab.datasets.rules import Rule, RuleError
-from lab.loop import taking_back
+from lab.datasets.rules import RuleError
+from lab.loop import recall_acts, taking_back
 from lab.loop.descent import Descent
 from lab.loop.models import Withdrawal
 from lab.loop.recall_form import KINDS, RecallForm, words
@@ -64,7 +60,8 @@ def shown_of(recall: Recall, descent: Descent) -> Shown:
 
 
 def touched(recall: Recall, version: Version) -> Touched:
-    since = Version.objects.filter(dataset=version.dataset_id, created_at__gt=recall.at).select_related("dataset").order_by("-number").first()
+    later = Version.objects.filter(dataset=version.dataset_id, created_at__gt=recall.at) if recall.at else Version.objects.none()
+    since = later.select_related("dataset").order_by("-number").first()
     return Touched(version, since if since != version else None, recall.kind != RecallKind.RULE and version.dataset.source == Source.QUEUES)
 
 
@@ -92,11 +89,7 @@ def recall(request: LabRequest) -> HttpResponse:
 
 
 def made(request: LabRequest, target: Recall, reason: str) -> str:
-    """From here on what was made of the labels is flagged."""
-    target.reason, target.by = reason, request.user
-    with transaction.atomic():
-        target.save(force_insert=True)
-        record("label.recall", target, label=words(target), reason=reason)
+    recall_acts.begin(target, request.user, reason)
     return f"{reverse('recalls')}#recall-{target.pk}"
 
 
@@ -111,11 +104,7 @@ def tell(request: LabRequest, recall: Recall) -> None:
 @require_POST
 def undo_recall(request: LabRequest, recall_id: int) -> HttpResponse:
     found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
-    with transaction.atomic():
-        undone = Recall.objects.filter(pk=found.pk, undone_at=None).update(undone_at=timezone.now(), undone_by=request.user)
-        if undone:
-            record("label.restore", found, label=words(found))
-    if undone:
+    if recall_acts.undo(found, request.user):
         through = taking_back.carry_out(found)
         rest = "" if through else " The rest is restored by the workers."
         messages.success(request, f"Undone: its labels count again, and what was made of them is no longer flagged.{rest}")
@@ -131,8 +120,7 @@ def rebuild(request: LabRequest, recall_id: int, version_id: int) -> HttpRespons
     version = get_object_or_404(Version.objects.of(request.team).select_related("dataset__team"), pk=version_id)
 
     def act() -> str:
-        notes = f"{version} without what was recalled ({words(found)})"
-        return reverse("version", args=[freeze(version.dataset, request.user, Rule.read(version.rule), notes).pk])
+        return reverse("version", args=[recall_acts.rebuild(found, version, request.user).pk])
 
     try:
         url = once(request, f"rebuild/{found.pk}/{version.pk}/{token_of(request)}", act)

@@ -13,7 +13,11 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lab.policies.places import ADAPTERS, WEIGHTS, File, Missing, file_name, files_of, opened, read
+from django.http import HttpRequest, StreamingHttpResponse
+
+from lab.audit.recording import record
+from lab.lib.downloads import attachment
+from lab.policies.places import ADAPTERS, WEIGHTS, File, Missing, file_name, files_of, label, opened, read
 from lab.runs.models import Checkpoint
 
 PIECE = 1 << 20
@@ -89,6 +93,17 @@ def content(checkpoint: Checkpoint, part: Part) -> Iterator[bytes]:
                 raise Missing(f"{part.file.name} became shorter while it was read.")
             left -= len(piece)
             yield piece
+
+
+def served(request: HttpRequest, checkpoint: Checkpoint) -> StreamingHttpResponse:
+    """The archive as an answer, and a line of the audit log. Raises Missing."""
+    parts = parts_of(checkpoint)
+    if request.method == "GET":
+        size = sum(part.size for part in parts)
+        record("policy.download", checkpoint, team=checkpoint.run.team, label=label(checkpoint), files=len(parts), bytes=size)
+    response = attachment(request, archive(checkpoint, parts), f"{file_name(checkpoint)}.tar", "application/x-tar")
+    response["Content-Length"] = str(length(checkpoint, parts))
+    return response
 
 
 def header(top: str, name: str, size: int) -> bytes:

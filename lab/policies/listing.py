@@ -158,18 +158,35 @@ class Listing:
     more: bool  # older ones were not looked at
 
 
-def listing(team: Team, query: Query) -> Listing:
-    found = list(matching(team, query.chosen)[: MOST + 1])
+@dataclass
+class Found:
+    """Rows that an address asks for, newest first, with nothing filled in; and what was left out of them."""
+
+    rows: list[Row]
+    there: int
+    gone: int
+    twins: int
+    more: bool
+
+
+def found_of(team: Team, chosen: Mapping[str, str]) -> Found:
+    found = list(matching(team, chosen)[: MOST + 1])
     rows = [Row(one, present(one)) for one in found[:MOST]]
     there = sum(row.there for row in rows)
     gone = len(rows) - there
     named = set(Alias.objects.filter(team=team).exclude(checkpoint=None).values_list("checkpoint", flat=True))
-    if "gone" not in query.chosen:
+    if "gone" not in chosen:
         rows = [row for row in rows if row.there]
     finals = {(row.run.pk, row.checkpoint.step) for row in rows if row.checkpoint.final and row.there}
-    twins = [row for row in rows if not row.checkpoint.final and (row.run.pk, row.checkpoint.step) in finals]
-    if "twins" not in query.chosen:
-        rows = [row for row in rows if row not in twins or row.checkpoint.pk in named]
+    twins = {row.checkpoint.pk for row in rows if not row.checkpoint.final and (row.run.pk, row.checkpoint.step) in finals}
+    if "twins" not in chosen:
+        rows = [row for row in rows if row.checkpoint.pk not in twins or row.checkpoint.pk in named]
+    return Found(rows, there, gone, len(twins), len(found) > MOST)
+
+
+def listing(team: Team, query: Query) -> Listing:
+    found = found_of(team, query.chosen)
+    rows = found.rows
     if query.key in measures.SHOWN:
         add_measures(rows, [measures.SHOWN[query.key]])
     if query.key == "win":
@@ -178,7 +195,7 @@ def listing(team: Team, query: Query) -> Listing:
     ordered.sort(key=lambda row: (row.order(query.key), row.checkpoint.created_at, row.checkpoint.pk), reverse=query.descending)
     page = Paginator([*ordered, *(row for row in rows if row.order(query.key) is None)], PAGE).get_page(query.page)
     fill(list(page.object_list))
-    return Listing(page, there, gone, len(twins), len(found) > MOST)
+    return Listing(page, found.there, found.gone, found.twins, found.more)
 
 
 def fill(rows: list[Row]) -> None:

@@ -18,9 +18,14 @@ STATES = {"conflict": (ItemState.CONFLICT,), "settled": (ItemState.SETTLED,), "a
 
 
 def conflicts_of(queue: Queue, user: User, state: str = "conflict") -> QuerySet[Any]:
-    """In the order they were served. ``mine``: the person judged it and may not decide it."""
+    """In the order they were served, each with whether it is the person's (``with_mine``)."""
+    return with_mine(Item.objects.filter(queue=queue, state__in=STATES[state]), user).order_by("place", "pk")
+
+
+def with_mine(items: QuerySet[Item], user: User) -> QuerySet[Any]:
+    """``mine``: the person judged it and may not decide it."""
     own = Judgement.objects.filter(item=OuterRef("pk"), user=user, state__in=SEATED).exclude(verdict=Verdict.SKIP)
-    return Item.objects.filter(queue=queue, state__in=STATES[state]).annotate(mine=Exists(own)).order_by("place", "pk")
+    return items.annotate(mine=Exists(own))
 
 
 def following(items: QuerySet[Any], item: Item, back: bool = False) -> Item | None:

@@ -12,17 +12,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.accounts.models import User
 from lab.accounts.roles import may
-from lab.audit.recording import record
-from lab.labels import people
 from lab.labels.models import Queue
+from lab.quality import pausing
 from lab.quality.access import queue_context, queue_of, sees_numbers
 from lab.quality.agreement import measures, pairwise, reading
 from lab.quality.drift import over_steps, over_time
 from lab.quality.labellers import gold_answers, labellers
 from lab.quality.ratings import ratings_of
 from lab.runs.views.request import LabRequest
-
-REASON = 300  # characters
 
 
 @require_safe
@@ -57,13 +54,10 @@ def labeller(request: LabRequest, queue_id: int) -> HttpResponse:
         return redirect(back)
     user = labeller_of(queue, request.POST["user"])
     if request.POST.get("act") == "resume":
-        people.resume(queue, user)
-        record("queue.people", queue, person=user.email, did="resume")
+        pausing.resume(queue, user)
         messages.success(request, f"{user} may label here again.")
     else:
-        reason = request.POST.get("reason", "").strip()[:REASON] or "The person who runs this queue has paused you."
-        people.pause(queue, user, reason)
-        record("queue.people", queue, person=user.email, did="pause", reason=reason)
+        pausing.pause(queue, user, request.POST.get("reason", ""))
         messages.success(request, f"{user} is paused in this queue. Their labels stay as they are.")
     return redirect(back)
 

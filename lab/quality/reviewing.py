@@ -178,20 +178,24 @@ def reviewed(judgement: Judgement, user: User, data: dict[str, Any]) -> Judgemen
     return made
 
 
-@require_POST
-def accept_all(request: LabRequest, queue_id: int) -> HttpResponse:
-    """Accepts one labeller's (``by``) labels that nobody contradicts, AT_ONCE at most."""
-    queue = queue_of(request, queue_id)
-    reviewers_only(request, queue)
-    asked = Asked(request.POST)
-    found = list(uncontradicted(queue, asked.by, request.user.pk or 0)[:AT_ONCE]) if asked.by else []
+def accept_uncontradicted(queue: Queue, by: int, user: User) -> tuple[int, int]:
+    """Accepts what nobody contradicts of one labeller's labels, AT_ONCE at most: how many, and how many are left."""
     accepted = 0
-    for judgement in found:
+    for judgement in uncontradicted(queue, by, user.pk)[:AT_ONCE]:
         try:
-            reviewed(judgement, request.user, {"act": "accept"})
+            reviewed(judgement, user, {"act": "accept"})
         except Refused:
             continue  # taken back this moment
         accepted += 1
-    left = uncontradicted(queue, asked.by, request.user.pk or 0).count() if asked.by else 0
+    return accepted, uncontradicted(queue, by, user.pk).count()
+
+
+@require_POST
+def accept_all(request: LabRequest, queue_id: int) -> HttpResponse:
+    """Accepts one labeller's (``by``) labels that nobody contradicts."""
+    queue = queue_of(request, queue_id)
+    reviewers_only(request, queue)
+    asked = Asked(request.POST)
+    accepted, left = accept_uncontradicted(queue, asked.by, request.user) if asked.by else (0, 0)
     messages.success(request, f"{accepted} label{'s' * (accepted != 1)} accepted." + (f" {left} are left: press again." if left else ""))
     return redirect(reverse("queue-review", args=[queue.pk]) + asked.query())

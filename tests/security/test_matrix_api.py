@@ -20,7 +20,14 @@ from tests.lab.cast import OBJECTS, PLAIN, Cast, make_cast
 from tests.security.people import MEMBERS, make_people
 
 PARAMETER = re.compile(r"\{(?:(\w+):)?(\w+)\}")
-FINER = {"DELETE /comments/{int:comment_id}": ("owner",)}  # who wrote the cast's comment: nobody deletes another's words
+LEADS = ("researcher", "admin", "owner")
+FINER = {
+    "DELETE /comments/{int:comment_id}": ("owner",),  # who wrote the cast's comment: nobody deletes another's words
+    "GET /queues/{int:queue_id}/conflicts": LEADS,  # … and the queue's reviewers
+    "GET /queues/{int:queue_id}/review": LEADS,
+    "GET /items/{int:item_id}": LEADS,
+    "DELETE /items/{int:item_id}/decision": LEADS,
+}
 GENERAL = {"int": 1, "uuid": uuid.UUID(int=0), "uuidstr": uuid.UUID(int=0)}
 
 

@@ -95,7 +95,7 @@ class ContributionOut(Schema):
     shares: list[ShareOut]
 
 
-class ProgressOut(Schema):
+class AblationProgress(Schema):
     total: int
     finished: int
     training: int
@@ -106,7 +106,7 @@ class ProgressOut(Schema):
 
 class AblationDetail(AblationOut):
     spec: dict[str, Any] = Field(description="The full stack, as it can be launched.")
-    progress: ProgressOut
+    progress: AblationProgress
     quantities: list[QuantityOut]
     variants: list[VariantOut]
     contributions: list[ContributionOut]

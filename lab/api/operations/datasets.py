@@ -1,4 +1,4 @@
-"""Datasets, their frozen versions with rows and differences, recalls, and how often people prefer what was trained on them."""
+"""Datasets, their frozen versions with rows and differences, and how often people prefer what was trained on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ninja import Field, Schema, Status
 from lab.accounts.addresses import absolute, team_path
 from lab.api.base import Given, Query, api, caller_of, needs, noun, one_of
 from lab.api.idempotency import Key, once
-from lab.api.operations.account import Person, person
 from lab.api.operations.runs import run_of
 from lab.api.paging import After, Limit, Page, page, whole
 from lab.api.problems import ApiProblem, FieldProblem, as_problem, invalid, refused
@@ -22,7 +21,7 @@ from lab.datasets import exporting
 from lab.datasets.diffing import differences, entries_of, summary
 from lab.datasets.downstream import flags_of
 from lab.datasets.freezing import freeze
-from lab.datasets.models import Dataset, Form, Recall, Version, VersionState
+from lab.datasets.models import Dataset, Form, Version, VersionState
 from lab.datasets.pages import labelled_queues, stored_rule
 from lab.datasets.pages import refused as form_problems
 from lab.datasets.rules import Rule, RuleError
@@ -83,18 +82,6 @@ class FreezeIn(Given):
 class DiffOut(Schema):
     against: int
     changes: dict[str, int] = Field(description="Rows by what became of them since the other version.")
-
-
-class RecallOut(Schema):
-    id: int
-    kind: str
-    reason: str
-    labeller: Person | None
-    queue: int | None
-    prompt: int | None
-    by: Person | None
-    at: datetime
-    undone_at: datetime | None
 
 
 class RateOut(Schema):
@@ -240,19 +227,6 @@ def diff_versions(
     if before.dataset_id != after.dataset_id:
         raise invalid("against", "is a version of another dataset", "name a version of the same one")
     return {"against": before.pk, "changes": summary(differences(entries_of(before), entries_of(after)))}
-
-
-@router.get("/recalls", auth=needs("datasets.read"), response=Page[RecallOut], summary="List recalls")
-def list_recalls(request: HttpRequest, after: After, limit: Limit) -> object:
-    """Labels that were taken back, newest first."""
-    rows = Recall.objects.of(caller_of(request).team).filter(pk__lt=whole(after)).select_related("labeller", "by").order_by("-pk")
-
-    def recalled(one: Recall) -> dict[str, Any]:
-        people = {name: person(who) if (who := getattr(one, name)) else None for name in ("labeller", "by")}
-        fields = {name: getattr(one, name) for name in ("kind", "reason", "prompt", "at", "undone_at")}
-        return {**fields, **people, "id": one.pk, "queue": one.queue_id}
-
-    return page(list(rows[: limit + 1]), limit, lambda row: row.pk, recalled)
 
 
 @router.get("/runs/{uuid:run_id}/wins", auth=needs("runs.read"), response=list[MatchOut], summary="Win rates of a run")

@@ -1,4 +1,4 @@
-"""Labelling queues: what is asked, the work itself as the labelling page does it, and how far the labels can be trusted."""
+"""Labelling queues: what is asked, and the work itself as the labelling page does it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from ninja import Field, Schema, Status
 
 from lab.accounts.addresses import absolute, team_path
-from lab.accounts.models import Role, User
+from lab.accounts.models import User
 from lab.accounts.permissions import allowed
 from lab.api.base import Caller, Given, Query, api, caller_of, needs, noun, one_of
 from lab.api.idempotency import Key, once
@@ -29,8 +29,6 @@ from lab.labels.pages import verbs
 from lab.labels.people import open_to
 from lab.labels.progress import progress
 from lab.labels.standing import Refused
-from lab.quality.agreement import measures, reading
-from lab.quality.ratings import ratings_of
 
 router = noun("Labelling")
 WHY = "a label is somebody's"
@@ -134,21 +132,6 @@ class LabelOut(Schema):
     state: str = Field(description="submitted, accepted, returned or withdrawn.")
     preferences: list[list[int]] = Field(description="[chosen, rejected] rollouts that it implies.")
     created_at: datetime
-
-
-class MeasureOut(Schema):
-    name: str
-    value: float | None
-    low: float | None = Field(description="Ends of the 95 % interval.")
-    high: float | None
-    items: int = Field(description="With at least two labels.")
-    labels: int
-    why: str = Field(description="Why there is no value or no interval.")
-
-
-class AgreementOut(Schema):
-    reading: str = Field(description="Krippendorff's alpha in words.")
-    measures: list[MeasureOut]
 
 
 def unusable(error: AnswerError) -> ApiProblem:
@@ -281,13 +264,3 @@ def label(one: Judgement) -> dict[str, Any]:
     pairs = [[pair.chosen, pair.rejected] for pair in one.preferences.all()]
     about = {"id": one.pk, "item": one.item_id, "rollouts": one.item.rollouts, "by": person(one.user), "preferences": pairs}
     return {**{name: getattr(one, name) for name in fields}, **about}
-
-
-@router.get("/queues/{int:queue_id}/agreement", auth=needs("label.see"), response=AgreementOut, summary="How far labellers agree")
-def get_agreement(request: HttpRequest, queue_id: int) -> object:
-    """Who only labels gets no numbers over others: an empty list."""
-    caller, queue = caller_of(request), queue_of(request, queue_id)
-    if not allowed(caller.role, "label.lead") and caller.role != Role.VIEWER:
-        return {"reading": "Agreement over everybody is for those who lead queues, and for viewers.", "measures": []}
-    found = [one.coefficient for one in measures(queue, ratings_of(queue))]
-    return {"reading": reading(next(one for one in found if one.name.endswith("nominal"))), "measures": found}

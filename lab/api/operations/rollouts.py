@@ -137,7 +137,7 @@ class VisitOut(Schema):
     length: float | None
 
 
-class SeriesOut(Schema):
+class BiographyOut(Schema):
     run: UUID
     phase: str
     visits: list[VisitOut]
@@ -145,7 +145,7 @@ class SeriesOut(Schema):
 
 class PromptOut(PromptHead):
     messages: list[MessageOut]
-    series: list[SeriesOut] = Field(description="What became of it over the steps of each run.")
+    series: list[BiographyOut] = Field(description="What became of it over the steps of each run.")
 
 
 def selection_of(request: HttpRequest) -> Selection:

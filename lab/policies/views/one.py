@@ -14,11 +14,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.accounts.permissions import refusal
 from lab.accounts.roles import may, role_of
-from lab.audit.recording import record
-from lab.lib.downloads import attachment
 from lab.policies import download, evidence, gates, measures, promotion, removal
 from lab.policies.models import Alias, AliasMove, HubToken, Proposal, Push, Removal
-from lab.policies.places import File, Missing, file_name, files_of, folder_of, label, read, short
+from lab.policies.places import File, Missing, files_of, folder_of, label, read, short
 from lab.policies.views.found import checkpoint_of, done, words
 from lab.runs.models import Checkpoint, Run, Status
 from lab.runs.views.request import LabRequest
@@ -133,14 +131,9 @@ def fetch(request: LabRequest, checkpoint_id: int) -> HttpResponse | StreamingHt
     """The archive."""
     checkpoint = checkpoint_of(request, checkpoint_id)
     try:
-        parts = download.parts_of(checkpoint)
+        return download.served(request, checkpoint)
     except Missing as error:
         return done(request, refused(str(error)), reverse("policy", args=[checkpoint.pk]))
-    if request.method == "GET":
-        record("policy.download", checkpoint, team=request.team, label=label(checkpoint), files=len(parts), bytes=sum(part.size for part in parts))
-    response = attachment(request, download.archive(checkpoint, parts), f"{file_name(checkpoint)}.tar", "application/x-tar")
-    response["Content-Length"] = str(download.length(checkpoint, parts))
-    return response
 
 
 def refused(words_: str) -> Any:

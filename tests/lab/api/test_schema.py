@@ -9,6 +9,7 @@ import requests
 import schemathesis
 from django.db import transaction
 from hypothesis import HealthCheck, Phase, given, settings
+from ninja import Schema
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import load_all_checks, not_a_server_error
 from schemathesis.core.transport import Response
@@ -27,6 +28,8 @@ DOCUMENT = openapi.document()
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 NAMES = sorted(one["operationId"] for methods in DOCUMENT["paths"].values() for one in methods.values())
 OF_AUTHORS = {"delete_comment"}  # only who wrote it may
+OBJECTS = ("run", "rollout", "prompt", "comment", "tag", "queue", "item", "judgement", "user", "dataset", "version", "recall")
+OBJECTS += ("checkpoint", "alias", "proposal")
 OUTSIDE = {"send_events"}  # takes lines of a spool, not JSON: tests of lab.outside
 
 
@@ -39,6 +42,17 @@ def test_names_are_told_apart_and_everything_is_described() -> None:
     assert len(NAMES) == len(set(NAMES))
     poor = [one.view_func.__name__ for _, one in openapi.operations() if not one.summary or not one.tags]
     assert poor == []
+
+
+def test_no_two_shapes_share_a_name() -> None:
+    """The document holds them by name: of two the second would stand for both."""
+
+    def below(kind: type) -> set[type]:
+        return {found for one in kind.__subclasses__() for found in {one, *below(one)}}
+
+    names = sorted(one.__name__ for one in below(Schema) if one.__module__.startswith("lab.api") and "[" not in one.__name__)
+    assert len(names) > 50
+    assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 @pytest.fixture
@@ -55,7 +69,7 @@ def clients(team: Team, owner: User, cast: Cast) -> dict[str, ApiClient]:
 def ids_of(cast: Cast) -> dict[str, Any]:
     """Something real for each parameter of a path."""
     known = {"name": "grpo", "start": 0}
-    for name in ("run", "rollout", "prompt", "comment", "tag", "queue", "dataset", "version"):
+    for name in OBJECTS:
         known[f"{name}_id"] = str(getattr(cast, name).pk) if name == "run" else getattr(cast, name).pk
     return known
 

@@ -1,0 +1,266 @@
+"""What policies are called: aliases with their gates and history, and who asks for one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, Schema, Status
+
+from lab.accounts.addresses import absolute, team_path
+from lab.api.base import Given, Query, caller_of, needs, noun, one_of
+from lab.api.idempotency import Key, once
+from lab.api.operations.account import Person, person
+from lab.api.operations.policies import WHY, policy_of
+from lab.api.paging import After, Limit, Page, page, whole
+from lab.policies import gates, promotion
+from lab.policies.models import NAME_LENGTH, WORDS_LENGTH, Alias, AliasMove, Proposal, ProposalState
+from lab.policies.places import label
+from lab.policies.views.aliases import MOST_VOTES
+
+router = noun("Policies")
+MOVES = 20  # of an alias's history
+
+
+class GateIn(Given):
+    votes: int = Field(20, ge=0, le=MOST_VOTES, description="Blind votes of one match.")
+    low: float = Field(0.5, ge=0, lt=1, description="The lower bound of its win rate has to be above this.")
+    against: Literal["any", "start", "holder"] = Field(
+        "any", description="Which matches count: all, against the policy its run started from, or against the run whose policy holds the alias."
+    )
+    complete: bool = Field(True, description="Every prompt of the match is answered.")
+    second_reviewer: bool = Field(True, description="Who approves neither asked nor launched the run.")
+    no_recalls: bool = True
+    no_findings: bool = Field(False, description="The doctor finds nothing.")
+
+
+class GateOut(GateIn):
+    pass
+
+
+class MoveOut(Schema):
+    policy: int | None
+    label: str = Field(description="Who holds it from then on; empty: nobody.")
+    before: str
+    by: Person | None
+    at: datetime
+    comment: str
+    back: bool = Field(description="A roll back.")
+
+
+class AliasOut(Schema):
+    id: int | None = Field(description="null until somebody asks for it or gives it.")
+    name: str = Field(examples=["production"])
+    policy: int | None = Field(description="Who holds it.")
+    label: str
+    gate: GateOut | None = Field(description="null: admins give it at once.")
+    moves: list[MoveOut] = Field(description=f"Newest first, up to {MOVES}.")
+
+
+class ConditionOut(Schema):
+    name: str = Field(examples=["votes"])
+    title: str
+    met: bool | None = Field(description="null: decided when somebody approves.")
+    words: str
+
+
+class ProposalOut(Schema):
+    id: int
+    alias: str
+    policy: int
+    label: str
+    url: str
+    state: str = Field(description="open, approved, refused or withdrawn.")
+    reason: str
+    asked_by: Person | None
+    asked_at: datetime
+    comment: str = Field(description="Of who answered.")
+    decided_by: Person | None
+    decided_at: datetime | None
+
+
+class ProposalDetail(ProposalOut):
+    conditions: list[ConditionOut] = Field(description="As they are now; once it is answered, as they were then.")
+
+
+class AskIn(Given):
+    alias: str = Field(max_length=NAME_LENGTH, examples=["production"])
+    reason: str = Field("", max_length=WORDS_LENGTH)
+
+
+class GiveIn(Given):
+    alias: str = Field(max_length=NAME_LENGTH, examples=["candidate"])
+    comment: str = Field("", max_length=WORDS_LENGTH)
+
+
+class WordsIn(Given):
+    comment: str = Field("", max_length=WORDS_LENGTH)
+
+
+class RefuseIn(Given):
+    comment: str = Field(min_length=1, max_length=WORDS_LENGTH, description="Why; whoever asked reads it.")
+
+
+def by(user: Any) -> dict[str, object] | None:
+    return person(user) if user else None
+
+
+def proposal_of(request: HttpRequest, proposal_id: int) -> Proposal:
+    rows = Proposal.objects.filter(team=caller_of(request).team)
+    rows = rows.select_related("team", "alias__checkpoint__run", "checkpoint__run__team", "checkpoint__run__created_by", "asked_by", "decided_by")
+    found: Proposal = one_of(rows, proposal_id)
+    return found
+
+
+def alias_of(request: HttpRequest, alias_id: int) -> Alias:
+    found: Alias = one_of(Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run"), alias_id)
+    return found
+
+
+def proposal(one: Proposal) -> dict[str, Any]:
+    plain = {name: getattr(one, name) for name in ("state", "reason", "asked_at", "comment", "decided_at")}
+    about = {"id": one.pk, "alias": one.alias.name, "policy": one.checkpoint_id, "label": label(one.checkpoint)}
+    url = absolute(team_path(one.team, "proposal", one.pk))
+    return {**plain, **about, "url": url, "asked_by": by(one.asked_by), "decided_by": by(one.decided_by)}
+
+
+def detailed(request: HttpRequest, proposal_id: int) -> dict[str, Any]:
+    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    approver = caller.user if caller.may("policies.promote") else None
+    conditions = promotion.standing(one, approver) if one.state == ProposalState.OPEN else one.evidence
+    return {**proposal(one), "conditions": conditions}
+
+
+def alias(name: str, one: Alias | None) -> dict[str, Any]:
+    gate, held = gates.gate_of(one, name), gates.holder_of(one)
+    moves = [move(row) for row in one.moves.select_related("by")[:MOVES]] if one else []
+    about = {"policy": held.pk if held else None, "label": label(held) if held else ""}
+    return {"id": one.pk if one else None, "name": name, **about, "gate": gate, "moves": moves}
+
+
+def move(one: AliasMove) -> dict[str, Any]:
+    plain = {name: getattr(one, name) for name in ("label", "at", "comment", "back")}
+    return {**plain, "policy": one.checkpoint_id, "before": one.before_label, "by": by(one.by)}
+
+
+def fresh(request: HttpRequest, name: str) -> dict[str, Any]:
+    """The alias as it is now."""
+    name = promotion.named(name)
+    return alias(name, Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first())
+
+
+@router.get("/aliases", auth=needs("policies.read"), response=list[AliasOut], summary="Aliases and who holds them")
+def list_aliases(request: HttpRequest) -> object:
+    """With the gate that stands before each, and its history."""
+    known = {one.name: one for one in Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run")}
+    return [alias(name, known.get(name)) for name in dict.fromkeys([*gates.USUAL, *known])]
+
+
+@router.post("/policies/{int:checkpoint_id}/aliases", auth=needs("policies.promote"), response=AliasOut, summary="Give a policy an alias")
+def give_alias(request: HttpRequest, checkpoint_id: int, given: GiveIn) -> object:
+    """At once, where no gate stands before it; otherwise ask for it, and another admin approves."""
+    caller, one = caller_of(request), policy_of(request, checkpoint_id)
+    promotion.give(caller.team, caller.person(WHY), one, given.alias, given.comment)
+    return fresh(request, given.alias)
+
+
+@router.post("/aliases/{int:alias_id}/back", auth=needs("policies.promote"), response=AliasOut, summary="Roll an alias back")
+def roll_back_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
+    """To who held it before. No gate is asked: that one has passed it."""
+    caller, one = caller_of(request), alias_of(request, alias_id)
+    promotion.roll_back(caller.team, caller.person(WHY), one, given.comment)
+    return fresh(request, one.name)
+
+
+@router.post("/aliases/{int:alias_id}/clear", auth=needs("policies.promote"), response=AliasOut, summary="Take an alias away")
+def clear_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
+    """Nobody holds it afterwards."""
+    caller, one = caller_of(request), alias_of(request, alias_id)
+    promotion.take(caller.team, caller.person(WHY), one, given.comment)
+    return fresh(request, one.name)
+
+
+@router.put("/aliases/{name}/gate", auth=needs("policies.promote"), response=AliasOut, summary="Set an alias's gate")
+def set_gate(request: HttpRequest, name: str, given: GateIn) -> object:
+    """Proposals that are open are judged by it. An alias that is not there yet is made."""
+    caller = caller_of(request)
+    promotion.set_gate(caller.team, caller.person(WHY), name, given.dict())
+    return fresh(request, name)
+
+
+@router.delete("/aliases/{name}/gate", auth=needs("policies.promote"), response=AliasOut, summary="Remove an alias's gate")
+def remove_gate(request: HttpRequest, name: str) -> object:
+    """Admins give it at once from then on."""
+    caller = caller_of(request)
+    promotion.set_gate(caller.team, caller.person(WHY), name, None)
+    return fresh(request, name)
+
+
+@router.get("/policies/{int:checkpoint_id}/gate", auth=needs("policies.read"), response=list[ConditionOut], summary="What an alias asks of a policy")
+def get_conditions(
+    request: HttpRequest, checkpoint_id: int, alias: str = Query(gates.GATED, max_length=NAME_LENGTH, description="The alias whose gate it is.")
+) -> object:
+    """Every condition of the alias's gate as it stands now; look before you ask."""
+    one, name = policy_of(request, checkpoint_id), promotion.named(alias)
+    found = Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first()
+    return gates.conditions(found, gates.gate_of(found, name), one)
+
+
+@router.get("/proposals", auth=needs("policies.read"), response=Page[ProposalOut], summary="List proposals")
+def list_proposals(
+    request: HttpRequest,
+    after: After,
+    limit: Limit,
+    state: Literal["", "open", "approved", "refused", "withdrawn"] = Query("", description="Only those."),
+    policy: int | None = Query(None, ge=1, le=2**63 - 1, description="Only of that policy."),
+) -> object:
+    """Who asked that a policy get an alias, newest first."""
+    chosen = {"state": state, "checkpoint": policy}
+    rows = Proposal.objects.filter(team=caller_of(request).team, pk__lt=whole(after)).filter(**{key: value for key, value in chosen.items() if value})
+    rows = rows.select_related("team", "alias", "checkpoint__run", "asked_by", "decided_by").order_by("-pk")
+    return page(list(rows[: limit + 1]), limit, lambda row: row.pk, proposal)
+
+
+@router.post(
+    "/policies/{int:checkpoint_id}/proposals",
+    auth=needs("policies.use"),
+    response={201: ProposalDetail, 200: ProposalDetail},
+    summary="Ask that a policy get an alias",
+)
+def ask_alias(request: HttpRequest, checkpoint_id: int, given: AskIn, key: Key) -> object:
+    """Admins are told; one of them approves or refuses."""
+    caller, one = caller_of(request), policy_of(request, checkpoint_id)
+    user = caller.person(WHY)
+    made, new = once(request, caller, "proposal", key, lambda: [promotion.propose(caller.team, user, one, given.alias, given.reason).pk])
+    return Status(201 if new else 200, detailed(request, int(made[0])))
+
+
+@router.get("/proposals/{int:proposal_id}", auth=needs("policies.read"), response=ProposalDetail, summary="One proposal")
+def get_proposal(request: HttpRequest, proposal_id: int) -> object:
+    """With the conditions of its gate, met or not."""
+    return detailed(request, proposal_id)
+
+
+@router.post("/proposals/{int:proposal_id}/approve", auth=needs("policies.promote"), response=ProposalDetail, summary="Approve a proposal")
+def approve_proposal(request: HttpRequest, proposal_id: int, given: WordsIn) -> object:
+    """Gives the alias if every condition is met now; else a 409 whose errors name what is missing."""
+    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    promotion.approve(caller.team, caller.person(WHY), one, given.comment)
+    return detailed(request, proposal_id)
+
+
+@router.post("/proposals/{int:proposal_id}/refuse", auth=needs("policies.promote"), response=ProposalDetail, summary="Refuse a proposal")
+def refuse_proposal(request: HttpRequest, proposal_id: int, given: RefuseIn) -> object:
+    """Whoever asked is told, with the reason."""
+    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    promotion.refuse(caller.team, caller.person(WHY), one, given.comment)
+    return detailed(request, proposal_id)
+
+
+@router.post("/proposals/{int:proposal_id}/withdraw", auth=needs("policies.use"), response=ProposalDetail, summary="Withdraw a proposal")
+def withdraw_proposal(request: HttpRequest, proposal_id: int) -> object:
+    """By who asked, or an admin."""
+    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    promotion.withdraw(caller.team, caller.person(WHY), one)
+    return detailed(request, proposal_id)
