@@ -10,14 +10,13 @@ from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
+from lab.alerts import reading
 from lab.alerts.kinds import KINDS
 from lab.alerts.models import Notice, NoticeQuerySet
-from lab.alerts.notifying import wake
 from lab.runs.views.request import LabRequest
 
 PAGE = 50
@@ -32,7 +31,8 @@ def index(request: LabRequest) -> HttpResponse:
     mine = of(request)
     shown, kind = request.GET.get("show", ""), request.GET.get("kind", "")
     found = mine.unread() if shown == "unread" else mine
-    kinds = {name: KINDS[name].words for name in KINDS if name in set(mine.values_list("kind", flat=True).distinct())}
+    told = set(mine.values_list("kind", flat=True).distinct())
+    kinds = {name: KINDS[name].words for name in KINDS if name in told}
     if kind in kinds:
         found = found.filter(kind=kind)
     page = Paginator(found.order_by("-created_at", "pk"), PAGE).get_page(request.GET.get("page"))
@@ -45,8 +45,7 @@ def follow(request: LabRequest, notice_id: UUID) -> HttpResponse:
     """Opens what the notice is about, and marks it read: the address of a notice in a mail or a toast."""
     one = get_object_or_404(of(request), pk=notice_id)
     if request.method == "GET" and one.read_at is None:
-        of(request).filter(pk=one.pk).update(read_at=timezone.now())
-        wake([one])
+        reading.mark(of(request), one, read=True)
     safe = one.url and url_has_allowed_host_and_scheme(one.url, allowed_hosts=None)
     return redirect(one.url if safe else reverse("inbox"))
 
@@ -55,28 +54,24 @@ def follow(request: LabRequest, notice_id: UUID) -> HttpResponse:
 def read(request: LabRequest, notice_id: UUID) -> HttpResponse:
     """Marks one notice read, or with ``unread`` unread again."""
     one = get_object_or_404(of(request), pk=notice_id)
-    of(request).filter(pk=one.pk).update(read_at=None if request.POST.get("unread") else timezone.now())
-    wake([one])
+    reading.mark(of(request), one, read=not request.POST.get("unread"))
     return redirect(back(request))
 
 
 @require_POST
 def read_all(request: LabRequest) -> HttpResponse:
-    """All that are unread, with one moment, by which ``undo`` knows them again."""
-    now = timezone.now()
-    count = of(request).unread().update(read_at=now)
+    """All that are unread; ``undo`` takes it back."""
+    count, now = reading.mark_all(of(request))
     if not count:
         messages.info(request, "Nothing was unread.")
         return redirect("inbox")
-    wake(of(request).filter(read_at=now)[:1])
     return redirect(f"{reverse('inbox')}?undo={now:%Y-%m-%dT%H:%M:%S.%fZ}")
 
 
 @require_POST
 def undo(request: LabRequest) -> HttpResponse:
     when = moment(request.POST.get("at", ""))
-    count = of(request).filter(read_at=when).update(read_at=None) if when else 0
-    wake(of(request).unread()[:1])
+    count = reading.unmark(of(request), when) if when else 0
     messages.success(request, f"{count} unread again." if count else "Nothing was changed: these notices were read at another time.")
     return redirect("inbox")
 
