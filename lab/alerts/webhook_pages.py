@@ -13,14 +13,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from lab.alerts import delivering, signing
+from lab.alerts import delivering, hooks
 from lab.alerts.models import Delivery, DeliveryState, Webhook
-from lab.audit.recording import record
 from lab.browse.address import MAX_ID
 from lab.lib.outgoing import Refused, examine
 from lab.runs.views.request import LabRequest
 
-MOST_WEBHOOKS = 20
 LOGGED = 20  # deliveries a webhook's page shows
 PAGE = 100
 
@@ -55,13 +53,11 @@ def found(request: LabRequest, webhook_id: int) -> Webhook:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: LabRequest) -> HttpResponse:
     form = WebhookForm(request.POST if request.method == "POST" else None)
-    if form.is_valid() and Webhook.objects.filter(team=request.team).count() >= MOST_WEBHOOKS:
-        form.add_error(None, f"The team has {MOST_WEBHOOKS} webhooks already. Delete one that is no longer needed.")
+    if form.is_valid() and (why := hooks.full(request.team)):
+        form.add_error(None, why)
     if not form.is_valid():
         return render(request, "alerts/webhook_new.html", {"room": "alerts", "tab": "team", "form": form})
-    secret = signing.new_secret()
-    hook = Webhook.objects.create(team=request.team, created_by=request.user, secret=signing.keep(secret), **form.cleaned_data)
-    record("webhook.change", hook, what="made", host=examine(hook.url).named)
+    hook, secret = hooks.make(request.team, request.user, form.cleaned_data)
     return page(request, hook, secret=secret)
 
 
@@ -72,12 +68,7 @@ def change(request: LabRequest, webhook_id: int) -> HttpResponse:
     form = WebhookForm(request.POST) if request.method == "POST" else None
     if form is None or not form.is_valid():
         return page(request, hook, form=form)
-    was = hook.enabled
-    hook.name, hook.url, hook.enabled = form.cleaned_data["name"], form.cleaned_data["url"], form.cleaned_data["enabled"]
-    if hook.enabled and not was:
-        hook.failing_since, hook.disabled_why = None, ""
-    hook.save(update_fields=["name", "url", "enabled", "failing_since", "disabled_why"])
-    record("webhook.change", hook, what="changed", host=examine(hook.url).named, enabled=hook.enabled)
+    hooks.change(hook, form.cleaned_data)
     messages.success(request, "The webhook is changed.")
     return redirect("webhook", hook.pk)
 
@@ -105,16 +96,13 @@ def test(request: LabRequest, webhook_id: int) -> HttpResponse:
 @require_POST
 def rotate(request: LabRequest, webhook_id: int) -> HttpResponse:
     hook = found(request, webhook_id)
-    secret = signing.rotate(hook)
-    record("webhook.change", hook, what="new secret")
-    return page(request, hook, secret=secret)
+    return page(request, hook, secret=hooks.rotate(hook))
 
 
 @require_POST
 def delete(request: LabRequest, webhook_id: int) -> HttpResponse:
     hook = found(request, webhook_id)
-    record("webhook.change", hook, what="deleted")
-    hook.delete()
+    hooks.delete(hook)
     messages.success(request, f"Webhook {hook.name} is deleted, with its log.")
     return redirect("team-alerts")
 

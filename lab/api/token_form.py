@@ -22,8 +22,9 @@ GROUPS = {
     "datasets": "Datasets",
     "members": "People",
     "audit": "Audit log",
+    "lab": "Inbox and own alerts",
 }
-READING = ("runs.read", "label.see", "datasets.read")
+READING = ("runs.read", "label.see", "datasets.read", "policies.read")
 PRESETS = {  # what a link of the form ticks
     "reading": ("Reading", READING),
     "training": ("Launching and reading", (*READING, "runs.launch")),
@@ -32,7 +33,8 @@ PRESETS = {  # what a link of the form ticks
 }
 
 
-OF_PEOPLE = ("label.work", "rollouts.annotate")  # what somebody says, which a service token cannot
+# What somebody says or answers for, or what is theirs: a service token cannot.
+OF_PEOPLE = ("label.work", "rollouts.annotate", "datasets.recall", "policies.promote", "lab.enter", "alerts.rules")
 
 
 @dataclass(frozen=True)
