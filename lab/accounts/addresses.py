@@ -12,7 +12,11 @@ from lab.accounts.models import Team
 
 def team_path(team: Team, name: str, *args: Any, **kwargs: Any) -> str:
     """The path of a page in ``team``, whichever team the request in hand is in: ``/t/reasoning/runs/``."""
-    path = reverse(name, args=args or None, kwargs=kwargs or None)
+    return in_team(team, reverse(name, args=args or None, kwargs=kwargs or None))
+
+
+def in_team(team: Team, path: str) -> str:
+    """What ``reverse`` gave, as a path in ``team``, whichever team the request in hand is in."""
     return f"/t/{team.slug}/{path.removeprefix(get_script_prefix())}"
 
 

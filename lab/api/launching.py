@@ -15,10 +15,10 @@ from lab.browse.address import MAX_ID
 from lab.catalog.catalog import CatalogError, catalog
 from lab.runs import launch, references
 from lab.runs.models import Run, Status
-from lab.runs.placing import Place, usual
+from lab.runs.placing import Place, beside, usual
 from lab.runs.preflight import PreflightError, preflight
 from lab.runs.stages import merged
-from trainers.spec import FINAL, SpecError
+from trainers.spec import FINAL, RunSpec, SpecError
 
 Spec = dict[str, Any]
 OUTPUT = "output"
@@ -91,10 +91,7 @@ def of_clone(run: Run, overrides: Spec, name: str) -> Wish:
 
 def checked(team: Team, wish: Wish) -> list[FieldProblem]:
     """The warnings of the trainers' check. Raises ApiProblem with everything that would be refused."""
-    try:
-        specs = launch.planned(team, wish.recipe, wish.changes) if wish.recipe else [single(team, wish)]
-    except SpecError as error:
-        raise at(wish, error) from None
+    specs = specs_of(team, wish)
     problems: list[FieldProblem] = []
     warnings: list[FieldProblem] = []
     pending = wish.parent is not None and wish.parent.status != Status.FINISHED
@@ -111,8 +108,19 @@ def checked(team: Team, wish: Wish) -> list[FieldProblem]:
     return warnings
 
 
-def single(team: Team, wish: Wish) -> Any:
-    return launch.check(team, {**(wish.spec or {}), OUTPUT: launch.PENDING}, parent=wish.parent)
+def specs_of(team: Team, wish: Wish) -> list[RunSpec]:
+    """Of each stage. Raises ApiProblem."""
+    try:
+        if wish.recipe:
+            return launch.planned(team, wish.recipe, wish.changes)
+        return [launch.check(team, {**(wish.spec or {}), OUTPUT: launch.PENDING}, parent=wish.parent)]
+    except SpecError as error:
+        raise at(wish, error) from None
+
+
+def queue_of(wish: Wish) -> str:
+    """The queue its runs would wait in."""
+    return (wish.goes or beside(wish.parent, wish.cloned_from)).queue
 
 
 def found(wish: Wish, stage: str, one: dict[str, Any]) -> FieldProblem:

@@ -13,22 +13,28 @@ from lab.api.operations import (
     catalog,
     datasets,
     datasets_training,
+    lineage,
     metrics,
     outside,
     policies,
     policies_promotion,
     policies_retention,
+    projects,
     quality,
     queues,
     recalls,
     review,
     rollouts,
     runs,
+    runs_doctor,
+    runs_prompts,
+    usage,
 )
 from lab.api.operations import annotations as said
 
-NOUNS = (account, runs, ablations, metrics, rollouts, said, catalog, queues, adjudication, review, quality)
-NOUNS += (datasets, datasets_training, recalls, policies, policies_promotion, policies_retention, outside, audit)
+NOUNS = (account, projects, runs, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog, queues, adjudication, review, quality)
+NOUNS += (datasets, datasets_training, lineage, recalls, policies, policies_promotion, policies_retention)
+NOUNS += (outside, usage, audit)
 for router in (one.router for one in NOUNS):
     api.add_router("", router)
 

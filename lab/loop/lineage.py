@@ -9,6 +9,7 @@ from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from lab.accounts.models import Team
 from lab.datasets.models import Version
 from lab.labels.models import Queue
 from lab.loop.graph import Graph, Node, graph_of
@@ -43,20 +44,23 @@ def cut(text: str, length: int) -> str:
 @require_safe
 def lineage(request: LabRequest) -> HttpResponse:
     """``?run=`` (number or id), ``?version=``, ``?queue=``: around that; without them around the team's newest labels."""
-    root, title = root_of(request, request.GET)
-    whole = graph_of(request.team)
-    if root is not None:
-        roots = [root]
-    else:
-        labels = [key for key in whole.nodes if key[0] in ("version", "queue")]
-        roots = labels[:MOST_ROOTS] or [key for key in whole.nodes if key[0] == "run"][:MOST_ROOTS]
-    graph, left_out = whole.around(roots)
+    root, title = root_of(request.team, request.GET)
+    graph, left_out = around(request.team, root)
     context = {"room": "datasets", "focus": title, "root": root, "left_out": left_out, **drawing(graph, {root} if root else set())}
     return render(request, "loop/lineage.html", context)
 
 
-def root_of(request: LabRequest, query: QueryDict) -> tuple[tuple[str, str] | None, str]:
-    """The node the page is about and what it is called. Raises Http404 for what the team does not have."""
+def around(team: Team, root: tuple[str, str] | None) -> tuple[Graph, int]:
+    """What came out of what around ``root`` or, without one, around the team's newest labels; how much is left out."""
+    whole = graph_of(team)
+    if root is not None:
+        return whole.around([root])
+    labels = [key for key in whole.nodes if key[0] in ("version", "queue")]
+    return whole.around(labels[:MOST_ROOTS] or [key for key in whole.nodes if key[0] == "run"][:MOST_ROOTS])
+
+
+def root_of(team: Team, query: QueryDict) -> tuple[tuple[str, str] | None, str]:
+    """The node somebody asks about and what it is called. Raises Http404 for what the team does not have."""
     for kind in ("run", "version", "queue"):
         text = query.get(kind, "").strip()
         if not text:
@@ -64,19 +68,19 @@ def root_of(request: LabRequest, query: QueryDict) -> tuple[tuple[str, str] | No
         number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
         found: Run | Version | Queue | None
         if kind == "run":
-            found = run_named(request, text, number)
+            found = run_named(team, text, number)
         elif kind == "version":
-            found = Version.objects.of(request.team).select_related("dataset").filter(pk=number).first()
+            found = Version.objects.of(team).select_related("dataset").filter(pk=number).first()
         else:
-            found = Queue.objects.of(request.team).filter(pk=number).first()
+            found = Queue.objects.of(team).filter(pk=number).first()
         if found is None:
             raise Http404(f"your team has no such {kind}")
         return (kind, str(found.pk)), str(found)
     return None, ""
 
 
-def run_named(request: LabRequest, text: str, number: int) -> Run | None:
-    runs = Run.objects.of(request.team)
+def run_named(team: Team, text: str, number: int) -> Run | None:
+    runs = Run.objects.of(team)
     if number or text == "0":
         return runs.filter(number=number).first() if number < 2**31 else None
     try:

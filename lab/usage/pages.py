@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -19,6 +18,7 @@ from lab.lib.downloads import Lines, attachment, csv_safe
 from lab.runs.views.request import LabRequest
 from lab.usage import figures, quotas
 from lab.usage.forms import QuotaForm
+from lab.usage.limits import quota_of, save
 from lab.usage.models import Quota, RunStorage, Storage
 from lab.usage.months import Month
 from lab.usage.wins import wins
@@ -59,11 +59,6 @@ def index(request: LabRequest) -> HttpResponse:
     return render(request, "usage/page.html", context)
 
 
-def quota_of(team: Team) -> Quota:
-    """The team's, or one without limits that is not stored."""
-    return Quota.objects.filter(team=team).first() or Quota(team=team)
-
-
 def largest(team: Team) -> list[tuple[RunStorage, int]]:
     stored = RunStorage.objects.filter(run__team=team).select_related("run").order_by("-checkpoints")[:LARGEST]
     return [(one, one.checkpoints + one.other) for one in stored]
@@ -74,12 +69,7 @@ def limits(request: LabRequest) -> HttpResponse:
     """The form of quotas and prices; POST saves them, and runs that were held go on by themselves."""
     form = QuotaForm.of(quota_of(request.team), request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
-        with transaction.atomic():
-            Team.objects.select_for_update().get(pk=request.team.pk)  # two admins who save at once
-            quota = quota_of(request.team)
-            changed = form.save(quota)
-            if changed:
-                record("quota.change", quota, team=request.team, label=f"quotas of {request.team.name}", changed=changed)
+        changed = save(request.team, form)
         messages.success(request, "The quotas are saved. Runs that have room now start by themselves." if changed else "Nothing was changed.")
         return redirect("usage")
     context = {"room": "usage", "form": form, "standing": quotas.standing(request.team)}

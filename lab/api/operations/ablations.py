@@ -14,20 +14,21 @@ from ninja import Field, Schema, Status
 from lab.ablations import launch
 from lab.ablations.figures import Contribution, Figures, Row, figures, progress
 from lab.ablations.intervals import Estimate
-from lab.ablations.launch import MOST_RUNS, NAME_LENGTH
+from lab.ablations.launch import MOST_RUNS
 from lab.ablations.models import Ablation
-from lab.ablations.plan import SEEDS, objections, usual_name
-from lab.ablations.variants import FULL, variants_of
+from lab.ablations.plan import usual_name
+from lab.ablations.variants import variants_of
 from lab.accounts.addresses import absolute, team_path
-from lab.accounts.models import Team
+from lab.api.ablating import AblationIn, planned
 from lab.api.base import Given, caller_of, needs, noun
+from lab.api.estimates import EstimateOut, estimate
 from lab.api.idempotency import Key, once
 from lab.api.launching import OUTPUT
 from lab.api.operations.account import Person, person
 from lab.api.paging import After, Limit, Page, page, whole
-from lab.api.problems import ApiProblem, FieldProblem, invalid, refused
-from lab.runs.models import Run
-from lab.runs.references import named
+from lab.api.problems import ApiProblem, FieldProblem, refused
+from lab.runs.launch import PENDING, check
+from lab.runs.placing import beside
 from lab.runs.stack import stack_of
 from trainers.spec import SpecError
 
@@ -51,7 +52,7 @@ class AblationOut(Schema):
     created_at: datetime
 
 
-class EstimateOut(Schema):
+class MeanOut(Schema):
     """A mean over seeds with its 95 % interval."""
 
     mean: float
@@ -79,13 +80,13 @@ class SeedOut(Schema):
 class VariantOut(Schema):
     name: str = Field(description="full, base, or `without` and a method.", examples=["without rs-grpo"])
     seeds: list[SeedOut]
-    means: dict[str, EstimateOut | None] = Field(description="Quantity to its mean over the finished seeds.")
-    differences: dict[str, EstimateOut | None] = Field(description="Quantity to this variant minus the full stack, paired by seed.")
+    means: dict[str, MeanOut | None] = Field(description="Quantity to its mean over the finished seeds.")
+    differences: dict[str, MeanOut | None] = Field(description="Quantity to this variant minus the full stack, paired by seed.")
 
 
 class ShareOut(Schema):
     quantity: str
-    contribution: EstimateOut | None = Field(description="The full stack minus the stack without the method, paired by seed.")
+    contribution: MeanOut | None = Field(description="The full stack minus the stack without the method, paired by seed.")
     claimed: str = Field(description="higher or lower, where the method's paper claims to change it.")
     verdict: str = Field(description="Of a claim: held, not seen or opposite; empty with one seed.")
 
@@ -112,16 +113,10 @@ class AblationDetail(AblationOut):
     contributions: list[ContributionOut]
 
 
-class AblationIn(Given):
-    run: UUID | None = Field(None, description="The run whose recipe is taken apart.")
-    spec: dict[str, Any] | None = Field(None, description="Instead of a run: a complete spec that stacks methods.")
-    name: str = Field("", max_length=NAME_LENGTH)
-    seeds: int = Field(SEEDS, ge=1, le=MOST_RUNS, description="Of each variant; three are the least that give an interval worth looking at.")
-
-
 class PlanOut(Schema):
     runs: int = Field(description="That would be queued.")
     variants: list[str]
+    estimate: EstimateOut = Field(description="Each run counted as one of the full stack.")
 
 
 class MoreIn(Given):
@@ -185,7 +180,7 @@ def variant(row: Row, values: dict[int, dict[str, float]]) -> dict[str, Any]:
 
 
 def estimated(one: Estimate | None) -> dict[str, Any] | None:
-    return {name: getattr(one, name) for name in EstimateOut.model_fields} if one else None
+    return {name: getattr(one, name) for name in MeanOut.model_fields} if one else None
 
 
 def contribution(one: Contribution) -> dict[str, Any]:
@@ -217,9 +212,12 @@ def get_ablation(request: HttpRequest, ablation_id: UUID) -> object:
 @router.post("/ablations/check", auth=needs("runs.launch"), response=PlanOut, summary="Check an ablation")
 def check_ablation(request: HttpRequest, given: AblationIn) -> object:
     """Which runs it would queue, without doing it. Every variant is checked."""
-    spec, _ = planned(caller_of(request).team, given)
-    names = [one.name for one in variants_of(spec)]
-    return {"runs": len(names) * given.seeds, "variants": names}
+    team = caller_of(request).team
+    spec, source = planned(team, given)
+    variants = variants_of(spec)
+    runs = len(variants) * given.seeds
+    full = check(team, {**variants[0].spec(spec, 0), OUTPUT: PENDING})
+    return {"runs": runs, "variants": [one.name for one in variants], "estimate": estimate(team, beside(source).queue, [full], runs)}
 
 
 @router.post("/ablations", auth=needs("runs.launch"), response={201: AblationDetail, 200: AblationDetail}, summary="Launch an ablation")
@@ -266,27 +264,6 @@ def delete_ablation(request: HttpRequest, ablation_id: UUID) -> object:
     """Its runs stay."""
     launch.delete(ablation_of(request, ablation_id))
     return Status(204, None)
-
-
-def planned(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | None]:
-    """The full stack's spec and the run it is from. Raises ApiProblem with everything that would be refused."""
-    if (given.run is None) == (given.spec is None):
-        raise invalid("run", "give either a run or a spec", "the spec of a run is in its answer")
-    source = Run.objects.of(team).filter(pk=given.run).first() if given.run else None
-    if given.run and source is None:
-        raise invalid("run", "your team has no such run", "give the id of one of its runs")
-    spec = named(team, source.spec) if source else {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
-    place = "run" if source else "spec"
-    if reason := launch.refusal(spec, given.seeds):
-        raise invalid("seeds" if variants_of(spec) else place, reason)
-    problems: dict[tuple[str, str], FieldProblem] = {}
-    for variant, one in objections(team, spec, given.seeds):
-        exact = variant == FULL and source is None  # places in the stack are others without a method
-        field, message = (f"{place}.{one.field}", one.message) if exact else (place, f"{variant}: {one.field}: {one.message}")
-        problems.setdefault((one.field, one.message), FieldProblem(field=field, message=message, fix=one.fix or ""))
-    if problems:
-        raise refused(problems.values())
-    return spec, source
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from lab.trajectories.tokens import as_json
 router = noun("Rollouts")
 Phase = Literal["train", "heldout", "sampled"]
 FILTER = "A filter as the browser's address has it: `<field>:<operator>:<value>`, such as `reward:ge:0.5`, `finish:is:length` or `tag:has:loop`."
+BIOGRAPHY = ("phase", "state", "solved_at", "unlearned_at", "visits")
 JSONL = {"responses": {200: {"description": "One rollout a line.", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}}}
 
 
@@ -140,6 +141,9 @@ class VisitOut(Schema):
 class BiographyOut(Schema):
     run: UUID
     phase: str
+    state: str = Field(description="solved, unlearned or never: as of the last turn that the next visit confirmed.")
+    solved_at: int | None = Field(description="Step where it was solved first.")
+    unlearned_at: int | None = Field(description="Step where it was lost last, if it has not been solved again.")
     visits: list[VisitOut]
 
 
@@ -279,7 +283,7 @@ def get_prompt(request: HttpRequest, prompt_id: int) -> object:
     runs = {run.pk: run for run in team.runs.filter(pk__in=Rollout.objects.filter(prompt=found).values("run"))}
     series = history.of_prompt(found.pk, runs) if runs else []
     messages = [{"role": str(role), "content": str(content)} for role, content in found.messages]
-    shown = [{"run": one.run.pk, "phase": one.phase, "visits": one.visits} for one in series]
+    shown = [{**{name: getattr(one, name) for name in BIOGRAPHY}, "run": one.run.pk} for one in series]
     return {"id": found.pk, "text": found.text, "reference": found.reference, "messages": messages, "series": shown}
 
 

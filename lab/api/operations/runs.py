@@ -11,8 +11,9 @@ from ninja import Field, Schema, Status
 
 from lab.accounts.addresses import absolute, team_path
 from lab.api.base import Given, Query, caller_of, needs, noun
+from lab.api.estimates import EstimateOut, estimate
 from lab.api.idempotency import Key, once
-from lab.api.launching import Launch, checked, launched, of_body, of_clone
+from lab.api.launching import Launch, checked, launched, of_body, of_clone, queue_of, specs_of
 from lab.api.operations.account import Person, person
 from lab.api.paging import After, Limit, Page, page, whole
 from lab.api.problems import ApiProblem, FieldProblem, refused
@@ -23,7 +24,7 @@ from lab.runs.resuming import objection
 from lab.runs.waiting import Waiting
 
 router = noun("Runs")
-FILTERED = ("status", "recipe", "method", "task", "who", "project", "q")
+NOTED = {"status": "status", "person": "who", "project": "project"}  # fourth word of a note on the list's filters → parameter
 
 
 class Can(Schema):
@@ -83,6 +84,7 @@ class Launched(Schema):
 
 class Checked(Schema):
     warnings: list[FieldProblem]
+    estimate: EstimateOut
 
 
 class Clone(Given):
@@ -135,12 +137,13 @@ def list_runs(
     method: str = Query("", description="Name of a method that is stacked on."),
     task: str = Query("", description="Name of a task."),
     who: str = Query("", description="Id of the person who launched."),
+    project: str = Query("", description="Id of a project, or `none`: in no project."),
     q: str = Query("", description="Words of the name, or a number."),
 ) -> object:
     """Newest first."""
     query = listing.read_query(request.GET)
     if query.notes:
-        raise refused(FieldProblem(field="status" if "status" in note else "who", message=note) for note in query.notes)
+        raise refused(FieldProblem(field=NOTED.get(note.split()[3], "sort"), message=note) for note in query.notes)
     newest = listing.matching(caller_of(request).team, listing.Query(query.chosen)).order_by("-number")
     rows = list(newest.filter(number__lt=min(whole(after), 2**31 - 1))[: limit + 1])
     found = page(rows, limit, lambda run: run.number)
@@ -178,9 +181,11 @@ def answer(request: HttpRequest, ids: list[Any], fresh: bool, warnings: list[Fie
 
 @router.post("/runs/check", auth=needs("runs.launch"), response=Checked, summary="Check a launch")
 def check_launch(request: HttpRequest, given: Launch) -> object:
-    """What launching would say, without doing it."""
+    """What launching would say, how long it would take and whether it would wait for a quota, without doing it."""
     team = caller_of(request).team
-    return {"warnings": checked(team, of_body(team, given))}
+    wish = of_body(team, given)
+    warnings = checked(team, wish) if given.check else []
+    return {"warnings": warnings, "estimate": estimate(team, queue_of(wish), specs_of(team, wish))}
 
 
 @router.post("/runs/{uuid:run_id}/clone", auth=needs("runs.launch"), response={201: Launched, 200: Launched}, summary="Clone a run")

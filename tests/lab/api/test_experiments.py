@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from lab.ablations.models import Ablation
 from lab.accounts.models import Team, User
 from lab.api import tokens
 from lab.audit.models import Entry
 from lab.datasets.models import Version
+from lab.doctor.rules import RULES
 from lab.loop.models import Match
 from lab.runs.launch import launch
-from lab.runs.models import Run, Status
+from lab.runs.models import Attempt, Run, Status
+from lab.usage.models import Lease, Quota
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.loop.making import finished_run, frozen, labelled_queue, sampled
+from tests.lab.supervisor.spools import rollout
 from tests.lab.test_ablations import STACKED, finish
+from trainers.events import Message
 
 
 @pytest.fixture
@@ -105,7 +112,8 @@ def test_an_ablation_is_checked_launched_and_read(api: ApiClient, team: Team, ow
     source = launch(team, owner, STACKED, "stacked")
     body = {"run": str(source.pk), "seeds": 2}
     variants = ["full", "without rs-grpo", "without siren", "base"]
-    assert api.send("ablations/check", body).json() == {"runs": 8, "variants": variants}
+    plan = api.send("ablations/check", body).json()
+    assert (plan["runs"], plan["variants"], plan["estimate"]["runs"]) == (8, variants, 8)
     made = [api.send("ablations", body, **{"Idempotency-Key": "one"}) for _ in range(2)]
     assert [one.status_code for one in made] == [201, 200], made[0].content
     ablation = Ablation.objects.get()
@@ -166,3 +174,117 @@ def test_what_cannot_be_ablated_names_its_field_and_queues_nothing(api: ApiClien
             assert fields(api.send(path, body))[:1] == wrong, body
     assert Run.objects.count() == 2
     assert not Ablation.objects.exists()
+
+
+def test_projects_are_made_changed_and_moved_into(api: ApiClient, team: Team, owner: User, stranger: User) -> None:
+    made = [api.send("projects", {"name": " Word   problems "}, **{"Idempotency-Key": "p"}) for _ in range(2)]
+    assert ([one.status_code for one in made], made[0].json()["name"]) == ([201, 200], "Word problems")
+    project = made[0].json()["id"]
+    assert fields(api.send("projects", {"name": "word problems"})) == ["name"]
+    assert fields(api.send("projects", {"name": " "})) == ["name"]
+    run, other = (launch(team, owner, STACKED, name) for name in ("in", "out"))
+    theirs = launch(stranger.memberships.get().team, stranger, STACKED, "theirs")
+    move = {"project": project, "runs": [run.number]}
+    assert [api.send("projects/move", move).json()["runs"] for _ in range(2)] == [1, 0]
+    assert fields(api.send("projects/move", {"project": project, "runs": [other.number, 99, -1], "queues": [10**20]})) == [
+        "runs.1",
+        "runs.2",
+        "queues.0",
+    ]
+    assert [row["number"] for row in api.ask("runs", project=project).json()["items"]] == [run.number]
+    assert [row["number"] for row in api.ask("runs", project="none").json()["items"]] == [other.number]
+    assert fields(api.ask("runs", project="status", sort="odd")) == ["project", "sort"]
+    changed = api.send(f"projects/{project}", {"about": "small ones", "archived": True}, method="patch").json()
+    assert (changed["name"], changed["about"], changed["runs"], bool(changed["archived_at"])) == ("Word problems", "small ones", 1, True)
+    assert fields(api.send("projects/move", {"project": project, "runs": [other.number]})) == ["project"]
+    assert (api.ask("projects").json()["items"], len(api.ask("projects", archived="true").json()["items"])) == ([], 1)
+    assert api.send("projects/move", {"project": None, "runs": [run.number]}).json()["runs"] == 1
+    assert Run.objects.filter(project=None, team=team).count() == 2
+    assert Run.objects.get(pk=theirs.pk).project is None
+    acts = list(Entry.objects.filter(action__startswith="project.", via="api").order_by("pk").values_list("action", flat=True))
+    assert acts == ["project.create", "project.move", "project.change", "project.change", "project.move"]
+
+
+def test_usage_is_read_and_limits_are_set_one_by_one(api: ApiClient, as_role: Callable[[str], ApiClient], team: Team, owner: User) -> None:
+    run = launch(team, owner, STACKED, "run")
+    now = timezone.now()
+    lease = {"team": team, "run": run, "number": run.number, "user": owner, "recipe": "grpo", "owner": "w/1", "gpus": 2}
+    Lease.objects.create(**lease, started_at=now - timedelta(minutes=30), seen_at=now)
+    limits = api.send("usage/limits", {"gpu_hours": 2.5, "storage_bytes": 1234567890123, "gpu_hour_price": 3}, method="patch").json()
+    assert (limits["gpu_hours"], limits["storage_bytes"], limits["concurrent_runs"]) == (2.5, 1234567890123, None)
+    limits = api.send("usage/limits", {"queues": ["gpu"], "gpu_hours": None}, method="patch").json()
+    assert (limits["gpu_hours"], limits["storage_bytes"], limits["queues"], limits["gpu_hour_price"]) == (None, 1234567890123, ["gpu"], 3)
+    for body, wrong in (
+        ({"gpu_hours": -1}, ["gpu_hours"]),
+        ({"queues": []}, ["queues"]),
+        ({"queues": ["a", "b c"]}, ["queues.1"]),
+        ({"currency": "euros"}, ["currency"]),
+        ({"storage_bytes": 10**400}, ["storage_bytes"]),
+    ):
+        assert fields(api.send("usage/limits", body, method="patch")) == wrong, body
+    found = api.ask("usage").json()
+    assert {one["name"] for one in found["uses"]} == {"running", "gpu_hours", "storage"}
+    assert found["limits"] == limits
+    month = api.ask("usage/month", month=f"{now:%Y-%m}", by="run").json()
+    assert (month["lines"][0]["run"], len(month["lines"]), month["currency"]) == (str(run.pk), 1, "EUR")
+    assert month["total"]["gpu_hours"] == pytest.approx(sum(day["gpu_hours"] for day in month["days"]))
+    assert month["total"]["cost"] == pytest.approx(3 * month["total"]["gpu_hours"])
+    assert fields(api.ask("usage/month", month="2026-13")) == ["month"]
+    researcher = as_role("researcher")
+    assert (researcher.ask("usage").status_code, researcher.send("usage/limits", {}, method="patch").status_code) == (200, 403)
+
+
+def test_a_launch_is_told_beforehand_how_long_it_takes_and_whether_it_waits(api: ApiClient, team: Team, owner: User) -> None:
+    body = {"spec": STACKED, "check": False}
+    nobody = {"runs": 1, "seconds": None, "gpu_hours": None, "alike": [], "gpu_hours_left": None, "passes": "", "waits": ""}
+    assert api.send("runs/check", body).json() == {"warnings": [], "estimate": nobody}
+    done = launch(team, owner, STACKED, "done")
+    now = timezone.now()
+    Run.objects.filter(pk=done.pk).update(status=Status.FINISHED, step=20)
+    Attempt.objects.create(run=done, number=1, from_step=0, host="h", device="cpu", started_at=now)
+    lease = {"team": team, "run": done, "number": done.number, "recipe": "grpo", "owner": "w/1", "gpus": 0}
+    Lease.objects.create(**lease, started_at=now - timedelta(seconds=200), seen_at=now)
+    Quota.objects.create(team=team, concurrent_runs=0)
+    estimate = api.send("runs/check", body).json()["estimate"]
+    assert (estimate["seconds"], estimate["alike"]) == ({"low": 200.0, "high": 200.0}, [done.number])
+    assert "already runs 0 of 0" in estimate["waits"]
+    plan = api.send("ablations/check", {"run": str(done.pk), "seeds": 2}).json()
+    assert (plan["runs"], plan["estimate"]["seconds"]["low"]) == (8, 1600.0)
+
+
+def test_lineage_and_what_the_doctor_found(api: ApiClient, version: Version) -> None:
+    source = Run.objects.get()
+    graph = api.ask("lineage", version=version.pk).json()
+    kinds = {one["id"]: one for one in graph["nodes"]}
+    assert {one["kind"] for one in graph["nodes"]} >= {"run", "policy", "queue", "version"}
+    assert kinds[f"run:{source.pk}"]["url"].endswith(f"/t/reasoning/runs/{source.pk}/")
+    assert all({one["source"], one["target"]} <= set(kinds) for one in graph["edges"])
+    assert (bool(graph["edges"][-1]["what"]), graph["left_out"]) == (True, 0)
+    assert {one["id"] for one in api.ask("lineage", run=source.number).json()["nodes"]} == set(kinds)
+    assert fields(api.ask("lineage", run="99")) == ["run"]
+    assert fields(api.ask("lineage", run="1", version="1")) == ["run"]
+    findings = api.ask(f"runs/{source.pk}/doctor").json()
+    assert {one["rule"] for one in findings} == {rule.name for rule in RULES}
+    assert {one["severity"] for one in findings if one["state"] != "found"} == {None}
+
+
+def test_the_prompts_of_a_run_and_what_became_of_them(api: ApiClient, team: Team, owner: User) -> None:
+    def answers(prompt: int, *passed: int) -> list[Any]:
+        asked = {"prompt": [Message("user", f"Question {prompt}?")], "reference": "7"}
+        return [
+            rollout(step, prompt, sample, **asked, rewards={"correct": float(right)}, reward=float(right))
+            for step, right in enumerate(passed, start=1)
+            for sample in range(2)
+        ]
+
+    run = finished_run(team, owner, *answers(0, 0, 1, 1, 1), *answers(1, 1, 1, 0, 0), *answers(2, 0, 0, 0, 0), step=4, kept=())
+    first = api.ask(f"runs/{run.pk}/prompts", limit=2).json()
+    last = api.ask(f"runs/{run.pk}/prompts", limit=2, after=first["next"]).json()
+    found = {one["text"]: one for one in (*first["items"], *last["items"])}
+    assert {text: one["state"] for text, one in found.items()} == {"Question 0?": "solved", "Question 1?": "unlearned", "Question 2?": "never"}
+    assert (len(first["items"]), last["next"]) == (2, None)
+    [lost] = api.ask(f"runs/{run.pk}/prompts", since=2).json()["items"]
+    assert (lost["text"], lost["lost"], lost["asked"], lost["last"]["passed"]) == ("Question 1?", 1.0, 4, 0.0)
+    assert [one["text"] for one in api.ask(f"runs/{run.pk}/prompts", state="never").json()["items"]] == ["Question 2?"]
+    [series] = api.ask(f"prompts/{lost['prompt']}").json()["series"]
+    assert (series["state"], series["solved_at"], series["unlearned_at"]) == ("unlearned", 1, 3)

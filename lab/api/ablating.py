@@ -1,0 +1,46 @@
+"""From the body of an ablation to the spec it takes apart: the page's rules, with the paths of the body's fields."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from ninja import Field
+
+from lab.ablations.launch import MOST_RUNS, NAME_LENGTH, refusal
+from lab.ablations.plan import SEEDS, objections
+from lab.ablations.variants import FULL, variants_of
+from lab.accounts.models import Team
+from lab.api.base import Given
+from lab.api.launching import OUTPUT
+from lab.api.problems import FieldProblem, invalid, refused
+from lab.runs.models import Run
+from lab.runs.references import named
+
+
+class AblationIn(Given):
+    run: UUID | None = Field(None, description="The run whose recipe is taken apart.")
+    spec: dict[str, Any] | None = Field(None, description="Instead of a run: a complete spec that stacks methods.")
+    name: str = Field("", max_length=NAME_LENGTH)
+    seeds: int = Field(SEEDS, ge=1, le=MOST_RUNS, description="Of each variant; three are the least that give an interval worth looking at.")
+
+
+def planned(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | None]:
+    """The full stack's spec and the run it is from. Raises ApiProblem with everything that would be refused."""
+    if (given.run is None) == (given.spec is None):
+        raise invalid("run", "give either a run or a spec", "the spec of a run is in its answer")
+    source = Run.objects.of(team).filter(pk=given.run).first() if given.run else None
+    if given.run and source is None:
+        raise invalid("run", "your team has no such run", "give the id of one of its runs")
+    spec = named(team, source.spec) if source else {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
+    place = "run" if source else "spec"
+    if reason := refusal(spec, given.seeds):
+        raise invalid("seeds" if variants_of(spec) else place, reason)
+    problems: dict[tuple[str, str], FieldProblem] = {}
+    for variant, one in objections(team, spec, given.seeds):
+        exact = variant == FULL and source is None  # places in the stack are others without a method
+        field, message = (f"{place}.{one.field}", one.message) if exact else (place, f"{variant}: {one.field}: {one.message}")
+        problems.setdefault((one.field, one.message), FieldProblem(field=field, message=message, fix=one.fix or ""))
+    if problems:
+        raise refused(problems.values())
+    return spec, source
