@@ -19,7 +19,7 @@ from kombu.exceptions import OperationalError
 from lab.accounts.models import Team, User
 from lab.audit.recording import record
 from lab.celery import app
-from lab.datasets import files, importing_rows
+from lab.datasets import files, importing_rows, room
 from lab.datasets.composing import BATCH, Composed, Progress, compose, finish
 from lab.datasets.models import Dataset, Form, Row, Source, Version, VersionState
 from lab.datasets.rows import Made
@@ -40,6 +40,8 @@ def freeze(dataset: Dataset, user: User | None, rule: Rule, notes: str = "", **m
     rule = usable(dataset, rule)
     with transaction.atomic():
         Dataset.objects.select_for_update().get(pk=dataset.pk)
+        if full := room.refusal(dataset.team, 0 if "import" in more else 1):  # an upload is stored already; what labels give, the build will know
+            raise RuleError([full])
         number = (dataset.versions.aggregate(newest=Max("number"))["newest"] or 0) + 1
         version = Version.objects.create(
             dataset=dataset, number=number, rule={**rule.as_json(), **more}, notes=notes, created_by=user, beat_at=timezone.now()
@@ -82,7 +84,7 @@ def build(version_id: int) -> None:
         found = composed_of(version)
         version.beat(version.total)
         store(version, found)
-    except (Refused, RuleError) as error:
+    except (Refused, RuleError, room.NoRoom) as error:
         version.fail(str(error), getattr(error, "counts", None))
     except Exception as error:
         log.exception("version %s was not built", version_id)
@@ -162,8 +164,10 @@ def refuse_empty(found: Composed, rule: Rule) -> None:
 
 
 def store(version: Version, found: Composed) -> None:
-    """Files, rows and the state, in this order: a version that is ready is whole."""
-    digest, names = files.write(version, found.rows)
+    """Files, rows and the state, in this order: a version that is ready is whole. Raises NoRoom."""
+    uploaded = version.rule.get("import", {}).get("size", 0)  # forgotten at the end
+    with room.kept(version.dataset.team, sum(len(files.lines(found.rows, split)) for split in files.SPLITS) - uploaded):
+        digest, names = files.write(version, found.rows)
     counts = {**found.counts(), "sha256": {split: files.sha256(found.rows, split) for split in files.SPLITS}}
     with transaction.atomic():
         fields = {"digest": digest, "train_file": names["train"], "test_file": names["test"], "counts": counts}

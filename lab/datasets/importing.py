@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from lab.accounts import projects
 from lab.audit.recording import record
-from lab.datasets import importing_rows, rule_form, uploads
+from lab.datasets import importing_rows, room, rule_form, uploads
 from lab.datasets.diffing import entry
 from lab.datasets.freezing import freeze
 from lab.datasets.models import Dataset, Form, Source
@@ -53,7 +53,10 @@ def receive(request: LabRequest) -> HttpResponse:
     if sent is None:
         return first(request, "No file was sent. Choose one.", 422)
     try:
-        found = uploads.keep(request.team, str(sent.name), sent.chunks())
+        with room.kept(request.team, sent.size or 0):
+            found = uploads.keep(request.team, str(sent.name), sent.chunks())
+    except room.NoRoom as error:
+        return first(request, str(error), 422)
     except uploads.TooLarge as error:
         return first(request, f"{uploads.shown(str(sent.name))} {error}. Split it.", 422)
     try:

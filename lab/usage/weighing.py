@@ -16,6 +16,7 @@ from django.db.models import F, Q, Sum
 from django.utils import timezone
 
 from lab.accounts.models import Team
+from lab.datasets import uploads
 from lab.runs.models import OPEN, LogChunk, MetricChunk, Run
 from lab.runs.references import datasets_of
 from lab.trajectories.models import Rollout, RolloutTokens, RolloutWords
@@ -75,7 +76,7 @@ def add_up(teams: Iterable[Team]) -> None:
         values = {
             "checkpoints": sums["weights"] or 0,
             "spools": sums["other"] or 0,
-            "datasets": sum(folder_bytes(datasets_of(team))),
+            "datasets": dataset_bytes(team),
             "database": round(rollouts * row_bytes),
             "measured_at": timezone.now(),
         }
@@ -104,6 +105,11 @@ def folder_bytes(folder: Path) -> tuple[int, int]:
         else:
             other += count
     return weights, other
+
+
+def dataset_bytes(team: Team) -> int:
+    """Of frozen versions, files that were put there by hand, and uploads."""
+    return sum(folder_bytes(datasets_of(team))) + sum(folder_bytes(uploads.folder_of(team)))
 
 
 def file_bytes(path: str) -> int:
