@@ -9,10 +9,13 @@ from lab.api.operations import (
     ablations,
     account,
     adjudication,
+    alerts,
+    alerts_webhooks,
     audit,
     catalog,
     datasets,
     datasets_training,
+    inbox,
     lineage,
     metrics,
     outside,
@@ -33,7 +36,7 @@ from lab.api.operations import (
 from lab.api.operations import annotations as said
 
 NOUNS = (account, projects, runs, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog, queues, adjudication, review, quality)
-NOUNS += (datasets, datasets_training, lineage, recalls, policies, policies_promotion, policies_retention)
+NOUNS += (datasets, datasets_training, lineage, recalls, policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks)
 NOUNS += (outside, usage, audit)
 for router in (one.router for one in NOUNS):
     api.add_router("", router)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 import requests
@@ -29,7 +30,7 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 NAMES = sorted(one["operationId"] for methods in DOCUMENT["paths"].values() for one in methods.values())
 OF_AUTHORS = {"delete_comment"}  # only who wrote it may
 OBJECTS = ("run", "rollout", "prompt", "comment", "tag", "queue", "item", "judgement", "user", "dataset", "version", "recall")
-OBJECTS += ("checkpoint", "alias", "proposal")
+OBJECTS += ("ablation", "project", "checkpoint", "alias", "proposal", "notice", "rule", "team_rule", "webhook", "delivery")
 OUTSIDE = {"send_events"}  # takes lines of a spool, not JSON: tests of lab.outside
 
 
@@ -70,7 +71,8 @@ def ids_of(cast: Cast) -> dict[str, Any]:
     """Something real for each parameter of a path."""
     known = {"name": "grpo", "start": 0}
     for name in OBJECTS:
-        known[f"{name}_id"] = str(getattr(cast, name).pk) if name == "run" else getattr(cast, name).pk
+        key = getattr(cast, name).pk
+        known[f"{name}_id"] = str(key) if isinstance(key, UUID) else key
     return known
 
 
