@@ -19,7 +19,7 @@ def words_of(field: str) -> Func:
 
 class Via(models.TextChoices):
     BROWSER = "browser"
-    API = "api"
+    API = "api", "API"
     WORKER = "worker"
     COMMAND = "command"
 

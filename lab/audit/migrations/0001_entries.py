@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('at', models.DateTimeField(auto_now_add=True)),
                 ('who', models.CharField(blank=True, max_length=254)),
-                ('via', models.CharField(choices=[('browser', 'Browser'), ('api', 'Api'), ('worker', 'Worker'), ('command', 'Command')], max_length=8)),
+                ('via', models.CharField(choices=[('browser', 'Browser'), ('api', 'API'), ('worker', 'Worker'), ('command', 'Command')], max_length=8)),
                 ('token', models.CharField(blank=True, max_length=16)),
                 ('action', models.CharField(max_length=40)),
                 ('kind', models.CharField(blank=True, max_length=40)),

@@ -1,0 +1,35 @@
+"""Ctrl+K: any page, any act of the page, any search, by a few letters; nothing that the person may not open."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from lab.accounts.models import User
+
+SignIn = Callable[[User], None]
+
+
+def test_pages_acts_and_searches_are_found_by_letters_and_opened_by_keys(page: Page, owner: User, sign_in: SignIn) -> None:
+    sign_in(owner)
+    page.goto("/runs/")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="A page, an act")).to_be_focused()
+    page.keyboard.type("tok acc")
+    expect(page.get_by_role("option").first).to_have_text("Access tokenspage")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tokens/")
+
+    page.keyboard.press("Control+k")
+    page.keyboard.type("new access")
+    expect(page.get_by_role("option").first).to_have_text("New access tokenthis page")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tokens/new/")
+
+    page.keyboard.press("Control+k")
+    page.keyboard.type("inbox")
+    expect(page.get_by_role("option").first).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("option", selected=True)).to_have_text("Search runs for “inbox”search")
+    page.keyboard.press("Escape")
+    expect(page.locator("#palette")).not_to_be_visible()
+    assert page.url.endswith("/tokens/new/")
