@@ -97,23 +97,25 @@
   /* Somebody chose a point of a chart: its step, by a click (which opens the rollouts) or by arrow keys. */
   function pick(chart, x, opens) { lab.charts.onPick?.(nearest(x, (step) => store.x(step, settings.x)), chart.panel.metrics.some((metric) => metric.startsWith("heldout/")), opens, chart.figure); }
 
-  lab.charts = { pin(step) { page.pinned = step; showAll(); }, redraw: () => redrawAll() };
+  lab.charts = { pin(step) { page.pinned = step; showAll(); }, redraw: () => redrawAll(true) };
 
   function zoomTo(range) {
     settings.zoom = range;
     keepSettings();
-    redrawAll();
+    redrawAll(true);
   }
 
-  function redraw(chart) { dirty.add(chart); schedule(); }
-  function redrawAll() { wide = null; for (const chart of charts.values()) dirty.add(chart); schedule(); }
+  function redraw(chart) { dirty.add(chart); schedule(true); }
+  function redrawAll(asked = false) { wide = null; for (const chart of charts.values()) dirty.add(chart); schedule(asked); }
 
   let waiting = 0;
   let lastFrame = 0;
   let cost = 0;
-  function schedule() {
-    if (waiting || document.hidden) return;
-    const pause = Math.max(0, lastFrame + Math.max(FRAME_MS, cost * 4) - performance.now());
+  /* Points that come wait until the last drawing is paid for; what somebody asked for by hand does not. */
+  function schedule(asked = false) {
+    if (document.hidden || (waiting && !asked)) return;
+    clearTimeout(waiting);
+    const pause = asked ? 0 : Math.max(0, lastFrame + Math.max(FRAME_MS, cost * 4) - performance.now());
     waiting = setTimeout(() => requestAnimationFrame(flush), pause);
   }
 
@@ -250,11 +252,15 @@
     }, 300 + Math.random() * 700);
   }
 
+  let markings = 0;
   async function refreshMarks() {
+    const mine = (markings += 1);
     marksAt = Date.now();
     const response = await fetch(`${root.dataset.metrics}?part=marks`);
     if (!response.ok) return;
-    store.marks = (await response.json()).marks;
+    const { marks } = await response.json();
+    if (mine !== markings) return; // asked for again meanwhile
+    store.marks = marks;
     showMarksKey();
     redrawAll();
   }
@@ -294,24 +300,24 @@
     Object.assign(settings, { x: event.target.value, zoom: null });
     showAxis();
     keepSettings();
-    redrawAll();
+    redrawAll(true);
   });
   showAxis();
 
   const log = document.getElementById("log-y");
   log.checked = settings.log;
-  log.addEventListener("change", () => { settings.log = log.checked; keepSettings(); redrawAll(); });
+  log.addEventListener("change", () => { settings.log = log.checked; keepSettings(); redrawAll(true); });
   const search = document.getElementById("chart-filter");
   search.value = settings.filter;
   search.addEventListener("input", () => { settings.filter = search.value; filter(); keepSettings(); });
   document.getElementById("reset-zoom").addEventListener("click", () => zoomTo(null));
   document.getElementById("reset-zoom").hidden = !settings.zoom;
   document.getElementById("charts-retry").addEventListener("click", begin);
-  document.addEventListener("lab:theme", redrawAll);
-  document.addEventListener("visibilitychange", schedule);
-  box.addEventListener("toggle", schedule, true);
+  document.addEventListener("lab:theme", () => redrawAll(true));
+  document.addEventListener("visibilitychange", () => schedule());
+  box.addEventListener("toggle", () => schedule(true), true);
   let width = innerWidth;
-  window.addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redrawAll(); } });
+  window.addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redrawAll(true); } });
 
   Object.defineProperty(lab, "series", { get: () => store.series });
   begin();

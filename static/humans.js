@@ -15,6 +15,7 @@
       this.said = root.querySelector("[data-said]");
       this.area = root.querySelector(".humans-area");
       this.area.addEventListener("keydown", (event) => this.press(event));
+      new ResizeObserver(() => { if (this.listening) Plotly.Plots.resize(this.plot); }).observe(this.area); // also when a panel opens beside it
       root.querySelector(".humans-choice").addEventListener("click", (event) => {
         const button = event.target.closest("button");
         if (button) this.choose(button.value);
@@ -55,7 +56,7 @@
         { ...shared, x: windows.map((one) => (one.first + one.last) / 2), y: windows.map((one) => one.value), mode: "markers",
           marker: { color: windows.map((one) => (one.since === null ? tone : warn)), symbol: windows.map((one) => (one.since === null ? "circle" : "diamond")), size: windows.map((one) => (one.since === null ? 8 : 12)) } },
       ];
-      Plotly.react(this.plot, data, this.layout(this.shapes()), { displayModeBar: false, responsive: true, doubleClick: false, showTips: false });
+      Plotly.react(this.plot, data, this.layout(this.shapes()), { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
       if (this.listening) return;
       this.listening = true;
       this.plot.on("plotly_hover", (event) => this.look(event.points[0].x));

@@ -37,6 +37,7 @@
     const marked = [...document.querySelectorAll("[data-key]")].map((element) => ({
       combination: element.dataset.key,
       label: element.dataset.keyLabel || element.textContent.trim(),
+      everywhere: Boolean(element.closest(".rail")),
       handler: () => (element.matches("input, select, textarea") ? (element.focus(), element.select && element.select()) : element.click()),
     }));
     return [...keys, ...marked];
@@ -69,7 +70,8 @@
     list.replaceChildren();
     const listed = new Set(); // a key a page takes for itself answers to the page only
     const all = bindings();
-    for (const item of [...all, { combination: "?", label: "This list" }]) {
+    const order = [...all.filter((item) => !item.everywhere), { combination: "?", label: "This list" }, ...all.filter((item) => item.everywhere)]; // the page's own first
+    for (const item of order) {
       const first = item.combination.split(" ")[0];
       if (listed.has(item.combination) || (first !== item.combination && all.some((other) => other.combination === first))) continue;
       listed.add(item.combination);
@@ -174,6 +176,7 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     applyTheme(storedTheme());
+    for (const tab of document.querySelectorAll(".tabs > [aria-current]")) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 48; // in sight on a phone
     for (const item of document.querySelectorAll(".toast[data-toast]:not(.error)")) setTimeout(() => item.remove(), 8000);
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new CustomEvent("lab:theme")));

@@ -5,6 +5,7 @@ What an address asks for and cannot have is left out and becomes a ``Problem``: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ MAX_RUNS, MAX_FILTERS = 50, 20
 MAX_TEXT = 500  # characters of words or of a pattern
 MAX_CURSOR = 500
 MAX_RUN = 2**31 - 1
+LONG_NUMBER = re.compile(r"-?\d*\.\d{5,}(e-?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,9 @@ class Filter:
 
     @property
     def label(self) -> str:
-        """In words, for a chip: Reward ≥ 0.5."""
-        return f"{self.known.label} {OPERATOR_LABELS[self.operator]} {self.known.choices.get(self.value, self.value)}"
+        """In words, for a chip: Reward ≥ 0.5. The edges of a histogram's bins have 17 digits, of which four are said."""
+        value = f"{float(self.value):.4g}" if LONG_NUMBER.fullmatch(self.value) and self.known.kind == "number" else self.value
+        return f"{self.known.label} {OPERATOR_LABELS[self.operator]} {self.known.choices.get(value, value)}"
 
     def __str__(self) -> str:
         return f"{self.field}:{self.operator}:{self.value}"

@@ -130,9 +130,11 @@ def turns(visits: Sequence[Visit]) -> list[Turn]:
 
 
 def state(found: Sequence[Turn]) -> str:
-    """solved, unlearned or never, by the confirmed turns."""
+    """solved, unlearned or never, by the confirmed turns; once when it passed at its last visit only, as every prompt of a single epoch does."""
     last = next((turn for turn in reversed(found) if turn.confirmed), None)
-    return "never" if last is None else "solved" if last.solved else "unlearned"
+    if last is None:
+        return "once" if found else "never"
+    return "solved" if last.solved else "unlearned"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from lab.accounts.roles import may
 from lab.annotations.summary import summaries
+from lab.browse.words import has_words, prompt_matches
 from lab.reading import history
 from lab.reading.groups import strip
 from lab.reading.history import Loss, Series, Turn, Visit
@@ -32,7 +33,8 @@ ROWS = 200  # visits of a series that are listed
 PAGE = 50
 STRIP = 20  # visits drawn in a list
 OFFERED = 100  # runs to choose from
-STATES = {"": "All", "solved": "Solved", "unlearned": "Unlearned", "never": "Never solved"}
+STATES = {"": "All", "solved": "Solved", "once": "Passed last time", "unlearned": "Unlearned", "never": "Never solved"}
+LONGEST_SEARCH = 200
 SORTS = ("last", "visits", "first", "now", "reward", "lost")
 
 
@@ -146,7 +148,10 @@ class Row:
 
 @require_safe
 def prompts(request: HttpRequest) -> HttpResponse:
-    """``?run=2&phase=&state=&since=50&sort=&page=`` the prompts of a run; without ``run`` those of the team, ``?after=`` for older ones."""
+    """``?run=2&phase=&state=&since=50&sort=&page=`` the prompts of a run; without ``run`` those of the team, ``?after=`` for older ones.
+
+    ``?find=`` leaves those with these words.
+    """
     team = team_of(request)
     asked = request.GET
     problem = ""
@@ -154,9 +159,12 @@ def prompts(request: HttpRequest) -> HttpResponse:
     run = Run.objects.of(team).filter(number=number).first() if number is not None else None
     if asked.get("run") and run is None:
         problem = f"There is no run #{asked['run'][:20]} in this team. Choose one of the list."
+    words = asked.get("find", "").replace("\0", "").strip()[:LONGEST_SEARCH]
+    if words and not has_words(words):
+        problem, words = f"Find: “{words[:20]}” has no word to look for. Give a word or a number of the prompt.", ""
     offered = Run.objects.of(team).filter(rollouts__gt=0).order_by("-number").only("number", "name")[:OFFERED]
-    context: dict[str, Any] = {"room": "prompts", "run": run, "offered": offered, "problem": problem}
-    context |= of_run(run, asked) if run else of_team(team, asked)
+    context: dict[str, Any] = {"room": "prompts", "run": run, "offered": offered, "problem": problem, "find": words}
+    context |= of_run(run, asked, words) if run else of_team(team, asked, words)
     return render(request, "reading/prompts.html", context)
 
 
@@ -164,19 +172,22 @@ def whole(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= MAX_STEP else None
 
 
-def of_team(team: Any, asked: Any) -> dict[str, Any]:
-    """The newest prompts with how often they were asked, from the index alone."""
+def of_team(team: Any, asked: Any, words: str) -> dict[str, Any]:
+    """The newest prompts with how often they were asked, from the indexes alone."""
     after = asked.get("after", "")
     start = int(after) if after.isascii() and after.isdigit() and len(after) < 19 else None
     mine = Prompt.objects.filter(team=team).order_by("-pk").defer("messages", "reference", "digest")
+    if words:
+        mine = mine.filter(pk__in=prompt_matches(words, team.pk))
     page = list((mine.filter(pk__lt=start) if start is not None else mine)[: PAGE + 1])
     counted = Rollout.objects.filter(prompt__in=[one.pk for one in page[:PAGE]]).values("prompt")
     counts = {row["prompt"]: row for row in counted.annotate(answers=Count("pk"), runs=Count("run", distinct=True), last=Max("step"))}
     rows = [{"prompt": one.pk, "text": list(visible(one.text[:200])), **counts.get(one.pk, {})} for one in page[:PAGE]]
-    return {"rows": rows, "more": f"?after={page[PAGE - 1].pk}" if len(page) > PAGE else "", "is_first": start is None}
+    kept = urlencode({"find": words}) + "&" if words else ""
+    return {"rows": rows, "more": f"?{kept}after={page[PAGE - 1].pk}" if len(page) > PAGE else "", "is_first": start is None}
 
 
-def of_run(run: Run, asked: Any) -> dict[str, Any]:
+def of_run(run: Run, asked: Any, words: str) -> dict[str, Any]:
     phase, steps = resolve(run, asked.get("phase", "") if asked.get("phase") in PHASE_LABELS else "", None)
     since, problem = whole(asked.get("since", "")), ""
     if asked.get("since") and since is None:
@@ -185,7 +196,11 @@ def of_run(run: Run, asked: Any) -> dict[str, Any]:
     sort = asked.get("sort", "")
     sort = sort if sort.removeprefix("-") in SORTS else ("-lost" if since is not None else "-last")
     floor = history.floor_of(run, steps.last or 0)
-    rows = rows_of(history.of_run(run, phase, floor), since)
+    visited = history.of_run(run, phase, floor)
+    if words:
+        having = set(Prompt.objects.filter(team=run.team_id, pk__in=prompt_matches(words, run.team_id)).values_list("pk", flat=True))
+        visited = {prompt: visits for prompt, visits in visited.items() if prompt in having}
+    rows = rows_of(visited, since)
     counts = {name: sum(row.state == name for row in rows) for name in STATES if name} | {"": len(rows)}
     kept = ordered([row for row in rows if keeps(row, chosen_state, since)], sort)
     page = min(whole(asked.get("page", "")) or 1, max(1, -(-len(kept) // PAGE)))
@@ -195,7 +210,16 @@ def of_run(run: Run, asked: Any) -> dict[str, Any]:
         row.text = list(visible(texts[row.prompt].text[:200]))
 
     def query(**changes: Any) -> str:
-        now = {"run": run.number, "phase": phase, "state": chosen_state, "since": since, "sort": asked.get("sort", ""), "page": "", **changes}
+        now = {
+            "run": run.number,
+            "phase": phase,
+            "state": chosen_state,
+            "since": since,
+            "find": words,
+            "sort": asked.get("sort", ""),
+            "page": "",
+            **changes,
+        }
         return "?" + urlencode({name: value for name, value in now.items() if value not in ("", None)})
 
     heads = [("first", "first"), ("now", "now"), ("reward", "reward"), ("visits", "asked"), ("last", "last step")]
@@ -205,9 +229,11 @@ def of_run(run: Run, asked: Any) -> dict[str, Any]:
         "total": len(rows),
         "phase": phase,
         "phase_links": [(PHASE_LABELS[one], query(phase=one), one == phase) for one in phases(run, phase)],
-        "states": [(label, counts[name], query(state=name), name == chosen_state) for name, label in STATES.items()],
+        "states": [(label, counts[name], query(state=name), name == chosen_state, name) for name, label in STATES.items()],
         "since": since,
         "without_since": query(since=None, sort=""),
+        "without_find": query(find=""),
+        "without_state": query(state=""),
         "last_step": steps.last,
         "floor": floor,
         "accuracy": history.accuracy_of(run),

@@ -71,6 +71,16 @@ def test_any_address_is_read_and_what_is_left_of_it_reads_back(pairs: list[tuple
     assert (again, again.problems) == (selection, ())
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("reward:lt:0.03333333333333333", "Reward < 0.03333"), ("reward:ge:0.5", "Reward ≥ 0.5"), ("step:ge:123456789", "Step ≥ 123456789")],
+)
+def test_a_filter_is_said_in_few_digits_and_asked_in_all(text: str, said: str) -> None:
+    found = Filter.read(text)
+    assert isinstance(found, Filter)
+    assert (found.label, str(found)) == (said, text)
+
+
 def test_a_new_filter_drops_the_cursor_and_defaults_stay_out_of_the_address() -> None:
     selection = ask("run=3&f=reward:ge:0.5&sort=-length", "abc")
     assert parse_qsl(selection.query()[1:]) == [("run", "3"), ("f", "reward:ge:0.5"), ("sort", "-length")]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.accounts.models import Team
+from lab.browse.indexing import index_all
 from lab.reading import history
 from lab.reading.history import Visit, lost, state, turns
 from lab.runs.models import Run, Status
@@ -73,7 +74,10 @@ def test_turns_alternate_and_only_the_last_visit_leaves_one_open(rates: list[flo
     found = turns(path(*rates))
     assert [turn.solved for turn in found] == [place % 2 == 0 for place in range(len(found))]
     assert all(turn.confirmed or turn.step == 10 * (len(rates) - 1) for turn in found)
-    assert state(found) in ("solved", "unlearned", "never")
+    if any(turn.confirmed for turn in found):
+        assert state(found) in ("solved", "unlearned")
+    else:
+        assert state(found) == ("once" if found else "never")
 
 
 def test_lost_since_a_step_compares_the_last_visit_before_with_all_after() -> None:
@@ -178,6 +182,30 @@ def test_prompts_are_filtered_by_what_became_of_them(as_owner: Client, lessons: 
     assert listed(as_owner, "?run=1&state=unlearned") == ["lost"]
     assert listed(as_owner, "?run=1&state=never") == ["never"]
     assert listed(as_owner, "?run=1&sort=-now")[0] == "kept"
+
+
+def test_a_prompt_asked_once_and_passed_is_not_counted_as_never_solved(as_owner: Client, run: Run) -> None:
+    """Every prompt of a single epoch has one visit: its row says "solved at 1?", and so must the filter."""
+    store(run, started(), *answers(1, 1.0, prompt=[Message("user", "passed")]), *answers(1, 0.0, prompt=[Message("user", "failed")]))
+    assert listed(as_owner, "?run=1&state=once") == ["passed"]
+    assert listed(as_owner, "?run=1&state=never") == ["failed"]
+    assert listed(as_owner, "?run=1&state=solved") == []
+    counts = {name: count for _, count, _, _, name in as_owner.get("/prompts/?run=1").context["states"]}
+    assert counts == {"": 2, "solved": 0, "once": 1, "unlearned": 0, "never": 1}
+
+
+def test_prompts_are_found_by_their_words(as_owner: Client, lessons: Run) -> None:
+    index_all()
+    found = as_owner.get("/prompts/?find=kept").context["rows"]
+    assert ["".join(piece.text for piece in row["text"]) for row in found] == ["kept"]
+    assert sorted(listed(as_owner, "?run=1&find=kept+or+lost")) == ["kept", "lost"]
+    assert listed(as_owner, "?run=1&find=kept+or+lost&state=unlearned") == ["lost"]
+    response = as_owner.get("/prompts/?run=1&find=kept")
+    assert all("find=kept" in query for _, _, query, _, _ in response.context["states"])
+    assert "No prompt has these words" in as_owner.get("/prompts/?run=1&find=nowhere").content.decode()
+    without = as_owner.get("/prompts/?find=...")
+    assert "has no word to look for" in without.content.decode()
+    assert len(without.context["rows"]) == 4
 
 
 def test_a_long_list_comes_in_pages(as_owner: Client, run: Run) -> None:
