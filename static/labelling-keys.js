@@ -6,10 +6,9 @@
   const { make, store } = page;
   const RESERVED = new Map([["?", "opens the list of keys"], [" ", "presses the button that has the focus"]]);
   const actions = new Map(); // id → {id, key, also, label, run, entry}
-  const scope = `lab-labels-keys-${page.person}-`;
+  let mapping = page.key_map; // action → key, where it is not the usual one
 
-  const mapping = () => { const found = store.kept(page.queue.kind, {}, scope); return found && typeof found === "object" ? found : {}; };
-  const mapped = (id, key) => { const own = mapping()[id]; return typeof own === "string" && [...own].length === 1 ? own : key; };
+  const mapped = (id, key) => { const own = mapping[id]; return typeof own === "string" && [...own].length === 1 ? own : key; };
 
   function kbd(id, key) {
     const made = make("kbd", "kbd", mapped(id, key));
@@ -61,9 +60,34 @@
   }
 
   function apply(own) {
-    store.keep(page.queue.kind, Object.keys(own).length ? own : null, scope);
+    mapping = own;
     for (const action of actions.values()) action.entry.combination = mapped(action.id, action.key);
     refresh();
+  }
+
+  /* Shows {id: why not} at the inputs; whether there was anything to show. */
+  function refused(form, problems) {
+    const inputs = [...form.querySelectorAll("[data-action]")];
+    for (const input of inputs) {
+      const why = problems[input.dataset.action] || "";
+      input.nextElementSibling.textContent = why;
+      input.setAttribute("aria-invalid", String(Boolean(why)));
+    }
+    const first = inputs.find((input) => problems[input.dataset.action]);
+    first?.focus();
+    return Boolean(first);
+  }
+
+  /* They go with the person. The dialog stays open until the lab has them. */
+  async function save(form, own, words) {
+    const { status, body } = await store.ask(page.urls.keys, { keys: own });
+    if (status === 422 && refused(form, Object.fromEntries((body.problems || []).map((one) => [one.field, `${one.message} ${one.fix || ""}`.trim()])))) return;
+    const said = form.querySelector("[data-keys-said]");
+    said.textContent = status === 200 ? "" : status === 0 ? "The lab cannot be reached, so nothing is kept yet. Save again." : body.message || "Your keys could not be kept. Reload the page and try again.";
+    if (status !== 200) return;
+    apply(body.keys);
+    form.closest("dialog").close();
+    lab.toast(words, "success", 3);
   }
 
   function refresh() {
@@ -74,19 +98,12 @@
     const form = event.target.closest("#key-map form");
     if (!form || event.submitter?.value === "cancel") return;
     event.preventDefault();
-    if (event.submitter?.value === "reset") { apply({}); form.closest("dialog").close(); lab.toast("The keys are the usual ones again.", "success", 3); return; }
+    if (event.submitter?.value === "reset") { save(form, {}, "The keys are the usual ones again."); return; }
     const inputs = [...form.querySelectorAll("[data-action]")];
-    const problems = wrong(Object.fromEntries(inputs.map((input) => [input.dataset.action, input.value])));
-    for (const input of inputs) {
-      const why = problems[input.dataset.action] || "";
-      input.nextElementSibling.textContent = why;
-      input.setAttribute("aria-invalid", String(Boolean(why)));
-    }
-    const first = inputs.find((input) => problems[input.dataset.action]);
-    if (first) { first.focus(); return; }
-    apply(Object.fromEntries(inputs.filter((input) => input.value !== actions.get(input.dataset.action).key).map((input) => [input.dataset.action, input.value])));
-    form.closest("dialog").close();
-    lab.toast("Your keys are kept in this browser.", "success", 3);
+    if (refused(form, wrong(Object.fromEntries(inputs.map((input) => [input.dataset.action, input.value]))))) return;
+    // keys of actions that only other queues of this kind have stay as they are
+    const own = { ...mapping, ...Object.fromEntries(inputs.map((input) => [input.dataset.action, input.value])) };
+    save(form, Object.fromEntries(Object.entries(own).filter(([id, key]) => key !== actions.get(id)?.key)), "Your keys are kept, for every browser you sign in with.");
   });
 
   document.addEventListener("click", (event) => { if (event.target.closest("[data-map-keys]")) open(); });

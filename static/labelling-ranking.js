@@ -43,10 +43,11 @@
 
     // ---- drawing
 
-    function row(title, places, rank) {
+    function row(title, places, at) {
       const list = make("div", "tier-cards", ...places.map((place) => cards[place]));
-      const tier = make("section", rank === null ? "tier unranked" : "tier", make("h3", "tier-name", ...title), list);
+      const tier = make("section", at === null ? "tier unranked" : "tier", make("h3", "tier-name", ...title), list);
       tier.setAttribute("aria-label", title.map((part) => part.textContent ?? part).join(" "));
+      if (at !== null) tier.dataset.rank = tiers.rank(places[0]);
       return tier;
     }
 
@@ -57,7 +58,7 @@
       if (left.length) rows.push(row([all.length ? "No tier yet" : "No tier yet: read them, then give each a number, 1 for the best"], left, null));
       board.replaceChildren(...rows);
       const order = all.map((places) => places.map(letter).join(" = ")).join(" > ");
-      count.replaceChildren(make("span", "mono", order || "–"), make("strong", "", `gives ${tiers.pairs()} pair${tiers.pairs() === 1 ? "" : "s"}`), left.length ? make("span", "muted", `${left.length} without a tier`) : "", make("span", "rank-help muted", page.kbd("rank-next", "j"), " ", page.kbd("rank-before", "k"), " move, ", page.kbd("rank-1", "1"), "–", page.kbd("rank-9", "9"), " give a tier"));
+      count.replaceChildren(make("span", "mono", order || "–"), make("strong", "", `gives ${tiers.pairs()} pair${tiers.pairs() === 1 ? "" : "s"}`), left.length ? make("span", "muted", `${left.length} without a tier`) : "", make("span", "rank-help muted", page.kbd("rank-next", "j"), " ", page.kbd("rank-before", "k"), " move, ", page.kbd("rank-1", "1"), "–", page.kbd("rank-9", "9"), " give a tier; or drag"));
       mark();
     }
 
@@ -117,6 +118,7 @@
       const moved = current;
       if (!act(current)) { page.say?.(why); return; }
       for (const twin of twins(moved)) tiers.set(twin, tiers.rank(moved));
+      if (!tiers.unranked().length) tiers.tighten(); // nothing is to come that the gaps were left for
       draw();
       const next = before === null ? [...tiers.unranked().filter((place) => place > moved), ...tiers.unranked()][0] : undefined;
       focus(next ?? moved); // reading goes on with what has no tier yet
@@ -139,6 +141,7 @@
     const actions = make("div", "choices rank-actions", ...acts, differ);
     actions.setAttribute("role", "group");
     actions.setAttribute("aria-label", "Move the answer in focus");
+    page.draggable(board, tiers, (place, act) => { current = place; move(act, `${letter(place)} stands there already.`); });
     board.addEventListener("click", (event) => { const chosen = event.target.closest(".rank-card"); if (chosen) focus(Number(chosen.dataset.place)); });
 
     root.append(page.panels.prompt(claim), make("div", "rank", board, pane), fields.element);

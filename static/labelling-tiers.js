@@ -62,6 +62,12 @@
       return alone(place, 1);
     }
 
+    /* Closes the gaps. */
+    function tighten() {
+      const all = levels();
+      ranks.forEach((rank, place) => { if (rank !== null) ranks[place] = all.indexOf(rank) + 1; });
+    }
+
     /* How many pairs of a better and a worse answer it gives: none inside a tier. */
     function pairs() {
       const sizes = read().map((tier) => tier.length);
@@ -76,7 +82,7 @@
       given.forEach((tier, at) => { for (const place of Array.isArray(tier) ? tier : []) if (Number.isInteger(place) && place in ranks) ranks[place] = at + 1; });
     }
 
-    return { read, unranked, order, pairs, fill, set: put, up, down, tie, untie, best, rank: (place) => ranks[place], ranks: () => [...ranks] };
+    return { read, unranked, order, pairs, fill, tighten, alone, lowest: worst, set: put, up, down, tie, untie, best, rank: (place) => ranks[place], ranks: () => [...ranks] };
   }
 
   lab.labelling.tiers = tiers;

@@ -17,7 +17,7 @@
   if (back) {
     lab.key("x", "Send back, with a comment", () => {
       if (comment.value.trim()) form.requestSubmit(back);
-      else { comment.focus(); lab.announce("Write what the labeller should look at, then press Control Enter."); }
+      else { comment.focus(); lab.toast("Write what the labeller should look at, then press Ctrl+Enter.", "info", 5); }
     });
     return;
   }

@@ -124,7 +124,7 @@ ROUTES: dict[str, Access] = {
     # labelling
     **see("queues", "queue", "queue-quality", "queue-conflicts", "queue-review", "label-item", ask="label.see"),
     **see("queue-work", ask="label.work"),
-    **do("label-next", "label-submit", "label-draft", "label-renew", "label-release", "label-undo", "label-revise", ask="label.work"),
+    **do("label-next", "label-submit", "label-draft", "label-renew", "label-release", "label-undo", "label-revise", "label-keys", ask="label.work"),
     **both("label-mine", ask="label.work"),
     **do("queue-review-accept", "label-adjudicate", "judgement-review", ask="label.work"),
     **both("queue-new", "queue-settings", ask="label.lead"),

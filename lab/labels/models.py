@@ -304,3 +304,17 @@ class Ordering(models.Model):
 
     def __str__(self) -> str:
         return f"order of {self.queue_id} after {self.labels} labels"
+
+
+class KeyMap(models.Model):
+    """The keys that a person gave to actions of the labelling page (``keymap``), where they differ from the usual ones."""
+
+    user = models.ForeignKey(USER, models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    keys = models.JSONField(default=dict)  # action → one character
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "kind"], name="keys_once")]
+
+    def __str__(self) -> str:
+        return f"keys of {self.user_id} for {self.kind}"

@@ -22,6 +22,7 @@ urlpatterns = [
     path("label/<int:queue_id>/undo/", verbs.undo, name="label-undo"),
     path("label/<int:queue_id>/mine/", verbs.mine, name="label-mine"),
     path("label/<int:queue_id>/revise/", verbs.revise, name="label-revise"),
+    path("label/<int:queue_id>/keys/", verbs.keys, name="label-keys"),
     path("rollouts/<int:rollout_id>/labels/", seen.rollout_labels, name="rollout-labels"),
     path("runs/<uuid:run_id>/groups/<str:phase>/<int:step>/<int:group>/labels/", seen.group_labels, name="group-labels"),
 ]

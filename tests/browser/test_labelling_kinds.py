@@ -108,6 +108,11 @@ def test_tiers_are_moved_tied_untied_and_drafted(page: Page, team: Team, group: 
     expect(order).to_have_text("C > B")
     press(page, "j", "j", "-")
     expect(order).to_have_text("C > B > A")
+    card = page.locator('#labelling .rank-card[data-place="0"]')
+    card.drag_to(page.locator(".tier").first, target_position={"x": 30, "y": 25})
+    expect(order).to_have_text("A = C > B")
+    card.drag_to(page.locator(".tier").nth(1), target_position={"x": 30, "y": 3})  # at the border: between the two
+    expect(order).to_have_text("C > A > B")
     told = page.evaluate("""() => {
       let seed = 7; const dice = (n) => { seed = (seed * 1103515245 + 12345) % 2147483648; return Math.floor((seed / 2147483648) * n); };
       const wrong = [];

@@ -108,7 +108,7 @@ SILENT = {
     *("tag", "untag", "rate", "mark", "comment", "comment-change", "rollouts-tag", "rollouts-untag"),  # keep their own history
     *("view-save", "view-restore", "view-update", "view-rename", "view-delete", "what-if", "replay-again", "version-retry"),
     *("label-next", "label-submit", "label-draft", "label-renew", "label-release", "label-undo", "label-revise", "label-mine"),  # judgements are kept
-    *("queue-review-accept", "judgement-review"),
+    *("queue-review-accept", "judgement-review", "label-keys"),
 }
 ROOMS = ("runs.launch", "runs.replay", "rollouts.", "views.", "label.", "datasets.")  # the other rooms test their own
 

@@ -16,7 +16,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from lab.labels import claiming, judging
+from lab.labels import claiming, judging, keymap
 from lab.labels.answers import AnswerError, as_shown
 from lab.labels.claim_view import claim_views, item_views
 from lab.labels.models import ItemState, Judgement, JudgementState, Queue, Verdict
@@ -182,6 +182,13 @@ def revise(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict[str,
     said = own(request, queue, data, "judgement", "pk")
     revised = judging.revise(said, request.user, key, sent.mapping(data, "answer"), data.get("seconds", 0))
     return {"judgement": revised.pk, "progress": counts(queue, request), "gold": None}
+
+
+@verb
+def keys(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict[str, Any]:
+    """The person's own keys for queues of this kind, all of them at once."""
+    sent.only(data, "keys")
+    return {"keys": keymap.keep(request.user, queue.kind, sent.mapping(data, "keys"))}
 
 
 def own(request: LabRequest, queue: Queue, data: dict[str, Any], name: str, field: str) -> Judgement:

@@ -13,12 +13,13 @@ from django.views.decorators.http import require_safe
 
 from lab.accounts.models import User
 from lab.accounts.roles import may
+from lab.labels import keymap
 from lab.labels.guidelines import render
 from lab.labels.listing import with_work
 from lab.labels.models import Change, Judgement, JudgementState, Kind, Queue, QueueMember, QueueStatus
 from lab.runs.views.request import LabRequest
 
-VERBS = ("next", "submit", "draft", "renew", "release", "undo", "mine", "revise")
+VERBS = ("next", "submit", "draft", "renew", "release", "undo", "mine", "revise", "keys")
 ASKED = ("id", "name", "kind", "blind", "strength", "rationale", "correction", "steps", "spans", "rubric", "skipping")
 MOST = 20  # returned answers and other queues listed
 MAX_ID = 2**63 - 1
@@ -35,7 +36,7 @@ PARTS = ("kinds", "store", "diff", "keys", "panels", "rubric", "fields")
 KINDS = {
     Kind.PAIR: ("labelling-pair.js",),
     Kind.CLEARER: ("labelling-clearer.js",),
-    Kind.RANKING: ("labelling-tiers.js", "labelling-ranking.js"),
+    Kind.RANKING: ("labelling-tiers.js", "labelling-drag.js", "labelling-ranking.js"),
     Kind.SINGLE: ("series.js", "labelling-steps.js", "labelling-spans.js", "labelling-single.js"),
 }
 FRAME = ("labelling-notices.js", "labelling.js", "labelling-skip.js", "labelling-start.js")
@@ -62,6 +63,7 @@ def work(request: LabRequest, queue_id: int) -> HttpResponse:
             "queue": {name: getattr(queue, name) for name in ASKED},
             "urls": {verb: reverse(f"label-{verb}", args=[queue.pk]) for verb in VERBS},
             "revise": asked_for(request.GET.get("item", "")),
+            "key_map": keymap.kept(request.user, queue.kind),
             "returned": {str(one.item_id): words for one, words in returned},
         },
     }
