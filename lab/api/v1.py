@@ -35,10 +35,10 @@ from lab.api.operations import (
 )
 from lab.api.operations import annotations as said
 
-NOUNS = (account, projects, runs, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog, queues, adjudication, review, quality)
-NOUNS += (datasets, datasets_training, lineage, recalls, policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks)
-NOUNS += (outside, usage, audit)
-for router in (one.router for one in NOUNS):
+EXPERIMENTS = (projects, runs, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog)
+LABELS = (queues, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
+TEAM = (policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
+for router in (one.router for one in (account, *EXPERIMENTS, *LABELS, *TEAM)):
     api.add_router("", router)
 
 _patterns, APP, NAMESPACE = api.urls

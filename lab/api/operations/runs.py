@@ -144,7 +144,7 @@ def list_runs(
     query = listing.read_query(request.GET)
     if query.notes:
         raise refused(FieldProblem(field=NOTED.get(note.split()[3], "sort"), message=note) for note in query.notes)
-    newest = listing.matching(caller_of(request).team, listing.Query(query.chosen)).order_by("-number")
+    newest = listing.matching(caller_of(request).team, query).order_by("-number")
     rows = list(newest.filter(number__lt=min(whole(after), 2**31 - 1))[: limit + 1])
     found = page(rows, limit, lambda run: run.number)
     return {**found, "items": shown_all(request, found["items"])}
