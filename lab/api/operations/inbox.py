@@ -43,7 +43,7 @@ class ReadIn(Given):
 
 class ReadAllOut(Schema):
     read: int = Field(description="How many were unread.")
-    at: datetime = Field(description="When they were read: what takes it back.")
+    at: str = Field(description="When they were read, to the microsecond: what takes it back.", json_schema_extra={"format": "date-time"})
 
 
 class UnreadIn(Given):
@@ -109,7 +109,7 @@ def read_notice(request: HttpRequest, notice_id: UUID, given: ReadIn) -> object:
 def read_all(request: HttpRequest) -> object:
     """At one moment, by which it is taken back."""
     count, now = reading.mark_all(mine(request))
-    return {"read": count, "at": now}
+    return {"read": count, "at": f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"}
 
 
 @router.post("/inbox/unread", auth=needs("lab.enter"), response=UnreadOut, summary="Take back having read all")

@@ -14,6 +14,7 @@ from lab.api.idempotency import Key, once
 from lab.api.operations.account import Person, person
 from lab.api.operations.policies import WHY, policy_of
 from lab.api.paging import After, Limit, Page, page, whole
+from lab.api.problems import invalid
 from lab.policies import gates, promotion
 from lab.policies.models import NAME_LENGTH, WORDS_LENGTH, Alias, AliasMove, Proposal, ProposalState
 from lab.policies.places import label
@@ -144,9 +145,16 @@ def move(one: AliasMove) -> dict[str, Any]:
     return {**plain, "policy": one.checkpoint_id, "before": one.before_label, "by": by(one.by)}
 
 
+def name_of(text: str, field: str = "alias") -> str:
+    """An alias's name as it is stored. Raises ApiProblem."""
+    try:
+        return promotion.named(text)
+    except promotion.Refused as error:
+        raise invalid(field, str(error)) from None
+
+
 def fresh(request: HttpRequest, name: str) -> dict[str, Any]:
     """The alias as it is now."""
-    name = promotion.named(name)
     return alias(name, Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first())
 
 
@@ -161,8 +169,9 @@ def list_aliases(request: HttpRequest) -> object:
 def give_alias(request: HttpRequest, checkpoint_id: int, given: GiveIn) -> object:
     """At once, where no gate stands before it; otherwise ask for it, and another admin approves."""
     caller, one = caller_of(request), policy_of(request, checkpoint_id)
-    promotion.give(caller.team, caller.person(WHY), one, given.alias, given.comment)
-    return fresh(request, given.alias)
+    name = name_of(given.alias)
+    promotion.give(caller.team, caller.person(WHY), one, name, given.comment)
+    return fresh(request, name)
 
 
 @router.post("/aliases/{int:alias_id}/back", auth=needs("policies.promote"), response=AliasOut, summary="Roll an alias back")
@@ -184,7 +193,7 @@ def clear_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
 @router.put("/aliases/{name}/gate", auth=needs("policies.promote"), response=AliasOut, summary="Set an alias's gate")
 def set_gate(request: HttpRequest, name: str, given: GateIn) -> object:
     """Proposals that are open are judged by it. An alias that is not there yet is made."""
-    caller = caller_of(request)
+    caller, name = caller_of(request), name_of(name, "name")
     promotion.set_gate(caller.team, caller.person(WHY), name, given.dict())
     return fresh(request, name)
 
@@ -192,7 +201,7 @@ def set_gate(request: HttpRequest, name: str, given: GateIn) -> object:
 @router.delete("/aliases/{name}/gate", auth=needs("policies.promote"), response=AliasOut, summary="Remove an alias's gate")
 def remove_gate(request: HttpRequest, name: str) -> object:
     """Admins give it at once from then on."""
-    caller = caller_of(request)
+    caller, name = caller_of(request), name_of(name, "name")
     promotion.set_gate(caller.team, caller.person(WHY), name, None)
     return fresh(request, name)
 
@@ -202,7 +211,7 @@ def get_conditions(
     request: HttpRequest, checkpoint_id: int, alias: str = Query(gates.GATED, max_length=NAME_LENGTH, description="The alias whose gate it is.")
 ) -> object:
     """Every condition of the alias's gate as it stands now; look before you ask."""
-    one, name = policy_of(request, checkpoint_id), promotion.named(alias)
+    one, name = policy_of(request, checkpoint_id), name_of(alias)
     found = Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first()
     return gates.conditions(found, gates.gate_of(found, name), one)
 
@@ -231,8 +240,8 @@ def list_proposals(
 def ask_alias(request: HttpRequest, checkpoint_id: int, given: AskIn, key: Key) -> object:
     """Admins are told; one of them approves or refuses."""
     caller, one = caller_of(request), policy_of(request, checkpoint_id)
-    user = caller.person(WHY)
-    made, new = once(request, caller, "proposal", key, lambda: [promotion.propose(caller.team, user, one, given.alias, given.reason).pk])
+    user, name = caller.person(WHY), name_of(given.alias)
+    made, new = once(request, caller, "proposal", key, lambda: [promotion.propose(caller.team, user, one, name, given.reason).pk])
     return Status(201 if new else 200, detailed(request, int(made[0])))
 
 

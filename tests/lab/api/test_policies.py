@@ -98,7 +98,8 @@ def test_proposals_are_refused_with_a_reason_or_withdrawn(team: Team, run: Run, 
     second = researcher.send(f"policies/{one.pk}/proposals", {"alias": "candidate"}).json()
     assert researcher.send(f"proposals/{second['id']}/withdraw").json()["state"] == "withdrawn"
     assert researcher.send(f"proposals/{second['id']}/withdraw").status_code == 409
-    assert researcher.send(f"policies/{one.pk}/proposals", {"alias": "No name!"}).status_code == 409
+    wrong = researcher.send(f"policies/{one.pk}/proposals", {"alias": "No name!"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "alias")
     assert Proposal.objects.count() == 2
 
 
