@@ -27,6 +27,7 @@ from lab.labels.standing import Refused, may_label
 __all__ = ["Refused", "Why", "claim", "free_claims", "release", "renew", "why_nothing"]
 
 MOST_HELD = 10
+ELSEWHERE = "Choose another queue."
 FREED_AT_ONCE = 200  # expired claims that one look for work clears away
 
 
@@ -196,13 +197,13 @@ def why_nothing(queue: Queue, user: User) -> Why:
         return Why(f"Nothing new is left for you, but {returned} of your labels {were} sent back.", "Look at them again.")
     wanting = items.filter(state=ItemState.OPEN)
     if not wanting.exists():
-        return Why("Every item of this queue has its labels.", "Choose another queue.")
+        return Why("Every item of this queue has its labels.", ELSEWHERE)
     judged = mine.filter(item=OuterRef("pk")).exclude(state=JudgementState.WITHDRAWN)
     others = wanting.filter(~Exists(judged))
     if not others.exists():
         skips = mine.filter(verdict=Verdict.SKIP).exclude(state=JudgementState.WITHDRAWN).exists()
         done = "labelled or skipped" if skips else "labelled"
-        return Why(f"You have {done} every item that still wants labels; the rest is for others.", "Choose another queue.")
+        return Why(f"You have {done} every item that still wants labels; the rest is for others.", ELSEWHERE)
     held = Claim.objects.filter(item__in=others, seated=True).order_by("expires_at").values_list("expires_at", flat=True).first()
     if held is None:
         return Why("The items that are left were taken this moment.", "Look again in a minute.")

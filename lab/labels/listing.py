@@ -95,6 +95,14 @@ def with_work(queues: QuerySet[Queue], user: User) -> QuerySet[Queue]:
     return queues.filter(Exists(Item.objects.filter(~Exists(judged), queue=OuterRef("pk"), state=ItemState.OPEN)))
 
 
+def other_queues(queue: Queue, user: User) -> QuerySet[Queue]:
+    """Open queues of the team in which the person may label and has something left to label, newest first."""
+    member = QueueMember.objects.filter(queue=OuterRef("pk"), user=user)
+    allowed = Exists(member.filter(labels=True, paused_at__isnull=True)) | (~Exists(member) & Q(assigned_only=False))
+    found = Queue.objects.of(queue.team).filter(allowed, status=QueueStatus.OPEN).exclude(pk=queue.pk)
+    return with_work(found, user).order_by("-created_at")
+
+
 def add_people(found: dict[int, Row], user: User) -> None:
     """How many people labelled, and how much of it the person did."""
     judged = Judgement.objects.filter(queue__in=found).exclude(state=JudgementState.WITHDRAWN).order_by()

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_POST
 from lab.labels import claiming, judging, keymap
 from lab.labels.answers import AnswerError, as_shown
 from lab.labels.claim_view import claim_views, item_views
+from lab.labels.listing import other_queues
 from lab.labels.models import ItemState, Judgement, JudgementState, Queue, Verdict
 from lab.labels.outcome import right
 from lab.labels.pages import sent
@@ -28,6 +29,7 @@ from lab.labels.standing import Refused, may_label
 from lab.runs.views.request import LabRequest
 
 MAX_ID = 2**63 - 1
+NOWHERE = "No other queue wants your labels now. What comes to this one appears here by itself."
 View = Callable[[LabRequest, int], HttpResponse]
 Verb = Callable[[LabRequest, Queue, dict[str, Any]], dict[str, Any]]
 
@@ -89,8 +91,9 @@ def next_claims(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict
     if isinstance(hold, bool) or not isinstance(hold, int) or not 1 <= hold <= claiming.MOST_HELD:
         raise sent.wrong("hold", f"This is a whole number from 1 to {claiming.MOST_HELD}.", "Reload the page.")
     views = shown(queue, request, hold)
-    why = None if views else claiming.why_nothing(queue, request.user)
-    return {"claims": views, "progress": counts(queue, request), "reason": why.reason if why else "", "fix": why.fix if why else ""}
+    why = claiming.Why("", "") if views else claiming.why_nothing(queue, request.user)
+    nowhere = why.fix == claiming.ELSEWHERE and not other_queues(queue, request.user).exists()
+    return {"claims": views, "progress": counts(queue, request), "reason": why.reason, "fix": NOWHERE if nowhere else why.fix}
 
 
 def shown(queue: Queue, request: LabRequest, hold: int) -> list[dict[str, Any]]:

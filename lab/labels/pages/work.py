@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
@@ -15,8 +14,8 @@ from lab.accounts.models import User
 from lab.accounts.roles import may
 from lab.labels import keymap
 from lab.labels.guidelines import render
-from lab.labels.listing import with_work
-from lab.labels.models import Change, Judgement, JudgementState, Kind, Queue, QueueMember, QueueStatus
+from lab.labels.listing import other_queues
+from lab.labels.models import Change, Judgement, JudgementState, Kind, Queue
 from lab.runs.views.request import LabRequest
 
 VERBS = ("next", "submit", "draft", "renew", "release", "undo", "mine", "revise", "keys")
@@ -55,7 +54,7 @@ def work(request: LabRequest, queue_id: int) -> HttpResponse:
         "leads": may(request, "label.lead"),
         "guidelines": render(queue.guidelines) if queue.guidelines.strip() else "",
         "returned": returned,
-        "others": other_queues(queue, request.user),
+        "others": other_queues(queue, request.user)[:MOST],
         "reasons": list(enumerate(REASONS, 1)),
         "scripts": [*(f"labelling-{part}.js" for part in PARTS), *KINDS[Kind(queue.kind)], *FRAME],
         "page": {
@@ -68,14 +67,6 @@ def work(request: LabRequest, queue_id: int) -> HttpResponse:
         },
     }
     return TemplateResponse(request, "labels/work.html", context)
-
-
-def other_queues(queue: Queue, user: User) -> QuerySet[Queue]:
-    """Open queues of the team in which the person may label and has something left to label, newest first."""
-    member = QueueMember.objects.filter(queue=OuterRef("pk"), user=user)
-    allowed = Exists(member.filter(labels=True, paused_at__isnull=True)) | (~Exists(member) & Q(assigned_only=False))
-    found = Queue.objects.of(queue.team).filter(allowed, status=QueueStatus.OPEN).exclude(pk=queue.pk)
-    return with_work(found, user).order_by("-created_at")[:MOST]
 
 
 def asked_for(text: str) -> int | None:

@@ -374,6 +374,14 @@ def test_an_expired_lock_is_a_conflict_that_names_who_has_the_item(as_ann: Clien
     assert ask(as_ann, queue, "next")["reason"].startswith("All items that are left are held by others")
 
 
+def test_another_queue_is_named_only_while_there_is_one(as_ann: Client, team: Team) -> None:
+    queue, other = pair_queue(team, 1), pair_queue(team, 1)
+    sent(as_ann, queue, next_one(as_ann, queue), choice="1")
+    assert "another queue" in ask(as_ann, queue, "next")["fix"]
+    sent(as_ann, other, next_one(as_ann, other), choice="1")
+    assert "No other queue" in ask(as_ann, queue, "next")["fix"]
+
+
 def test_drafts_renewals_releases_and_undo(as_ann: Client, team: Team) -> None:
     queue = pair_queue(team)
     assert ask(as_ann, queue, "undo", 409)["error"] == "nothing-to-undo"
