@@ -141,8 +141,12 @@ def drawn(rows: Iterable[Row], columns: Sequence[Column]) -> Iterator[SafeString
 
 
 def frame(column: Column) -> SafeString:
-    classes = f"{column.kind} c-{column.name}" if column.name in ROOMY else column.kind
-    return format_html('<th scope="row" class="{}">' if column.name == "completion" else '<td class="{}">', classes)
+    """With the column's name where a phone, whose rows are blocks, has to say it in the cell."""
+    if column.name == "completion":
+        return format_html('<th scope="row" class="{} c-{}">', column.kind, column.name)
+    if column.name in ROOMY:
+        return format_html('<td class="{} c-{}">', column.kind, column.name)
+    return format_html('<td class="{}" data-label="{}">', column.kind, column.label)
 
 
 ROOMY = ("prompt", "completion", "run", "tags")  # columns that the style sheet gives a width
