@@ -204,6 +204,7 @@ UNFOLD = {  # /admin/
     "SITE_HEADER": "Policy Lab",
     "SITE_SUBHEADER": "Operators",
     "SITE_URL": "/",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: f"{STATIC_URL}favicon.svg"}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "lab.operations.site.navigation"},

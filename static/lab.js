@@ -70,7 +70,8 @@
     list.replaceChildren();
     const listed = new Set(); // a key a page takes for itself answers to the page only
     const all = bindings();
-    const order = [...all.filter((item) => !item.everywhere), { combination: "?", label: "This list" }, ...all.filter((item) => item.everywhere)]; // the page's own first
+    const always = [{ combination: "?", label: "This list" }, { combination: "Ctrl K", label: "Find a page, an act or words" }];
+    const order = [...all.filter((item) => !item.everywhere), ...always, ...all.filter((item) => item.everywhere)]; // the page's own first
     for (const item of order) {
       const first = item.combination.split(" ")[0];
       if (listed.has(item.combination) || (first !== item.combination && all.some((other) => other.combination === first))) continue;
@@ -174,8 +175,16 @@
   }
   setInterval(refreshAges, 10000);
 
+  /* On a phone the rail is one line: it opens where the page one is on stands. */
+  function showPlace() {
+    const nav = document.querySelector(".rail nav");
+    const here = nav && nav.querySelector("[aria-current]");
+    if (here && nav.scrollWidth > nav.clientWidth) nav.scrollLeft += here.getBoundingClientRect().left - nav.getBoundingClientRect().left - 24;
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
     applyTheme(storedTheme());
+    showPlace();
     for (const tab of document.querySelectorAll(".tabs > [aria-current]")) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 48; // in sight on a phone
     for (const item of document.querySelectorAll(".toast[data-toast]:not(.error)")) setTimeout(() => item.remove(), 8000);
   });

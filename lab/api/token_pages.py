@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -40,6 +41,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
         "ended": found.filter(ended() & (Q() if admin else Q(user=request.user)))[:LISTED],  # type: ignore[misc]
         "new": new,
         "secret": secret,
+        "lab_url": settings.LAB_URL,
         "now": timezone.now(),
     }
     response = TemplateResponse(request, "api/tokens.html", context)

@@ -83,7 +83,7 @@ class LocalLab:
         self.stop()
 
     def _start(self) -> None:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {"LAB_URL": self.url, **os.environ, "PYTHONUNBUFFERED": "1"}  # links in mails and invitations lead to this port
         manage = str(Path(settings.BASE) / "manage.py")
         web = [sys.executable, "-m", "uvicorn", "lab.asgi:application", "--app-dir", str(settings.BASE), "--host", HOST, "--port", str(self.port)]
         web += ["--timeout-graceful-shutdown", str(WEB_GRACE_SECONDS), "--no-use-colors", *SERVER_OPTIONS]

@@ -344,6 +344,8 @@ def test_the_lab_comes_up_with_a_link_for_the_first_account_and_stops_on_ctrl_c(
     assert link is not None
     assert status_of(lab.url + "/health/") == 200
     assert status_of(link[0]) == 200
+    parts = [one for one in psutil.Process(lab.process.pid).children() if {"uvicorn", "worker"} & set(one.cmdline())]
+    assert {one.environ()["LAB_URL"] for one in parts} == {lab.url}  # or an invitation would lead to another port
     second = Up(home, port)
     assert second.process.wait(60) == 1
     assert f"port {port} on 127.0.0.1 is taken" in second.log.read_text()

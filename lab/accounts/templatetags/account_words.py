@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from django import template
+from django.conf import settings
 
 register = template.Library()
 
@@ -26,3 +27,9 @@ def browser(agent: str) -> str:
     name = next((words for sign, words in BROWSERS.items() if sign in agent), "")
     system = next((words for sign, words in SYSTEMS.items() if sign in agent), "")
     return " on ".join(filter(None, (name, system))) or agent[:60] or "unknown"
+
+
+@register.simple_tag
+def mails_wait() -> bool:
+    """Whether this installation has no mail server: its mails are files that only the operator reads."""
+    return bool(settings.EMAIL_BACKEND == "lab.accounts.mail.PrivateFolder")
