@@ -25,17 +25,6 @@
     if (event.key === "Enter" && event.target.matches("[data-notice]")) event.target.querySelector("a").click();
   });
   document.addEventListener("change", (event) => { if (event.target.matches("[data-submits]")) event.target.form.requestSubmit(); });
-  /* A new notice: the list is fetched again, with its filter. One fetch at a time, and one more for what came meanwhile:
-     two at once would both hold the list that the first of them takes away. */
-  let fetching = false;
-  let again = false;
-  async function refresh() {
-    again = fetching;
-    if (fetching) return;
-    fetching = true;
-    try { await htmx.ajax("GET", location.href, { target: "#inbox-list", select: "#inbox-list", swap: "outerHTML" }); }
-    finally { fetching = false; }
-    if (again) refresh();
-  }
-  document.addEventListener("lab:inbox", refresh);
+  /* A new notice: the list is fetched again, with its filter. */
+  document.addEventListener("lab:inbox", () => lab.part("inbox-list", location.href, { select: "#inbox-list" }));
 })();

@@ -197,9 +197,9 @@
   }, EVERY);
   document.addEventListener("click", (event) => {
     if (!event.target.closest("[data-show-new]")) return;
-    const query = new URLSearchParams(location.search);
+    const query = new URL(lab.asked("browser") ?? location.href, location.href).searchParams;
     query.delete("after");
-    window.htmx.ajax("GET", `${location.pathname}?${query}`, { target: "#browser", swap: "outerHTML" });
+    lab.part("browser", `${location.pathname}?${query}`, { replaces: true });
   });
 
   document.addEventListener("htmx:afterSettle", () => {

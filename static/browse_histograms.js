@@ -59,13 +59,13 @@
     go(field, [`${field}:ge:${first.dataset.lo}`, `${field}:${last.dataset.last ? "le" : "lt"}:${last.dataset.hi}`]);
   }
 
-  /* The address as it stands, with other filters of one field. */
+  /* The address as it stands, or is about to, with other filters of one field. */
   function go(field, filters) {
-    const query = new URLSearchParams(location.search);
+    const query = new URL(lab.asked("browser") ?? location.href, location.href).searchParams;
     const others = query.getAll("f").filter((one) => !one.startsWith(`${field}:`));
     for (const name of ["f", "after"]) query.delete(name);
     for (const one of [...others, ...filters]) query.append("f", one);
-    window.htmx.ajax("GET", `${location.pathname}?${query}`, { target: "#browser", swap: "outerHTML" });
+    lab.part("browser", `${location.pathname}?${query}`, { replaces: true });
   }
 
   document.addEventListener("click", (event) => {

@@ -4,16 +4,18 @@
   const root = document.getElementById("group");
   if (!root) return;
   let locked = new URLSearchParams(location.search).get("lock") !== "0";
-  let busy = false;
 
   function columns() { return document.getElementById("columns"); }
   function members() { return [...root.querySelectorAll(".member")]; }
   function overlays() { return [...root.querySelectorAll("[data-columns]")].map((link) => link.dataset.view).filter((view) => view !== "diff"); } // plain first
   function overlay(view) { return view !== "" && view !== "diff"; }
 
-  /* The address of what is shown, with changes; "" takes a part away. */
+  /* The address of what is shown, or is about to be, with changes; "" takes a part away. */
   function query(changes) {
-    const asked = new URLSearchParams(columns().dataset.query);
+    const coming = lab.asked("columns");
+    const asked = new URLSearchParams(coming ? new URL(coming, location.href).search : columns().dataset.query);
+    asked.delete("part");
+    asked.delete("lock");
     if (!locked) asked.set("lock", "0");
     for (const [name, value] of Object.entries(changes)) {
       if (value === "") asked.delete(name);
@@ -22,22 +24,20 @@
     return asked.size ? `?${asked}` : "";
   }
 
+  /* A key that is pressed twice goes on from the view that is coming. */
+  function view() { return new URLSearchParams(query({})).get("view") || ""; }
+
   async function show(changes) {
-    if (busy) return;
-    busy = true;
     const search = query(changes);
-    const here = members().findIndex((member) => member.contains(document.activeElement));
+    const asked = new URLSearchParams(search);
+    asked.set("part", "columns");
+    const address = `${root.dataset.url}?${asked}`;
     const left = root.querySelector(".columns").scrollLeft;
-    try {
-      const asked = new URLSearchParams(search);
-      asked.set("part", "columns");
-      await htmx.ajax("GET", `${root.dataset.url}?${asked}`, { target: "#columns", swap: "outerHTML" });
-      history.replaceState(null, "", root.dataset.url + search);
-      root.querySelector(".columns").scrollLeft = left;
-      if (here >= 0) members()[here]?.focus({ preventScroll: true });
-      await dress();
-      lab.announce(root.querySelector('[data-columns][aria-current="true"]')?.textContent || "");
-    } finally { busy = false; }
+    if (await lab.part("columns", address) !== address) return;
+    history.replaceState(null, "", root.dataset.url + search);
+    root.querySelector(".columns").scrollLeft = left;
+    await dress();
+    lab.announce(root.querySelector('[data-columns][aria-current="true"]')?.textContent || "");
   }
 
   root.addEventListener("click", (event) => {
@@ -48,8 +48,8 @@
   });
 
   root.addEventListener("change", (event) => {
-    if (event.target.id === "target") show({ with: event.target.value }).then(() => document.getElementById("target")?.focus());
-    if (event.target.id === "ignore-space") show({ space: event.target.checked ? "ignore" : "" }).then(() => document.getElementById("ignore-space")?.focus());
+    if (event.target.id === "target") show({ with: event.target.value });
+    if (event.target.id === "ignore-space") show({ space: event.target.checked ? "ignore" : "" });
     if (event.target.id === "scroll-lock") {
       locked = event.target.checked;
       history.replaceState(null, "", root.dataset.url + query({}));
@@ -94,6 +94,7 @@
     columns().classList.add(`view-${view}`); // its hue
     const ids = members().map((member) => member.dataset.rollout);
     const response = await fetch(`${root.dataset.tokensUrl}?ids=${ids.join(",")}`);
+    if (columns().dataset.view !== view) return; // another view has come meanwhile
     if (!response.ok) { lab.toast("The tokens could not be loaded. Try again.", "error"); return; }
     const { rollouts } = await response.json();
     const found = new Map(rollouts.map((one) => [String(one.id), one]));
@@ -108,7 +109,7 @@
 
   lab.key("n", "Next member", () => walk(1));
   lab.key("p", "Previous member", () => walk(-1));
-  lab.key("w", "Word diff on or off", () => show({ view: columns().dataset.view === "diff" ? "" : "diff" }));
-  lab.key("o", "Next token overlay", () => show({ view: overlays()[(overlays().indexOf(columns().dataset.view) + 1) % overlays().length] }));
+  lab.key("w", "Word diff on or off", () => show({ view: view() === "diff" ? "" : "diff" }));
+  lab.key("o", "Next token overlay", () => show({ view: overlays()[(overlays().indexOf(view()) + 1) % overlays().length] }));
   document.addEventListener("DOMContentLoaded", dress);
 })();

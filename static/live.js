@@ -112,17 +112,13 @@
   let refreshing = "";
   async function refreshHeader(state) {
     const wanted = `${state.status}.${state.attempt}`;
-    if (refreshing === wanted || !window.htmx) return;
+    if (refreshing === wanted) return;
     refreshing = wanted;
-    const focused = document.activeElement && document.activeElement.closest("#run-head") ? document.activeElement.value : "";
-    try {
-      await htmx.ajax("GET", `${root.dataset.url}?part=header&tab=${root.dataset.tab}`, { target: "#run-head", swap: "outerHTML" });
-      lab.announce(`The run is ${state.status}.`);
-      if (focused) document.querySelector(`#run-head button[value="${CSS.escape(focused)}"]`)?.focus();
-    } finally {
-      refreshing = "";
-      if (latest) fill(latest);
-    }
+    const shown = await lab.part("run-head", `${root.dataset.url}?part=header&tab=${root.dataset.tab}`);
+    if (refreshing !== wanted) return; // a later state came, whose call goes on
+    refreshing = "";
+    if (shown) lab.announce(`The run is ${state.status}.`);
+    fill(latest);
   }
 
   function put(name, text) {

@@ -7,15 +7,15 @@
   let view = feed().dataset.view;
   let words = (new URLSearchParams(location.search).get("find") || "").slice(0, 200);
   let fresh = 0; // rollouts that came since the feed was read
-  let busy = false;
-  let again = false;
 
   function feed() { return document.getElementById("feed"); }
 
+  /* The address of what is shown, or is about to be, with changes. */
   function query(changes) {
-    const asked = new URLSearchParams(feed().dataset.query);
-    if (feed().dataset.following === "1") asked.delete("step");
-    asked.delete("after");
+    const coming = lab.asked("feed");
+    const asked = new URLSearchParams(coming ? new URL(coming, location.href).search : feed().dataset.query);
+    if (!coming && feed().dataset.following === "1") asked.delete("step");
+    for (const name of ["after", "part"]) asked.delete(name);
     for (const [name, value] of Object.entries(changes)) {
       if (value === "" || value === null) asked.delete(name);
       else asked.set(name, value);
@@ -34,20 +34,16 @@
 
   /* Swaps the feed for another selection; the address follows, so that it can be shared and reloaded. */
   async function show(search, { push = true } = {}) {
-    if (busy) { again = search; return; }
-    busy = true;
     const asked = new URLSearchParams(search);
     asked.set("part", "feed");
-    try {
-      await htmx.ajax("GET", `${root.dataset.url}?${asked}`, { target: "#feed", swap: "outerHTML" });
-      if (push) history.replaceState(null, "", root.dataset.url + search);
-      fresh = 0;
-      await dress();
-      lab.announce(`Step ${feed().dataset.step}, ${feed().dataset.total} rollouts`);
-    } finally {
-      busy = false;
-      if (again !== false) { const next = again; again = false; show(next, { push }); }
-    }
+    const address = `${root.dataset.url}?${asked}`;
+    const shown = await lab.part("feed", address);
+    if (shown === null) tellSteps(); // the slider goes back to what is shown
+    if (shown !== address) return;
+    if (push) history.replaceState(null, "", root.dataset.url + withView(search));
+    fresh = 0;
+    await dress();
+    lab.announce(`Step ${feed().dataset.step}, ${feed().dataset.total} rollouts`);
   }
 
   root.addEventListener("click", (event) => {
@@ -122,11 +118,8 @@
 
   async function setView(name) {
     view = name;
-    history.replaceState(null, "", root.dataset.url + query({ step: feed().dataset.following === "1" ? "" : feed().dataset.step }));
-    for (const link of root.querySelectorAll("[data-token-view]")) {
-      if (link.dataset.tokenView === name) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-    }
+    const step = feed().dataset.following === "1" ? "" : feed().dataset.step;
+    history.replaceState(null, "", root.dataset.url + query(lab.asked("feed") ? {} : { step }));
     await dress();
   }
 
@@ -134,6 +127,10 @@
   async function dress() {
     find();
     tellSteps();
+    for (const link of root.querySelectorAll("[data-token-view]")) {
+      if (link.dataset.tokenView === view) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
     const articles = [...root.querySelectorAll("[data-rollout]")];
     lab.tokens.hideCard();
     if (view) {
@@ -165,7 +162,10 @@
     for (const link of root.querySelectorAll("a[data-open]")) link.search = view ? `?tokens=${view}` : "";
   }
 
-  lab.steps.on((step, phase) => show(query({ step: step === null ? "" : step, phase })));
+  lab.steps.on((step, phase) => {
+    lab.steps.set({ step: step ?? lab.steps.state.step, phase, following: step === null }); // a key that is pressed twice goes two steps
+    show(query({ step: step === null ? "" : step, phase }));
+  });
 
   function colour() {
     const legend = document.getElementById("token-legend");
@@ -174,7 +174,7 @@
     lab.tokens.legend(legend, view, lab.tokens.colour([...root.querySelectorAll("[data-rollout]")], view));
   }
 
-  document.addEventListener("htmx:afterSwap", (event) => { if (root.contains(event.target) && event.target.id !== "feed" && !busy) dress(); });
+  document.addEventListener("htmx:afterSwap", (event) => { if (root.contains(event.target) && event.target.id !== "feed") dress(); });
 
   /* Nothing moves under somebody who reads: the feed follows only while its top is in view and nothing in it is in use. */
   function undisturbed() {
@@ -188,7 +188,7 @@
     fresh += count;
     if (document.hidden) return;
     const follows = feed().dataset.following === "1" && (undisturbed() || !feed().dataset.step);
-    if (follows && !busy && Date.now() - lastShow > 900) {
+    if (follows && !lab.asked("feed") && Date.now() - lastShow > 900) {
       lastShow = Date.now();
       show(query({ step: "" }), { push: false });
     } else showPill();
@@ -204,7 +204,7 @@
 
   setInterval(() => { if (fresh && !document.hidden && feed().dataset.following === "1") arrived(0); }, 1000);
   lab.live.on("delta", (delta) => { if (delta.rollouts && delta.rollouts.count) arrived(delta.rollouts.count); });
-  lab.live.on("reset", () => (feed().dataset.following === "1" ? show(query({ step: "" }), { push: false }) : showPill()));
+  lab.live.on("reset", () => (lab.steps.state.following ? show(query({ step: "" }), { push: false }) : showPill()));
   lab.reader(() => root);
   lab.key("o", "Next token overlay", () => {
     const views = [...root.querySelectorAll("[data-token-view]")].map((link) => link.dataset.tokenView);

@@ -96,6 +96,7 @@
   const known = new WeakMap(); // card element → its data
   const card = document.getElementById("token-card");
   let whitespace = false;
+  let placed = null; // the span the card stands at, and where that was
 
   function build(article, data) {
     const box = article.querySelector("[data-units]");
@@ -196,6 +197,7 @@
     card.hidden = false;
     const at = span.getClientRects()[0] || span.getBoundingClientRect();
     const left = Math.max(8, Math.min(at.left, innerWidth - card.offsetWidth - 8));
+    placed = { span, top: at.top };
     const below = at.bottom + 6 + card.offsetHeight < innerHeight;
     card.style.transform = `translate(${left}px, ${below ? at.bottom + 6 : Math.max(8, at.top - card.offsetHeight - 6)}px)`;
   }
@@ -225,7 +227,11 @@
     if (span) showCard(span);
     else if (!event.target.closest?.("#token-card, #text")) hideCard();
   });
-  document.addEventListener("scroll", hideCard, { passive: true });
+  /* The event of a scroll comes after it: a card that was shown meanwhile, where its token came to rest, stays. */
+  document.addEventListener("scroll", () => {
+    if (card && !card.hidden && placed && placed.span.isConnected && Math.abs((placed.span.getClientRects()[0] || placed.span.getBoundingClientRect()).top - placed.top) < 1) return;
+    hideCard();
+  }, { passive: true });
   document.addEventListener("focusin", (event) => { if (event.target.matches("[data-units]")) move(event.target, 0); });
   document.addEventListener("focusout", (event) => {
     if (!event.target.matches("[data-units]")) return;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
@@ -23,12 +24,13 @@ FIELDS = ("document-uri", "violated-directive", "effective-directive", "blocked-
 class Budget:
     """``MOST_A_MINUTE`` a minute, then none until the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self.lock, self.minute, self.spent = Lock(), 0, 0
 
     def take(self) -> bool:
         with self.lock:
-            minute = int(time.monotonic() // 60)
+            minute = int(self.clock() // 60)
             if minute != self.minute:
                 self.minute, self.spent = minute, 0
             self.spent += 1
