@@ -91,7 +91,9 @@ def get_training(
     trainer: Trainer | None = Query(None, description="The first that goes with the version's form when left out.", examples=["dpo"]),
 ) -> object:
     """The policy that sampled its rows, the settings, and the complete spec, before anything is launched."""
-    version = ready(version_of(request, version_id))
+    version = version_of(request, version_id)
+    if reason := unready(version):
+        raise ApiProblem("missing", reason)
     form = TrainForm(version, goal_of(version, trainer))
     candidate = form.chosen
     return {
@@ -112,7 +114,9 @@ def train_version(request: HttpRequest, version_id: int, given: TrainIn, key: Ke
     """DPO, KTO, a reward model or SFT on its rows, from the policy that sampled them unless another is named.
     A `match` needs the scope `label.lead`, too, and a person's token: somebody answers for the queue.
     """
-    caller, version = caller_of(request), ready(version_of(request, version_id))
+    caller, version = caller_of(request), version_of(request, version_id)
+    if reason := unready(version):
+        raise ApiProblem("conflict", reason)
     form = form_of(version, given)
     match_by = None
     if given.match is not None:
@@ -132,13 +136,13 @@ def train_version(request: HttpRequest, version_id: int, given: TrainIn, key: Ke
     return answer(request, *once(request, caller, f"train {version.pk}", key, act), warnings)
 
 
-def ready(version: Version) -> Version:
-    """Raises ApiProblem for a version without rows, or with rows that nothing trains on."""
-    if version.state != VersionState.READY or not version.train_file:
-        raise ApiProblem("conflict", f"{version} is {version.state}: it can be trained on once it is ready and has rows.")
-    if not goals_of(version):
-        raise ApiProblem("conflict", "The lab trains on no version of marked steps. Export it for a process reward model.")
-    return version
+def unready(version: Version) -> str:
+    """Why nothing can be trained on the version; empty when something can."""
+    if version.state != VersionState.READY:
+        return f"{version} is {version.state}: it can be trained on once it is ready."
+    if not version.train_file:
+        return f"{version} has no rows to train on."
+    return "" if goals_of(version) else "The lab trains on no version of marked steps. Export it for a process reward model."
 
 
 def goal_of(version: Version, trainer: str | None) -> Goal:

@@ -93,7 +93,7 @@ def test_what_training_cannot_use_names_its_field_and_launches_nothing(api: ApiC
 def test_a_version_that_is_not_ready_trains_nothing(api: ApiClient, version: Version) -> None:
     Version.objects.update(state="building")
     response = api.send(f"versions/{version.pk}/train", {"check": False})
-    assert (response.status_code, api.ask(f"versions/{version.pk}/training").status_code) == (409, 409)
+    assert (response.status_code, api.ask(f"versions/{version.pk}/training").status_code) == (409, 404)
     assert "is building" in response.json()["detail"]
 
 
