@@ -182,9 +182,16 @@
     if (here && nav.scrollWidth > nav.clientWidth) nav.scrollLeft += here.getBoundingClientRect().left - nav.getBoundingClientRect().left - 24;
   }
 
+  /* A form that came back: the first field to mend has the focus, unless the page says what has. */
+  function showProblem() {
+    const wrong = document.querySelector("main form [aria-invalid=true]");
+    if (wrong && wrong.offsetParent && document.activeElement === document.body && !document.querySelector("main [autofocus]")) wrong.focus();
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
     applyTheme(storedTheme());
     showPlace();
+    showProblem();
     for (const tab of document.querySelectorAll(".tabs > [aria-current]")) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 48; // in sight on a phone
     for (const item of document.querySelectorAll(".toast[data-toast]:not(.error)")) setTimeout(() => item.remove(), 8000);
   });
