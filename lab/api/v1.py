@@ -25,6 +25,7 @@ from lab.api.operations import (
     projects,
     quality,
     queues,
+    queues_leading,
     recalls,
     review,
     rollouts,
@@ -36,7 +37,7 @@ from lab.api.operations import (
 from lab.api.operations import annotations as said
 
 EXPERIMENTS = (projects, runs, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog)
-LABELS = (queues, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
+LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
 TEAM = (policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (one.router for one in (account, *EXPERIMENTS, *LABELS, *TEAM)):
     api.add_router("", router)

@@ -21,7 +21,7 @@ from lab.policies import download, listing, measures, promotion, removal
 from lab.policies.evidence import Evidence
 from lab.policies.models import Removal
 from lab.policies.offered import offered
-from lab.policies.places import Missing, files_of, label
+from lab.policies.places import Missing, files_of, label, present
 from lab.policies.views.one import config_of, digest
 from lab.runs.models import Checkpoint
 
@@ -186,7 +186,7 @@ def get_policy(request: HttpRequest, checkpoint_id: int) -> object:
 
 
 def detailed(caller: Caller, one: Checkpoint) -> dict[str, Any]:
-    row = listing.Row(one, listing.present(one))
+    row = listing.Row(one, present(one))
     listing.fill([row])
     config = config_of(one)
     return {

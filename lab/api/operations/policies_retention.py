@@ -20,19 +20,20 @@ router = noun("Policies")
 LISTED = 500  # policies of a list
 
 
-def bounds(name: str) -> dict[str, int]:
+def whole(name: str, usual: int, words: str) -> Any:
+    """A field of the rules, within the bounds of the form in the browser."""
     least, most = retention.WHOLE[name]
-    return {"ge": least, "le": most}
+    return Field(usual, ge=least, le=most, description=words)
 
 
 class RulesIn(Given):
-    keep_last: int = Field(2, **bounds("keep_last"), description="The newest of each run.")
-    keep_best: int = Field(1, **bounds("keep_best"), description="The best of each run, by `metric`.")
+    keep_last: int = whole("keep_last", 2, "The newest of each run.")
+    keep_best: int = whole("keep_best", 1, "The best of each run, by `metric`.")
     metric: str = Field("heldout/reward", min_length=1, max_length=200)
     smallest: bool = Field(False, description="The smallest value of the metric is the best.")
-    keep_every: int = Field(0, **bounds("keep_every"), description="Every so many steps; 0: none.")
+    keep_every: int = whole("keep_every", 0, "Every so many steps; 0: none.")
     keep_final: bool = True
-    after_hours: int = Field(24, **bounds("after_hours"), description="Hours before anything is deleted.")
+    after_hours: int = whole("after_hours", 24, "Hours before anything is deleted.")
     active: bool = Field(False, description="In force. Off, nothing is deleted.")
 
 

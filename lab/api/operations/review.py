@@ -84,7 +84,8 @@ def list_to_review(
     for one in found:
         one.item.queue = queue
     asked = asked_of(queue, [(one.item, list(range(len(one.order)))) for one in found[:limit]], origins=not queue.blind)
-    hidden = {"rollouts": [], "preferences": []} if queue.blind and not may(asker, "label.lead") else {}  # ids tell which answer is the later one
+    blinded = queue.blind and not may(asker, "label.lead")
+    hidden: dict[str, Any] = {"rollouts": [], "preferences": []} if blinded else {}  # ids tell which answer is the later one
 
     def shown(one: Judgement) -> dict[str, Any]:
         told = {"asked": asked[one.item_id], "gold": right(one.item.gold, one), "reviews": [review(row) for row in one.reviews.all()]}

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from lab.accounts.models import User
 from lab.audit.recording import record
 from lab.browse.regex import TooSlow
-from lab.labels import filling, people, reordering
+from lab.labels import filling, leading, reordering
 from lab.labels.models import Queue, QueueStatus, Strategy
 from lab.labels.pages.access import queue_of
 from lab.labels.recipe import MOST_ITEMS, whole
@@ -23,7 +23,6 @@ from lab.runs.views.request import LabRequest
 
 MAX_ID = 2**63 - 1
 MOST_MORE = 10_000  # items by one press
-NOTHING = "Nothing was changed."
 
 
 @require_POST
@@ -38,9 +37,7 @@ def act(request: LabRequest, queue_id: int) -> HttpResponse:
 
 def set_status(status: QueueStatus, words: str) -> Callable[[LabRequest, Queue], str]:
     def verb(request: LabRequest, queue: Queue) -> str:
-        with transaction.atomic():
-            if Queue.objects.filter(pk=queue.pk).exclude(status=status).update(status=status):
-                record("queue.change", queue, status=[str(queue.status), str(status)])
+        leading.set_status(queue, status)
         messages.success(request, words)
         return reverse("queue", args=[queue.pk])
 
@@ -134,30 +131,5 @@ def change_people(request: LabRequest, queue_id: int) -> HttpResponse:
         messages.error(request, "Choose a person. Nothing was changed.")
         return redirect(reverse("queue", args=[found.pk]) + "#people")
     user = get_object_or_404(User.objects.filter(memberships__team=found.team), pk=key)
-    verb = request.POST.get("act", "")
-    with transaction.atomic():
-        said = changed(found, user, verb)
-        if said != NOTHING:
-            record("queue.people", found, person=user.email, did=verb)
-    messages.success(request, said)
+    messages.success(request, leading.change_person(found, user, request.POST.get("act", "")))
     return redirect(reverse("queue", args=[found.pk]) + "#people")
-
-
-def changed(queue: Queue, user: User, act: str) -> str:
-    """Does it, and says what was done."""
-    if act == "add":
-        people.add(queue, user)
-        return f"{user} may label here."
-    if act == "remove":
-        people.remove(queue, user)
-        return f"{user} labels here no more; what they held is free for others, and their labels stay."
-    if act == "pause":
-        people.pause(queue, user, "A lead has paused you in this queue.")
-        return f"{user} is paused; what they held is free for others."
-    if act == "resume":
-        people.resume(queue, user)
-        return f"{user} may go on."
-    if act in ("reviewer", "no-reviewer"):
-        people.set_reviewer(queue, user, act == "reviewer")
-        return f"{user} {'reviews' if act == 'reviewer' else 'does not review'} here."
-    return NOTHING

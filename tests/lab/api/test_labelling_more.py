@@ -141,3 +141,20 @@ def test_agreement_labellers_and_pausing(api: ApiClient, team: Team, queue: Queu
     assert api.send(path, method="delete").status_code == 204
     assert own.send(f"queues/{queue.pk}/next").status_code == 200
     assert api.send(f"queues/{queue.pk}/labellers/{10**9}/pause", {}, method="put").status_code == 404
+
+
+def test_a_queue_is_paused_and_closed_and_its_people_are_chosen(api: ApiClient, team: Team, queue: Queue, people: list[User]) -> None:
+    own = client_of(team, people[0])
+    assert api.send(f"queues/{queue.pk}/status", {"status": "paused"}, method="put").json()["status"] == "paused"
+    assert own.send(f"queues/{queue.pk}/next").json()["detail"].startswith("This queue is paused.")
+    assert api.send(f"queues/{queue.pk}/status", {"status": "open"}, method="put").json()["status"] == "open"
+    assert fields_of(api.send(f"queues/{queue.pk}/status", {"status": "gone"}, method="put")) == ["status"]
+    assert own.send(f"queues/{queue.pk}/status", {"status": "closed"}, method="put").status_code == 403
+    worker = api.send(f"queues/{queue.pk}/people/{people[0].pk}", {"labels": False, "reviews": True}, method="put").json()
+    assert (worker["labels"], worker["reviews"], worker["labelled"]) == (False, True, 3)
+    listed = {one["user"]["id"]: one["labels"] for one in api.ask(f"queues/{queue.pk}/people").json()}
+    assert (listed[people[0].pk], listed[people[1].pk]) == (False, True)
+    assert own.ask(f"queues/{queue.pk}/conflicts").status_code == 200
+    assert fields_of(api.send(f"queues/{queue.pk}/people/{people[0].pk}", {}, method="put")) == ["the body"]
+    assert api.send(f"queues/{queue.pk}/people/{10**9}", {"labels": True}, method="put").status_code == 404
+    assert list(Entry.objects.filter(action="queue.people").order_by("pk").values_list("details__did", flat=True)) == ["remove", "reviewer"]
