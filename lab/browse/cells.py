@@ -23,11 +23,14 @@ NOTHING = SafeString('<span class="muted">–</span>')
 
 @dataclass(frozen=True)
 class Row:
-    """A rollout of the page, with ``head``, the start of its completion and of its prompt, as the database cut them."""
+    """A rollout of the page, with ``head``, the start of its completion and of its prompt, as the database cut them. ``loaded`` is what
+    columns of other rooms asked for, by the column's name.
+    """
 
     rollout: Any  # Rollout, annotated with ``head``
     url: str
     summary: Summary = field(default_factory=Summary)
+    loaded: dict[str, Any] = field(default_factory=dict)
 
 
 def text(value: str) -> SafeString:

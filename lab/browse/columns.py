@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from urllib.parse import quote, unquote
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from lab.accounts.models import Team
 from lab.browse import cells
 from lab.browse.cells import Row
 from lab.browse.fields import COMPONENT, field_named
@@ -24,7 +26,10 @@ MOST_CHANGES = 80  # names in ``cols``
 
 @dataclass(frozen=True)
 class Column:
-    """``kind`` num is right-aligned; ``usual`` is shown unless hidden. A column that can be sorted by is named as its field."""
+    """``kind`` num is right-aligned; ``usual`` is shown unless hidden. A column that can be sorted by is named as its field.
+
+    ``load`` is asked once for the rollouts of a page on which the column is seen, and says by rollout what ``cell`` finds in ``Row.loaded``.
+    """
 
     name: str
     label: str
@@ -32,6 +37,7 @@ class Column:
     kind: str = "num"
     usual: bool = True
     help: str = ""
+    load: Callable[[Team, Sequence[Any]], Mapping[int, Any]] | None = None
 
     @property
     def sortable(self) -> bool:
@@ -81,6 +87,7 @@ LAST = (
     Column("rating", "Rating", cells.rating, help="The mean of what people gave, 1 to 5."),
     Column("comments", "Comments", cells.comments, usual=False),
 )
+FURTHER: list[Column] = []  # of rooms that may not be imported here
 
 
 def components(names: Sequence[str]) -> list[Column]:
@@ -130,7 +137,7 @@ class Choice:
 def table(names: Sequence[str], one_run: bool) -> list[Column]:
     """Every column there is; the run's own is not usual where every row is of the same run."""
     first = [Column("run", "Run", cells.run, "text", usual=not one_run, help=FIRST[0].help), *FIRST[1:]]
-    return [*first, *components(names), *LAST]
+    return [*first, *components(names), *LAST, *FURTHER]
 
 
 def drawn(rows: Iterable[Row], columns: Sequence[Column]) -> Iterator[SafeString]:
@@ -138,6 +145,15 @@ def drawn(rows: Iterable[Row], columns: Sequence[Column]) -> Iterator[SafeString
     frames = [(frame(column), column.cell, SafeString("</th>" if column.name == "completion" else "</td>")) for column in columns]
     for row in rows:
         yield SafeString("".join(part for start, cell, end in frames for part in (start, cell(row), end)))
+
+
+def loaded(columns: Iterable[Column], team: Team, rollouts: Sequence[Any]) -> dict[int, dict[str, Any]]:
+    """What the columns need to know about the rollouts of a page, by rollout and column."""
+    found: dict[int, dict[str, Any]] = {rollout.pk: {} for rollout in rollouts}
+    for column in columns:
+        for rollout, known in column.load(team, rollouts).items() if column.load else ():
+            found[rollout][column.name] = known
+    return found
 
 
 def frame(column: Column) -> SafeString:

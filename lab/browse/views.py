@@ -88,7 +88,8 @@ def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any
     listed = urlencode({"list": selection.query().removeprefix("?")})  # what j and k walk through on the rollout's page
     said = summaries(rollout.pk for rollout in page.rows)
     shown = [head.column for head in heads if head.seen]
-    made = [Row(rollout, f"{reverse('rollout', args=[rollout.pk])}?{listed}", said[rollout.pk]) for rollout in page.rows]
+    further = columns.loaded(shown, request.team, page.rows)
+    made = [Row(rollout, f"{reverse('rollout', args=[rollout.pk])}?{listed}", said[rollout.pk], further[rollout.pk]) for rollout in page.rows]
     return {
         "bar": bar,
         "chosen": chosen,

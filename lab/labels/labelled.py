@@ -1,12 +1,20 @@
-"""The browser's filter "Labelled": whether a rollout stands in an item with a label that counts."""
+"""What the browser knows of labels: its filter "Labelled", whether a rollout stands in an item with a label that counts, and its column of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from django.db.models.expressions import RawSQL
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 
 from lab.accounts.models import Team
+from lab.browse.cells import NOTHING, Row
+from lab.browse.columns import FURTHER, Column
 from lab.browse.conditions import ELSEWHERE
 from lab.browse.fields import FIELDS, flag
+from lab.labels.seen import Tally, judgements_about, tallied
 
 # Read as one set; the fence keeps the planner from asking rollout by rollout, for which the items have no index.
 ROLLOUTS = """
@@ -19,6 +27,20 @@ def labelled(team: Team) -> RawSQL:
     return RawSQL(ROLLOUTS, [team.pk])  # noqa: S611 a constant
 
 
+def labels_of(team: Team, rollouts: Sequence[Any]) -> dict[int, Tally]:
+    ids = [rollout.pk for rollout in rollouts]
+    return tallied(judgements_about(team, {rollout.prompt_id for rollout in rollouts}, ids), ids) if ids else {}
+
+
+def cell(row: Row) -> SafeString:
+    parts = row.loaded["labels"].parts if "labels" in row.loaded else ()
+    return format_html_join(" ", '<span class="nowrap" title="{}">{} {}</span>', ((name, sign, count) for name, sign, count in parts)) or NOTHING
+
+
+HELP = "What people said in queues, counted in pairs: ▲ chosen, ▼ rejected, = tied; ✓ good, – neutral, ✗ bad."
+
+
 def register() -> None:
+    FURTHER.append(Column("labels", "Labels", cell, "text", help=HELP, load=labels_of))
     FIELDS["labelled"] = flag("labelled", "Labelled", "Somebody has labelled it in a queue; skips do not count.")
     ELSEWHERE["labelled"] = labelled

@@ -109,12 +109,22 @@ def extras(judgement: Judgement) -> list[str]:
     return [*found, *(["corrected"] if judgement.correction else []), *(["with a rationale"] if judgement.rationale else [])]
 
 
-def judgements_about(request: LabRequest, prompts: Iterable[int], rollouts: Sequence[int]) -> list[Judgement]:
+def judgements_about(team: Team, prompts: Iterable[int], rollouts: Sequence[int]) -> list[Judgement]:
     """Labels that count, newest first, of items in which one of the rollouts stands; skips say nothing."""
-    items = Item.objects.filter(queue__team=request.team, prompt_id__in=list(prompts), rollouts__overlap=list(rollouts))
+    items = Item.objects.filter(queue__team=team, prompt_id__in=list(prompts), rollouts__overlap=list(rollouts))
     newest = items.order_by("-id").values_list("pk", flat=True)[:ITEMS]
-    found = Judgement.objects.of(request.team).counting().filter(item_id__in=list(newest)).exclude(verdict=Verdict.SKIP)
+    found = Judgement.objects.of(team).counting().filter(item_id__in=list(newest)).exclude(verdict=Verdict.SKIP)
     return list(found.select_related("item__queue", "item__final_by", "queue", "user").order_by("-id"))
+
+
+def tallied(found: Iterable[Judgement], rollouts: Iterable[int]) -> defaultdict[int, Tally]:
+    """What the labels say of each of the rollouts."""
+    wanted = set(rollouts)
+    tallies: defaultdict[int, Tally] = defaultdict(Tally)
+    for one in found:
+        for pk in wanted.intersection(one.item.rollouts):
+            tallies[pk].add(tally(one.item.rollouts, one.verdict, one.tiers, pk))
+    return tallies
 
 
 @require_safe
@@ -122,7 +132,7 @@ def rollout_labels(request: LabRequest, rollout_id: int) -> HttpResponse:
     """The block "Labels" of a rollout's page."""
     team, leads = request.team, may(request, "label.lead")
     about = get_object_or_404(Rollout.objects.of(team).select_related("run").defer("completion"), pk=min(rollout_id, MAX_ID))
-    found = judgements_about(request, [about.prompt_id], [about.pk])
+    found = judgements_about(team, [about.prompt_id], [about.pk])
     total = Tally()
     for one in found:
         total.add(tally(one.item.rollouts, one.verdict, one.tiers, about.pk))
@@ -168,11 +178,8 @@ def group_labels(request: LabRequest, run_id: Any, phase: str, step: int, group:
     if not members:
         raise Http404
     ids = [one.pk for one in members]
-    found = judgements_about(request, {one.prompt_id for one in members}, ids)
-    tallies: dict[int, Tally] = defaultdict(Tally)
-    for one in found:
-        for pk in set(one.item.rollouts).intersection(ids):
-            tallies[pk].add(tally(one.item.rollouts, one.verdict, one.tiers, pk))
+    found = judgements_about(request.team, {one.prompt_id for one in members}, ids)
+    tallies = tallied(found, ids)
     columns = [name for name in COUNTS if any(getattr(one, name) for one in tallies.values())]
     rows = [(one, [getattr(tallies[one.pk], name) for name in columns]) for one in members if tallies[one.pk].parts]
     same, votes = with_reward(found, {one.pk: one.reward for one in members})

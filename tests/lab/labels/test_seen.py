@@ -1,5 +1,6 @@
 """What people said of a rollout, where it is read: counted in pairs, by name for leads only, and of items somebody can still judge only one's own."""
 
+import re
 import uuid
 from typing import Any
 
@@ -196,6 +197,22 @@ def test_the_browser_finds_what_is_labelled(as_owner: Client, team: Team, strang
     page = as_owner.get("/rollouts/?f=labelled:is:yes").content.decode()
     assert f"/rollouts/{group[1].pk}/" in page
     assert f"/rollouts/{group[0].pk}/" not in page
+
+
+def test_the_browser_has_a_column_of_labels(as_owner: Client, team: Team, owner: User, stranger: User, group: list[Rollout]) -> None:
+    def labels() -> dict[int, str]:
+        """By sample, newest first in the page."""
+        body = as_owner.get("/rollouts/").content.decode()
+        cells = re.findall(r'data-label="Labels">(.*?)</td>', body)
+        return dict(zip(reversed(range(5)), [" ".join(re.sub("<[^>]+>", " ", cell).split()) for cell in cells], strict=True))
+
+    assert labels() == dict.fromkeys(range(5), "–")
+    say(item_of(team, Kind.PAIR, [group[1], group[3]], labels=1), owner, Verdict.A)
+    say(item_of(team, Kind.RANKING, group[:3], labels=1), owner, Verdict.RANKED, tiers=[[2], [0, 1]])
+    say(item_of(stranger.memberships.get().team, Kind.PAIR, [group[0], group[4]], labels=1), stranger, Verdict.A)
+    assert labels() == {0: "▼ 1 = 1", 1: "▲ 1 ▼ 1 = 1", 2: "▲ 2", 3: "▼ 1", 4: "–"}
+    chosen = as_owner.post("/rollouts/columns/", {"offered": [], "column": ["step", "completion"]}).headers["Location"]
+    assert 'data-label="Labels"' not in as_owner.get(chosen).content.decode()
 
 
 def test_another_team_finds_nothing(as_stranger: Client, group: list[Rollout]) -> None:
