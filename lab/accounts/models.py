@@ -99,6 +99,7 @@ class Invitation(models.Model):
     team = models.ForeignKey(Team, models.CASCADE, related_name="invitations")
     email = models.EmailField()
     role = models.CharField(max_length=12, choices=Role.choices, default=Role.RESEARCHER)
+    queues = models.JSONField(default=list, db_default=[])  # ids of labelling queues they are assigned to on joining (lab.people.assigning)
     digest = models.CharField(max_length=64, unique=True)
     invited_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)

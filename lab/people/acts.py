@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -29,7 +30,8 @@ def invite(request: TeamRequest) -> HttpResponse:
     form = InviteForm(request.POST, request.membership)
     if form.is_valid():
         try:
-            made = inviting.invite(request.team, form.cleaned_data["email"], form.cleaned_data["role"], request.user)
+            asked = form.cleaned_data
+            made = inviting.invite(request.team, asked["email"], asked["role"], request.user, asked.get("queues", ()))
         except Refused as refused:
             add_refusal(form, refused)
         else:
@@ -88,43 +90,31 @@ def said(request: TeamRequest, refused: Refused) -> HttpResponse:
 
 @require_POST
 def member_role(request: TeamRequest, membership_id: int) -> HttpResponse:
-    found, role = member_of(request, membership_id), request.POST.get("role", "")
-    try:
-        change_role(found, role, request.user)
-    except Refused as refused:
-        return member_page(request, found, str(refused), 409)
-    messages.success(request, f"{found.user} is {role} now.")
-    return redirect("member", found.pk)
+    role = request.POST.get("role", "")
+    return changed(request, membership_id, partial(change_role, role=role), f"{{}} is {role} now.")
 
 
 @require_POST
 def member_deactivate(request: TeamRequest, membership_id: int) -> HttpResponse:
-    found = member_of(request, membership_id)
-    try:
-        leaving.deactivate(found, request.user)
-    except Refused as refused:
-        return member_page(request, found, str(refused), 409)
-    messages.success(request, f"{found.user} is deactivated: no session, token or queued run of theirs is left in this team.")
-    return redirect("member", found.pk)
+    return changed(request, membership_id, leaving.deactivate, "{} is deactivated: no session, token or queued run of theirs is left in this team.")
 
 
 @require_POST
 def member_reactivate(request: TeamRequest, membership_id: int) -> HttpResponse:
-    found = member_of(request, membership_id)
-    try:
-        leaving.reactivate(found, request.user)
-    except Refused as refused:
-        return member_page(request, found, str(refused), 409)
-    messages.success(request, f"{found.user} is active again, as {found.role}.")
-    return redirect("member", found.pk)
+    return changed(request, membership_id, leaving.reactivate, "{} is active again, as {}.")
 
 
 @require_POST
 def member_remove(request: TeamRequest, membership_id: int) -> HttpResponse:
+    return changed(request, membership_id, leaving.remove, "{} is off the list. What they did stays under their name.", to="team")
+
+
+def changed(request: TeamRequest, membership_id: int, act: Callable[..., object], words: str, to: str = "") -> HttpResponse:
+    """``act`` on a member; ``words`` with their name and role. Then ``to`` a page of the team, or back to theirs."""
     found = member_of(request, membership_id)
     try:
-        leaving.remove(found, request.user)
+        act(found, by=request.user)
     except Refused as refused:
         return member_page(request, found, str(refused), 409)
-    messages.success(request, f"{found.user} is off the list. What they did stays under their name.")
-    return redirect("team")
+    messages.success(request, words.format(found.user, found.role))
+    return redirect(to) if to else redirect("member", found.pk)

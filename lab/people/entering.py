@@ -80,8 +80,8 @@ def invited_person(request: TeamRequest, token: str, found: Invitation) -> HttpR
     if not inviting.is_for(found, request.user):
         return shown(request, found, status=403, other=True)
     if request.method == "POST":
-        inviting.accept(token, request.user)
-        messages.success(request, f"You are in team {found.team.name}, as {found.role}.")
+        joined = inviting.accept(token, request.user)
+        messages.success(request, f"You are in team {found.team.name}, as {found.role}.{joined.assigned.words}")
         return redirect(f"/t/{found.team.slug}/")
     return shown(request, found)
 
@@ -89,9 +89,10 @@ def invited_person(request: TeamRequest, token: str, found: Invitation) -> HttpR
 def new_account(request: TeamRequest, token: str, found: Invitation) -> HttpResponse:
     form = NewAccountForm(request.POST or None, found.email)
     if request.method == "POST" and form.is_valid():
-        user = inviting.accept_as_new(token, form.cleaned_data["name"], form.cleaned_data["password"])
+        joined = inviting.accept_as_new(token, form.cleaned_data["name"], form.cleaned_data["password"])
+        user = joined.member.user
         login(request, user, backend=BACKEND)
-        messages.success(request, f"Welcome, {user}. You are in team {found.team.name}, as {found.role}.")
+        messages.success(request, f"Welcome, {user}. You are in team {found.team.name}, as {found.role}.{joined.assigned.words}")
         return redirect(f"/t/{found.team.slug}/")
     return shown(request, found, status=422 if form.errors else 200, form=form)
 

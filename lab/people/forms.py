@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from lab.accounts.models import Membership, Role, Team, User
 from lab.accounts.second_factor import has_second_factor
+from lab.people.assigning import open_queues
 from lab.people.rules import Refused, givable
 
 FRESH = timedelta(minutes=10)  # a sign-in so recent stands for a password, for who has none
@@ -30,9 +31,20 @@ def add_refusal(form: forms.Form, refused: Refused) -> None:
 class InviteForm(forms.Form):
     email = forms.EmailField(label="E-mail address", max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "off"}))
     role = forms.ChoiceField(label="Role", initial=Role.RESEARCHER)
+    queues = forms.TypedMultipleChoiceField(
+        label="Labels in these queues from the start",
+        required=False,
+        coerce=int,
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"invalid_choice": "One of these queues is not open any more. Look again at which are ticked."},
+    )
 
     def __init__(self, data: Any, mine: Membership) -> None:
         super().__init__(data, auto_id="invite_%s")
+        queues = open_queues(mine.team)
+        self.fields["queues"].choices = queues  # type: ignore[attr-defined]
+        if not queues and not (data and "queues" in data):
+            del self.fields["queues"]
         self.fields["role"].choices = [(role, WORDS[Role(role)]) for role in givable(mine)]  # type: ignore[attr-defined]
 
 

@@ -6,6 +6,7 @@ The link proves that who opens it reads that address's mail, so the account it m
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -18,9 +19,11 @@ from django.utils import timezone
 
 from lab.accounts.addresses import absolute, outer_path
 from lab.accounts.models import Invitation, Membership, Role, Team, User
+from lab.accounts.permissions import LABELLERS
 from lab.accounts.setup_link import digest
 from lab.audit.models import Entry
 from lab.audit.recording import record
+from lab.people.assigning import Assigned, assign, assignable
 from lab.people.rules import Refused, lock, manager, may_give
 
 VALID = timedelta(days=7)
@@ -37,24 +40,38 @@ class Made:
     link: str
 
 
+@dataclass(frozen=True)
+class Joined:
+    member: Membership
+    assigned: Assigned
+
+
 def open_invitations(team: Team) -> QuerySet[Invitation]:
     """Neither used nor withdrawn; expired ones too, since they can be sent again."""
     found = Invitation.objects.filter(team=team, accepted_at=None, revoked_at=None)
     return found.select_related("invited_by").order_by("-created_at", "-pk")
 
 
-def invite(team: Team, email: str, role: str, by: User) -> Made:
-    """Raises Refused, with the field at fault."""
+def invite(team: Team, email: str, role: str, by: User, queues: Collection[int] = ()) -> Made:
+    """``queues``: labelling queues they are assigned to on joining. Raises Refused, with the field at fault."""
     email = cleaned(email)
     token = secrets.token_urlsafe(32)
     with transaction.atomic():
         lock(team)
         may_give(manager(team, by), role)
+        named = assignable(team, role, queues)
         not_yet_here(team, email)
         under_limit(team)
-        values = {"email": email, "role": role, "digest": digest(token), "invited_by": by, "expires_at": timezone.now() + VALID}
+        values = {
+            "email": email,
+            "role": role,
+            "queues": list(named),
+            "digest": digest(token),
+            "invited_by": by,
+            "expires_at": timezone.now() + VALID,
+        }
         made = Invitation.objects.create(team=team, **values)
-        record("member.invite", made, actor=by, label=email, role=role)
+        record("member.invite", made, actor=by, label=email, role=role, **({"queues": list(named.values())} if named else {}))
     return Made(made, link_of(token))
 
 
@@ -142,7 +159,7 @@ def is_for(invitation: Invitation, user: User) -> bool:
     return people_with(invitation.email).filter(pk=user.pk).exists()
 
 
-def accept(token: str, user: User) -> Membership:
+def accept(token: str, user: User) -> Joined:
     """Lets somebody with an account in, once. Raises Refused."""
     with transaction.atomic():
         found = taken(token)
@@ -151,7 +168,7 @@ def accept(token: str, user: User) -> Membership:
         return join(found, user)
 
 
-def accept_as_new(token: str, name: str, password: str) -> User:
+def accept_as_new(token: str, name: str, password: str) -> Joined:
     """Makes the account of the invited address and lets it in. The caller has checked name and password. Raises Refused."""
     with transaction.atomic():
         found = taken(token)
@@ -160,8 +177,7 @@ def accept_as_new(token: str, name: str, password: str) -> User:
         first, _, last = name.strip().partition(" ")
         user = User.objects.create_user(found.email, password, first_name=first[:150], last_name=last[:150])
         EmailAddress.objects.update_or_create(user=user, email=user.email.lower(), defaults={"verified": True, "primary": True})
-        join(found, user)
-    return user
+        return join(found, user)
 
 
 def accept_all(user: User) -> None:
@@ -186,11 +202,14 @@ def taken(token: str) -> Invitation:
     return find(token)
 
 
-def join(invitation: Invitation, user: User) -> Membership:
+def join(invitation: Invitation, user: User) -> Joined:
     member, made = Membership.objects.get_or_create(team=invitation.team, user=user, defaults={"role": Role(invitation.role)})
     if not made and not member.active:
         raise Refused("You were in this team and are deactivated.", "Ask one of its admins to reactivate you.")
     invitation.accepted_at, invitation.accepted_by = timezone.now(), user
     invitation.save(update_fields=["accepted_at", "accepted_by"])
-    record("member.join", member, team=invitation.team, actor=user, label=user.email, role=member.role, invited_by=str(invitation.invited_by or ""))
-    return member
+    assigned = assign(invitation.team, user, invitation.queues) if member.role in LABELLERS else Assigned()
+    details = {"role": member.role, "invited_by": str(invitation.invited_by or "")}
+    details |= {"queues": list(assigned.to), "closed_queues": list(assigned.left_out)} if invitation.queues else {}
+    record("member.join", member, team=invitation.team, actor=user, label=user.email, **details)
+    return Joined(member, assigned)

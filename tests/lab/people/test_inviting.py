@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.utils import timezone
 
 from lab.accounts.models import Invitation, Membership, Role, Team, User
 from lab.audit.models import Entry
+from lab.labels.models import Kind, Queue, QueueMember, QueueStatus
 from lab.people import inviting
 from lab.people.rules import Refused
 from tests.conftest import make_member
@@ -25,9 +27,9 @@ INVITE = "/t/reasoning/team/invite/"
 PASSWORD = "a long enough secret"
 
 
-def sent(client: Client, email: str = "new@example.org", role: str = "annotator") -> str:
+def sent(client: Client, email: str = "new@example.org", role: str = "annotator", queues: Sequence[int] = ()) -> str:
     """The path of the link that the page shows after inviting."""
-    response = client.post(INVITE, {"email": email, "role": role})
+    response = client.post(INVITE, {"email": email, "role": role, "queues": queues})
     assert response.status_code == 200, response.content.decode()
     found = re.search(r"http://[^/<]+(/invitation/[-\w]+/)", response.content.decode())
     assert found
@@ -261,3 +263,64 @@ def test_of_two_who_use_one_link_at_once_one_gets_in(team: Team, owner: User) ->
     assert sorted(outcomes) == ["in", "refused", "refused", "refused"]
     assert User.objects.filter(email="new@example.org").count() == 1
     assert Membership.objects.filter(team=team).count() == 2
+
+
+@pytest.fixture
+def other_team(db: None) -> Team:
+    return Team.objects.create(name="Other", slug="other")
+
+
+def queue(team: Team, name: str, status: QueueStatus = QueueStatus.OPEN) -> Queue:
+    return Queue.objects.create(team=team, name=name, kind=Kind.PAIR, status=status, assigned_only=True)
+
+
+def test_an_invitation_names_queues_and_one_closed_meanwhile_is_left_out_and_told(as_owner: Client, team: Team, other_team: Team) -> None:
+    sums, words, gone = queue(team, "Sums"), queue(team, "Words"), queue(team, "Gone")
+    queue(team, "Old", QueueStatus.CLOSED)
+    queue(other_team, "Theirs")
+    page = as_owner.get("/t/reasoning/team/").content.decode()
+    assert all(name in page for name in ("Sums", "Words", "Gone"))
+    assert "Old" not in page
+    assert "Theirs" not in page
+    path = sent(as_owner, queues=[sums.pk, words.pk, gone.pk])
+    assert "for 3 queues" in as_owner.get("/t/reasoning/team/").content.decode()
+    assert Entry.objects.get(action="member.invite").details == {"role": "annotator", "queues": ["Sums", "Words", "Gone"]}
+    Queue.objects.filter(pk=words.pk).update(status=QueueStatus.CLOSED)
+    gone.delete()
+    visitor = Client()
+    new_account(path, visitor)
+    said = visitor.get("/t/reasoning/label/").content.decode()
+    assert "You label in Sums. Not in Words, a queue that is deleted: closed since you were invited." in said
+    user = User.objects.get(email="new@example.org")
+    assert list(QueueMember.objects.filter(user=user).values_list("queue", "labels")) == [(sums.pk, True)]
+    assert Entry.objects.get(action="member.join").details["closed_queues"] == ["Words", "a queue that is deleted"]
+
+
+def test_who_has_an_account_is_assigned_too_and_so_is_who_comes_by_single_sign_on(as_owner: Client, stranger: User, team: Team) -> None:
+    sums = queue(team, "Sums")
+    path, visitor = sent(as_owner, stranger.email, queues=[sums.pk]), Client()
+    visitor.force_login(stranger)
+    visitor.post(path)
+    assert QueueMember.objects.filter(queue=sums, user=stranger, labels=True).exists()
+    sent(as_owner, "sso@example.org", queues=[sums.pk])
+    there = User.objects.create_user("sso@example.org")
+    inviting.accept_all(there)
+    assert QueueMember.objects.filter(queue=sums, user=there, labels=True).exists()
+
+
+def test_queues_that_cannot_be_named_are_refused_at_their_field(as_owner: Client, owner: User, team: Team, other_team: Team) -> None:
+    sums, theirs = queue(team, "Sums"), queue(other_team, "Theirs")
+    closed = queue(team, "Closed", QueueStatus.CLOSED)
+    for wrong in (theirs.pk, closed.pk, "x", 10**30):
+        response = as_owner.post(INVITE, {"email": "new@example.org", "role": "annotator", "queues": [sums.pk, wrong]})
+        assert response.status_code == 422
+        page = response.content.decode()
+        assert "One of these queues is not open any more." in page
+        assert re.search(rf'value="{sums.pk}"[^>]*checked', page)
+        assert "new@example.org" in page
+    response = as_owner.post(INVITE, {"email": "new@example.org", "role": "viewer", "queues": [sums.pk]})
+    assert response.status_code == 422
+    assert "A viewer labels nothing. Choose another role, or no queue." in response.content.decode()
+    with pytest.raises(Refused, match="1 of these queues is not open"):
+        inviting.invite(team, "new@example.org", "annotator", owner, [theirs.pk])
+    assert not Invitation.objects.exists()
