@@ -3,3 +3,8 @@ from django.apps import AppConfig
 
 class DatasetsConfig(AppConfig):
     name = "lab.datasets"
+
+    def ready(self) -> None:
+        from lab.datasets import leaving
+
+        leaving.register()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 
 from django.db import transaction
 
 from lab.accounts.models import Team, User
+from lab.lib.folders import remove
 from lab.people import deleting, leaving
 from lab.people.leaving import Held
 from lab.runs import live
@@ -62,10 +62,10 @@ def still_open(team: Team) -> str:
 
 def folders(team: Team) -> Callable[[], None]:
     """What the runs wrote; on the disk that this process sees."""
-    found = [run.folder for run in Run.objects.of(team)]
+    found = [run.folder for run in Run.objects.of(team).only("pk")]
 
     def clear() -> None:
         for folder in found:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder.parent, folder.name)
 
     return clear

@@ -11,11 +11,14 @@ from django.test import Client
 
 from lab.accounts.models import JoinRequest, Membership, Role, Team, User
 from lab.audit.models import Entry
+from lab.datasets import uploads
+from lab.lib.folders import remove
 from lab.people import joining
 from lab.people.deleting import delete_team, owned
 from lab.people.making import make_team
 from lab.people.rules import Refused
 from lab.runs.models import Run, Status
+from lab.runs.references import datasets_of
 from tests.conftest import make_member
 from tests.lab.cast import make_cast
 from tests.lab.supervisor.spools import make_run
@@ -209,6 +212,33 @@ def test_every_model_that_can_reach_a_team_is_reached() -> None:
             if isinstance(field, models.ForeignKey) and field.related_model in found and field.db_constraint:
                 kept = model not in found
                 assert not kept, f"{model._meta.label}.{field.name} would point at rows that are gone"
+
+
+def test_its_datasets_and_uploads_go_too_and_no_link_is_followed(
+    team: Team, owner: User, tmp_path: Path, settings: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    settings.DATASETS_ROOT = tmp_path / "datasets"
+    other, elsewhere = datasets_of(Team(pk=team.pk + 1)), tmp_path / "elsewhere"
+    for folder in (datasets_of(team), other, elsewhere, uploads.root()):
+        folder.mkdir(parents=True)
+        (folder / "rows.jsonl").write_text("{}")
+    (datasets_of(team) / "rows.jsonl").chmod(0o444)
+    (datasets_of(team) / "link").symlink_to(elsewhere)
+    uploads.folder_of(team).symlink_to(elsewhere)
+    with django_capture_on_commit_callbacks(execute=True):
+        delete_team(team, owner, "Reasoning")
+    assert not datasets_of(Team(pk=team.pk)).exists()
+    assert not uploads.folder_of(team).is_symlink()
+    assert [(folder / "rows.jsonl").is_file() for folder in (other, elsewhere, uploads.root())] == [True, True, True]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../elsewhere", "a/b", "/"])
+def test_no_folder_outside_the_root_is_removed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "root" / "a" / "b").mkdir(parents=True)
+    with pytest.raises(ValueError, match="right below"):
+        remove(tmp_path / "root", name)
+    assert (tmp_path / "elsewhere").is_dir()
 
 
 def test_a_team_with_open_runs_is_not_deleted_and_owners_only_delete(team: Team, owner: User, as_owner: Client) -> None:

@@ -1,0 +1,23 @@
+"""Deleting a folder of the lab with everything in it, and never anything outside the lab's own root."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+
+def remove(root: Path, name: str) -> None:
+    """Deletes ``name`` right below ``root``. A link there, or inside, is taken away itself; what it points to stays. What fails is logged."""
+    folder = root.resolve() / name
+    if name in ("", ".", "..") or folder.name != name:
+        raise ValueError(f"{name!r} is no folder right below {root}")
+    try:
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        log.warning("%s could not be deleted whole: %s", folder, error)
