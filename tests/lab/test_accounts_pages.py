@@ -12,6 +12,7 @@ from django.views.defaults import server_error
 
 from lab.accounts import setup_link
 from lab.accounts.models import Membership, Role, SetupLink, Team, User
+from tests.conftest import make_member
 
 GOOD = {"name": "Ada Byron", "email": "ada@example.org", "password": "a long enough secret", "team_name": "Engines"}
 
@@ -131,6 +132,17 @@ def test_somebody_without_a_team_is_told_what_to_do(client: Client, db: None) ->
     assert response.status_code == 403
     assert "not a member of any team; ask an admin" in response.content.decode()
     assert "Sign out" in response.content.decode()
+    assert "An owner or admin of a team can invite you, with your address <bdi>lonely@example.org</bdi>." in response.content.decode()
+    assert 'href="/account/">Your account' in response.content.decode()
+    assert client.get("/account/").status_code == client.get("/teams/join/").status_code == 200
+
+
+def test_who_has_a_team_is_sent_to_the_start_page_instead(team: Team) -> None:
+    client = Client()
+    client.force_login(make_member("viewer@example.org", team, Role.VIEWER))
+    page = client.get("/t/reasoning/launch/").content.decode()
+    assert "Go to the start page" in page
+    assert "can invite you" not in page
 
 
 def test_a_missing_page_is_explained(as_owner: Client) -> None:
