@@ -28,7 +28,7 @@ def read_or_create(path: Path) -> str:
 
 
 def refuse_weak(key: str) -> None:
-    """Called by what serves people. Raises ImproperlyConfigured with the fix; the key itself is not in the message."""
+    """Called by the web process and by workers. Raises ImproperlyConfigured with the fix; the key itself is not in the message."""
     problem = ""
     if len(key) < LEAST_LENGTH:
         problem = f"has {len(key)} characters, it needs {LEAST_LENGTH} or more"

@@ -148,6 +148,15 @@ def test_a_server_does_not_start_with_a_weak_key() -> None:
     assert "SECRET_KEY is made of 1 different characters" in done.stderr
 
 
+def test_a_worker_does_not_start_with_a_weak_key() -> None:
+    """It has the same key, and what it signs opens the same doors."""
+    env = {**os.environ, "SECRET_KEY": "x" * 64}
+    command = [sys.executable, "manage.py", "worker", "--queues", "nobody-sends-here"]
+    done = subprocess.run(command, cwd=settings.BASE, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode != 0
+    assert "SECRET_KEY is made of 1 different characters" in done.stderr
+
+
 def settings_with(**environment: str) -> dict[str, Any]:
     names = ("SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE", "SESSION_COOKIE_NAME", "CSRF_COOKIE_NAME", "SECURE_HSTS_SECONDS", "SECURE_SSL_REDIRECT")
     env = {**os.environ, **environment}

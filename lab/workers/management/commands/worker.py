@@ -8,8 +8,10 @@ import socket
 from argparse import ArgumentParser
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from lab.lib.secret_key import refuse_weak
 from lab.workers.gpus import Gpu, gpus
 
 QUEUE = re.compile(r"[\w.-]{1,50}")
@@ -37,6 +39,7 @@ class Command(BaseCommand):
 
         if check:
             raise SystemExit(0 if Worker.objects.alive().filter(host=socket.gethostname()).exists() else 1)
+        refuse_weak(settings.SECRET_KEY)
         found = gpus()
         chosen = choose_gpu(gpu, found)
         if chosen is not None:
