@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from allauth.account.models import EmailAddress
 from django.core.exceptions import ValidationError
@@ -71,7 +72,8 @@ def invite(team: Team, email: str, role: str, by: User, queues: Collection[int] 
             "expires_at": timezone.now() + VALID,
         }
         made = Invitation.objects.create(team=team, **values)
-        record("member.invite", made, actor=by, label=email, role=role, **({"queues": list(named.values())} if named else {}))
+        details: dict[str, Any] = {"queues": list(named.values())} if named else {}
+        record("member.invite", made, actor=by, label=email, role=role, **details)
     return Made(made, link_of(token))
 
 
@@ -209,7 +211,7 @@ def join(invitation: Invitation, user: User) -> Joined:
     invitation.accepted_at, invitation.accepted_by = timezone.now(), user
     invitation.save(update_fields=["accepted_at", "accepted_by"])
     assigned = assign(invitation.team, user, invitation.queues) if member.role in LABELLERS else Assigned()
-    details = {"role": member.role, "invited_by": str(invitation.invited_by or "")}
+    details: dict[str, Any] = {"role": member.role, "invited_by": str(invitation.invited_by or "")}
     details |= {"queues": list(assigned.to), "closed_queues": list(assigned.left_out)} if invitation.queues else {}
     record("member.join", member, team=invitation.team, actor=user, label=user.email, **details)
     return Joined(member, assigned)
