@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import F, Q
+from django.db.models import F, Max, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -38,6 +38,10 @@ MAX_RESCUES = 5  # how often a lost run is taken up again without a person
 class RunQuerySet(models.QuerySet["Run"]):
     def of(self, team: Team) -> RunQuerySet:
         return self.filter(team=team)
+
+    def next_number(self, team: Team) -> int:
+        """One more than the team's newest. The caller's transaction holds the team's row locked, so that nobody else gets it."""
+        return (self.of(team).aggregate(newest=Max("number"))["newest"] or 0) + 1
 
     def waiting(self) -> RunQuerySet:
         """Runs a worker may claim now: queued or lost, not waiting for an unfinished parent, and the lab's own to train."""
@@ -104,6 +108,7 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["team", "-created_at"], name="run_newest"),
             models.Index(fields=["status", "lease_until"], name="run_lease"),
+            models.Index(fields=["status", "finished_at"], name="run_ended"),  # alerts look every few seconds for what has just ended
         ]
 
     def __str__(self) -> str:

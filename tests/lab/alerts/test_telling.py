@@ -37,6 +37,14 @@ def end(run: Run, status: Status = Status.FINISHED) -> None:
     )
 
 
+def test_what_has_just_ended_is_found_by_an_index() -> None:
+    now = timezone.now()
+    ended = Run.objects.filter(status__in=(Status.FINISHED, Status.FAILED), finished_at__gt=now - timedelta(minutes=2), finished_at__lte=now)
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")  # a table of a test is too small for any index
+    assert "run_ended" in ended.explain()
+
+
 @pytest.mark.parametrize(("status", "kind"), [(Status.FINISHED, kinds.FINISHED), (Status.FAILED, kinds.FAILED)])
 def test_a_run_that_ends_is_told_once(team: Team, owner: User, rule: Maker, status: Status, kind: str) -> None:
     rule(kind)
