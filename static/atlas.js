@@ -82,7 +82,7 @@
     const value = grid.values[row][column];
     const where = `step ${range(grid.columns[column])}, ${grid.by === "class" ? grid.rows[row][0] : `position ${grid.rows[row][0]}`}`;
     if (value === null) return `${where}: no token`;
-    return `${where}: mean ${lab.number(value)}${grid.unit ? ` ${grid.unit}` : ""} over ${count(grid.counts[row][column], "token")}${grid.exact === false ? " of the sample" : ""}`;
+    return `${where}: mean ${lab.number(value)}${grid.unit ? ` ${grid.unit}` : ""} over ${count(grid.counts[row][column], "token")}${grid.used < grid.total ? " of the sample" : ""}`;
   }
 
   const count = (number, word) => `${number.toLocaleString("en").replaceAll(",", "\u202f")} ${word}${number === 1 ? "" : "s"}`;
