@@ -28,8 +28,24 @@
   }
   const scope = () => `${panel().dataset.person}-${panel().dataset.rollout}`;
 
+  let changes = 0; // sent or answered so far: what was asked before the last of them may be answered without it
+  let under = 0; // changes under way
+  let crossed = false; // two were at once: which of their answers is the newer nobody knows
+
   /* Asks or sends; resolves to {status, body}, with status 0 when the lab cannot be reached. */
   async function ask(url, data) {
+    if (!data) return request(url);
+    changes += 1;
+    under += 1;
+    crossed ||= under > 1;
+    const answer = await request(url, data);
+    changes += 1;
+    under -= 1;
+    if (crossed && !under) { crossed = false; setTimeout(look); }
+    return answer;
+  }
+
+  async function request(url, data) {
     const headers = { Accept: "application/json" };
     const options = { headers, credentials: "same-origin" };
     if (data) {
@@ -239,8 +255,10 @@
     if (asking || document.hidden) return;
     asking = true;
     const known = panel()?.dataset.version || "";
+    const before = changes;
     const answer = await ask(known ? `${root.dataset.url}?version=${known}` : root.dataset.url);
     asking = false;
+    if (before !== changes) return; // a change came between: its own answer is shown
     if (answer.status === 200) show(answer.body.panel);
     else if (!panel()) root.textContent = wordsOf(answer);
   }

@@ -12,6 +12,8 @@
   let state = JSON.parse(document.getElementById("sampling-state").textContent);
   let socket = null;
   let tries = 0;
+  let heard = 0; // messages of the socket: newer than what was asked for before them
+  let again = 0;
 
   function article(number) {
     const made = document.createElement("article");
@@ -76,11 +78,15 @@
 
   async function ask() {
     if (!state.open || socket?.readyState === WebSocket.OPEN) return;
+    clearTimeout(again);
+    const before = heard;
     try {
       const answer = await fetch(head.dataset.stateUrl, { headers: { Accept: "application/json" } });
-      if (answer.ok) { state = await answer.json(); show(); }
+      const found = answer.ok ? await answer.json() : null;
+      if (found && before === heard) { state = found; show(); }
     } catch (error) { /* the next question */ }
-    setTimeout(ask, ASK_AGAIN);
+    clearTimeout(again);
+    again = setTimeout(ask, ASK_AGAIN);
   }
 
   function connect() {
@@ -91,6 +97,7 @@
       const message = JSON.parse(event.data);
       if (message.type !== "sampling") return;
       tries = 0;
+      heard += 1;
       state = message;
       show();
       if (!state.open) own.close();

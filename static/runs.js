@@ -14,6 +14,7 @@
   let tries = 0;
   let socket = null;
   let refreshing = 0;
+  let meanwhile = null; // what the socket said of runs while their rows were being fetched: newer than the rows
   let heard = 0;
 
   function show(state, words) {
@@ -59,6 +60,7 @@
   const phase = (run) => (run.phase_total ? `${run.phase} ${run.phase_done}/${run.phase_total}` : run.phase);
 
   function apply(run) {
+    meanwhile?.set(run.id, run);
     const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
     if (!row) {
       if (run.number > newest) announceNew([run.number]);
@@ -101,6 +103,7 @@
 
   async function refresh() {
     if (document.hidden) { refreshing = 0; return; }
+    meanwhile = new Map();
     try {
       const answer = await fetch(table().dataset.rowsUrl, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
       if (!answer.ok || answer.redirected) return;
@@ -112,7 +115,10 @@
       const number = Number(other.getElementById("run-table").dataset.newest);
       if (number > newest) announceNew(Array.from({ length: number - newest }, (_, index) => newest + 1 + index));
     } catch (error) { /* the next change or connection tries again */ } finally {
+      const newer = meanwhile;
       refreshing = 0;
+      meanwhile = null;
+      newer.forEach(apply); // which also fetches the curves and reasons of these again
     }
   }
 

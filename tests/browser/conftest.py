@@ -26,9 +26,9 @@ os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync"]
-START_SECONDS = 30
+START_SECONDS = 60
 
-expect.set_options(timeout=15_000)  # a busy machine is not a broken page
+expect.set_options(timeout=30_000)  # a busy machine is not a broken page
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-def until(page: Page, expression: str, timeout: float = 15_000, arg: object = None) -> None:
+def until(page: Page, expression: str, timeout: float = 30_000, arg: object = None) -> None:
     """Waits until the expression is true in the page; the policy of the pages refuses the evaluation inside the page of `wait_for_function`."""
     deadline = time.monotonic() + timeout / 1000
     while True:
@@ -164,7 +164,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser, web: WebProcess) -> Iterator[BrowserContext]:
     made = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
-    made.set_default_timeout(15_000)
+    made.set_default_timeout(30_000)
     yield made
     made.close()
 

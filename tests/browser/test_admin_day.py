@@ -28,7 +28,7 @@ def open_browser(browser: Browser, web: WebProcess) -> Iterator[Callable[[], Pag
 
     def another() -> Page:
         context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(30_000)
         made.append(context)
         return context.new_page()
 

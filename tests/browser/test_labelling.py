@@ -56,7 +56,7 @@ def visit(browser: Browser, web: WebProcess) -> Iterator[Visit]:
     def visited(user: User, queue: Queue, query: str = "") -> Page:
         context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
         contexts.append(context)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(30_000)
         enter(context, user, web.url)
         page = context.new_page()
         page.on("pageerror", lambda error: trouble.append(str(error)))

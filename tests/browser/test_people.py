@@ -20,7 +20,7 @@ SignIn = Callable[[User], None]
 @pytest.fixture
 def visitor(browser: Browser, web: WebProcess) -> Iterator[Page]:
     made = browser.new_context(base_url=web.url, viewport={"width": 390, "height": 800})
-    made.set_default_timeout(15_000)
+    made.set_default_timeout(30_000)
     yield made.new_page()
     made.close()
 

@@ -16,7 +16,7 @@ KEY = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "ha
 def by_name(browser: Browser, web: WebProcess) -> Iterator[BrowserContext]:
     """Browsers offer security keys to names, not to numbers: the lab as localhost."""
     made = browser.new_context(base_url=web.url.replace("127.0.0.1", "localhost"), viewport={"width": 1440, "height": 900})
-    made.set_default_timeout(15_000)
+    made.set_default_timeout(30_000)
     yield made
     made.close()
 
