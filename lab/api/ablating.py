@@ -12,7 +12,7 @@ from lab.ablations.plan import SEEDS, objections
 from lab.ablations.variants import FULL, variants_of
 from lab.accounts.models import Team
 from lab.api.base import Given
-from lab.api.launching import OUTPUT
+from lab.api.launching import OUTPUT, Wish, checked
 from lab.api.problems import FieldProblem, invalid, refused
 from lab.runs.models import Run
 from lab.runs.references import named
@@ -22,6 +22,7 @@ class AblationIn(Given):
     run: UUID | None = Field(None, description="The run whose recipe is taken apart.")
     spec: dict[str, Any] | None = Field(None, description="Instead of a run: a complete spec that stacks methods.")
     name: str = Field("", max_length=NAME_LENGTH)
+    check: bool = Field(True, description="False leaves out the trainers' own check of the full stack, which takes seconds.")
     seeds: int = Field(SEEDS, ge=1, le=MOST_RUNS, description="Of each variant; three are the least that give an interval worth looking at.")
 
 
@@ -43,4 +44,6 @@ def planned(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | None]:
         problems.setdefault((one.field, one.message), FieldProblem(field=field, message=message, fix=one.fix or ""))
     if problems:
         raise refused(problems.values())
+    if given.check:
+        checked(team, Wish("", place, spec=variants_of(spec)[0].spec(spec, 0)))
     return spec, source

@@ -32,6 +32,7 @@ class EdgeOut(Schema):
 
 
 class LineageOut(Schema):
+    root: str | None = Field(description="The node that was asked about.")
     nodes: list[NodeOut]
     edges: list[EdgeOut]
     left_out: int = Field(description="Objects further away that are not shown.")
@@ -44,7 +45,7 @@ def get_lineage(
     version: str = Query("", max_length=50, description="Id of a dataset version."),
     queue: str = Query("", max_length=50, description="Id of a queue."),
 ) -> object:
-    """What one of them came from and what was made of it, the nearest first; without any, around the team's newest labels."""
+    """What one of them came from and what was made of it: the nearest objects. Without any of the three, around the team's newest labels."""
     team = caller_of(request).team
     asked = {"run": run, "version": version, "queue": queue}
     if sum(bool(one.strip()) for one in asked.values()) > 1:
@@ -59,7 +60,7 @@ def get_lineage(
         for key, one in graph.nodes.items()
     ]
     edges = [{"source": names(one)["id"], "target": names(two)["id"], "what": what} for (one, two), what in graph.edges.items()]
-    return {"nodes": nodes, "edges": edges, "left_out": left_out}
+    return {"root": names(root)["id"] if root else None, "nodes": nodes, "edges": edges, "left_out": left_out}
 
 
 def names(key: tuple[str, str]) -> dict[str, Any]:
