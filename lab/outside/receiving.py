@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
 from django.utils import timezone
 
 from lab.accounts.models import Team, User
@@ -71,8 +70,16 @@ def open_run(team: Team, user: User | None, opening: Opening) -> tuple[Run, int]
         Team.objects.select_for_update().get(pk=team.pk)
         run = Run.objects.of(team).filter(pk=key).first()
         if run is None:
-            number = (Run.objects.of(team).aggregate(newest=Max("number"))["newest"] or 0) + 1
-            run = Run(pk=key, team=team, created_by=user, number=number, outside=True, owner=OWNER, status=Status.LOST, recipe="outside")
+            run = Run(
+                pk=key,
+                team=team,
+                created_by=user,
+                number=Run.objects.next_number(team),
+                outside=True,
+                owner=OWNER,
+                status=Status.LOST,
+                recipe="outside",
+            )
             run.started_at = timezone.now()
             run.name, run.trainer = opening.name.strip() or "Outside run", opening.trainer
             run.policy, run.task, run.total_steps = opening.policy or "unknown", opening.task or "unknown", opening.total_steps

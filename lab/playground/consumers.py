@@ -9,6 +9,7 @@ from channels.db import database_sync_to_async
 
 from lab.playground import showing
 from lab.playground.models import Sampling
+from lab.playground.sampling import group_of
 from lab.runs.consumers import PollingConsumer, teams_open_to
 
 
@@ -20,7 +21,7 @@ class SamplingConsumer(PollingConsumer):
 
     async def group(self) -> str | None:
         self.sampling_id: UUID = self.scope["url_route"]["kwargs"]["sampling_id"]
-        return f"sampling-{self.sampling_id}" if await self.may_see() else None
+        return group_of(self.sampling_id) if await self.may_see() else None
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_see(self) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 
@@ -28,8 +29,9 @@ class Broken(RuntimeError):
     """The command came to no end; the message is one readable line."""
 
 
-def group_of(sampling: Sampling) -> str:
-    return f"sampling-{sampling.pk}"
+def group_of(sampling_id: UUID) -> str:
+    """The channel group that hears of a sampling."""
+    return f"sampling-{sampling_id}"
 
 
 def sample(sampling_id: str) -> None:
@@ -54,7 +56,7 @@ def sample(sampling_id: str) -> None:
 
 def tell(sampling: Sampling) -> None:
     """Wakes the open pages; what there is to see is in the database."""
-    publish(group_of(sampling), {"type": "sampled"})
+    publish(group_of(sampling.pk), {"type": "sampled"})
 
 
 def write(sampling: Sampling, side: Side, deadline: float) -> bool:

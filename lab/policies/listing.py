@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
 
 from lab.accounts.models import Project, Team
+from lab.lib.listing import NEWEST_FIRST, ListQuery
 from lab.policies import evidence, measures
 from lab.policies.evidence import Evidence
 from lab.policies.measures import Measured
@@ -27,38 +28,12 @@ PAGE = 50
 MOST = 2000  # newest checkpoints that are looked at
 LONGEST_SEARCH = 100  # characters
 SORTS = ("run", "step", "size", "reward", "heldout", "entropy", "win", "age")
-DEFAULT_SORT = "-age"
 FILTERS = ("q", "run", "project", "alias", "kind", "votes", "gone", "twins")
 KINDS = {"final": "Final policies", "checkpoint": "Checkpoints"}
 
 
-@dataclass(frozen=True)
-class Query:
-    """What an address asks for, cleaned; ``notes`` says what was left out and why."""
-
-    chosen: Mapping[str, str]
-    sort: str = DEFAULT_SORT
-    page: int = 1
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        return self.sort.lstrip("-")
-
-    @property
-    def descending(self) -> bool:
-        return self.sort.startswith("-")
-
-    def url(self, **changes: str) -> str:
-        wanted = {**self.chosen, "sort": self.sort, **changes}
-        pairs = QueryDict(mutable=True)
-        for name in (*FILTERS, "sort", "page"):
-            if wanted.get(name) and (name, wanted[name]) != ("sort", DEFAULT_SORT):
-                pairs[name] = wanted[name]
-        return "?" + pairs.urlencode()
-
-    def toggled(self, key: str) -> str:
-        return self.url(sort=key if self.sort == f"-{key}" else f"-{key}")
+class Query(ListQuery):
+    filters = FILTERS
 
 
 def read_query(params: QueryDict) -> Query:
@@ -69,10 +44,10 @@ def read_query(params: QueryDict) -> Query:
             notes.append(f"“{chosen.pop(name)}” is no {words}; it is left out.")
     if "kind" in chosen and chosen["kind"] not in KINDS:
         notes.append(f"There is no kind “{chosen.pop('kind')}”; policies of both kinds are shown.")
-    sort = params.get("sort", DEFAULT_SORT)
+    sort = params.get("sort", NEWEST_FIRST)
     if sort.removeprefix("-") not in SORTS:
         notes.append(f"Policies cannot be sorted by “{sort[:40]}”; the newest come first.")
-        sort = DEFAULT_SORT
+        sort = NEWEST_FIRST
     return Query(chosen, sort, max(1, whole(params.get("page", "1"))), notes)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Q
 from kombu.exceptions import OperationalError
 
 from lab.accounts.models import Membership, Team, User
@@ -119,7 +119,7 @@ def launch(
     with transaction.atomic():
         Team.objects.select_for_update().get(pk=team.pk)
         still_in(team, user)
-        run.number = (Run.objects.of(team).aggregate(newest=Max("number"))["newest"] or 0) + 1
+        run.number = Run.objects.next_number(team)
         run.save(force_insert=True)
         record("run.launch", run, actor=user, **origin(run))
         if parent is None or parent.status == Status.FINISHED:

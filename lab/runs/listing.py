@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.core.paginator import Page, Paginator
@@ -13,6 +13,7 @@ from django.http import QueryDict
 
 from lab.accounts import projects
 from lab.accounts.models import Project, Team, User
+from lab.lib.listing import NEWEST_FIRST, ListQuery
 from lab.lib.sparkline import Sparkline, sparkline
 from lab.runs import live, method_usage, metrics, waiting
 from lab.runs.models import OPEN, Run, Status
@@ -37,42 +38,13 @@ SORTS = {
     "age": "created_at",
     "who": "created_by__email",
 }
-DEFAULT_SORT = "-age"
 GROUPS = {"open": OPEN, "ended": (Status.FINISHED, Status.STOPPED, Status.FAILED)}
 FILTERS = ("status", "project", "recipe", "method", "task", "who", "q")
 
 
-@dataclass(frozen=True)
-class Query:
-    """What a URL asks for, cleaned: ``chosen`` holds only filters that are set; ``notes`` says what was left out and why."""
-
-    chosen: Mapping[str, str]
-    sort: str = DEFAULT_SORT
-    page: int = 1
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def key(self) -> str:
-        return self.sort.lstrip("-")
-
-    @property
-    def descending(self) -> bool:
-        return self.sort.startswith("-")
-
-    def url(self, **changes: str) -> str:
-        """The query string with some filters or the sort changed; an empty value removes one. The page starts over."""
-        wanted = {**self.chosen, "sort": self.sort, **changes}
-        pairs = QueryDict(mutable=True)
-        for name in (*FILTERS, "sort", "page"):
-            if wanted.get(name) and (name, wanted[name]) != ("sort", DEFAULT_SORT):
-                pairs[name] = wanted[name]
-        return "?" + pairs.urlencode()
-
-    def toggled(self, key: str) -> str:
-        """The query string that sorts by ``key``; the other way round if it does so already. Numbers and dates start with the largest."""
-        if key == self.key:
-            return self.url(sort=key if self.descending else f"-{key}")
-        return self.url(sort=key if key in ("name", "recipe", "policy", "task", "who", "status") else f"-{key}")
+class Query(ListQuery):
+    filters = FILTERS
+    alphabetical = ("name", "recipe", "policy", "task", "who", "status")
 
 
 def read_query(params: QueryDict) -> Query:
@@ -85,10 +57,10 @@ def read_query(params: QueryDict) -> Query:
         notes.append(f"There is no person “{chosen.pop('who')}”; everybody's runs are shown.")
     if "project" in chosen and chosen["project"] != projects.NONE and not projects.key_of(chosen["project"]):
         notes.append(f"There is no project “{chosen.pop('project')}”; runs of every project are shown.")
-    sort = params.get("sort", DEFAULT_SORT)
+    sort = params.get("sort", NEWEST_FIRST)
     if sort.removeprefix("-") not in SORTS:
         notes.append(f"Runs cannot be sorted by “{sort[:40]}”; the newest come first.")
-        sort = DEFAULT_SORT
+        sort = NEWEST_FIRST
     page = params.get("page", "1")
     return Query(chosen, sort, int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1, notes)
 
