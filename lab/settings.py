@@ -213,6 +213,7 @@ UNFOLD = {  # /admin/
 
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
+FORMAT_MODULE_PATH = "lab.lib.formats"
 USE_TZ = True
 
 STATIC_URL = "/static/"

@@ -59,7 +59,7 @@
     list.replaceChildren(...found.map((one, at) => {
       const item = Object.assign(document.createElement("li"), { id: `palette-${at}` });
       item.setAttribute("role", "option");
-      item.append(Object.assign(document.createElement("span"), { textContent: one.words }), Object.assign(document.createElement("small"), { className: "muted", textContent: one.kind }));
+      item.append(Object.assign(document.createElement("span"), { textContent: one.words }), " ", Object.assign(document.createElement("small"), { className: "muted", textContent: one.kind }));
       return item;
     }));
     choose(0);

@@ -1,0 +1,1 @@
+"""Formats of Django, by language."""
