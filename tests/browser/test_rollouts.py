@@ -120,6 +120,18 @@ def test_the_card_of_a_token_says_what_was_measured(page: Page, run: Run) -> Non
     expect(card).to_be_hidden()
 
 
+def test_the_card_stays_when_its_token_had_to_be_scrolled_to(page: Page, run: Run) -> None:
+    page.set_viewport_size({"width": 1440, "height": 400})
+    visit(page, run, "?tokens=entropy")
+    units = page.locator("[data-units]:visible")
+    expect(units).to_have_count(8)
+    units.last.focus()
+    page.keyboard.press("End")
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")  # the scroll has been told
+    assert page.evaluate("scrollY") > 0
+    expect(page.locator("#token-card")).to_be_visible()
+
+
 def test_special_tokens_and_white_space_show_on_demand(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     run = make_run(team, status=Status.RUNNING)

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from lab.accounts.models import Team, User
 from lab.runs import live, publisher
 from lab.runs.launch import launch
 from lab.runs.models import Run, Status
+from tests.browser.conftest import until
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 
@@ -53,6 +54,23 @@ def test_cells_change_in_place_and_rows_do_not_move(page: Page, runs: list[Run],
     expect(row.locator(".chip")).to_have_attribute("data-status", "failed")
     expect(row.locator('[data-cell="why"]')).to_have_text("out of memory")
     assert page.evaluate("window.loadedOnce") is True
+
+
+def test_rows_that_were_read_before_a_change_do_not_undo_it(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    held: list[Route] = []
+    page.route(lambda url: "/runs/?" in url, lambda route: held.append(route))
+    with page.expect_request(lambda request: "/runs/?" in request.url):
+        page.goto("/runs/")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    read = held[0].fetch()
+    chip = page.locator(f'tr[data-run="{runs[0].pk}"] .chip')
+    before = chip.element_handle()
+    changed(runs[0], status=Status.FAILED, reason="out of memory")
+    expect(chip).to_have_text("failed")
+    held[0].fulfill(response=read)
+    until(page, "(chip) => !chip.isConnected", arg=before)  # the rows have come
+    expect(chip).to_have_text("failed")
 
 
 def test_a_change_nobody_published_arrives_too(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
