@@ -181,7 +181,6 @@
     pin(null);
     choose(null);
   });
-  addEventListener("scroll", () => lab.overlays.hideCard(), { passive: true });
 
   lab.key("o", "Next overlay", () => data && cycle());
   lab.key("f", "Find in the completion", () => lab.find.open());

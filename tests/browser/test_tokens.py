@@ -32,7 +32,7 @@ def test_a_token_is_made_used_and_revoked(page: Page, web: WebProcess, owner: Us
     shown = page.locator("#new-secret")
     expect(shown).to_have_text(SECRET)
     secret = shown.inner_text()
-    page.get_by_role("button", name="Copy").click()
+    page.locator("[data-copy-from=new-secret]").click()
     expect(page.get_by_text("Copied", exact=True)).to_be_visible()
     page.reload()
     expect(page.locator("#new-secret")).to_have_count(0)
