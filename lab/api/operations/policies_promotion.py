@@ -15,6 +15,7 @@ from lab.api.operations.account import Person, person
 from lab.api.operations.policies import WHY, policy_of
 from lab.api.paging import After, Limit, Page, page, whole
 from lab.api.problems import invalid
+from lab.browse.address import MAX_ID
 from lab.policies import gates, promotion
 from lab.policies.models import NAME_LENGTH, WORDS_LENGTH, Alias, AliasMove, Proposal, ProposalState
 from lab.policies.places import label
@@ -222,7 +223,7 @@ def list_proposals(
     after: After,
     limit: Limit,
     state: Literal["", "open", "approved", "refused", "withdrawn"] = Query("", description="Only those."),
-    policy: int | None = Query(None, ge=1, le=2**63 - 1, description="Only of that policy."),
+    policy: int | None = Query(None, ge=1, le=MAX_ID, description="Only of that policy."),
 ) -> object:
     """Who asked that a policy get an alias, newest first."""
     chosen = {"state": state, "checkpoint": policy}
