@@ -1,11 +1,12 @@
 # One image for the web process and the workers. TORCH_INDEX chooses torch's build: empty for PyPI's (CUDA on Linux),
-# https://download.pytorch.org/whl/cpu for the smaller one without CUDA.
-FROM python:3.11-slim
+# https://download.pytorch.org/whl/cpu for the smaller one without CUDA. What tests need is not part of it (requirements-test.lock).
+# Images are named by tag, for people, and by digest, which decides; make images writes the digests that the tags have now.
+FROM python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
 ARG TORCH_INDEX=""
 WORKDIR /lab
-COPY requirements.lock .
-RUN pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' requirements.lock)" \
- && pip install --no-cache-dir -r requirements.lock
+COPY requirements.in requirements.lock ./
+RUN pip install --no-cache-dir --require-hashes --no-deps -r requirements.lock \
+ && pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' requirements.in)"
 COPY . .
 RUN useradd --create-home lab && mkdir /data && chown lab:lab /data
 USER lab

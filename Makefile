@@ -3,31 +3,43 @@
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell $(name) -c 'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
 PY := .venv/bin/python
-STAMP := .venv/installed-$(shell cksum < requirements.lock | cut -d' ' -f1)
-TORCH := $(shell grep '^torch==' requirements.lock)
+STAMP := .venv/installed-$(shell cat requirements.in requirements.lock | cksum | cut -d' ' -f1)
+TEST_STAMP := .venv/test-tools-$(shell cat requirements.in requirements.lock requirements-test.lock | cksum | cut -d' ' -f1)
+TORCH := $(shell grep '^torch==' requirements.in)
+INSTALL := $(PY) -m pip install --disable-pip-version-check --progress-bar off -q
 PORT ?= 8000
 CHROMIUM = $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name) 2>/dev/null)))
 # mypy reads Django's settings but connects to nothing
 LINT_ENV := DATABASE_URL=postgres:///lint REDIS_URL=unix:///lint SECRET_KEY=lint
 
-.PHONY: help setup demo up test lint format catalog lock chromium clean
+.PHONY: help setup setup-test demo up test lint format catalog lock images chromium clean
 
 help:
 	@echo "make demo     train the built-in policy in three stages and show what each did (about 4 minutes)"
 	@echo "make up       the lab on http://127.0.0.1:$(PORT) (another port: make up PORT=8001)"
 	@echo "make test     all tests      make lint     all checks      make format   put the code into shape"
-	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write requirements.lock anew"
+	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write the two lock files anew"
+	@echo "make images   pin the images of Dockerfile and docker-compose.yml to the digests that their tags have now"
 	@echo "make clean    remove caches and .venv; var/, the data of the lab, stays"
 
 setup: $(STAMP)
 
-# torch comes first and alone: pip then takes the build your index offers for this machine (CPU or CUDA) before anything else can ask for one.
-$(STAMP): requirements.lock
+# Every file is held to its hash; --no-deps, because the lock is complete and nothing beside it may come in. Then torch, alone: the build your index
+# offers for this machine (CPU or CUDA) has a hash of its own, and all it needs beside libraries for a GPU is there by then.
+$(STAMP): requirements.in requirements.lock
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	$(PY) -m pip install --disable-pip-version-check --progress-bar off -q "$(TORCH)"
-	$(PY) -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.lock
+	$(INSTALL) --require-hashes --no-deps -r requirements.lock
+	$(INSTALL) "$(TORCH)"
+	@$(PY) -m pip check --disable-pip-version-check -q
 	@rm -f .venv/installed-*
+	@touch $@
+
+setup-test: $(TEST_STAMP)
+
+$(TEST_STAMP): $(STAMP) requirements-test.lock
+	$(INSTALL) --require-hashes --no-deps -r requirements-test.lock
+	@rm -f .venv/test-tools-*
 	@touch $@
 
 demo: setup
@@ -37,15 +49,15 @@ up: setup
 	@PORT=$(PORT) $(PY) manage.py up
 
 # Two processes, a core each, take one test file after the other; files that need minutes come first. Each has services of its own.
-test: setup chromium
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder tests/trainers tests/browser tests/lab tests/security)
+test: setup-test chromium
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=20 tests/trainers tests/browser tests/lab tests/security)
 
-lint: setup
+lint: setup-test
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(LINT_ENV) $(PY) -m mypy
 
-format: setup
+format: setup-test
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
@@ -59,14 +71,32 @@ chromium:
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -q && apt-get install -y -q --no-install-recommends chromium; \
 	else echo "Chromium is not installed, the browser tests need it: install the package chromium" >&2; fi
 
+# uv resolves for all machines at once and takes the hashes of every file of a version, so that the locks hold on x86-64 and aarch64 and from Python
+# 3.11 on. What is pinned stays pinned where it can; make lock UPGRADE=--upgrade takes the newest of everything.
+COMPILE = .venv-lock/bin/uv pip compile -q $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links
+WITHOUT_TORCH = awk '/^[A-Za-z]/ { keep = $$0 !~ /^(torch|triton|cuda-[a-z]+|nvidia-([^m]|m[^l])[a-z0-9-]*)==/ } keep'
 lock:
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install -q "$$(grep '^torch==' requirements.in)"
-	.venv-lock/bin/python -m pip install -q -r requirements.in
-	.venv-lock/bin/python -m pip freeze --exclude torch > .venv-lock/pins
-	{ echo "# Made by make lock from requirements.in; what torch brings for a GPU (CUDA, triton) is left to torch."; grep '^torch==' requirements.in; \
-	  grep -v -E '^(triton|cuda-|nvidia-([^m]|m[^l]))' .venv-lock/pins | sort -f; } > requirements.lock
+	.venv-lock/bin/python -m pip install --disable-pip-version-check -q uv==0.13.9
+	cp requirements.lock .venv-lock/runtime && cp requirements-test.lock .venv-lock/test
+	$(COMPILE) requirements.in -o .venv-lock/runtime
+	$(COMPILE) requirements-test.in -c .venv-lock/runtime -o .venv-lock/test
+	{ echo "# Made by make lock from requirements.in, with the hashes of every file of each version: installed with --require-hashes --no-deps."; \
+	  echo "# torch and what it brings for a GPU (CUDA, triton) are not here: an index offers builds of one version, for the CPU and for CUDA,"; \
+	  echo "# and each has a hash of its own. Its version is pinned in requirements.in and it is installed after this file, alone."; \
+	  $(WITHOUT_TORCH) .venv-lock/runtime; } > requirements.lock
+	{ echo "# Made by make lock from requirements-test.in: what tests and checks need, on top of requirements.lock. Not part of the image."; \
+	  grep -v '^ *#' .venv-lock/test; } > requirements-test.lock
 	rm -rf .venv-lock
+
+# Needs docker with buildx and a network. A tag's index has a digest for all kinds of machines, unlike the image of one.
+images:
+	@for name in $$(sed -nE -e 's/^FROM ([a-z]+:[a-z0-9.-]+)@sha256:.*/\1/p' -e 's/^    image: [a-z]+@sha256:[0-9a-f]+ # (.*)/\1/p' Dockerfile docker-compose.yml); do \
+	  digest=$$(docker buildx imagetools inspect "$$name" --format '{{.Manifest.Digest}}') || exit 1; \
+	  echo "$$digest" | grep -qE '^sha256:[0-9a-f]{64}$$' || { echo "$$name: no digest" >&2; exit 1; }; \
+	  sed -i -E -e "s|^(FROM $$name)@sha256:[0-9a-f]{64}|\1@$$digest|" -e "s|@sha256:[0-9a-f]{64} # $$name\$$|@$$digest # $$name|" Dockerfile docker-compose.yml; \
+	  echo "$$name@$$digest"; done
 
 clean:
 	rm -rf .venv .venv-lock .pytest_cache .mypy_cache .ruff_cache .hypothesis

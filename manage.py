@@ -19,7 +19,7 @@ def prepare(arguments: list[str]) -> None:
         embedded.own_home("demo")
     if arguments[0] in ("worker", "launch"):
         os.environ.setdefault("LAB_DB_POOL", "0")  # a pool's threads do not survive the fork of a worker
-    embedded.provide()
+    embedded.provide_services()
 
 
 def main() -> int:
@@ -31,6 +31,8 @@ def main() -> int:
     from lab.embedded import ServiceError
 
     try:
+        if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+            sys.argv[1] = sys.argv[1].replace("-", "_")  # verify-audit
         prepare(sys.argv[1:])
         execute_from_command_line(sys.argv)
     except (ServiceError, ImproperlyConfigured) as error:

@@ -5,12 +5,11 @@
     python -m bench.effects --times [NAME]  step time of a method relative to its parent: short runs of both in turns, on the same two cores
     python -m bench.effects --report        write docs/effects.md and docs/effects.json from what is measured
 
-It goes on where it stopped: every seed is kept in bench/effect_cases/results/<method>.json, and measured again only when its case changes.
+It goes on where it stopped: every seed is kept in bench/effect_cases/results/<method>.json, and measured again only when what it depends on changes
+(bench/effect_digest.py). Until then the report calls the old result stale.
 """
 
 import argparse
-import ast
-import hashlib
 import importlib
 import json
 import pkgutil
@@ -21,10 +20,13 @@ from typing import Any
 
 from bench import effect_cases
 from bench.effect_cases import Case
+from bench.effect_digest import digest_case
 from bench.effects_report import write_report
 from trainers.methods import registry
 
 RESULTS = Path(__file__).parent / "effect_cases" / "results"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+HELPERS = {"tiny"}  # modules beside the cases that are none
 BLOCKS, STEPS = 2, 12  # of the step-time comparison: runs of each, steps a run
 SMALL_DATA = {"dpo": {"training__sampled_prompts": 160}, "sft": {"training__demonstrations": 512}}  # what is trained on does not change a step's time
 
@@ -39,33 +41,31 @@ def main() -> None:
     for case in [] if options.report else cases:
         print(f"{case.method} ...", flush=True)
         time_steps(case) if options.times else measure(case)
-    if options.report or not options.names:
-        write_report(RESULTS, Path("docs"))
+    write_report([(case, load(case), digest_case(case)) for case in all_cases([])], DOCS)
 
 
 def all_cases(names: list[str]) -> list[Case]:
-    modules = [module.name for module in pkgutil.iter_modules(effect_cases.__path__) if module.name != "tiny"]
-    wanted = {name.replace("-", "_").replace(".", "_") for name in names}
+    modules = [module.name for module in pkgutil.iter_modules(effect_cases.__path__) if module.name not in HELPERS]
+    wanted = {registry.module_name(name) for name in names}
     if unknown := wanted - set(modules):
         raise SystemExit(f"there is no case for {', '.join(sorted(unknown))}")
     return [importlib.import_module(f"bench.effect_cases.{module}").CASE for module in sorted(wanted or modules)]
 
 
 def measure(case: Case) -> None:
-    kept, code = load(case), digest(case)
+    """Runs the seeds that are missing; all of them when the result is stale."""
+    kept, code = load(case), digest_case(case)
     if kept.get("code") != code:
-        kept = {"values": {}, "seconds": 0.0, "step_time": kept.get("step_time")}
-    kept |= {"code": code, "method": case.method, "parent": case.parent, "claim": case.claim, "quantity": case.quantity}
-    kept |= {"direction": case.direction, "problem": case.problem}
+        kept = {"method": case.method, "code": code, "values": {}, "seconds": 0.0, "step_time": kept.get("step_time")}
     for seed in range(case.seeds):
         if str(seed) in kept["values"]:
             continue
         began = time.perf_counter()
-        own, parent = case.measure(seed)
-        kept["values"][str(seed)] = [float(own), float(parent)]
+        pairs = case.measure(seed)
+        kept["values"][str(seed)] = {quantity.name: list(pairs[quantity.name]) for quantity in case.quantities}
         kept["seconds"] += time.perf_counter() - began
         store(case, kept)
-        print(f"  seed {seed}: {case.method} {own:.4f}, {case.parent} {parent:.4f}", flush=True)
+        print(f"  seed {seed}: " + "; ".join(f"{name} {own:.4f} against {parent:.4f}" for name, (own, parent) in pairs.items()), flush=True)
 
 
 def time_steps(case: Case) -> None:
@@ -81,32 +81,6 @@ def time_steps(case: Case) -> None:
     parent, own = (statistics.median(seconds[name]) for name in ("", case.method))
     store(case, load(case) | {"method": case.method, "parent": case.parent, "step_time": {"parent": parent, "method": own, "ratio": own / parent}})
     print(f"  {own:.3f} s against {parent:.3f} s a step: x {own / parent:.2f}", flush=True)
-
-
-def digest(case: Case) -> str:
-    """Of the case and of the method's functions and parameters, without comments and docstrings: measured again when they change."""
-    method = registry.places()[registry.module_name(case.method)]
-    return hashlib.blake2b((code_of(case.measure.__module__) + code_of(method)).encode(), digest_size=8).hexdigest()
-
-
-def code_of(module: str) -> str:
-    """What a module does; what a method's card and panels say about it is left out."""
-    tree = ast.parse(Path(importlib.import_module(module).__file__ or "").read_text())
-    kept = [WithoutWords().visit(node) for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom | ast.If)]
-    return "".join(ast.dump(node) for node in kept if node is not None)
-
-
-class WithoutWords(ast.NodeTransformer):
-    """Drops docstrings, cards and panels."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        return None if isinstance(node.value, ast.Constant) else node
-
-    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        return None if any(isinstance(target, ast.Name) and target.id == "card" for target in node.targets) else node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
-        return None if node.name == "panels" else self.generic_visit(node)
 
 
 def file_of(case: Case) -> Path:

@@ -112,13 +112,14 @@ def expect(worker: "subprocess.Popen[str]", word: str) -> None:
 def attempt_in(folder: Path, steps: int) -> Any:
     """An attempt of ours at the recipe's GRPO, ready to train."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    from trainers import cold_start, policies, train
-    from trainers.attempt import Attempt
-    from trainers.hyperparameters import GRPO
-    from trainers.report import Reporter
-    from trainers.spec import Evaluation, Limits, RunSpec, TaskChoice
-    from trainers.spool import SPOOL, SpoolWriter
-    from trainers.stop import StopRequest
+    from trainers.attempt import cold_start, train
+    from trainers.attempt.context import Attempt
+    from trainers.attempt.report import Reporter
+    from trainers.attempt.stop import StopRequest
+    from trainers.contract.hyperparameters import GRPO
+    from trainers.contract.spec import Evaluation, Limits, RunSpec, TaskChoice
+    from trainers.contract.spool import SPOOL, SpoolWriter
+    from trainers.policies import loading as policies
 
     spec = RunSpec(
         task=TaskChoice(name="mini_gsm"),
@@ -131,8 +132,8 @@ def attempt_in(folder: Path, steps: int) -> Any:
     train.set_up()
     task, stop = train.find_task(spec), StopRequest(folder, None)
     reporter = Reporter(SpoolWriter(folder / SPOOL), 1)
-    weights = cold_start.policy(task, spec.task.difficulty, reporter, stop)
-    return Attempt(spec, folder, task, policies.load(weights, spec), reporter, stop)
+    weights = cold_start.ensure_cold_start_policy(task, spec.task.difficulty, reporter, stop)
+    return Attempt(spec, folder, task, policies.load_policy(weights, spec), reporter, stop)
 
 
 def work(options: argparse.Namespace) -> None:
@@ -166,7 +167,7 @@ def bare_trainer(attempt: Any, examples: Any) -> Any:
     from transformers import PrinterCallback
     from trl import GRPOTrainer
 
-    from trainers.adapters.grpo import as_dataset, grpo_config
+    from trainers.adapters.grpo import build_grpo_dataset, grpo_config
     from trainers.methods import stack
 
     def reward(name: str) -> Any:
@@ -182,7 +183,7 @@ def bare_trainer(attempt: Any, examples: Any) -> Any:
         processing_class=attempt.policy.tokenizer,
         args=grpo_config(attempt, stack.of_attempt(attempt)),
         reward_funcs=[reward(name) for name in attempt.task.rewards],
-        train_dataset=as_dataset(examples),
+        train_dataset=build_grpo_dataset(examples),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -223,11 +224,11 @@ def computed(options: argparse.Namespace, trainer: Any) -> dict[str, Any]:
     if options.worker == "bare":
         steps = [entry for entry in trainer.state.log_history if "loss" in entry]
         return {"values": {name: [entry[name] for entry in steps] for name in COMPARED}}
-    from trainers import spool
-    from trainers.events import Metrics, Rollout
+    from trainers.contract import spool
+    from trainers.contract.events import Metrics, Rollout
 
     path = options.folder / spool.SPOOL
-    events = [line.event for line in spool.read(path, 0, limit=1 << 30)]
+    events = [line.event for line in spool.read_spool_lines(path, 0, limit=1 << 30)]
     steps = [event.values for event in events if isinstance(event, Metrics)]
     rollouts = sum(isinstance(event, Rollout) for event in events)
     return {"values": {name: [entry[name] for entry in steps] for name in COMPARED}, "rollouts": rollouts, "spool_bytes": path.stat().st_size}

@@ -38,8 +38,8 @@ def rollouts(count: int, texts: Texts, seed: int) -> Iterator[Any]:
     """``count`` rollout events, step by step; the policy learns: rewards rise, entropy falls, completions grow."""
     import numpy as np
 
-    from trainers import arrays
-    from trainers.events import Message, Rollout
+    from trainers.contract import arrays
+    from trainers.contract.events import Message, Rollout
 
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
     for index in range(count):
@@ -57,9 +57,9 @@ def rollouts(count: int, texts: Texts, seed: int) -> Iterator[Any]:
             lengths = numbers.multinomial(len(text), np.full(TOKENS, 1 / TOKENS))
             packed = {
                 "ids": arrays.pack_ids(numbers.integers(0, 32_000, TOKENS)),
-                "lengths": arrays.pack(lengths, "H"),
-                "logprobs": arrays.pack(-numbers.exponential(0.5, TOKENS), "e"),
-                "entropies": arrays.pack(numbers.exponential(0.5, TOKENS), "e"),
+                "lengths": arrays.pack_array(lengths, "H"),
+                "logprobs": arrays.pack_array(-numbers.exponential(0.5, TOKENS), "e"),
+                "entropies": arrays.pack_array(numbers.exponential(0.5, TOKENS), "e"),
             }
         mean = rng.gammavariate(2, 0.2) * (1.2 - done)
         yield Rollout(
@@ -72,9 +72,9 @@ def rollouts(count: int, texts: Texts, seed: int) -> Iterator[Any]:
 
 def fill(run: Any, count: int, texts: Texts, seed: int) -> float:
     """Writes and ingests a run; the words follow in a thread as they would in a worker. Returns the seconds of the ingest alone."""
-    from lab.supervisor.ingest import ingest
-    from trainers import spool
-    from trainers.events import AttemptStarted
+    from lab.supervision.supervisor.ingest import ingest_spool
+    from trainers.contract import spool
+    from trainers.contract.events import AttemptStarted
 
     begin = AttemptStarted(attempt=1, time=1.7e9, from_step=0, total_steps=count // STEP, pid=1, host="h", device="cpu", command=[], versions={})
     indexer = threading.Thread(target=keep_indexing, args=(stop := threading.Event(),), daemon=True)
@@ -87,7 +87,7 @@ def fill(run: Any, count: int, texts: Texts, seed: int) -> float:
                 file.write(b"".join(lines))
             lines = []
             start = time.perf_counter()
-            while ingest(run):
+            while ingest_spool(run):
                 pass
             spent += time.perf_counter() - start
     path.write_bytes(b"")  # the disk of this machine is not measured
@@ -101,7 +101,7 @@ def fill(run: Any, count: int, texts: Texts, seed: int) -> float:
 def keep_indexing(stop: threading.Event) -> None:
     from django.db import connection
 
-    from lab.browse.indexing import index
+    from lab.rollouts.browse.indexing import index
 
     while not stop.is_set():
         index()
@@ -110,9 +110,9 @@ def keep_indexing(stop: threading.Event) -> None:
 
 
 def fill_metrics(run: Any, names: int, steps: int) -> None:
-    from lab.supervisor.ingest import ingest
-    from trainers import spool
-    from trainers.events import AttemptStarted, Metrics
+    from lab.supervision.supervisor.ingest import ingest_spool
+    from trainers.contract import spool
+    from trainers.contract.events import AttemptStarted, Metrics
 
     rng = random.Random(names)
     begin = AttemptStarted(attempt=1, time=1.7e9, from_step=0, total_steps=steps, pid=1, host="h", device="cpu", command=[], versions={})
@@ -124,7 +124,7 @@ def fill_metrics(run: Any, names: int, steps: int) -> None:
             with (run.folder / spool.SPOOL).open("ab") as file:
                 file.write(b"".join(lines))
             lines = []
-            while ingest(run):
+            while ingest_spool(run):
                 pass
 
 
@@ -132,7 +132,7 @@ def settle() -> float:
     """Until every rollout is searchable and autovacuum would have been by. Returns the seconds of the indexing."""
     from django.db import connection
 
-    from lab.browse.indexing import index_all
+    from lab.rollouts.browse.indexing import index_all
 
     start = time.perf_counter()
     index_all()

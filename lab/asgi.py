@@ -8,12 +8,15 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 from lab.lib.body_limit import BodyLimit
+from lab.lib.database_limits import WhileDatabaseAnswers, limit_statements
 from lab.lib.proxies import TrustedProxies
 from lab.lib.secret_key import refuse_weak
 
 refuse_weak(settings.SECRET_KEY)
 http = get_asgi_application()  # loads the apps, which the routes below import
+limit_statements(settings.STATEMENT_SECONDS)
 
+from lab.edges.api.credentials import is_admitted  # noqa: E402
 from lab.lib.origins import OwnOrigin  # noqa: E402
 from lab.urls import websocket_urlpatterns  # noqa: E402
 
@@ -21,6 +24,6 @@ from lab.urls import websocket_urlpatterns  # noqa: E402
 gc.collect()
 gc.freeze()
 
-websocket = OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))
-limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT)
+websocket = OwnOrigin(WhileDatabaseAnswers(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
+limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT, is_admitted)
 application = TrustedProxies(limited, settings.PROXIES)

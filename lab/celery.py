@@ -1,7 +1,23 @@
 """The Celery app. Tasks are found in each app's ``tasks`` module; settings come from Django's with the prefix CELERY_."""
 
+import logging
+from typing import Any
+
 from celery import Celery
+from celery.signals import after_setup_logger, after_setup_task_logger
+
+from lab.lib.redaction import Redacting
 
 app = Celery("lab")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+
+def redact_logs(logger: logging.Logger, **more: Any) -> None:
+    """A worker's log goes through handlers of Celery's own, in the place of those of the settings."""
+    for handler in logger.handlers:
+        handler.addFilter(Redacting())
+
+
+for signal in (after_setup_logger, after_setup_task_logger):
+    signal.connect(redact_logs, dispatch_uid="redaction")

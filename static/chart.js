@@ -106,9 +106,8 @@
         const words = at < 0 ? "n/a" : lab.number(one.values[at]);
         if (this.entries[index].textContent !== words) this.entries[index].textContent = words;
       });
-      const bad = this.panel.metrics.reduce((sum, metric) => sum + (this.page.store.nonfinite[metric] || 0), 0);
-      this.note.hidden = !bad;
-      this.note.textContent = bad ? `${bad} NaN or infinite` : "";
+      const sum = (counts) => this.panel.metrics.reduce((total, metric) => total + (counts[metric] || 0), 0);
+      lab.noteUndrawn(this.note, sum(this.page.store.nonfinite), sum(this.page.store.abstained));
       const blank = this.isBlank;
       this.figure.classList.toggle("blank", blank);
       this.blank.hidden = !blank;
@@ -250,7 +249,7 @@
   function layout(panel, page, ends) {
     const axis = { color: css("--muted"), gridcolor: css("--border"), zeroline: false, linecolor: css("--border"), automargin: false, tickfont: { size: 11 } };
     const words = { step: "step", time: "minutes", tokens: "tokens" };
-    const y = { ...axis, type: page.settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
+    const y = { ...axis, automargin: true, type: page.settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
     if (ends[0] <= ends[1]) {
       const [low, high] = page.settings.log ? ends.map(Math.log10) : ends;
       const room = (high - low || Math.abs(high) || 1) * 0.06;

@@ -68,9 +68,7 @@
       this.blank.hidden = this.drawn.length > 0;
       this.blank.textContent = "no run that is shown has this metric";
       this.plot.hidden = !this.drawn.length;
-      const bad = points.reduce((sum, one) => sum + one.nonfinite, 0);
-      this.note.hidden = !bad;
-      this.note.textContent = `${bad} NaN or infinite`;
+      lab.noteUndrawn(this.note, points.reduce((sum, one) => sum + one.nonfinite, 0), points.reduce((sum, one) => sum + one.abstained, 0));
       if (!this.drawn.length) return;
       const range = this.range();
       Plotly.react(this.plot, [...this.drawn.flatMap((one) => this.band(one)), ...this.drawn.flatMap((one) => this.traces(one))], this.layout(range), { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
@@ -151,7 +149,7 @@
         height: HEIGHT, autosize: true, margin: MARGIN, dragmode: "zoom", hovermode: false, showlegend: false, uirevision: "kept",
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: css("--font"), color: css("--text"), size: 12 },
         xaxis: { ...axis, title: { text: words[settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6, range: settings.zoom || this.page.extent() },
-        yaxis: { ...axis, type: settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: this.chart.unit === "bytes" ? ".3~s" : "", ...(range ? { range } : {}) },
+        yaxis: { ...axis, automargin: true, type: settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: this.chart.unit === "bytes" ? ".3~s" : "", ...(range ? { range } : {}) },
         annotations: range ? this.endLabels(range) : [],
       };
     }
@@ -170,7 +168,8 @@
         return [{ one, x, y, wants: ((high - y) / (high - low)) * tall }];
       });
       const span = this.page.settings.zoom || this.page.extent();
-      const wide = (this.plot.clientWidth || 400) - MARGIN.l - MARGIN.r;
+      const drawn = this.plot._fullLayout; // the left margin grows with the longest tick
+      const wide = (this.plot.clientWidth || 400) - (drawn ? drawn._size.l : MARGIN.l) - MARGIN.r;
       for (const near of neighbours(labels, (LABEL_WIDTH / wide) * (span[1] - span[0]))) moveApart(near, tall);
       return labels.map(({ one, x, y, wants, at }) => ({
         x, y, xanchor: "left", yanchor: "middle", xshift: 3, yshift: wants - at, showarrow: false, text: one.strand.short, captureevents: false,

@@ -10,7 +10,11 @@
     });
   }
   const mapping = document.querySelector("[data-mapping]");
-  if (mapping) mapping.addEventListener("change", () => mapping.requestSubmit());
+  if (mapping) {
+    mapping.addEventListener("change", (event) => {
+      if (event.target.matches("select")) mapping.requestSubmit(); // a text is sent when it is written
+    });
+  }
   const file = document.querySelector("input[type=file][data-most]");
   if (file) {
     const tooLarge = () => {

@@ -85,7 +85,7 @@
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: css("--font"), color: css("--text"), size: 12 },
         xaxis: { ...axis, title: title("step"), showgrid: false, anchor: "y", nticks: 8, range: [ends[0] - room, ends[1] + room] },
         yaxis: { ...axis, domain: bare ? [0, 1] : [0, 0.5], range: [-0.02, 1.02], tickvals: [0, 0.25, 0.5, 0.75, 1], ticktext: ["0 %", "", "50 %", "", "100 %"], title: title("people agree") },
-        yaxis2: { ...axis, visible: !bare, domain: [0.58, 1], anchor: "x", nticks: 4, title: title("reward") },
+        yaxis2: { ...axis, automargin: true, visible: !bare, domain: [0.58, 1], anchor: "x", nticks: 4, title: title("reward") },
       };
     }
 

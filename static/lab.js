@@ -154,7 +154,8 @@
   }, true);
 
   document.addEventListener("htmx:responseError", (event) => {
-    const status = event.detail.xhr.status;
+    const { status, responseText: words } = event.detail.xhr;
+    if ([429, 503].includes(status) && words && !words.includes("<")) { toast(words, "warning"); return; } // the lab says why, and what to do
     toast(status === 403 ? "You are signed out or not allowed to do this. Reload the page." : `The server answered ${status}. Nothing was changed; try again.`, "error", 0);
   });
   document.addEventListener("htmx:sendError", () => toast("The lab cannot be reached. Check that it is running and try again.", "error"));

@@ -5,7 +5,7 @@
   if (!page?.queue) return;
   const { make } = page;
 
-  /* [[what is sent, what is shown]…], as lab/labels/answers.py reads them: of a scale the number, of a choice its words. */
+  /* [[what is sent, what is shown]…], as lab/labelling/labels/answers.py reads them: of a scale the number, of a choice its words. */
   const optionsOf = (question) => {
     if (question.kind === "yesno") return [["yes", "Yes"], ["no", "No"]];
     const choices = question.choices || [];

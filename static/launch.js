@@ -50,7 +50,7 @@
 
   const count = (value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
 
-  /* Words and numbers of one stage, as [text, strong?] pairs; a contradiction is marked. The same sums as trainers/batches.py. */
+  /* Words and numbers of one stage, as [text, strong?] pairs; a contradiction is marked. The same sums as trainers/contract/batches.py. */
   function arithmetic(stage) {
     const steps = read(stage, "max_steps");
     const batch = read(stage, "per_device_train_batch_size");

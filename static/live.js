@@ -7,6 +7,7 @@
 
   const STALE_SECONDS = 12;
   const GIVE_UP_SECONDS = 30; // a socket silent for so long is replaced
+  const RETRY_SECONDS = 10; // and its successor, as long as it says nothing either, so often
   const ACTIVE = ["starting", "running", "stopping"];
   const OPEN = ["queued", "lost", ...ACTIVE];
   const badge = document.getElementById("live-badge");
@@ -20,6 +21,7 @@
   let tries = 0;
   let retry = 0;
   let heard = Date.now();
+  let replaced = 0; // when the silent socket was last given up
   let hello = 0;
   let latest = null;
 
@@ -175,7 +177,8 @@
 
   setInterval(() => {
     if (!started) return;
-    if (!refused && socket && Date.now() - heard > GIVE_UP_SECONDS * 1000) { heard += 10000; reconnect(); }
+    const [silent, waited] = [Date.now() - heard, Date.now() - replaced];
+    if (!refused && socket && silent > GIVE_UP_SECONDS * 1000 && waited > RETRY_SECONDS * 1000) { replaced = Date.now(); reconnect(); }
     if (document.hidden) return;
     showBadge();
     tick();

@@ -52,7 +52,7 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: css("--font"), color: css("--text"), size: 12 },
       hoverlabel: { bgcolor: css("--surface"), bordercolor: css("--border-strong"), font: { color: css("--text"), size: 12 } },
       xaxis: { ...axis, title: { text: "step", standoff: 4, font: { size: 11 } }, showgrid: false, nticks: 6, rangemode: "tozero" },
-      yaxis: { ...axis, nticks: 5, fixedrange: true, ...(measure === "passed" ? { range: [-0.06, 1.06] } : { rangemode: measure === "mean" ? "normal" : "tozero" }) },
+      yaxis: { ...axis, automargin: true, nticks: 5, fixedrange: true, ...(measure === "passed" ? { range: [-0.06, 1.06] } : { rangemode: measure === "mean" ? "normal" : "tozero" }) },
       shapes: turns(measure), uirevision: "kept",
     };
   }

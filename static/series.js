@@ -1,10 +1,19 @@
-/* The run's points in the page: loading, appending, smoothing, x-axes, and the words numbers are shown in. No DOM here. */
+/* The run's points in the page: loading, appending, smoothing, x-axes, and the words numbers are shown in. No page here: a badge is handed in. */
 "use strict";
 (function () {
+  const OPINIONS = /^(rewards\/.+\/(mean|std)|heldout\/(?!entropy$|length$).+)$/; // NaN there: the reward function had no opinion (metrics.py)
   const NAMED = { nan: NaN, inf: Infinity, "-inf": -Infinity };
 
+  /* Says in a chart's badge which of its points are not drawn: a warning, except where reward functions just had no opinion. */
+  function noteUndrawn(badge, bad, abstained) {
+    const words = [bad ? `${bad} NaN or infinite` : "", abstained ? `no opinion at ${abstained} ${abstained === 1 ? "point" : "points"}` : ""].filter(Boolean).join(", ");
+    badge.hidden = !words;
+    badge.textContent = words;
+    badge.classList.toggle("warn", bad > 0);
+  }
+
   class Store {
-    constructor() { this.load({ axes: { step: [], time: [], tokens: [] }, series: {}, panels: [], methods: [], marks: [], nonfinite: {}, thinned: false }); }
+    constructor() { this.load({ axes: { step: [], time: [], tokens: [] }, series: {}, panels: [], methods: [], marks: [], nonfinite: {}, abstained: {}, thinned: false }); }
 
     load(snapshot) {
       this.axes = new Map();
@@ -16,6 +25,7 @@
       this.methods = snapshot.methods;
       this.marks = snapshot.marks;
       this.nonfinite = { ...snapshot.nonfinite };
+      this.abstained = { ...snapshot.abstained };
       this.thinned = snapshot.thinned;
     }
 
@@ -34,11 +44,17 @@
         const one = this.series[name] || (this.series[name] = { steps: [], values: [] });
         for (const [step, value] of points) {
           insert(one, step, plain(value));
-          if (!Number.isFinite(plain(value))) this.nonfinite[name] = (this.nonfinite[name] || 0) + 1;
+          this.count(name, plain(value));
         }
         changed.add(name);
       }
       return changed;
+    }
+
+    count(name, value) {
+      if (Number.isFinite(value)) return;
+      const counts = Number.isNaN(value) && OPINIONS.test(name) ? this.abstained : this.nonfinite;
+      counts[name] = (counts[name] || 0) + 1;
     }
 
     get longest() { return Math.max(0, ...Object.values(this.series).map((one) => one.steps.length)); }
@@ -135,5 +151,5 @@
     return days < 7 && hours % 24 ? `${days} d ${hours % 24} h` : `${days} d`;
   }
 
-  Object.assign(window.lab = window.lab || {}, { Store, ema, number, compact, duration });
+  Object.assign(window.lab = window.lab || {}, { Store, ema, number, compact, duration, noteUndrawn });
 })();

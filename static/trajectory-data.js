@@ -1,4 +1,4 @@
-/* One rollout from lab/trajectories/packed.py: text, arrays, and units: stretches of text with the tokens that made them. No DOM here. */
+/* One rollout from lab/rollouts/trajectories/packed_rollout.py: text, arrays, and units: stretches of text with the tokens that made them. No DOM here. */
 "use strict";
 (function () {
   const { SPECIAL, ENVIRONMENT, TORN } = lab.overlays;
@@ -42,7 +42,7 @@
     return data;
   }
 
-  /* As lab/trajectories/tokens.py: [text, first token, token count, flags, start in the text]. */
+  /* As lab/rollouts/trajectories/tokens.py: [text, first token, token count, flags, start in the text]. */
   function unitsOf(data) {
     const { text, widths, ids, header } = data;
     const found = [];

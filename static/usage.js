@@ -17,7 +17,7 @@
       legend: { orientation: "h", x: 0, y: 1.14, font: { size: 11 } }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: css("--font"), color: css("--text"), size: 12 }, hoverlabel: { bgcolor: css("--surface"), bordercolor: css("--border-strong"), font: { color: css("--text") } },
       xaxis: { ...axis, type: "date", tickformat: "%-d", dtick: innerWidth < 700 ? 4 * 864e5 : 864e5, showgrid: false, range: [noon(data.days[0], -1), noon(data.days.at(-1), 0)] },
-      yaxis: { ...axis, rangemode: "tozero", nticks: 5, title: { text: "hours", font: { size: 11 }, standoff: 4 } },
+      yaxis: { ...axis, automargin: true, rangemode: "tozero", nticks: 5, title: { text: "hours", font: { size: 11 }, standoff: 4 } },
     };
     Plotly.react(plot, kinds.map((kind) => bars(...kind)), layout, { displayModeBar: false, responsive: true, showTips: false });
   }

@@ -11,8 +11,17 @@ import redis
 from django.db import connection
 from django.test import Client
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.lib.processes import Child, kill_tree, start
+from lab.lib.processes import Child, kill_tree, start_child_process
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.training.catalog import published
+
+published.LOOK.again = float("inf")  # test files read the catalogue while they are imported, before there is a test database
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A connection of the pool made before the test database would be used ever after: tests would ask one database, the lab's processes another."""
+    if connection.connection is not None or connection._connection_pools:
+        raise pytest.UsageError("a test file asked the database while it was imported: ask inside a fixture or a test")
 
 
 def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:
@@ -61,6 +70,12 @@ def run_folders(tmp_path: Path, settings: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def room_for_long_requests(settings: pytest.FixtureRequest) -> None:
+    """Django's test client leaves downloads that nobody reads open, as no server does: each keeps its place among the long requests."""
+    settings.POOL_SIZE = 1_000_000  # type: ignore[attr-defined]
+
+
+@pytest.fixture(autouse=True)
 def quick_passwords(settings: pytest.FixtureRequest) -> None:
     settings.PASSWORD_HASHERS = ["tests.hashing.QuickHasher"]  # type: ignore[attr-defined]
 
@@ -87,7 +102,7 @@ def start_process(process_env: dict[str, str], tmp_path: Path) -> Iterator[Calla
     children: list[Child] = []
 
     def begin(name: str, *arguments: str, **environment: str) -> Child:
-        children.append(start(name, [sys.executable, *arguments], tmp_path / "logs", {**process_env, **environment}))
+        children.append(start_child_process(name, [sys.executable, *arguments], tmp_path / "logs", {**process_env, **environment}))
         return children[-1]
 
     yield begin
@@ -95,3 +110,11 @@ def start_process(process_env: dict[str, str], tmp_path: Path) -> Iterator[Calla
         if child.exit_code is None:
             kill_tree(child.process.pid)
         child.process.wait()
+
+
+@pytest.fixture(autouse=True)
+def no_published_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that a worker of another test published is offered, and no test counts the query that looks for it."""
+    look = published.Look()
+    look.again = float("inf")
+    monkeypatch.setattr(published, "LOOK", look)

@@ -17,4 +17,4 @@ elif "LAB_HOME" not in os.environ:
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("SECRET_KEY", "of the tests: nothing signed with it is ever used elsewhere")
 
-embedded.provide()
+embedded.provide_services()

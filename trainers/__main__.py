@@ -13,8 +13,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from trainers.problems import Problem, SpecError
-from trainers.spec import RUN_FILE, RunSpec, parse_spec, read_spec
+from trainers.contract.problems import Problem, SpecError
+from trainers.contract.spec import RUN_FILE, RunSpec, parse_spec, read_spec
 
 FINE, REFUSED = 0, 2
 
@@ -25,26 +25,26 @@ EXIT_CODES = "exit codes: 0 finished, 1 failed, 2 spec refused, 3 stopped and sa
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = build_argument_parser().parse_args(arguments)
     try:
         if options.command == "run":
-            return run(Path(options.run_json))
+            return run_from_spec(Path(options.run_json))
         if options.command == "preflight":
-            return check(options.run_json, options.policy_pending)
+            return print_preflight_report(options.run_json, options.policy_pending)
         if options.command == "replay":
-            return replay(options.request)
+            return print_replay(options.request)
         if options.command == "sample":
-            return sample()
+            return run_sampling_request()
         if options.command == "send":
-            return send(Path(options.folder), options.wait)
+            return send_kept_run(Path(options.folder), options.wait)
         if options.command == "methods":
-            return methods(options.name, options.markdown, options.out)
-        return catalog(options.out, options.built_in)
+            return print_methods(options.name, options.markdown, options.out)
+        return print_catalog(options.out, options.built_in)
     except SpecError as error:
-        return refuse(error.problems)
+        return print_problems(error.problems)
 
 
-def parser() -> argparse.ArgumentParser:
+def build_argument_parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m trainers", description="Reinforcement-learning post-training of language models with TRL.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser("run", help="train a run", description=RUN_HELP, epilog=EXIT_CODES)
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "sample",
         help="completions of one prompt from a policy, while they are written",
-        description="Reads a request as JSON from standard input and prints what is sampled as JSON lines (trainers/playground.py).",
+        description="Reads a request as JSON from standard input and prints what is sampled as JSON lines (trainers/policies/playground.py).",
         epilog="exit codes: 0 fine, 2 the request or the policy cannot be used",
     )
     six = commands.add_parser(
@@ -88,14 +88,14 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def sample() -> int:
-    from trainers import playground
+def run_sampling_request() -> int:
+    from trainers.policies import playground
 
-    playground.main(sys.stdin.buffer.read())
+    playground.stream_completions(sys.stdin.buffer.read())
     return FINE
 
 
-def send(folder: Path, wait: float) -> int:
+def send_kept_run(folder: Path, wait: float) -> int:
     """Imports nothing of transformers: a machine that only sends needs none of it."""
     from trainers.outside.client import LabClient, LabError
     from trainers.outside.sending import OPENING, Sender
@@ -115,25 +115,25 @@ def send(folder: Path, wait: float) -> int:
     return FINE
 
 
-def run(path: Path) -> int:
-    from trainers.preflight import preflight
+def run_from_spec(path: Path) -> int:
+    from trainers.checks.preflight import run_preflight_checks
 
     spec = read_spec(path)
     folder = (path.parent / spec.output).resolve()
-    place(spec, path, folder)
+    prepare_run_folder(spec, path, folder)
     # A run that has begun carries its weights on in its own checkpoints: where they came from may be gone by now.
     begun = any((folder / "checkpoints").glob("checkpoint-*"))
-    report = preflight(spec, policy_pending=begun)
+    report = run_preflight_checks(spec, policy_pending=begun)
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if report.problems:
-        return refuse(report.problems)
-    from trainers import train
+        return print_problems(report.problems)
+    from trainers.attempt import train
 
-    return train.run(spec, folder)
+    return train.run_training(spec, folder)
 
 
-def place(spec: RunSpec, path: Path, folder: Path) -> None:
+def prepare_run_folder(spec: RunSpec, path: Path, folder: Path) -> None:
     """Makes the run folder hold its run.json, when the spec was read from elsewhere. Raises SpecError when it holds another run's."""
     there = folder / RUN_FILE
     if there.exists() and there.samefile(path):
@@ -151,31 +151,31 @@ def place(spec: RunSpec, path: Path, folder: Path) -> None:
         raise SpecError([Problem("output", spec.output, f"{folder} cannot be written: {error.strerror}", "choose another folder")]) from None
 
 
-def check(source: str, policy_pending: bool) -> int:
-    from trainers import refusals
-    from trainers.preflight import preflight, refusal
+def print_preflight_report(source: str, policy_pending: bool) -> int:
+    from trainers.checks.preflight import build_refusal_report, run_preflight_checks
+    from trainers.contract import refusals
 
     try:
         if source == "-":
-            spec = parse_spec(refusals.decode(sys.stdin.buffer.read(), "standard input"))
+            spec = parse_spec(refusals.decode_strict_json(sys.stdin.buffer.read(), "standard input"))
         else:
             spec = read_spec(Path(source))
-        report = preflight(spec, policy_pending)
+        report = run_preflight_checks(spec, policy_pending)
     except SpecError as error:
-        report = refusal(error)
+        report = build_refusal_report(error)
     print(json.dumps(report.as_json(), allow_nan=False))
-    refuse(report.problems)
+    print_problems(report.problems)
     return FINE if report.ok else REFUSED
 
 
-def replay(source: str) -> int:
+def print_replay(source: str) -> int:
     import msgspec
 
-    from trainers.replay import Request, answer
+    from trainers.replay.recompute import Request, answer_replay_request
 
     try:
         text = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-        given = answer(msgspec.json.decode(text, type=Request))
+        given = answer_replay_request(msgspec.json.decode(text, type=Request))
     except (OSError, msgspec.MsgspecError) as error:
         problem = Problem("request", source, f"is not a replay request: {error}", "see docs/run-files.md")
         given = {"ok": False, "problems": [asdict(problem)]}
@@ -185,25 +185,26 @@ def replay(source: str) -> int:
     return FINE if given["ok"] else REFUSED
 
 
-def refuse(problems: list[Problem]) -> int:
+def print_problems(problems: list[Problem]) -> int:
     for problem in problems:
         print(" ".join(str(problem).split()), file=sys.stderr)
     return REFUSED
 
 
-def methods(name: str, markdown: bool, out: Path | None) -> int:
-    from trainers import methods_doc, stacking
+def print_methods(name: str, markdown: bool, out: Path | None) -> int:
+    from trainers.catalog import methods_page
+    from trainers.catalog.entries import built_in_entries, entry_of
 
     if markdown:
-        written = methods_doc.markdown(list(stacking.entries().values()))
+        written = methods_page.render_methods_markdown(list(built_in_entries().values()))
     elif not name:
-        written = methods_doc.table([*stacking.entries().values(), *installed_methods()]) + "\n"
+        written = methods_page.format_methods_table([*built_in_entries().values(), *installed_methods()]) + "\n"
     else:
-        entry = stacking.entry_of(name)
+        entry = entry_of(name)
         if entry is None:
-            near = get_close_matches(name, stacking.entries(), n=1)
-            return refuse([Problem("method", name, "there is no such method", f"did you mean {near[0]}?" if near else "list them: methods")])
-        written = methods_doc.in_full(entry) + "\n"
+            near = get_close_matches(name, built_in_entries(), n=1)
+            return print_problems([Problem("method", name, "there is no such method", f"did you mean {near[0]}?" if near else "list them: methods")])
+        written = methods_page.in_full(entry) + "\n"
     if out is None:
         sys.stdout.write(written)
     else:
@@ -215,15 +216,15 @@ def installed_methods() -> list[dict[str, Any]]:
     """The methods of other packages; only when there are any is their code, and with it torch, imported."""
     if not entry_points(group="policy_lab.methods"):
         return []
-    from trainers.catalog import method_plugins
+    from trainers.catalog.describe import method_plugins
 
     return method_plugins()
 
 
-def catalog(out: Path | None, built_in: bool) -> int:
-    from trainers.catalog import build, text
+def print_catalog(out: Path | None, built_in: bool) -> int:
+    from trainers.catalog.describe import build_catalog, format_catalog
 
-    written = text(build(built_in))
+    written = format_catalog(build_catalog(built_in))
     if out is None:
         sys.stdout.write(written)
     else:

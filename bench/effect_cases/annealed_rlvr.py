@@ -5,10 +5,10 @@ import random
 import torch
 from torch import Tensor
 
-from bench.effect_cases import Case
-from trainers.advantages import z_score
-from trainers.methods.tokens.annealed_rlvr import heating_set, past_knee, smoothed, turned
-from trainers.reduce import masked_mean
+from bench.effect_cases import Case, Pairs, Quantity
+from trainers.maths.advantages import z_score
+from trainers.maths.reduce import masked_mean
+from trainers.methods.tokens.annealed_rlvr import has_passed_minimum, heating_set, past_knee, smooth_value
 
 NODES, DEGREE, QUESTIONS, GROUP, LONGEST = 400, 10, 64, 16, 40
 STEPS, CHECK, BURST, BATCH, LEARNING_RATE = 500, 5, 30, 32, 0.1
@@ -62,15 +62,15 @@ class Memory:
             self.solved[row // GROUP] += 1
             self.first.setdefault(row // GROUP, tuple(part[row] for part in walks))
         if right.any():
-            self.length = smoothed(self.length, float(walks[2][right].sum(1).mean()))
-        self.rate = smoothed(self.rate, float(right.float().mean()))
+            self.length = smooth_value(self.length, float(walks[2][right].sum(1).mean()))
+        self.rate = smooth_value(self.rate, float(right.float().mean()))
 
     def due(self) -> list[int]:
         """The heating set when the turning point has come, else nothing."""
         self.lengths.append(self.length or 0.0)
         self.rates.append(self.rate or 0.0)
         found = heating_set([count / self.samples for count in self.solved], self.solved, 0.1)
-        return found if turned(self.lengths, 2) and past_knee(self.rates, 0.3) else []
+        return found if has_passed_minimum(self.lengths, 2) and past_knee(self.rates, 0.3) else []
 
 
 def solve_rate(seed: int, burst: int) -> float:
@@ -92,18 +92,18 @@ def solve_rate(seed: int, burst: int) -> float:
     return sum(rates[-20:]) / 20
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return solve_rate(seed, BURST), solve_rate(seed, 0)
+def measure(seed: int) -> Pairs:
+    return {"solve rate": (solve_rate(seed, BURST), solve_rate(seed, 0))}
 
 
 CASE = Case(
     method="annealed-rlvr",
     parent="grpo",
     claim="a burst of imitation on rare successes at the turning point leaves a higher solve rate than none",
-    quantity="solve rate over the last 20 of 500 steps",
-    direction="higher",
+    quantities=(Quantity("solve rate", "solve rate over the last 20 of 500 steps", "higher", 0.02, "two more of a hundred walks"),),
     problem="walks on a random graph of 400 nodes of degree 10, 64 questions",
     measure=measure,
     seeds=3,
     launch={"base": "grpo"},
+    changed="four times: length of the run, trigger, knee and size of the toy; the claim was never seen",
 )

@@ -7,8 +7,8 @@ so that the reference binds. The gate sees noisy pay of sampled arms, as a run's
 import torch
 from torch.nn.functional import logsigmoid
 
-from bench.effect_cases import Case
-from trainers.methods.pairs.atlas_evodpo import best_candidate, promoted, token_divergence
+from bench.effect_cases import Case, Pairs, Quantity
+from trainers.methods.pairs.atlas_evodpo import best_candidate, may_promote_candidate, token_divergence
 
 ARMS, PHASES, STEPS, PAIRS, BETA, RATE, GATE = 10, 20, 40, 64, 1.0, 0.1, 256
 LEAST_GAIN, MOST_DIVERGENCE, WEIGHT = 0.01, 0.5, 0.0  # a phase here moves further than one of a language model
@@ -50,22 +50,24 @@ def mean_pay(seed: int, gated: bool) -> float:
             scores = [score(one, pay, generator) for one in candidates]
             far = [float(token_divergence(one, reference)) for one in candidates]
             chosen = best_candidate(scores, far, WEIGHT)
-            if promoted(scores[chosen] - score(reference, pay, generator), far[chosen], LEAST_GAIN, MOST_DIVERGENCE):
+            if may_promote_candidate(scores[chosen] - score(reference, pay, generator), far[chosen], LEAST_GAIN, MOST_DIVERGENCE):
                 reference = candidates[chosen]
     return sum(earned) / PHASES
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return mean_pay(seed, True), mean_pay(seed, False)
+def measure(seed: int) -> Pairs:
+    return {"pay": (mean_pay(seed, True), mean_pay(seed, False))}
 
 
 CASE = Case(
     method="atlas-evodpo",
     parent="dpo",
     claim="with a gated reference the policy earns more than with a fixed one while the pay drifts",
-    quantity="expected pay at the end of a phase, mean of 20 phases",
-    direction="higher",
+    quantities=(
+        Quantity("pay", "expected pay at the end of a phase, mean of 20 phases", "higher", 0.05, "a twentieth of the deviation of an arm's pay"),
+    ),
     problem="10-arm bandit with drifting pay",
     measure=measure,
     launch={"trainer": "dpo"},
+    changed="beta, so that the reference binds",
 )

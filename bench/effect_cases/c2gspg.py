@@ -6,8 +6,8 @@ A policy that is rewarded for being right ends up sure of the usual answer; a ca
 import torch
 from torch import Tensor
 
-from bench.effect_cases import Case
-from trainers.advantages import centred, z_score
+from bench.effect_cases import Case, Pairs, Quantity, paired
+from trainers.maths.advantages import centre_by_group, z_score
 from trainers.methods.group.c2gspg import calibrated_advantages, calibration_error, cross_entropy
 
 KINDS, ANSWERS, GROUP, STEPS, LEARNING_RATE, BETA = 8, 5, 16, 600, 0.5, 0.01
@@ -22,8 +22,8 @@ def right_answers(generator: torch.Generator, count: int) -> Tensor:
     return torch.where(usual, torch.zeros_like(other), other)
 
 
-def final_error(seed: int, calibrated: bool) -> float:
-    """Expected calibration error of 2,000 answers to questions of each kind."""
+def trained(seed: int, calibrated: bool) -> dict[str, float]:
+    """Expected calibration error and share of right ones of 2,000 answers to new questions of each kind."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.zeros(KINDS, ANSWERS, requires_grad=True)
     for _ in range(STEPS):
@@ -31,7 +31,7 @@ def final_error(seed: int, calibrated: bool) -> float:
         rewards = (chosen == right_answers(generator, 1)).float().flatten()  # one question a group
         log_c = torch.log_softmax(logits, 1).gather(1, chosen).flatten().clamp(max=LARGEST)
         if calibrated:
-            gain = calibrated_advantages(centred(rewards, GROUP), log_c.detach()) * log_c + BETA * cross_entropy(log_c, rewards)
+            gain = calibrated_advantages(centre_by_group(rewards, GROUP), log_c.detach()) * log_c + BETA * cross_entropy(log_c, rewards)
         else:
             gain = z_score(rewards, GROUP) * log_c
         (gradient,) = torch.autograd.grad(-gain.mean() * KINDS, logits)
@@ -39,19 +39,28 @@ def final_error(seed: int, calibrated: bool) -> float:
     probabilities = torch.softmax(logits.detach(), 1)
     chosen = torch.multinomial(probabilities, 2000, replacement=True, generator=generator)
     right = (chosen == right_answers(generator, 2000)).float()
-    return float(calibration_error(probabilities.gather(1, chosen).flatten(), right.flatten()))
+    error = calibration_error(probabilities.gather(1, chosen).flatten(), right.flatten())
+    return {"calibration error": float(error), "accuracy": float(right.mean())}
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return final_error(seed, True), final_error(seed, False)
+def measure(seed: int) -> Pairs:
+    return paired(trained(seed, True), trained(seed, False))
 
 
 CASE = Case(
     method="c2gspg",
     parent="grpo",
     claim="the policy is better calibrated",
-    quantity="expected calibration error after 600 steps",
-    direction="lower",
+    quantities=(
+        Quantity(
+            "calibration error",
+            "expected calibration error after 600 steps",
+            "lower",
+            0.02,
+            "two hundredths of confidence, which nobody would notice below",
+        ),
+        Quantity("accuracy", "share of right answers to 2,000 new questions of each kind", "higher", 0.01, "one more of a hundred answers"),
+    ),
     problem="8 kinds of question with uncertain answers",
     measure=measure,
     launch={"base": "grpo"},

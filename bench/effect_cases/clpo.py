@@ -1,25 +1,37 @@
 """CLPO on word problems: how many groups of the update have equal rewards and teach nothing, with rewrites in the places of silent groups?"""
 
-from bench.effect_cases import Case, tiny
+from bench.effect_cases import Case, Pairs, Quantity, tiny
 
 STEPS = 24
 
 
-def silent(seed: int, method: str) -> float:
-    made = tiny.run_train(seed, method, base="grpo", steps=STEPS, heldout=64)
-    return sum(step["frac_reward_zero_std"] for step in made.steps) / len(made.steps)
+def trained(seed: int, method: str) -> tiny.Trained:
+    return tiny.run_train(seed, method, base="grpo", steps=STEPS)
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return silent(seed, "clpo"), silent(seed, "")
+def measure(seed: int) -> Pairs:
+    own, parent = trained(seed, "clpo"), trained(seed, "")
+    return {
+        "silent": (tiny.mean_of_steps(own, "frac_reward_zero_std"), tiny.mean_of_steps(parent, "frac_reward_zero_std"))
+    } | tiny.budgeted_accuracies(own, parent)
 
 
 CASE = Case(
     method="clpo",
     parent="grpo",
     claim="fewer groups of the update have equal rewards, because rewritten prompts replace solved and hopeless ones",
-    quantity="share of groups whose rewards are all equal, mean of 24 steps",
-    direction="lower",
+    quantities=(
+        Quantity(
+            "silent",
+            "share of groups whose rewards are all equal, mean of 24 steps",
+            "lower",
+            0.05,
+            "one group of twenty",
+            by_construction="groups with equal rewards are taken out of the update",
+        ),
+        tiny.ACCURACY,
+        tiny.ACCURACY_AT_TOKENS,
+    ),
     problem="word problems, tiny policy, 24 steps",
     measure=measure,
     seeds=3,

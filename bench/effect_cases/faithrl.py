@@ -2,20 +2,20 @@
 
 import torch
 
-from bench.effect_cases import Case
-from trainers.advantages import z_score
-from trainers.methods.group.faithrl import geometric
+from bench.effect_cases import Case, Pairs, Quantity, paired
+from trainers.maths.advantages import z_score
+from trainers.methods.group.faithrl import compute_geometric_rewards
 
 QUESTIONS, ANSWERS, GROUP, BATCH, STEPS, LEARNING_RATE = 100, 4, 8, 32, 600, 4.0
 SILENT = ANSWERS  # the choice of not answering
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return invented(seed, True), invented(seed, False)
+def measure(seed: int) -> Pairs:
+    return paired(trained(seed, True), trained(seed, False))
 
 
-def invented(seed: int, method: bool) -> float:
-    """Share of wrong answers of the trained policy. The answer to an unknown question is another one every time: nobody can learn it."""
+def trained(seed: int, method: bool) -> dict[str, float]:
+    """Shares of right and of wrong answers of the trained policy. The answer to an unknown question changes every time: nobody can learn it."""
     generator = torch.Generator().manual_seed(seed)
     known = torch.arange(QUESTIONS) < QUESTIONS // 2
     logits = torch.zeros(QUESTIONS, ANSWERS + 1)
@@ -26,11 +26,12 @@ def invented(seed: int, method: bool) -> float:
         probabilities = torch.softmax(logits[asked], 1)
         chosen = torch.multinomial(probabilities, GROUP, replacement=True, generator=generator)  # (BATCH, GROUP)
         truth = torch.where(known[asked], 0, torch.randint(ANSWERS, (BATCH,), generator=generator))[:, None]
-        right, silent = (chosen == truth).flatten(), (chosen == SILENT).flatten()
-        advantage = z_score(geometric(right, silent, x0, y0) if method else right.float(), GROUP).view(BATCH, GROUP)
+        hit, silent = (chosen == truth).flatten(), (chosen == SILENT).flatten()
+        advantage = z_score(compute_geometric_rewards(hit, silent, x0, y0) if method else hit.float(), GROUP).view(BATCH, GROUP)
         gradient = torch.zeros_like(probabilities).scatter_add_(1, chosen, advantage) - probabilities * advantage.sum(1, keepdim=True)
         logits[asked] += LEARNING_RATE * gradient / (BATCH * GROUP)
-    return rates(logits, known)[1]
+    right, wrong = rates(logits, known)
+    return {"wrong": wrong, "right": right}
 
 
 def rates(logits: torch.Tensor, known: torch.Tensor) -> tuple[float, float]:
@@ -45,8 +46,12 @@ CASE = Case(
     method="faithrl",
     parent="grpo",
     claim="invented answers become rare, where a reward of 1 for right answers alone drives out not answering",
-    quantity="share of wrong answers",
-    direction="lower",
+    quantities=(
+        Quantity(
+            "wrong", "share of wrong answers", "lower", 0.01, "one more of a hundred answers", by_construction="the reward prices wrong answers"
+        ),
+        Quantity("right", "share of right answers", "higher", 0.01, "one more of a hundred answers"),
+    ),
     problem="100 closed-book questions, half of them unknowable, 600 updates; the reward alone, no steps",
     measure=measure,
     launch={"base": "grpo"},

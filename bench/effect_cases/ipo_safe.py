@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from bench.effect_cases import Case
+from bench.effect_cases import Case, Pairs, Quantity, paired
 from trainers.methods.pairs.ipo_safe import from_cut, shared_prefix
 
 START, SAFE, COMPLY, TOKENS, PREFIX, SUFFIX = 8, 6, 7, 9, 3, 2
@@ -38,8 +38,8 @@ def chains(count: int, branch: int | None, generator: torch.Generator) -> Tensor
     return torch.cat([first, *rest, torch.where(comply, COMPLY, SAFE), *ending], 1)
 
 
-def moved(seed: int, intervened: bool) -> float:
-    """Mean change of the log-probability of the beginning's tokens."""
+def trained(seed: int, intervened: bool) -> dict[str, float]:
+    """Mean change of the log-probability of the beginning's tokens, and what the policy makes of the ending."""
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     policy, reference = Policy(), Policy()
@@ -63,7 +63,8 @@ def moved(seed: int, intervened: bool) -> float:
         loss.backward()
         optimiser.step()
     with torch.no_grad():
-        return float((policy.logprobs(held)[:, :PREFIX] - before).abs().mean())
+        ending = policy.logprobs(chains(512, SAFE, generator))[:, PREFIX + 1 :].mean()
+        return {"moved": float((policy.logprobs(held)[:, :PREFIX] - before).abs().mean()), "ending": float(ending)}
 
 
 def pair_loss(policy: Policy, reference: Policy, generator: torch.Generator, intervened: bool) -> Tensor:
@@ -82,17 +83,33 @@ def pair_loss(policy: Policy, reference: Policy, generator: torch.Generator, int
     return loss - NLL * likelihood.sum() / (likelihood != 0).sum()
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return moved(seed, True), moved(seed, False)
+def measure(seed: int) -> Pairs:
+    return paired(trained(seed, True), trained(seed, False))
 
 
 CASE = Case(
     method="ipo-safe",
     parent="dpo",
     claim="the chain before the branch changes less by the time the safe branch is taken nine times in ten",
-    quantity="change of log-probability of the beginning's tokens (nats)",
-    direction="lower",
+    quantities=(
+        Quantity(
+            "moved",
+            "change of log-probability of the beginning's tokens (nats)",
+            "lower",
+            0.05,
+            "a twentieth of a nat, five per cent of a token's probability",
+            by_construction="its pairs share their beginnings, so that no beginning is compared with another",
+        ),
+        Quantity(
+            "ending",
+            "log-probability of the right ending after the safe branch, per token (nats)",
+            "higher",
+            0.02,
+            "two per cent of a token's probability",
+        ),
+    ),
     problem="toy grammar with a branch token, small recurrent network",
     measure=measure,
     launch={"trainer": "dpo"},
+    changed="the parent had the likelihood term too at first",
 )

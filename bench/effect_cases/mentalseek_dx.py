@@ -6,9 +6,9 @@ A completion is four hypotheses drawn without replacement; the first of them is 
 import torch
 from torch import Tensor
 
-from bench.effect_cases import Case
-from trainers.advantages import z_score
-from trainers.methods.group.mentalseek_dx import EXACT, RANKS, STAGES, graded, stage_of
+from bench.effect_cases import Case, Pairs, Quantity
+from trainers.maths.advantages import z_score
+from trainers.methods.group.mentalseek_dx import EXACT, RANKS, STAGES, combine_graded_rewards, stage_of
 
 CATEGORIES, LEAVES = 16, 5
 ANSWERS = CATEGORIES * LEAVES
@@ -38,7 +38,7 @@ def leaf_accuracy(seed: int, progressive: bool) -> float:
         hypothesis = (hit * (1 - torch.arange(RANKS) / RANKS)).sum(-1)
         category = (drawn[..., 0] // LEAVES == truth[..., 0] // LEAVES).float()
         weights = STAGES[stage_of(step, STEPS)] if progressive else EXACT
-        rewards = graded(category, hypothesis, hit[..., 0], torch.ones_like(category), weights)
+        rewards = combine_graded_rewards(category, hypothesis, hit[..., 0], torch.ones_like(category), weights)
         advantages = z_score(rewards.flatten(), GROUP).view_as(rewards)
         (gradient,) = torch.autograd.grad(-(advantages * likelihood(logits, drawn)).mean(1).sum(), logits)
         with torch.no_grad():
@@ -46,16 +46,15 @@ def leaf_accuracy(seed: int, progressive: bool) -> float:
     return float(logits.detach().softmax(1).diagonal().mean())
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return leaf_accuracy(seed, True), leaf_accuracy(seed, False)
+def measure(seed: int) -> Pairs:
+    return {"accuracy": (leaf_accuracy(seed, True), leaf_accuracy(seed, False))}
 
 
 CASE = Case(
     method="mentalseek-dx",
     parent="grpo",
     claim="With the reward handed over from category to answer, the exact answer is right more often after the same number of steps.",
-    quantity="probability of the right answer after 150 steps",
-    direction="higher",
+    quantities=(Quantity("accuracy", "probability of the right answer after 150 steps", "higher", 0.01, "one more of a hundred answers"),),
     problem="80 answers in 16 categories, softmax policy that names four hypotheses, groups of 8",
     measure=measure,
     launch={"base": "grpo"},

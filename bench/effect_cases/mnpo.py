@@ -6,8 +6,8 @@ nothing pulls back to the reference, so that the opponents alone decide whether 
 
 import torch
 
-from bench.effect_cases import Case
-from trainers.methods.pairs.mnpo import opponent, squared_distance
+from bench.effect_cases import Case, Pairs, Quantity
+from trainers.methods.pairs.mnpo import compute_opponent_margin, squared_distance
 
 ITERATIONS, UPDATES, RATE, RHO, ETA = 60, 50, 0.05, 0.0, 1.0
 WINS = torch.tensor([[0.5, 0.0, 1.0], [1.0, 0.5, 0.0], [0.0, 1.0, 0.5]])  # of the row against the column
@@ -22,7 +22,7 @@ def mean_gap(seed: int, history: int) -> float:
     for _ in range(ITERATIONS):
         opponents = past[-history:]
         weights = torch.full((len(opponents),), 1 / len(opponents))
-        against = opponent(difference(past[0]), torch.stack([difference(one) for one in opponents]), weights, RHO)
+        against = compute_opponent_margin(difference(past[0]), torch.stack([difference(one) for one in opponents]), weights, RHO)
         sampled = past[-1].exp()
         share = sampled[list(winners)] * sampled[list(losers)]
         logits = past[-1].clone().requires_grad_()
@@ -35,17 +35,25 @@ def mean_gap(seed: int, history: int) -> float:
     return sum(gaps[ITERATIONS // 2 :]) / (ITERATIONS - ITERATIONS // 2)
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return mean_gap(seed, 3), mean_gap(seed, 1)
+def measure(seed: int) -> Pairs:
+    return {"exploitability": (mean_gap(seed, 3), mean_gap(seed, 1))}
 
 
 CASE = Case(
     method="mnpo",
     parent="one opponent (INPO)",
     claim="with three past policies as opponents the policy is less exploitable than with its last one alone",
-    quantity="win rate of the best answer above one half, mean of the last 30 of 60 iterations",
-    direction="lower",
+    quantities=(
+        Quantity(
+            "exploitability",
+            "win rate of the best answer above one half, mean of the last 30 of 60 iterations",
+            "lower",
+            0.02,
+            "two more of a hundred games",
+        ),
+    ),
     problem="rock, paper, scissors; softmax policies",
     measure=measure,
     launch={"trainer": "dpo", "base": "ipo"},
+    changed="rho, because 0.1 pulled both sides back to the start",
 )

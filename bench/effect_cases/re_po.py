@@ -3,8 +3,8 @@
 import torch
 from torch.nn.functional import logsigmoid
 
-from bench.effect_cases import Case
-from trainers.methods.pairs.re_po import posterior, soft_loss
+from bench.effect_cases import Case, Pairs, Quantity
+from trainers.methods.pairs.re_po import compute_label_posterior, soft_loss
 
 PAIRS, DIMENSIONS, STEPS, RATE, FLIPPED = 400, 20, 600, 0.05, 0.3
 
@@ -22,7 +22,7 @@ def accuracy(seed: int, robust: bool) -> float:
     for _ in range(STEPS):
         margin = features @ weights
         if robust:
-            weight = posterior(torch.sigmoid(margin.detach()), torch.full_like(margin, reliability))
+            weight = compute_label_posterior(torch.sigmoid(margin.detach()), torch.full_like(margin, reliability))
             reliability = 0.9 * reliability + 0.1 * float(weight.mean())
             loss = soft_loss(margin, weight).mean()
         else:
@@ -34,16 +34,15 @@ def accuracy(seed: int, robust: bool) -> float:
     return float((torch.sign(fresh @ weights.detach()) == torch.sign(fresh @ truth)).float().mean())
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return accuracy(seed, True), accuracy(seed, False)
+def measure(seed: int) -> Pairs:
+    return {"accuracy": (accuracy(seed, True), accuracy(seed, False))}
 
 
 CASE = Case(
     method="re-po",
     parent="dpo",
     claim="with 30 % of the labels flipped it orders clean pairs better than DPO",
-    quantity="accuracy on 4,000 clean pairs",
-    direction="higher",
+    quantities=(Quantity("accuracy", "accuracy on 4,000 clean pairs", "higher", 0.01, "one more of a hundred pairs"),),
     problem="separable synthetic pairs",
     measure=measure,
     launch={"trainer": "dpo", "training__sampled_prompts": 128},

@@ -1,6 +1,6 @@
 """What the probe is for: reinforcement compresses representations, preference learning spreads them. RankMe in the end relative to the start."""
 
-from bench.effect_cases import Case, tiny
+from bench.effect_cases import Case, Pairs, Quantity, tiny
 
 NAME = "rep-geometry-rankme"
 
@@ -13,16 +13,15 @@ def growth(seed: int, trainer: str) -> float:
     return values[-1] / values[0]
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return growth(seed, "grpo"), growth(seed, "dpo")
+def measure(seed: int) -> Pairs:
+    return {"growth": (growth(seed, "grpo"), growth(seed, "dpo"))}
 
 
 CASE = Case(
     method=NAME,
     parent="dpo",
     claim="GRPO compresses the representation of prompts more than DPO does",
-    quantity="RankMe after 40 steps relative to the start",
-    direction="lower",
+    quantities=(Quantity("growth", "RankMe after 40 steps relative to the start", "lower", 0.05, "a twentieth of the rank at the start"),),
     problem="word problems, tiny policy, 40 steps of 32 rows",
     measure=measure,
     seeds=3,

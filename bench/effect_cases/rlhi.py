@@ -3,35 +3,36 @@
 import tempfile
 from pathlib import Path
 
-from bench.effect_cases import Case, tiny
-from trainers import policies, train
-from trainers.attempt import Attempt
-from trainers.events import Message
+from bench.effect_cases import Case, Pairs, Quantity, tiny
+from trainers.attempt import train
+from trainers.attempt.context import Attempt
+from trainers.attempt.report import Reporter
+from trainers.attempt.stop import StopRequest
+from trainers.contract.events import Message
+from trainers.contract.spec import FINAL, parse_spec
+from trainers.contract.spool import SpoolWriter
 from trainers.methods.context import RunContext
 from trainers.methods.pairs.rlhi import USERS
-from trainers.report import Reporter
-from trainers.spec import FINAL, parse_spec
-from trainers.spool import SpoolWriter
-from trainers.stop import StopRequest
+from trainers.policies import loading as policies
 from trainers.tasks import registry
 from trainers.tasks.base import Example
 
 STEPS, PROMPTS, HELD_OUT = 40, 400, 100
 
 
-def style(seed: int, method: str) -> float:
-    """Mean style score of one answer to every held-out question from every user, the persona in the prompt."""
+def trained(seed: int, method: str) -> tuple[float, tiny.Trained]:
+    """Mean style score of one answer to every held-out question from every user, the persona in the prompt; and the run's own numbers."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        data = tiny.spec_of(seed, method, trainer="dpo", steps=STEPS, heldout=0, training__sampled_prompts=PROMPTS)
+        data = tiny.spec_of(seed, method, trainer="dpo", steps=STEPS, training__sampled_prompts=PROMPTS)
         spec = parse_spec({**data, "output": name})
-        if train.run(spec, folder) != train.FINISHED:
+        if train.run_training(spec, folder) != train.FINISHED:
             raise RuntimeError("the training did not finish")
-        task = registry.get("mini_gsm")
+        task = registry.get_task("mini_gsm")
         with SpoolWriter(folder / "measure.jsonl") as writer:
-            policy = policies.load(folder / FINAL, spec)
+            policy = policies.load_policy(folder / FINAL, spec)
             run = RunContext(Attempt(spec, folder, task, policy, Reporter(writer, 1), StopRequest(folder, None)))
-            return sum(kept(run, name) for name in USERS) / len(USERS)
+            return sum(kept(run, name) for name in USERS) / len(USERS), tiny.read(folder)
 
 
 def kept(run: RunContext, name: str) -> float:
@@ -41,16 +42,27 @@ def kept(run: RunContext, name: str) -> float:
     return sum(USERS[name].style(question, text) for question, text in zip(questions, texts, strict=True)) / len(questions)
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return style(seed, "rlhi"), style(seed, "")
+def measure(seed: int) -> Pairs:
+    (own, with_it), (parent, without) = trained(seed, "rlhi"), trained(seed, "")
+    return {"style": (own, parent)} | tiny.budgeted_accuracies(with_it, without)
 
 
 CASE = Case(
     method="rlhi",
     parent="dpo",
     claim="answers keep the style of the user who asks better than after DPO on right and wrong answers",
-    quantity="mean style score of three users on held-out questions (0 to 1)",
-    direction="higher",
+    quantities=(
+        Quantity(
+            "style",
+            "mean style score of three users on held-out questions (0 to 1)",
+            "higher",
+            0.05,
+            "a twentieth of its range",
+            by_construction="the users whose style is scored rewrote or ranked the answers of the training pairs",
+        ),
+        tiny.ACCURACY,
+        tiny.ACCURACY_AT_TOKENS,
+    ),
     problem="word problems, tiny policy, three simulated users, 40 steps of DPO",
     measure=measure,
     seeds=3,

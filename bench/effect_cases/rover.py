@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from bench.effect_cases import Case
-from trainers.advantages import centred, z_score
+from bench.effect_cases import Case, Pairs, Quantity
+from trainers.maths.advantages import centre_by_group, z_score
 from trainers.methods.group.rover import bellman_errors, next_term, vocabulary_mean
 
 LETTERS, LENGTH, REWARDED = 4, 3, ((0, 2, 3), (1, 3, 2), (2, 0, 1), (3, 1, 0))
@@ -37,7 +37,7 @@ def with_rover(logits: Tensor, old: Tensor, words: Tensor, rewards: Tensor) -> T
     """``logits`` and ``old`` (G, 3, 4) at the states of the words."""
     log_ratio = (torch.log_softmax(logits, -1) - torch.log_softmax(old, -1)).gather(2, words[..., None])[..., 0]
     following = next_term(vocabulary_mean(logits), vocabulary_mean(old), torch.ones(GROUP, LENGTH), 1.0)
-    return bellman_errors(log_ratio, centred(rewards, GROUP)[:, None], following, 1.0).mean()
+    return bellman_errors(log_ratio, centre_by_group(rewards, GROUP)[:, None], following, 1.0).mean()
 
 
 def with_grpo(logits: Tensor, old: Tensor, words: Tensor, rewards: Tensor) -> Tensor:
@@ -71,17 +71,17 @@ def probabilities(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits.detach(), -1)[states(words)].gather(2, words[..., None])[..., 0].sum(1).exp()
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return spread(seed, with_rover), spread(seed, with_grpo)
+def measure(seed: int) -> Pairs:
+    return {"words": (spread(seed, with_rover), spread(seed, with_grpo))}
 
 
 CASE = Case(
     method="rover",
     parent="grpo",
     claim="the policy keeps more of the four rewarded words while it learns",
-    quantity="effective number of rewarded words at 90 % success",
-    direction="higher",
+    quantities=(Quantity("words", "effective number of rewarded words at 90 % success", "higher", 0.25, "a quarter of a word of four"),),
     problem="tree of 64 three-letter words, groups of 16, 4 passes",
     measure=measure,
     launch={"base": "grpo"},
+    changed="the first measure, after 300 steps, was 1.0 on both sides",
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from bench.effect_cases import Case
+from bench.effect_cases import Case, Pairs, Quantity
 from trainers.methods.group.rs_grpo import risk_sensitive
 
 ARMS, BATCH, STEPS, LEARNING_RATE = 100, 16, 10_000, 0.1
@@ -27,16 +27,15 @@ def final_reward(seed: int, risk: float) -> float:
     return float((torch.softmax(logits, 0) * worth).sum())
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return final_reward(seed, 8.0), final_reward(seed, 0.0)
+def measure(seed: int) -> Pairs:
+    return {"reward": (final_reward(seed, 8.0), final_reward(seed, 0.0))}
 
 
 CASE = Case(
     method="rs-grpo",
     parent="dr-grpo",
     claim="with b = 8 the policy leaves the local peak it starts on for the better one; with b = 0 it stays",
-    quantity="mean reward after 10,000 updates",
-    direction="higher",
+    quantities=(Quantity("reward", "mean reward after 10,000 updates", "higher", 0.02, "a twentieth of the distance between the peaks"),),
     problem="100-arm bandit",
     measure=measure,
     launch={"base": "dr-grpo", "config": {"risk": 2.0}},

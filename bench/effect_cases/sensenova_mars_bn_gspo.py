@@ -2,19 +2,19 @@
 
 import torch
 
-from bench.effect_cases import Case
-from trainers.advantages import z_score
+from bench.effect_cases import Case, Pairs, Quantity, paired
+from trainers.maths.advantages import z_score
 from trainers.methods.group.sensenova_mars_bn_gspo import batch_normalised
 
 PROMPTS, ARMS, GROUP, STEPS, LEARNING_RATE, WINDOW = 64, 8, 8, 300, 4.0, 30
 
 
-def measure(seed: int) -> tuple[float, float]:
-    return kept_norm(seed, True), kept_norm(seed, False)
+def measure(seed: int) -> Pairs:
+    return paired(trained(seed, True), trained(seed, False))
 
 
-def kept_norm(seed: int, second: bool) -> float:
-    """Mean norm of the last updates over that of the first."""
+def trained(seed: int, second: bool) -> dict[str, float]:
+    """Mean norm of the last updates over that of the first, and how likely the right arm is in the end."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.zeros(PROMPTS, ARMS)
     logits[:, 0] = torch.linspace(-4, 4, PROMPTS)  # of the right arm
@@ -28,15 +28,24 @@ def kept_norm(seed: int, second: bool) -> float:
         gradient = gradient / (PROMPTS * GROUP)
         norms.append(float(gradient.norm()))
         logits = logits + LEARNING_RATE * gradient
-    return sum(norms[-WINDOW:]) / sum(norms[:WINDOW])
+    return {"norm": sum(norms[-WINDOW:]) / sum(norms[:WINDOW]), "accuracy": float(torch.softmax(logits, 1)[:, 0].mean())}
 
 
 CASE = Case(
     method="sensenova-mars-bn-gspo",
     parent="grpo",
     claim="updates keep their size while prompts are solved one after the other; with the group's standardisation alone they shrink",
-    quantity="norm of the last 30 updates over that of the first 30",
-    direction="higher",
+    quantities=(
+        Quantity(
+            "norm",
+            "norm of the last 30 updates over that of the first 30",
+            "higher",
+            0.05,
+            "a twentieth of the first updates' size",
+            by_construction="the method sets the size of the advantages",
+        ),
+        Quantity("accuracy", "mean probability of the right arm after 300 updates", "higher", 0.01, "one more of a hundred answers"),
+    ),
     problem="64 bandits of 8 arms, from hard to nearly solved, 300 updates",
     measure=measure,
     launch={"base": "grpo"},

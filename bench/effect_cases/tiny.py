@@ -9,11 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainers import spool, train
-from trainers.events import Metrics, Rollout
-from trainers.spec import parse_spec
+from bench.effect_cases import Pairs, Quantity
+from bench.effect_digest import digest_sources
+from bench.equal_tokens import Curve, values_at_equal_tokens
+from trainers.attempt import train
+from trainers.contract import spool
+from trainers.contract.events import Metrics, Rollout
+from trainers.contract.spec import parse_spec
 
 CACHE = Path(os.environ.get("LAB_EFFECTS_CACHE", "var/effects"))
+
+ACCURACY = Quantity("accuracy", "held-out accuracy after the same number of steps", "higher", 0.02, "two more of a hundred problems")
+ACCURACY_AT_TOKENS = Quantity(
+    "accuracy at tokens",
+    "held-out accuracy after training on as many tokens, prompts included; what is sampled and thrown away is not counted",
+    "higher",
+    0.02,
+    "two more of a hundred problems",
+)
 
 
 @dataclass
@@ -33,6 +46,28 @@ class Trained:
         """A held-out metric after training: ``heldout/accuracy``, ``heldout/entropy``, ``heldout/length``, ..."""
         return self.heldout[max(self.heldout)][name]
 
+    def accuracy_curve(self) -> Curve:
+        """Held-out accuracy by the tokens trained on until then."""
+        tokens = [0.0]
+        for step in self.steps:
+            tokens.append(step.get("num_tokens", tokens[-1]))  # another pass over a batch samples nothing new
+        return [(tokens[step], values["heldout/accuracy"]) for step, values in sorted(self.heldout.items())]
+
+
+def mean_of_steps(made: Trained, name: str) -> float:
+    """Mean of a training metric over all steps."""
+    return sum(step[name] for step in made.steps) / len(made.steps)
+
+
+def accuracies(own: Trained, parent: Trained) -> Pairs:
+    """Held-out accuracy of two runs at equal steps."""
+    return {ACCURACY.name: (own.final("heldout/accuracy"), parent.final("heldout/accuracy"))}
+
+
+def budgeted_accuracies(own: Trained, parent: Trained) -> Pairs:
+    """Held-out accuracy of two runs at equal steps, and at equal tokens."""
+    return accuracies(own, parent) | {ACCURACY_AT_TOKENS.name: values_at_equal_tokens(own.accuracy_curve(), parent.accuracy_curve())}
+
 
 def run_train(
     seed: int,
@@ -43,13 +78,14 @@ def run_train(
     base: str = "",
     steps: int = 40,
     heldout: int = 128,
+    every: int = 10,
     **overrides: Any,
 ) -> Trained:
     """Trains the cold-started tiny policy on word problems. ``method`` "" is the base alone. Dotted overrides: ``training__num_iterations=2``.
 
     Defaults otherwise are those a person gets in the browser (64 completions a step in groups of 8 for GRPO). 40 steps take 12 to 20 s.
     """
-    return cached(spec_of(seed, method, config, trainer=trainer, base=base, steps=steps, heldout=heldout, **overrides))
+    return cached(spec_of(seed, method, config, trainer=trainer, base=base, steps=steps, heldout=heldout, every=every, **overrides))
 
 
 def step_seconds(seed: int, method: str, **arguments: Any) -> list[float]:
@@ -67,13 +103,14 @@ def spec_of(
     base: str = "",
     steps: int = 40,
     heldout: int = 128,
+    every: int = 10,
     **overrides: Any,
 ) -> dict[str, Any]:
     data: dict[str, Any] = {
         "methods": [{"name": method, "config": config or {}}] if method else [],
         "task": {"name": "mini_gsm", "difficulty": "easy"},
         "training": {"trainer": trainer, "max_steps": steps},
-        "evaluation": {"prompts": heldout, "every": 0},
+        "evaluation": {"prompts": heldout, "every": every if heldout else 0},
         "limits": {"save_every": 100_000},
         "seed": seed,
         "device": "cpu",
@@ -91,7 +128,8 @@ def spec_of(
 
 
 def cached(data: dict[str, Any]) -> Trained:
-    digest = hashlib.blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=10).hexdigest()
+    """The run of the same specification by the same code."""
+    digest = hashlib.blake2b((json.dumps(data, sort_keys=True) + digest_sources()).encode(), digest_size=10).hexdigest()
     file = CACHE / f"{digest}.json"
     if file.exists():
         kept = json.loads(file.read_text())
@@ -102,11 +140,16 @@ def cached(data: dict[str, Any]) -> Trained:
     return made
 
 
+def kept_folder(name: str) -> Path:
+    """Where a policy that several measurements start from is kept, for as long as the code is the same."""
+    return CACHE.absolute() / f"{name}-{digest_sources()}"
+
+
 def train_once(data: dict[str, Any]) -> Trained:
     folder = Path(tempfile.mkdtemp(prefix="effect-"))
     try:
         spec = parse_spec({**data, "output": str(folder)})
-        code = train.run(spec, folder)
+        code = train.run_training(spec, folder)
         if code != train.FINISHED:
             raise RuntimeError(f"the run ended with exit code {code}: {data['methods']}")
         return read(folder)
@@ -116,7 +159,7 @@ def train_once(data: dict[str, Any]) -> Trained:
 
 def read(folder: Path) -> Trained:
     made = Trained([], {})
-    for line in spool.read(folder / spool.SPOOL, 0, limit=1 << 30):
+    for line in spool.read_spool_lines(folder / spool.SPOOL, 0, limit=1 << 30):
         event = line.event
         if isinstance(event, Metrics) and "loss" in event.values:
             made.steps.append(event.values)

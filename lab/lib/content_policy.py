@@ -18,7 +18,7 @@ REPORTS = "/csp-report/"
 ADMIN = "/admin/"
 
 
-def directives(providers: list[str]) -> dict[str, Any]:
+def build_csp_directives(providers: list[str]) -> dict[str, Any]:
     """``providers``: addresses of sign-in providers, to whose origins a sign-in form may lead. Raises ValueError for one that is no web address."""
     return {
         "default-src": [NONE],
@@ -28,7 +28,7 @@ def directives(providers: list[str]) -> dict[str, Any]:
         "img-src": [SELF, "data:", "blob:"],  # pictures of charts: Plotly draws them through a data: or blob: address
         "connect-src": [SELF],
         "manifest-src": [SELF],
-        "form-action": [SELF, *sorted({origin(one) for one in providers})],
+        "form-action": [SELF, *sorted({parse_web_origin(one) for one in providers})],
         "frame-ancestors": [NONE],
         "base-uri": [NONE],
         "object-src": [NONE],
@@ -36,7 +36,7 @@ def directives(providers: list[str]) -> dict[str, Any]:
     }
 
 
-def origin(address: str) -> str:
+def parse_web_origin(address: str) -> str:
     """``https://id.example.org`` of any address there. Raises ValueError."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -43,20 +43,20 @@ budget = Budget()
 @csrf_exempt
 @login_not_required
 @require_POST
-def report(request: HttpRequest) -> HttpResponse:
+def receive_csp_report(request: HttpRequest) -> HttpResponse:
     """204 in any case that is a report; 413 when it is too large, 400 when it is none."""
     if int(request.headers.get("Content-Length") or 0) > MOST_BYTES:
         return HttpResponse(status=413)
     if not budget.take():
         return HttpResponse(status=429)
-    found = told(request.read(MOST_BYTES))
+    found = parse_csp_report(request.read(MOST_BYTES))
     if found is None:
         return HttpResponse(status=400)
     log.warning("a page was kept from something by its content policy: %s", json.dumps(found))
     return HttpResponse(status=204)
 
 
-def told(body: bytes) -> dict[str, str] | None:
+def parse_csp_report(body: bytes) -> dict[str, str] | None:
     """The fields worth a line, each cut; None when it is no report. The query of an address may name what people looked for, so it is left out."""
     try:
         sent: Any = json.loads(body)

@@ -47,37 +47,37 @@ class Unit:
         return self.space + self.word
 
 
-def words(before: str, after: str, ignore_space: bool = False) -> list[Span]:
+def diff_words(before: str, after: str, ignore_space: bool = False) -> list[Span]:
     """The spans from ``before`` to ``after``; in each change what was removed stands first.
 
     With ``ignore_space`` white space that differs is no change: same spans have the white space of ``after``, and ``before`` is
     restored only up to its white space.
     """
-    first, second = units(before), units(after)
-    runs = aligned([unit.word for unit in first], [unit.word for unit in second])
+    first, second = split_words(before), split_words(after)
+    runs = align_items([unit.word for unit in first], [unit.word for unit in second])
     if runs is None:
-        first, second = lines(before), lines(after)
-        runs = aligned(*([key(unit.word, ignore_space) for unit in side] for side in (first, second)))
-    return joined(spans(first, second, readable(first, second, runs or []), ignore_space))
+        first, second = split_text_lines(before), split_text_lines(after)
+        runs = align_items(*([make_line_key(unit.word, ignore_space) for unit in side] for side in (first, second)))
+    return join_spans(build_diff_spans(first, second, drop_short_runs(first, second, runs or []), ignore_space))
 
 
-def units(text: str) -> list[Unit]:
+def split_words(text: str) -> list[Unit]:
     found = (Unit(match[1], match[2]) for match in _UNIT.finditer(text))
     return [unit for unit in found if unit.text]
 
 
-def lines(text: str) -> list[Unit]:
+def split_text_lines(text: str) -> list[Unit]:
     return [Unit("", line) for line in text.splitlines(keepends=True)]
 
 
-def key(line: str, ignore_space: bool) -> str:
+def make_line_key(line: str, ignore_space: bool) -> str:
     return "".join(line.split()) if ignore_space else line
 
 
 Run = tuple[int, int, int]  # start in the first list, start in the second, length
 
 
-def aligned(first: list[str], second: list[str]) -> list[Run] | None:
+def align_items(first: list[str], second: list[str]) -> list[Run] | None:
     """Runs of equal items that are a longest common subsequence, in order; None when the table would be too large."""
     shorter = min(len(first), len(second))
     head = next((place for place in range(shorter) if first[place] != second[place]), shorter)
@@ -86,13 +86,13 @@ def aligned(first: list[str], second: list[str]) -> list[Run] | None:
     middle = first[head : len(first) - tail], second[head : len(second) - tail]
     if len(middle[0]) * len(middle[1]) > LARGEST:
         return None
-    pairs = [(head + one, head + other) for one, other in subsequence(*middle)]
+    pairs = [(head + one, head + other) for one, other in find_longest_subsequence(*middle)]
     pairs = [*((place, place) for place in range(head)), *pairs]
     pairs += [(len(first) - place, len(second) - place) for place in range(tail, 0, -1)]
     return list(in_runs(pairs))
 
 
-def subsequence(first: list[str], second: list[str]) -> list[tuple[int, int]]:
+def find_longest_subsequence(first: list[str], second: list[str]) -> list[tuple[int, int]]:
     """Places of the pairs of a longest common subsequence.
 
     Bit j of a row is 0 where the subsequence of first[:row] with second[:j + 1] is longer than with second[:j].
@@ -129,7 +129,7 @@ def in_runs(pairs: list[tuple[int, int]]) -> Iterator[Run]:
             start = place
 
 
-def readable(first: list[Unit], second: list[Unit], runs: list[Run]) -> list[Run]:
+def drop_short_runs(first: list[Unit], second: list[Unit], runs: list[Run]) -> list[Run]:
     """Without the runs of no more words than the change before and the change after them: a shared "the" between two other sentences."""
     kept: list[Run] = []
     at = (0, 0)
@@ -143,20 +143,22 @@ def readable(first: list[Unit], second: list[Unit], runs: list[Run]) -> list[Run
     return kept
 
 
-def spans(first: list[Unit], second: list[Unit], runs: list[Run], ignore_space: bool) -> Iterator[Span]:
+def build_diff_spans(first: list[Unit], second: list[Unit], runs: list[Run], ignore_space: bool) -> Iterator[Span]:
     at, other_at = 0, 0
     for one, other, length in [*runs, (len(first), len(second), 0)]:
-        yield from changed("".join(unit.text for unit in first[at:one]), "".join(unit.text for unit in second[other_at:other]), ignore_space)
+        yield from build_change_spans(
+            "".join(unit.text for unit in first[at:one]), "".join(unit.text for unit in second[other_at:other]), ignore_space
+        )
         for old, new in zip(first[one : one + length], second[other : other + length], strict=True):
             if old.space == new.space or ignore_space:
                 yield Span("same", new.text)
             else:
-                yield from changed(old.space, new.space, ignore_space)
+                yield from build_change_spans(old.space, new.space, ignore_space)
                 yield Span("same", new.word)
         at, other_at = one + length, other + length
 
 
-def changed(old: str, new: str, ignore_space: bool) -> Iterator[Span]:
+def build_change_spans(old: str, new: str, ignore_space: bool) -> Iterator[Span]:
     """A change; white space both begin with is none."""
     if ignore_space:
         lead = len(new) - len(new.lstrip()) if old.strip() or not new.strip() else 0
@@ -168,7 +170,7 @@ def changed(old: str, new: str, ignore_space: bool) -> Iterator[Span]:
     yield from (Span("same", old[:shared]), Span("removed", old[shared:]), Span("added", new[shared:]))
 
 
-def joined(found: Iterator[Span]) -> list[Span]:
+def join_spans(found: Iterator[Span]) -> list[Span]:
     """Without empty spans, neighbours of a kind as one."""
     result: list[Span] = []
     for span in found:

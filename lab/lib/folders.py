@@ -9,7 +9,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 
-def remove(root: Path, name: str) -> None:
+def remove_folder(root: Path, name: str) -> None:
     """Deletes ``name`` right below ``root``. A link there, or inside, is taken away itself; what it points to stays. What fails is logged."""
     folder = root.resolve() / name
     if name in ("", ".", "..") or folder.name != name:

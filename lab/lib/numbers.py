@@ -3,11 +3,13 @@
 import math
 from typing import Any
 
+MAX_ID = 2**63 - 1  # of a bigint column
+MOST_DIGITS = 40  # leading zeros included
 NONE = "–"
 SUFFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """``value`` with about three significant digits; a dash where there is none (also for text and booleans)."""
     if isinstance(value, str) and value in ("nan", "inf", "-inf"):
         value = float(value)
@@ -20,14 +22,14 @@ def number(value: Any) -> str:
     if value == int(value) and abs(value) < 1000:
         return str(int(value))
     if abs(value) >= 1000:
-        return compact(value)
+        return format_compact_count(value)
     if abs(value) < 0.001:
         return f"{value:.1e}"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:.{min(digits, 3)}f}"
 
 
-def compact(value: float) -> str:
+def format_compact_count(value: float) -> str:
     """A count in at most four characters and a suffix: 999, 1.2k, 34k, 5.6M."""
     for size, suffix in SUFFIXES:
         if abs(value) >= size * 0.9995:
@@ -36,7 +38,7 @@ def compact(value: float) -> str:
     return f"{value:.0f}"
 
 
-def size(count: float) -> str:
+def format_byte_size(count: float) -> str:
     """Bytes in binary units."""
     units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
     power = 0
@@ -44,3 +46,14 @@ def size(count: float) -> str:
         count /= 1024
         power += 1
     return f"{count:.1f} {units[power]}" if power and count < 10 else f"{count:.0f} {units[power]}"
+
+
+def whole_number(text: str, most: int = MAX_ID, least: int = 0) -> int | None:
+    """The whole number that a person or a program wrote in ASCII digits, from ``least`` to ``most``; None for anything else, however long it is.
+
+    The one way from an address or a form to an integer: Python refuses to read more than 4,300 digits, and the database more than 19.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+        return None
+    number = int(text)
+    return number if least <= number <= most else None

@@ -21,21 +21,21 @@ class OwnOrigin:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        opened = self.app if own(scope) else WebsocketDenier()
+        opened = self.app if is_own_origin(scope) else WebsocketDenier()
         await opened(scope, receive, send)
 
 
-def own(scope: Scope) -> bool:
+def is_own_origin(scope: Scope) -> bool:
     hosts, origins = ([value.decode("latin-1").lower() for name, value in scope["headers"] if name == wanted] for wanted in (b"host", b"origin"))
     if len(hosts) != 1 or len(origins) != 1:
         return False
     [host], [origin] = hosts, origins
     if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         return False
-    return origin == f"{SCHEMES.get(scope.get('scheme', 'ws'), 'http')}://{host}" or trusted(origin)
+    return origin == f"{SCHEMES.get(scope.get('scheme', 'ws'), 'http')}://{host}" or is_trusted_origin(origin)
 
 
-def trusted(origin: str) -> bool:
+def is_trusted_origin(origin: str) -> bool:
     """Whether LAB_URL or LAB_ORIGINS name it, the latter also as ``https://*.example.org``."""
     scheme, _, host = origin.partition("://")
     for one in (settings.LAB_URL, *settings.CSRF_TRUSTED_ORIGINS):

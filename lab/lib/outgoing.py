@@ -1,7 +1,7 @@
 """Requests that the lab sends to addresses people typed: to the public internet only, decided by the address that is really connected to.
 
-``post`` looks the name up once, refuses every address that is not public, and connects to the very address it looked at, so that a name that
-changes its answer (DNS rebinding) changes nothing. It follows no redirect, uses no proxy, and neither returns nor keeps what was answered.
+``post_to_address`` looks the name up once, refuses every address that is not public, and connects to the very address it looked at, so that a name
+that changes its answer (DNS rebinding) changes nothing. It follows no redirect, uses no proxy, and neither returns nor keeps what was answered.
 LAB_OUTGOING_PORTS says which ports may be called, LAB_OUTGOING_ALLOW which private networks an installation wants reached all the same.
 """
 
@@ -69,19 +69,19 @@ class Target:
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float = 5, *, lookup: Lookup | None = None) -> Outcome:
+def post_to_address(url: str, body: bytes, headers: Mapping[str, str], timeout: float = 5, *, lookup: Lookup | None = None) -> Outcome:
     """Sends ``body`` and says what became of it, within ``timeout`` seconds from the look-up to the status line. Raises nothing about the net.
 
     Raises ValueError for a header that cannot be sent.
     """
     deadline = time.monotonic() + timeout
     try:
-        target = examine(url)
+        target = parse_target(url)
         message = request_of(target, body, headers)
-        addresses = resolve(target, remaining(deadline), lookup or look_up)
-        with connect(target, addresses, deadline) as connection:
-            send(connection, message, deadline)
-            return judged(status_of(connection, deadline))
+        addresses = resolve_addresses(target, compute_remaining_seconds(deadline), lookup or look_up)
+        with connect_to_target(target, addresses, deadline) as connection:
+            send_message_bytes(connection, message, deadline)
+            return judge_status(status_of(connection, deadline))
     except Refused as error:
         return Outcome(None, str(error))
     except ssl.SSLCertVerificationError as error:
@@ -89,10 +89,10 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float = 5, 
     except TimeoutError:
         return Outcome(None, f"no answer within {timeout:g} s")
     except (ssl.SSLError, ConnectionError, OSError) as error:
-        return Outcome(None, f"could not be reached: {words_of(error)}")
+        return Outcome(None, f"could not be reached: {describe_network_error(error)}")
 
 
-def examine(url: str) -> Target:
+def parse_target(url: str) -> Target:
     """What the address names, before any look-up. Raises Refused."""
     if len(url) > MAX_URL:
         raise Refused(f"the address is longer than {MAX_URL} characters")
@@ -113,7 +113,7 @@ def examine(url: str) -> Target:
     host = (parts.hostname or "").lower()
     literal = literal_of(host, "[" in parts.netloc)
     if literal is not None:
-        check(literal)
+        check_public_address(literal)
     port = DEFAULT_PORTS[scheme] if port is None else port
     if not any(port in range(first, last + 1) for first, last in settings.OUTGOING_PORTS):
         raise Refused(f"port {port} is not one the lab calls; 80, 443 and 8000 to 9999 are, unless its operator set LAB_OUTGOING_PORTS")
@@ -134,12 +134,12 @@ def literal_of(host: str, bracketed: bool) -> Address | None:
         return None
 
 
-def check(address: Address) -> None:
+def check_public_address(address: Address) -> None:
     """Raises Refused for every address that is not one of the public internet, or of a network this installation allows."""
     plain = ipaddress.ip_address(str(address).split("%")[0])
     inside = getattr(plain, "ipv4_mapped", None) or plain
-    never = inside.is_unspecified or inside.is_multicast or inside.is_link_local or any(holds(network, inside) for network in METADATA)
-    if not never and (is_public(plain) or any(holds(network, plain) for network in settings.OUTGOING_ALLOW)):
+    never = inside.is_unspecified or inside.is_multicast or inside.is_link_local or any(has_address(network, inside) for network in METADATA)
+    if not never and (is_public(plain) or any(has_address(network, plain) for network in settings.OUTGOING_ALLOW)):
         return
     raise Refused("it leads to an address that is not on the public internet, which the lab does not call")
 
@@ -152,7 +152,7 @@ def is_public(address: Address) -> bool:
     return address in PUBLIC_6 and not any(address in network for network in WRAPPED_6)
 
 
-def holds(network: Network, address: Address) -> bool:
+def has_address(network: Network, address: Address) -> bool:
     return network.version == address.version and address in network
 
 
@@ -161,7 +161,7 @@ def look_up(host: str, port: int) -> Sequence[str]:
     return [str(entry[4][0]) for entry in found]
 
 
-def resolve(target: Target, seconds: float, lookup: Lookup) -> list[Address]:
+def resolve_addresses(target: Target, seconds: float, lookup: Lookup) -> list[Address]:
     """All addresses of the host, each checked: one bad one refuses the name.
 
     The system's look-up has no time limit of its own, so it runs in a thread. Raises Refused and TimeoutError.
@@ -183,30 +183,30 @@ def resolve(target: Target, seconds: float, lookup: Lookup) -> list[Address]:
         raise Refused("its name could not be looked up")
     addresses = [ipaddress.ip_address(one) for one in answer[0]]
     for address in addresses:
-        check(address)
+        check_public_address(address)
     return addresses
 
 
-def connect(target: Target, addresses: Sequence[Address], deadline: float) -> socket.socket:
+def connect_to_target(target: Target, addresses: Sequence[Address], deadline: float) -> socket.socket:
     """To one of the addresses themselves; over TLS the name is sent and the certificate must be for it."""
-    plain = reach(addresses, target.port, deadline)
+    plain = open_first_socket(addresses, target.port, deadline)
     if target.scheme == "http":
         return plain
     try:
-        plain.settimeout(remaining(deadline))
-        return tls().wrap_socket(plain, server_hostname=target.host)
+        plain.settimeout(compute_remaining_seconds(deadline))
+        return make_tls_context().wrap_socket(plain, server_hostname=target.host)
     except BaseException:
         plain.close()
         raise
 
 
-def reach(addresses: Sequence[Address], port: int, deadline: float) -> socket.socket:
+def open_first_socket(addresses: Sequence[Address], port: int, deadline: float) -> socket.socket:
     """The first that takes a connection. Raises the last one's OSError."""
     trouble: OSError = OSError("no address")
     for address in addresses[:MAX_ADDRESSES]:
         plain = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
         try:
-            plain.settimeout(remaining(deadline))
+            plain.settimeout(compute_remaining_seconds(deadline))
             plain.connect((str(address), port))
             return plain
         except OSError as error:
@@ -216,7 +216,7 @@ def reach(addresses: Sequence[Address], port: int, deadline: float) -> socket.so
 
 
 @cache
-def tls() -> ssl.SSLContext:
+def make_tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()  # once: reading the certificates of the system takes 20 ms
 
 
@@ -230,10 +230,10 @@ def request_of(target: Target, body: bytes, headers: Mapping[str, str]) -> bytes
     return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 
-def send(connection: socket.socket, message: bytes, deadline: float) -> None:
+def send_message_bytes(connection: socket.socket, message: bytes, deadline: float) -> None:
     left = memoryview(message)
     while left:
-        connection.settimeout(remaining(deadline))
+        connection.settimeout(compute_remaining_seconds(deadline))
         left = left[connection.send(left) :]
 
 
@@ -241,7 +241,7 @@ def status_of(connection: socket.socket, deadline: float) -> int:
     """The first status that is not 1xx, of at most ``MAX_ANSWER`` bytes. What follows it is never read. Raises Refused for no HTTP."""
     got = b""
     while len(got) < MAX_ANSWER:
-        connection.settimeout(remaining(deadline))
+        connection.settimeout(compute_remaining_seconds(deadline))
         piece = connection.recv(1024)
         got += piece
         while (found := STATUS.match(got)) and found[1].startswith(b"1") and b"\r\n\r\n" in got:
@@ -253,27 +253,27 @@ def status_of(connection: socket.socket, deadline: float) -> int:
     raise Refused("what answered does not speak HTTP")
 
 
-def judged(status: int) -> Outcome:
+def judge_status(status: int) -> Outcome:
     if 200 <= status < 300:
         return Outcome(status, "")
     return Outcome(status, f"answered {status}, a redirect, which is not followed" if 300 <= status < 400 else f"answered {status}")
 
 
-def remaining(deadline: float) -> float:
+def compute_remaining_seconds(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
     return left
 
 
-def words_of(error: OSError) -> str:
+def describe_network_error(error: OSError) -> str:
     """Never text of the other side: of TLS only the library's own reason."""
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({(error.reason or 'closed').lower().replace('_', ' ')})"
     return (error.strerror or "the connection was closed").lower()
 
 
-def ports(text: str) -> list[tuple[int, int]]:
+def parse_port_ranges(text: str) -> list[tuple[int, int]]:
     """``80,443,8000-9999`` as first and last of each range. Raises ValueError."""
     found = []
     for part in text.split(","):

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import psutil
 
-SECRETS = ("SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "PGPASSFILE")
+from lab.lib.private_files import make_private_folder, open_private_log
+
 PR_SET_PDEATHSIG = 1
 LOG_LIMIT = 20 << 20  # bytes; a larger log of an earlier start is set aside
 
@@ -25,11 +26,6 @@ def die_with_parent(signal_number: int = signal.SIGTERM) -> None:
     """Asks the kernel to signal this process when its parent ends, however it ends. Linux only; elsewhere nothing happens."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal_number)
-
-
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a program that needs neither the database nor the signing key, such as a trainer."""
-    return {name: value for name, value in environment.items() if name not in SECRETS}
 
 
 @dataclass(frozen=True)
@@ -48,13 +44,15 @@ class Child:
             return "\n".join(file.read().decode(errors="replace").splitlines()[-count:])
 
 
-def start(name: str, command: list[str], folder: Path, environment: Mapping[str, str]) -> Child:
-    """Starts ``command`` in a session of its own (Ctrl-C in the terminal reaches only us), its output appended to ``<folder>/<name>.log``."""
-    folder.mkdir(parents=True, exist_ok=True)
+def start_child_process(name: str, command: list[str], folder: Path, environment: Mapping[str, str]) -> Child:
+    """Starts ``command`` in a session of its own (Ctrl-C in the terminal reaches only us), its output appended to ``<folder>/<name>.log``,
+    which only its owner may read. ``environment``: of ``child_environment.environment_for``.
+    """
+    make_private_folder(folder)
     log = folder / f"{name}.log"
     if log.exists() and log.stat().st_size > LOG_LIMIT:
         log.replace(log.with_suffix(".log.1"))
-    with log.open("ab") as output:
+    with open_private_log(log) as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -67,7 +65,7 @@ def start(name: str, command: list[str], folder: Path, environment: Mapping[str,
     return Child(name, process, log)
 
 
-def stop(children: Iterable[Child], grace: float) -> list[Child]:
+def stop_child_processes(children: Iterable[Child], grace: float) -> list[Child]:
     """Sends SIGTERM to all, waits up to ``grace`` seconds for all of them, then kills what is left with everything below it; returns those killed."""
     children = [child for child in children if child.exit_code is None]
     for child in children:

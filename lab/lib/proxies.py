@@ -20,7 +20,7 @@ PLAIN = {"http": "http", "websocket": "ws"}
 MOST_HOPS = 20
 
 
-def networks(written: Iterable[str]) -> list[Network]:
+def parse_proxy_networks(written: Iterable[str]) -> list[Network]:
     """Of LAB_PROXY: single addresses or networks. Raises ValueError naming what is neither."""
     try:
         return [ip_network(one.strip()) for one in written if one.strip()]

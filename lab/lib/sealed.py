@@ -15,18 +15,18 @@ class Unreadable(Exception):
     """The secret was sealed under another SECRET_KEY or for another purpose; the person has to enter it again."""
 
 
-def _box(purpose: str) -> Fernet:
+def _make_fernet(purpose: str) -> Fernet:
     key = HKDF(SHA256(), 32, salt=None, info=f"policy-lab/{purpose}".encode()).derive(settings.SECRET_KEY.encode())
     return Fernet(urlsafe_b64encode(key))
 
 
-def seal(purpose: str, secret: str) -> bytes:
-    return _box(purpose).encrypt(secret.encode())
+def seal_secret(purpose: str, secret: str) -> bytes:
+    return _make_fernet(purpose).encrypt(secret.encode())
 
 
-def unseal(purpose: str, sealed: bytes) -> str:
+def unseal_secret(purpose: str, sealed: bytes) -> str:
     """Raises Unreadable."""
     try:
-        return _box(purpose).decrypt(bytes(sealed)).decode()
+        return _make_fernet(purpose).decrypt(bytes(sealed)).decode()
     except InvalidToken:
         raise Unreadable(f"this {purpose} was stored under another signing key; enter it again") from None

@@ -7,7 +7,7 @@ import math
 Z = 1.959963984540054  # of a 95 % interval
 
 
-def wilson(value: float, n: float, z: float = Z) -> tuple[float, float]:
+def compute_wilson_interval(value: float, n: float, z: float = Z) -> tuple[float, float]:
     """Wilson's score interval of a share ``value`` (0 to 1) of ``n`` answers, which need not be whole; 0 to 1 without answers (Wilson 1927)."""
     if n <= 0:
         return 0.0, 1.0

@@ -11,7 +11,7 @@ PROVIDER = "sso"  # stands in the callback's address: /accounts/oidc/sso/login/c
 WANTED = ("LAB_OIDC_URL", "LAB_OIDC_CLIENT", "LAB_OIDC_SECRET")
 
 
-def providers(env: Env) -> dict[str, Any]:
+def build_sso_providers(env: Env) -> dict[str, Any]:
     """Empty without LAB_OIDC_*. Raises ImproperlyConfigured when some of them are set and others are not."""
     given = {name: env.str(name, default="") for name in WANTED}
     if not any(given.values()):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.lib.numbers import number
+from lab.lib.numbers import format_number
 
 WIDTH, HEIGHT, MARGIN = 96.0, 24.0, 2.0
 
@@ -20,7 +20,7 @@ class Sparkline:
     label: str
 
 
-def sparkline(steps: Sequence[float], values: Sequence[float]) -> Sparkline | None:
+def build_sparkline(steps: Sequence[float], values: Sequence[float]) -> Sparkline | None:
     """The curve through ``values`` at ``steps`` (both N, steps ascending), broken where a value is not finite; None without two points."""
     finite = [value for value in values if math.isfinite(value)]
     if len(finite) < 2:
@@ -36,5 +36,5 @@ def sparkline(steps: Sequence[float], values: Sequence[float]) -> Sparkline | No
         elif pieces[-1]:
             pieces.append([])
     drawn = [piece for piece in pieces if piece]
-    label = f"from {number(finite[0])} to {number(finite[-1])}, lowest {number(low)}, highest {number(high)}"
+    label = f"from {format_number(finite[0])} to {format_number(finite[-1])}, lowest {format_number(low)}, highest {format_number(high)}"
     return Sparkline([" ".join(f"{x:.1f},{y:.1f}" for x, y in piece) for piece in drawn], drawn[-1][-1], label)

@@ -17,17 +17,17 @@ def row_uuid(task: str, value: object) -> str:
             return str(uuid.UUID(value))
         except ValueError:
             pass
-    return refused(task)
+    return log_refused_message(task)
 
 
 def row_id(task: str, value: object) -> int:
     """``value`` as the id of a row; 0, which no row has, and a line in the log, when it is none."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST:
         return value
-    refused(task)
+    log_refused_message(task)
     return 0
 
 
-def refused(task: str) -> str:
+def log_refused_message(task: str) -> str:
     log.error("a message for the task %s names no row: it does not come from the lab, or from another version of it; it is dropped", task)
     return ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django import template
@@ -15,6 +16,7 @@ register = template.Library()
 
 
 @register.simple_tag
+@lru_cache(None)
 def icon(name: str) -> SafeString:
     """One of the symbols in static/icons.svg; decoration, so hidden from screen readers."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
@@ -32,27 +34,27 @@ def when(moment: datetime | None) -> SafeString:
     if moment is None:
         return format_html("{}", numbers.NONE)
     exact = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return format_html('<time datetime="{}" title="{}" data-since>{}</time>', moment.isoformat(), exact, timeago.age(moment))
+    return format_html('<time datetime="{}" title="{}" data-since>{}</time>', moment.isoformat(), exact, timeago.format_age(moment))
 
 
 @register.filter
 def number(value: Any) -> str:
-    return numbers.number(value)
+    return numbers.format_number(value)
 
 
 @register.filter
 def compact(value: Any) -> str:
-    return numbers.compact(value) if isinstance(value, int | float) else numbers.NONE
+    return numbers.format_compact_count(value) if isinstance(value, int | float) else numbers.NONE
 
 
 @register.filter
 def size(value: Any) -> str:
-    return numbers.size(value) if isinstance(value, int | float) else numbers.NONE
+    return numbers.format_byte_size(value) if isinstance(value, int | float) else numbers.NONE
 
 
 @register.filter
 def duration(value: Any) -> str:
-    return timeago.duration(value) if isinstance(value, int | float) else numbers.NONE
+    return timeago.format_duration(value) if isinstance(value, int | float) else numbers.NONE
 
 
 @register.filter
@@ -77,7 +79,7 @@ def grouped(value: Any) -> str:
     """A whole count with thousands apart (12 800 with narrow spaces), anything else with few digits."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
         return f"{int(value):,}".replace(",", "\u202f")
-    return numbers.number(value)
+    return numbers.format_number(value)
 
 
 @register.filter

@@ -7,7 +7,7 @@ from django.utils import timezone
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A length of time in at most two units; negative counts as 0."""
     whole = max(0, round(seconds))
     if whole < MINUTE:
@@ -22,7 +22,7 @@ def duration(seconds: float) -> str:
     return f"{days} d {rest // HOUR} h" if days < 7 and rest >= HOUR else f"{days} d"
 
 
-def age(moment: datetime, now: datetime | None = None) -> str:
+def format_age(moment: datetime, now: datetime | None = None) -> str:
     """How long ago ``moment`` was, in one unit."""
     seconds = max(0, ((now or timezone.now()) - moment).total_seconds())
     if seconds < 5:

@@ -17,8 +17,8 @@ from django.db import connection
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
-from lab.accounts.models import User
-from lab.runs.local_lab import SERVER_OPTIONS
+from lab.teams.accounts.models import User
+from lab.training.runs.local_lab import SERVER_OPTIONS
 from tests.conftest import environment
 
 # Playwright's synchronous interface keeps an event loop in this thread, which Django would take for asynchronous code.

@@ -9,12 +9,12 @@ from django.db import connection, transaction
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from lab.ablations.launch import create
-from lab.ablations.models import Ablation
-from lab.accounts.models import Team, User
-from lab.runs import metrics
-from lab.runs.launch import launch
-from lab.runs.models import Attempt, Run, Status
+from lab.teams.accounts.models import Team, User
+from lab.training.ablations.launch import create_ablation
+from lab.training.ablations.models import Ablation
+from lab.training.runs import metrics
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Attempt, Run, Status
 
 SPEC: dict[str, Any] = {
     "recipe": "grpo",
@@ -35,13 +35,13 @@ def finish(ablation: Ablation, variant: str, seed: int, reward: float) -> Run:
     now = timezone.now()
     Attempt.objects.create(run=run, number=1, from_step=0, host="h", device="cpu", started_at=now)
     with transaction.atomic(), connection.cursor() as cursor:
-        metrics.append(cursor, run.pk, 1, {"heldout/reward": [(0, 0.1), (20, reward)]})
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED, started_at=now - timedelta(minutes=2), finished_at=now, step=20)
+        metrics.append_metric_points(cursor, run.pk, 1, {"heldout/reward": [(0, 0.1), (20, reward)]})
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED, started_at=now - timedelta(minutes=2), finished_at=now, step=20)
     return run
 
 
 def test_one_button_on_a_run_leads_to_its_ablation(page: Page, team: Team, me: User) -> None:
-    run = launch(team, me, SPEC, "stacked")
+    run = launch_run(team, me, SPEC, "stacked")
     page.goto(f"/runs/{run.pk}/")
     page.get_by_role("link", name="Ablate", exact=True).click()
     expect(page.get_by_role("button", name="Queue 12 runs")).to_be_visible()
@@ -52,11 +52,11 @@ def test_one_button_on_a_run_leads_to_its_ablation(page: Page, team: Team, me: U
     page.get_by_label("Seeds of each variant").fill("2")
     page.get_by_role("button", name="Queue 8 runs").click()
     expect(page.get_by_text("0 of 8 runs finished, 8 waiting")).to_be_visible()
-    assert Ablation.objects.get().members.count() == 8
+    assert Ablation.across_teams.get().members.count() == 8
 
 
 def test_figures_and_dots_come_as_runs_finish_and_a_dot_opens_its_run(page: Page, team: Team, me: User) -> None:
-    ablation = create(team, me, "Parts", SPEC, 2)
+    ablation = create_ablation(team, me, "Parts", SPEC, 2)
     page.goto(f"/ablations/{ablation.pk}/")
     expect(page.get_by_role("heading", name="No figures yet")).to_be_visible()
     page.evaluate("window.loadedOnce = true")
@@ -82,15 +82,15 @@ def test_figures_and_dots_come_as_runs_finish_and_a_dot_opens_its_run(page: Page
 
 
 def test_stopping_and_deleting_ask_first(page: Page, team: Team, me: User) -> None:
-    ablation = create(team, me, "Parts", SPEC, 1)
+    ablation = create_ablation(team, me, "Parts", SPEC, 1)
     page.goto(f"/ablations/{ablation.pk}/")
     page.get_by_role("button", name="Stop all").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    assert not Run.objects.exclude(status=Status.QUEUED).exists()
+    assert not Run.across_teams.exclude(status=Status.QUEUED).exists()
     page.get_by_role("button", name="Stop all").click()
     page.get_by_role("dialog").get_by_role("button", name="Stop all").click()
     expect(page.get_by_text("4 runs asked to stop and save")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="No ablations yet")).to_be_visible()
-    assert Run.objects.count() == 4
+    assert Run.across_teams.count() == 4

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, Route, expect
 
-from lab.accounts import setup_link
-from lab.accounts.models import User
+from lab.teams.accounts import setup_link
+from lab.teams.accounts.models import User
 
 
 def test_the_set_up_link_leads_into_an_empty_lab_and_sign_in_works_after(page: Page) -> None:
-    path = setup_link.create()
+    path = setup_link.create_setup_link()
     assert path is not None
     page.goto(path)
     page.get_by_label("Your name").fill("Ada Byron")

@@ -11,11 +11,11 @@ from django.conf import settings
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
-from lab.accounts.models import Team, User
-from lab.audit.models import Entry
-from lab.runs import publisher
-from lab.runs.models import Run
-from lab.supervisor import claiming
+from lab.supervision.supervisor import run_claims
+from lab.teams.accounts.models import Team, User
+from lab.teams.audit.models import Entry
+from lab.training.runs import publisher
+from lab.training.runs.models import Run
 from tests.browser.conftest import WebProcess
 from tests.lab.accounts.signing_in import PASSWORD, code_of
 
@@ -69,7 +69,7 @@ def launch(page: Page, name: str) -> Run:
     page.get_by_label("Name", exact=True).fill(name)
     page.locator(".launch-button").click()
     expect(page.locator("#run-head h1")).to_contain_text(name)
-    return Run.objects.get(name=name)
+    return Run.across_teams.get(name=name)
 
 
 def make_token(page: Page) -> str:
@@ -119,9 +119,9 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
     page.get_by_label("Runs at once").fill("1")
     page.get_by_role("button", name="Save").click()
     first, second = launch(researcher, "first"), launch(researcher, "second")
-    assert claiming.claim(first, "gpu:1/x", "gpu:1")
-    assert not claiming.claim(second, "gpu:2/y", "gpu:2")
-    publisher.flush()
+    assert run_claims.claim_run(first, "gpu:1/x", "gpu:1")
+    assert not run_claims.claim_run(second, "gpu:2/y", "gpu:2")
+    publisher.flush_messages()
     researcher.goto(f"/t/reasoning/runs/{second.pk}/")
     expect(researcher.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already runs 1 of 1 at once")
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.alerts.kinds import FAILED
-from lab.alerts.models import Notice
-from lab.alerts.notifying import notify
+from lab.teams.accounts.models import Team, User
+from lab.watching.alerts.kinds import FAILED
+from lab.watching.alerts.models import Notice
+from lab.watching.alerts.notices import notify_members
 from tests.browser.training import running
 
 HOSTILE = '<img src=x onerror=alert(1)> "#7" failed'
@@ -21,7 +21,7 @@ def test_the_bell_counts_up_live_and_down_when_read(page: Page, team: Team, owne
     expect(page.get_by_role("heading", name="Nothing has been told yet")).to_be_visible()
     expect(bell).to_be_hidden()
     for number, subject in enumerate(("#6 is silent", HOSTILE)):
-        notify(team, FAILED, subject, url=f"/t/reasoning/runs/{run.pk}/", users=[owner], key=f"k{number}")
+        notify_members(team, FAILED, subject, url=f"/t/reasoning/runs/{run.pk}/", users=[owner], key=f"k{number}")
         expect(bell).to_have_text(str(number + 1))
     expect(page.locator(".toast").filter(has_text=HOSTILE)).to_be_visible()
     expect(page.locator("[data-notice]")).to_have_count(2)  # the list came by itself
@@ -29,7 +29,7 @@ def test_the_bell_counts_up_live_and_down_when_read(page: Page, team: Team, owne
     page.keyboard.press("Enter")
     expect(page).to_have_url(f"{page.url.split('/t/')[0]}/t/reasoning/runs/{run.pk}/")
     expect(bell).to_have_text("1")
-    assert Notice.objects.get(subject=HOSTILE).read_at is not None
+    assert Notice.across_teams.get(subject=HOSTILE).read_at is not None
     page.goto("/t/reasoning/inbox/?show=unread")
     page.get_by_role("button", name="Mark all read").click()
     expect(bell).to_be_hidden()

@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Role, Team, User
-from lab.annotations import verbs
-from lab.annotations.models import Comment, Rating, RolloutTag, StepMark
-from lab.runs.models import Status
-from lab.trajectories.models import Rollout
+from lab.rollouts.annotations import verbs
+from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Role, Team, User
+from lab.training.runs.models import Status
 from tests.browser.conftest import WebProcess
 from tests.browser.training import add
 from tests.conftest import make_member
 from tests.lab.supervisor.spools import make_run, rollout, started
-from trainers.arrays import pack, pack_ids
+from trainers.contract.arrays import pack_array, pack_ids
 
 PARTS = ["Two", " plus", " two", ".", "\n\n", "It", " is", " 5", ".", "\n\n", "<answer>", "5", "</answer>"]
 LOOK = "document.dispatchEvent(new Event('visibilitychange'))"  # looks for news at once instead of within ten seconds
@@ -26,8 +26,13 @@ SELECT = """([first, last]) => { const unit = (at) => document.querySelector(`#t
 def one(team: Team, owner: User, sign_in: Callable[[User], None]) -> Rollout:
     sign_in(owner)
     run = make_run(team, status=Status.FINISHED)
-    zeros = pack([0.0] * len(PARTS), "e")
-    arrays = {"ids": pack_ids(range(10, 10 + len(PARTS))), "lengths": pack([len(part) for part in PARTS], "H"), "logprobs": zeros, "entropies": zeros}
+    zeros = pack_array([0.0] * len(PARTS), "e")
+    arrays = {
+        "ids": pack_ids(range(10, 10 + len(PARTS))),
+        "lengths": pack_array([len(part) for part in PARTS], "H"),
+        "logprobs": zeros,
+        "entropies": zeros,
+    }
     add(run, [started(), rollout(1, completion="".join(PARTS), length=len(PARTS), **arrays), rollout(1, 0, 1)])
     return Rollout.objects.get(run=run, sample=0)
 
@@ -63,9 +68,9 @@ def test_everything_is_done_by_keyboard_and_undone_by_u(page: Page, one: Rollout
     press(page, "Control+Enter")
     expect(page.locator(".thread .said-text")).to_have_text("2 + 2 is 4, u know")
     expect(page.locator("#text .commented")).to_have_text(["It", " is", " 5"])
-    comment = Comment.objects.get()
+    comment = Comment.across_teams.get()
     assert (comment.start, comment.end, comment.snapshot, comment.user) == (5, 8, "It is 5", owner)
-    assert sorted(StepMark.objects.values_list("start", "end", "mark")) == [(0, 5, "good"), (5, 10, "bad")]
+    assert sorted(StepMark.across_teams.values_list("start", "end", "mark")) == [(0, 5, "good"), (5, 10, "bad")]
     press(page, "Escape", "u")
     expect(page.locator(".thread")).to_have_count(0)
     press(page, "u")
@@ -78,8 +83,8 @@ def test_everything_is_done_by_keyboard_and_undone_by_u(page: Page, one: Rollout
     expect(page.locator("[data-part=rating] [aria-pressed=true]")).to_have_count(0)
     press(page, "u")
     expect(page.locator(".tag-chip")).to_have_count(0)
-    assert [model.objects.count() for model in (RolloutTag, Rating, StepMark)] == [0, 0, 0]
-    assert not Comment.objects.filter(deleted_at=None).exists()
+    assert [model.across_teams.count() for model in (RolloutTag, Rating, StepMark)] == [0, 0, 0]
+    assert not Comment.across_teams.filter(deleted_at=None).exists()
 
 
 def test_the_step_of_the_token_one_stands_on_is_the_one_that_is_marked(page: Page, one: Rollout) -> None:
@@ -88,7 +93,7 @@ def test_the_step_of_the_token_one_stands_on_is_the_one_that_is_marked(page: Pag
     expect(page.locator('.step-marks li[aria-current="step"] .step-goto')).to_have_text("3")
     press(page, "m", "x")
     expect(page.locator('[data-part=steps] .mark-button[aria-pressed="true"]')).to_have_text("– neutral")
-    assert list(StepMark.objects.values_list("start", "mark")) == [(10, "neutral")]
+    assert list(StepMark.across_teams.values_list("start", "mark")) == [(10, "neutral")]
 
 
 def test_a_draft_survives_a_reload_and_a_lab_that_is_away(page: Page, one: Rollout, web: WebProcess) -> None:
@@ -109,7 +114,7 @@ def test_a_draft_survives_a_reload_and_a_lab_that_is_away(page: Page, one: Rollo
     page.reload()
     expect(page.locator(".thread")).to_have_count(1)
     expect(page.locator(".comment-form textarea")).to_have_value("")
-    assert Comment.objects.get().snapshot == "Two plus two"
+    assert Comment.across_teams.get().snapshot == "Two plus two"
     page.locator(".comment-form textarea").fill("signed out")
     page.context.clear_cookies()
     page.locator(".comment-form textarea").press("Control+Enter")
@@ -118,15 +123,15 @@ def test_a_draft_survives_a_reload_and_a_lab_that_is_away(page: Page, one: Rollo
 
 
 def test_what_others_say_appears_and_takes_nothing_away(page: Page, one: Rollout, team: Team, owner: User, teammate: User) -> None:
-    mine = Comment.objects.get(pk=verbs.comment(team, owner, one, "first").made)
+    mine = Comment.across_teams.get(pk=verbs.start_comment_thread(team, owner, one, "first").made)
     visit(page, one)
     page.locator(".thread summary", has_text="Answer").click()
     answer = page.locator(".thread .answer textarea").first
     answer.fill("I am writ")
-    verbs.answer(team, teammate, mine, "an answer meanwhile")
-    verbs.comment(team, teammate, one, "another thread", "0", "3")
-    verbs.tag(team, teammate, one, "from afar")
-    verbs.mark(teammate, one, "0", "bad")
+    verbs.answer_thread(team, teammate, mine, "an answer meanwhile")
+    verbs.start_comment_thread(team, teammate, one, "another thread", "0", "3")
+    verbs.tag_rollout(team, teammate, one, "from afar")
+    verbs.mark_step(teammate, one, "0", "bad")
     page.evaluate(LOOK)
     expect(page.locator(".thread .said-text")).to_have_text(["first", "an answer meanwhile", "another thread"])
     expect(page.locator(".tag-chip")).to_contain_text("from afar")
@@ -139,7 +144,7 @@ def test_what_others_say_appears_and_takes_nothing_away(page: Page, one: Rollout
     page.locator(".thread summary", has_text="Edit").first.click()
     edited = page.locator(".thread .edit[open] textarea")
     edited.fill("first, more exactly")
-    verbs.resolve(teammate, mine)
+    verbs.resolve_thread(teammate, mine)
     page.evaluate(LOOK)
     page.wait_for_timeout(300)
     expect(edited).to_have_value("first, more exactly")  # the thread waits until the writing is sent
@@ -149,8 +154,8 @@ def test_what_others_say_appears_and_takes_nothing_away(page: Page, one: Rollout
 
 
 def test_deleting_is_undone_from_the_toast_and_a_link_opens_its_comment(page: Page, one: Rollout, team: Team, owner: User) -> None:
-    made = verbs.comment(team, owner, one, "look at this", "10", "13").made
-    verbs.comment(team, owner, one, "on the whole")
+    made = verbs.start_comment_thread(team, owner, one, "look at this", "10", "13").made
+    verbs.start_comment_thread(team, owner, one, "on the whole")
     page.goto("/comments/")
     page.get_by_role("link", name="tokens 10–13").click()
     expect(page.locator(f"#comment-{made}")).to_have_class("said-comment linked")
@@ -167,15 +172,15 @@ def test_deleting_is_undone_from_the_toast_and_a_link_opens_its_comment(page: Pa
 def test_a_viewer_reads_marks_and_comments_but_finds_nothing_to_send(
     page: Page, one: Rollout, team: Team, owner: User, sign_in: Callable[[User], None]
 ) -> None:
-    verbs.comment(team, owner, one, "for all to read", "0", "2")
-    verbs.mark(owner, one, "0", "good")
+    verbs.start_comment_thread(team, owner, one, "for all to read", "0", "2")
+    verbs.mark_step(owner, one, "0", "good")
     sign_in(make_member("viewer@example.org", team, Role.VIEWER))
     visit(page, one)
     expect(page.locator(".thread .said-text")).to_have_text("for all to read")
     expect(page.locator('#text [data-first="0"]')).to_have_class("unit commented step-good step-good-first")
     assert page.locator("#annotation-panel :is(form, textarea, input)").count() == 0
     press(page, "c", "m", "b", "u")
-    assert StepMark.objects.get().mark == "good"
+    assert StepMark.across_teams.get().mark == "good"
 
 
 def test_annotating_works_without_scripts(without_scripts: Page, one: Rollout) -> None:
@@ -187,4 +192,4 @@ def test_annotating_works_without_scripts(without_scripts: Page, one: Rollout) -
     page.get_by_role("button", name="Comment").first.click()
     page.goto(f"/rollouts/{one.pk}/annotations/")
     expect(page.locator(".thread .said-text")).to_have_text("no scripts here")
-    assert Rating.objects.get().value == 4
+    assert Rating.across_teams.get().value == 4

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.browser.conftest import until
 from tests.browser.training import add
 from tests.hostile import MARK
 from tests.lab.supervisor.spools import make_run, measured, rollout, started
-from trainers.arrays import pack, pack_ids
+from trainers.contract.arrays import pack_array, pack_ids
 
 HOSTILE = f"<img src=x onerror=window.{MARK}=1>"
 
@@ -22,9 +22,11 @@ def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
     sign_in(owner)
     run = make_run(team, status=Status.RUNNING)
     text = f"ab {HOSTILE}"
-    arrays = {"ids": pack_ids([1, 2, 3, 4]), "lengths": pack([1, 1, 1, len(HOSTILE)], "B"), "logprobs": pack([-0.5] * 4, "e")}
+    arrays = {"ids": pack_ids([1, 2, 3, 4]), "lengths": pack_array([1, 1, 1, len(HOSTILE)], "B"), "logprobs": pack_array([-0.5] * 4, "e")}
     made = [
-        rollout(step, 0, sample, completion=text, entropies=pack([0.1, 0.2, 0.3, 3.0 if step == 2 else 0.4], "e"), reward=float(sample), **arrays)
+        rollout(
+            step, 0, sample, completion=text, entropies=pack_array([0.1, 0.2, 0.3, 3.0 if step == 2 else 0.4], "e"), reward=float(sample), **arrays
+        )
         for step in (1, 2, 3)
         for sample in range(4)
     ]

@@ -6,14 +6,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from lab.accounts.models import Team, User
-from lab.annotations.models import RolloutTag
-from lab.browse.models import SavedView
-from lab.runs.models import Run, Status
+from lab.rollouts.annotations.models import RolloutTag
+from lab.rollouts.browse.models import SavedView
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, steps
-from trainers.events import AnyEvent, Message
+from trainers.contract.events import AnyEvent, Message
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_rows_by_keyboard_looked_into_ticked_tagged_and_opened(page: Page, run: 
     page.get_by_role("button", name="Tag", exact=True).click()
     expect(page.locator(".toast")).to_contain_text("Tagged 1 rollout “too long”")
     assert asked(page) == {"run": ["1"], "sort": ["reward"]}
-    assert RolloutTag.objects.get().rollout.completion == "cut short"
+    assert RolloutTag.across_teams.get().rollout.completion == "cut short"
     opened = page.locator("[data-row]").nth(2)
     opened.click(position={"x": 5, "y": 5})
     opened.press("Enter")
@@ -156,7 +156,7 @@ def test_rows_by_keyboard_looked_into_ticked_tagged_and_opened(page: Page, run: 
 
 
 def test_new_rollouts_wait_until_they_are_asked_for(page: Page, run: Run) -> None:
-    Run.objects.filter(pk=run.pk).update(status=Status.RUNNING)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.RUNNING)
     page.clock.install()
     page.goto("/rollouts/?run=1")
     rows(page, 7)
@@ -188,7 +188,7 @@ def test_columns_and_views_keep_what_a_person_chose(page: Page, run: Run) -> Non
     page.locator("summary", has_text="Views").click()
     page.get_by_role("button", name="Update “late”").click()
     expect(page.locator(".browse-head h1 + p")).to_have_text("View “late”")
-    assert SavedView.objects.get().query == "f=step%3Age%3A2&sort=reward&cols=-prompt"
+    assert SavedView.across_teams.get().query == "f=step%3Age%3A2&sort=reward&cols=-prompt"
     page.locator("summary", has_text="Views").click()
     page.get_by_role("button", name="Delete this view").click()
     page.get_by_role("button", name="Undo").click()
@@ -202,7 +202,7 @@ def test_no_text_runs_or_hides(page: Page, run: Run) -> None:
         for at, text in enumerate(texts)
     ]
     add(run, hostile)
-    Run.objects.filter(pk=run.pk).update(name=PAYLOADS[1])
+    Run.across_teams.filter(pk=run.pk).update(name=PAYLOADS[1])
     page.goto("/rollouts/?f=step:eq:5&cols=filtered")
     rows(page, len(texts))
     for _ in texts:

@@ -10,17 +10,17 @@ from django.db import connection, transaction
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from lab.ablations.intervals import estimate
-from lab.accounts.models import Team, User
-from lab.lib.numbers import number as lab_number
-from lab.runs import metrics
-from lab.runs.models import Attempt, Run, Status
-from lab.trajectories.models import Rollout
+from lab.lib.numbers import format_number as lab_number
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.ablations.intervals import estimate_mean_interval
+from lab.training.runs import metrics
+from lab.training.runs.models import Attempt, Run, Status
 from tests.browser.conftest import until
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def logged(team: Team, points: dict[str, list[tuple[int, float]]], rate: float =
     run = make_run(team, **{**ended, "spec": spec, **fields})
     Attempt.objects.create(run=run, number=1, from_step=0, host="h", device="cpu", started_at=timezone.now())
     with transaction.atomic(), connection.cursor() as cursor:
-        metrics.append(cursor, run.pk, 1, points)
+        metrics.append_metric_points(cursor, run.pk, 1, points)
     return run
 
 
@@ -104,7 +104,7 @@ def test_groups_are_means_with_the_interval_of_students_t(page: Page, team: Team
     expect(page.locator("#group-legend li")).to_have_count(2)
     expect(page.locator("#group-legend li").first).to_contain_text("3 runs: #1 #2 #3")
     until(page, f'() => document.querySelector("{plot("reward")}").data.some((one) => one.fill)')
-    expected = estimate([0.2, 0.4, 0.9])
+    expected = estimate_mean_interval([0.2, 0.4, 0.9])
     assert expected
     means = [one["y"] for one in drawn(page, "reward")]
     assert means[0] == [pytest.approx(expected.mean), pytest.approx(expected.mean), 0.2]
@@ -186,8 +186,8 @@ def test_twenty_long_runs_stay_responsive(page: Page, team: Team, me: User) -> N
 
 
 def tokens(sample: int, texts: list[str], ids: list[int], **fields: Any) -> Any:
-    packed = {"ids": pack_ids(ids), "lengths": pack([len(text) for text in texts], "H"), "entropies": pack([0.25] * len(ids), "e")}
-    return rollout(1, sample=sample, completion="".join(texts), logprobs=pack([-0.5] * len(ids), "e"), length=len(ids), **packed, **fields)
+    packed = {"ids": pack_ids(ids), "lengths": pack_array([len(text) for text in texts], "H"), "entropies": pack_array([0.25] * len(ids), "e")}
+    return rollout(1, sample=sample, completion="".join(texts), logprobs=pack_array([-0.5] * len(ids), "e"), length=len(ids), **packed, **fields)
 
 
 def test_from_a_shared_prompt_to_the_first_token_that_differs(page: Page, team: Team, me: User) -> None:
@@ -213,7 +213,7 @@ def test_hostile_names_and_texts_run_nothing(page: Page, team: Team, me: User) -
     payloads = [stored(payload)[:90] for payload in PAYLOADS if payload.strip() and "<" in payload]
     for place, payload in enumerate(payloads):
         run = logged(team, {name[:150]: [(1, 1.0), (2, 2.0)] for name in payloads} | {"reward": [(1, 1.0), (2, 2.0)]}, seed=place, name=payload)
-        Run.objects.filter(pk=run.pk).update(spec={**run.spec, "task": {"name": payload}})
+        Run.across_teams.filter(pk=run.pk).update(spec={**run.spec, "task": {"name": payload}})
     page.goto("/compare/?" + "&".join(f"run={number}" for number in range(1, len(payloads) + 1)) + "&by=task.name")
     drawn(page, "reward")
     page.get_by_text(re.compile(r"\d+ more metrics?")).click()
@@ -222,11 +222,11 @@ def test_hostile_names_and_texts_run_nothing(page: Page, team: Team, me: User) -
     area = page.locator("[data-metric=reward] .chart-area")
     area.scroll_into_view_if_needed()
     area.hover()
-    run = Run.objects.get(number=1)
+    run = Run.across_teams.get(number=1)
     asked = {"prompt": [Message("user", "".join(payloads))]}
     answers = [rollout(1, sample=place, completion=text, rewards={text: 1.0}, **asked) for place, text in enumerate(payloads[:2])]
     store(run, started(), *answers)
-    one, other = Rollout.objects.order_by("pk")
+    one, other = Rollout.across_teams.order_by("pk")
     page.goto(f"/compare/rollouts/?a={one.pk}&b={other.pk}")
     expect(page.locator(".pair-text").first).to_have_text(payloads[0])
     assert page.evaluate(f"window.{MARK}") is None

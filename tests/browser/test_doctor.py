@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Status
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, store
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Prompt
+from lab.rollouts.trajectories.models import Prompt
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.browser.conftest import until
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started
-from trainers.events import Message
+from trainers.contract.events import Message
 
 ASKED = [Message("user", "Count to a hundred")]
 
@@ -107,7 +107,7 @@ def test_tokens_are_coloured_in_the_columns(page: Page, run: Run) -> None:
 
 
 def test_the_charts_of_a_prompt_draw_its_runs_and_hide_them(page: Page, run: Run) -> None:
-    page.goto(f"/prompts/{Prompt.objects.get().pk}/")
+    page.goto(f"/prompts/{Prompt.across_teams.get().pk}/")
     expect(page.locator("#story .scatterlayer .trace").first).to_be_visible()
     drawn = page.locator('#story [data-measure="passed"] .scatterlayer .trace')
     expect(drawn).to_have_count(1)
@@ -120,7 +120,7 @@ def test_the_charts_of_a_prompt_draw_its_runs_and_hide_them(page: Page, run: Run
 
 def test_no_page_grows_wider_than_a_phone(page: Page, run: Run) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
-    for address in (group_url(run), f"/runs/{run.pk}/groups/", f"/prompts/{Prompt.objects.get().pk}/", f"/prompts/?run={run.number}"):
+    for address in (group_url(run), f"/runs/{run.pk}/groups/", f"/prompts/{Prompt.across_teams.get().pk}/", f"/prompts/?run={run.number}"):
         page.goto(address)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
 
@@ -139,7 +139,7 @@ def test_nothing_a_model_wrote_runs(page: Page, team: Team, run: Run) -> None:
             ),
         ],
     )
-    prompt_id = Prompt.objects.get(text=PAYLOADS[0]).pk
+    prompt_id = Prompt.across_teams.get(text=PAYLOADS[0]).pk
     here = group_url(hostile)
     for address in (
         here,

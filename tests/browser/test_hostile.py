@@ -10,18 +10,19 @@ from django.test import Client
 from django.urls import NoReverseMatch
 from playwright.sync_api import Page, Request
 
-from lab.accounts.models import Team, User
-from lab.accounts.permissions import OUTSIDE_TEAMS, access
-from lab.annotations import verbs
-from lab.runs.models import LogChunk
-from lab.trajectories.models import Rollout
+from lab.rollouts.annotations import verbs
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.teams.accounts.permissions import OUTSIDE_TEAMS, find_route_access
+from lab.training.runs.models import LogChunk
 from tests.browser.conftest import until
 from tests.hostile import MARK, PAYLOADS, stored
+from tests.lab.accounts.signing_in import give_app
 from tests.lab.cast import Address, Cast, addresses, make_cast
 from tests.lab.supervisor.spools import measured, rollout
 from tests.security.people import routes
-from trainers.arrays import pack, pack_ids
-from trainers.events import AnyEvent, Message
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import AnyEvent, Message
 
 NAME = PAYLOADS[1]  # an image whose loading fails: runs wherever it becomes an element, and fits into every name
 MARKUP = [text for text in PAYLOADS if MARK in text or "example.org" in text]
@@ -44,8 +45,8 @@ def attacks(step: int) -> Iterator[AnyEvent]:
     for group, text in enumerate(map(stored, PAYLOADS)):
         count = max(1, min(len(text), 40))
         lengths = [1] * (count - 1) + [max(0, min(len(text), 3000) - count + 1)]
-        arrays = {"ids": pack_ids(range(10, 10 + count)), "lengths": pack(lengths, "H"), "length": count}
-        values = {"logprobs": pack([-0.5] * count, "e"), "entropies": pack([0.5] * count, "e")}
+        arrays = {"ids": pack_ids(range(10, 10 + count)), "lengths": pack_array(lengths, "H"), "length": count}
+        values = {"logprobs": pack_array([-0.5] * count, "e"), "entropies": pack_array([0.5] * count, "e")}
         words = {"prompt": [Message(text[:40] or "user", text[:3000])], "reference": text[:500], "completion": text[:3000], "filtered": text[:200]}
         for sample in range(2):
             yield rollout(step, group, sample, rewards={text[:60] or "empty": float(sample)}, reward=float(sample), **words, **arrays, **values)
@@ -59,12 +60,12 @@ def cast(team: Team, owner: User, page: Page, sign_in: Callable[[User], None]) -
     owner.save()
     made = make_cast(team, owner, NAME, list(attacks(2)))
     LogChunk.objects.create(run=made.run, attempt=1, offset=0, text="\n".join(map(stored, PAYLOADS)))
-    verbs.tag(team, owner, made.rollout, "</b><script>")
+    verbs.tag_rollout(team, owner, made.rollout, "</b><script>")
     for text in PAYLOADS:
         if stored(text).strip():
-            verbs.comment(team, owner, made.rollout, stored(text)[:9000], "0", "2")
+            verbs.start_comment_thread(team, owner, made.rollout, stored(text)[:9000], "0", "2")
     for text in MARKUP:
-        verbs.tag(team, owner, made.other_rollout, stored(text)[: verbs.TAG_LENGTH])
+        verbs.tag_rollout(team, owner, made.other_rollout, stored(text)[: verbs.TAG_LENGTH])
     return made
 
 
@@ -153,7 +154,7 @@ def shown(text: str) -> bool:
 
 
 def about_oneself(name: str) -> bool:
-    found = access(name)
+    found = find_route_access(name)
     return found is not None and found.read in OUTSIDE_TEAMS
 
 
@@ -205,6 +206,7 @@ def test_pages_of_rollouts_show_every_payload_as_text(watch: Watch, cast: Cast) 
 def test_the_operators_pages_keep_to_theirs_and_show_names_as_text(watch: Watch, cast: Cast, owner: User) -> None:
     owner.is_staff = owner.is_superuser = True
     owner.save()
+    give_app(owner)
     seen = 0
     for route in routes():
         path = route.path(cast) if route.name.startswith("admin:") and not route.parameters else ""

@@ -5,13 +5,13 @@ import time
 
 from playwright.sync_api import expect
 
-from lab.accounts.models import Team, User
-from lab.loop import human_reward
-from lab.runs.models import Status
+from lab.data.loop import human_reward
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Status
 from tests.browser.test_labelling import Visit, ann, press, shown, visit  # noqa: F401 fixtures among them
 from tests.lab.supervisor.spools import make_run, started, store
-from trainers.events import Asked, Message
-from trainers.spec import ANSWERS
+from trainers.contract.events import Asked, Message
+from trainers.contract.spec import ANSWERS
 
 
 def asked(step: int) -> Asked:
@@ -25,7 +25,7 @@ def asked(step: int) -> Asked:
 def test_a_question_appears_while_people_wait(visit: Visit, team: Team, ann: User) -> None:  # noqa: F811
     run = make_run(team, spec={"recipe": "grpo", "human": {"share": 1.0, "seconds": 300}}, status=Status.RUNNING)
     store(run, started(), asked(1))
-    queue = human_reward.queue_of(run)
+    queue = human_reward.find_reward_queue(run)
     assert queue is not None
     page = visit(ann, queue)
     for step in (1, 2):
@@ -33,7 +33,7 @@ def test_a_question_appears_while_people_wait(visit: Visit, team: Team, ann: Use
         expect(page.locator("#labelling")).to_contain_text(f"What is {step} + 1?")
         press(page, "1", "j", "2", "j", "3", "Enter")
         expect(page.locator('[data-state="done"]')).to_be_visible()
-        assert human_reward.tick(run) == 1
+        assert human_reward.sync_reward_answers(run) == 1
         said = queue.items.get(pk=item).judgements.get()
         assert json.loads((run.folder / ANSWERS).read_text().splitlines()[-1]) == {"key": f"1-{step}-0", "tiers": said.tiers}
         if step == 1:

@@ -12,19 +12,19 @@ from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from lab.accounts.models import Role, Team, User
-from lab.labels.claiming import claim, clear_expired
-from lab.labels.judging import submit
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Change, Claim, Item, Judgement, Kind, Preference, Queue, QueueStatus
-from lab.labels.settling import send_back
-from lab.trajectories.models import Rollout
+from lab.labelling.labels.item_claims import claim_items, clear_expired
+from lab.labelling.labels.judgements import submit_judgement
+from lab.labelling.labels.models import Change, Claim, Item, Judgement, Kind, Preference, Queue, QueueStatus
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.labelling.labels.settlement import send_back
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Role, Team, User
 from tests.browser.conftest import WebProcess
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.labels.queues import group_queue, pair_queue
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.events import Message
+from trainers.contract.events import Message
 
 Visit = Callable[[User, Queue], Page]
 
@@ -106,7 +106,7 @@ def test_two_people_label_by_keyboard_and_one_takes_an_answer_back(visit: Visit,
     first, second, third = queue.items.order_by("place").values_list("pk", flat=True)
     one, other = visit(ann, queue), visit(bea, queue)
     expect_item(one, first)
-    order = Claim.objects.get(item=first, user=ann).order
+    order = Claim.across_teams.get(item=first, user=ann).order
     press(one, "1", "e", "r")
     one.keyboard.type("1 and 2 are typed, not chosen")
     press(one, "Escape", "Enter")
@@ -114,10 +114,10 @@ def test_two_people_label_by_keyboard_and_one_takes_an_answer_back(visit: Visit,
     press(one, "2", "Enter")
     expect_item(one, third)
     eventually(one, lambda: len(said(queue, ann)) == 2)
-    judged = Judgement.objects.get(item=first, user=ann)
+    judged = Judgement.across_teams.get(item=first, user=ann)
     assert (judged.verdict, judged.strength, judged.rationale) == ("ab"[order[0]], 3, "1 and 2 are typed, not chosen")
-    rollouts = Item.objects.get(pk=first).rollouts
-    assert list(Preference.objects.filter(judgement=judged).values_list("chosen", "rejected")) == [(rollouts[order[0]], rollouts[order[1]])]
+    rollouts = Item.across_teams.get(pk=first).rollouts
+    assert list(Preference.across_teams.filter(judgement=judged).values_list("chosen", "rejected")) == [(rollouts[order[0]], rollouts[order[1]])]
 
     press(one, "u")
     expect_item(one, second)
@@ -127,7 +127,8 @@ def test_two_people_label_by_keyboard_and_one_takes_an_answer_back(visit: Visit,
     press(one, "b", "Enter")
     expect(one.locator('[data-state="done"]')).to_be_visible()
     assert said(queue, ann)[1:] == ["tie", "bad"]
-    assert list(Change.objects.filter(item=second, user=ann).order_by("pk").values_list("what", flat=True)) == ["submitted", "undone", "submitted"]
+    changes = Change.across_teams.filter(item=second, user=ann).order_by("pk").values_list("what", flat=True)
+    assert list(changes) == ["submitted", "undone", "submitted"]
     expect(one.locator("[data-mine]")).to_have_text("3 yours")
 
     for _ in range(3):
@@ -167,7 +168,7 @@ def test_a_draft_survives_a_reload_even_without_the_browsers_memory(visit: Visit
     press(page, "2", "w", "c")
     page.keyboard.type(" and more")
     press(page, "Escape", "Control+s")
-    eventually(page, lambda: Claim.objects.get(item=item).draft.get("correction", "").endswith(" and more"))
+    eventually(page, lambda: Claim.across_teams.get(item=item).draft.get("correction", "").endswith(" and more"))
     page.evaluate("localStorage.clear()")
     page.reload()
     expect_item(page, item)
@@ -176,7 +177,7 @@ def test_a_draft_survives_a_reload_even_without_the_browsers_memory(visit: Visit
     expect(page.locator(".correction textarea")).to_have_value(f"{better} and more")
     expect(page.locator(".correction-diff ins")).to_have_text(" and more")
     press(page, "Enter")
-    eventually(page, lambda: Judgement.objects.filter(item=item, correction=f"{better} and more").exists())
+    eventually(page, lambda: Judgement.across_teams.filter(item=item, correction=f"{better} and more").exists())
 
 
 def test_an_answer_that_comes_too_late_says_who_has_the_item_and_is_kept(visit: Visit, team: Team, ann: User, bea: User) -> None:
@@ -184,8 +185,8 @@ def test_an_answer_that_comes_too_late_says_who_has_the_item_and_is_kept(visit: 
     first = queue.items.order_by("place").values_list("pk", flat=True)[0]
     page = visit(ann, queue)
     expect_item(page, first)
-    Claim.objects.filter(item=first).update(expires_at=timezone.now() - timedelta(minutes=1))
-    taken = claim(queue, bea, hold=1)[0]
+    Claim.across_teams.filter(item=first).update(expires_at=timezone.now() - timedelta(minutes=1))
+    taken = claim_items(queue, bea, hold=1)[0]
     assert taken.item_id == first
     press(page, "1", "r")
     page.keyboard.type("worked on for long")
@@ -197,7 +198,7 @@ def test_an_answer_that_comes_too_late_says_who_has_the_item_and_is_kept(visit: 
     expect(page.locator(".toast")).to_contain_text("not free")
     page.reload()
     expect(card.locator("textarea")).to_have_value("worked on for long")
-    Claim.objects.filter(pk=taken.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
+    Claim.across_teams.filter(pk=taken.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
     with transaction.atomic():
         clear_expired(queue)
     card.get_by_role("button", name="Take it again").click()
@@ -206,7 +207,7 @@ def test_an_answer_that_comes_too_late_says_who_has_the_item_and_is_kept(visit: 
     expect(page.locator("[data-stage]").get_by_label("Why?")).to_have_value("worked on for long")
     press(page, "Enter")
     eventually(page, lambda: said(queue, ann) == ["a"] or said(queue, ann) == ["b"])
-    assert Judgement.objects.get(item=first).rationale == "worked on for long"
+    assert Judgement.across_teams.get(item=first).rationale == "worked on for long"
 
 
 def test_answers_given_without_a_network_arrive_exactly_once(visit: Visit, team: Team, ann: User) -> None:
@@ -238,7 +239,7 @@ def test_answers_given_without_a_network_arrive_exactly_once(visit: Visit, team:
     press(page, "b", "Enter")
     expect(page.locator('[data-state="done"]')).to_be_visible()
     assert Judgement.objects.filter(queue=queue).count() == len(said(queue, ann)) == 4
-    assert Change.objects.filter(item__queue=queue).count() == 4
+    assert Change.across_teams.filter(item__queue=queue).count() == 4
     assert page.evaluate("Object.keys(localStorage).filter((key) => key.includes('outbox')).map((key) => localStorage[key])") in ([], ["[]"])
 
 
@@ -252,13 +253,13 @@ def test_an_answer_that_waits_is_sent_by_the_next_visit(visit: Visit, team: Team
     page.unroute("**/submit/")
     page.reload()
     eventually(page, lambda: len(said(queue, ann)) == 1)
-    assert shown(page) != first
+    expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))  # the next one is asked for once the answer has arrived
 
 
 def test_what_a_reviewer_sent_back_is_found_and_revised(visit: Visit, team: Team, owner: User, ann: User) -> None:
     queue = pair_queue(team, 2, reviewed=True)
-    held = claim(queue, ann, hold=1)[0]
-    judgement = submit(queue, ann, held.token, uuid.uuid4(), {"choice": "1", "rationale": "short"}, 1.0)
+    held = claim_items(queue, ann, hold=1)[0]
+    judgement = submit_judgement(queue, ann, held.token, uuid.uuid4(), {"choice": "1", "rationale": "short"}, 1.0)
     send_back(judgement, owner, "Look at the <b>units</b>")
     page = visit(ann, queue)
     page.get_by_text("1 sent back").click()
@@ -267,7 +268,7 @@ def test_what_a_reviewer_sent_back_is_found_and_revised(visit: Visit, team: Team
     expect(page.locator("[data-returned]")).to_contain_text("Look at the <b>units</b>")
     assert chosen(page) == ["first"]
     press(page, "2", "Enter")
-    eventually(page, lambda: Judgement.objects.filter(pk=judgement.pk, state="submitted").exists())
+    eventually(page, lambda: Judgement.across_teams.filter(pk=judgement.pk, state="submitted").exists())
     judgement.refresh_from_db()
     assert judgement.verdict == "ab"[held.order[1]]
     expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(held.item_id))
@@ -283,13 +284,13 @@ def test_skipping_asks_for_a_reason_by_one_more_key_and_a_rubric_takes_numbers(v
     first = shown(page)
     press(page, "s", "2")
     expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))
-    eventually(page, lambda: Judgement.objects.filter(item=first, verdict="skip", rationale__contains="subject").exists())
+    eventually(page, lambda: Judgement.across_teams.filter(item=first, verdict="skip", rationale__contains="subject").exists())
     second = shown(page)
     press(page, "1", "Enter")
     expect(page.locator("[data-say]")).to_contain_text("Tone")
     press(page, "4", "o", "4", "Enter")
-    eventually(page, lambda: Judgement.objects.filter(item=second).exists())
-    assert Judgement.objects.get(item=second).rubric == {"tone": 4}
+    eventually(page, lambda: Judgement.across_teams.filter(item=second).exists())
+    assert Judgement.across_teams.get(item=second).rubric == {"tone": 4}
 
 
 def test_keys_can_be_mapped_and_wrong_ones_are_refused(visit: Visit, team: Team, ann: User) -> None:
@@ -348,11 +349,11 @@ def test_the_clearer_of_two_pairs_is_stored_by_the_pairs_as_they_lie(visit: Visi
     queue = group_queue(team, Kind.CLEARER, 1, 4)
     page = visit(ann, queue)
     item = shown(page)
-    order = Claim.objects.get(item=item).order
+    order = Claim.across_teams.get(item=item).order
     expect(page.locator(".answer-panel")).to_have_count(4)
     press(page, "2", "Enter")
-    eventually(page, lambda: Judgement.objects.filter(item=item).exists())
-    assert Judgement.objects.get(item=item).verdict == ("first" if order[2] in (0, 1) else "second")
+    eventually(page, lambda: Judgement.across_teams.filter(item=item).exists())
+    assert Judgement.across_teams.get(item=item).verdict == ("first" if order[2] in (0, 1) else "second")
 
 
 def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit, team: Team, ann: User) -> None:
@@ -361,19 +362,19 @@ def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit
     page = visit(ann, queue)
     for count in (1, 2):
         item = shown(page)
-        wrong = Claim.objects.get(item=item).order.index(1) + 1
+        wrong = Claim.across_teams.get(item=item).order.index(1) + 1
         assert page.locator(".toast").count() == count - 1
         press(page, str(wrong), "Enter")
         expect(page.locator(".toast")).to_have_count(count)
         expect(page.locator(".toast").last).to_contain_text("This item's answer was known: the")
     press(page, "1", "r")
     page.keyboard.type("kept")
-    Queue.objects.filter(pk=queue.pk).update(status=QueueStatus.PAUSED)
+    Queue.across_teams.filter(pk=queue.pk).update(status=QueueStatus.PAUSED)
     press(page, "Escape", "Enter")
     refused = page.locator('[data-state="refused"]')
     expect(refused).to_contain_text("This queue is paused.")
     page.wait_for_load_state("networkidle")  # an answer on its way would look for work once more
-    Queue.objects.filter(pk=queue.pk).update(status=QueueStatus.OPEN)
+    Queue.across_teams.filter(pk=queue.pk).update(status=QueueStatus.OPEN)
     refused.get_by_role("button", name="Look again").click()
     shown(page)
     expect(page.locator("[data-stage]").get_by_label("Why?")).to_have_value("kept")
@@ -387,8 +388,8 @@ def test_a_lock_lost_while_writing_stops_the_work_and_keeps_the_words(visit: Vis
     page = visit(ann, queue)
     item = shown(page)
     page.wait_for_load_state("networkidle")
-    Claim.objects.filter(item=item).update(expires_at=timezone.now() - timedelta(minutes=1))
-    assert claim(queue, bea, hold=1)[0].item_id == item
+    Claim.across_teams.filter(item=item).update(expires_at=timezone.now() - timedelta(minutes=1))
+    assert claim_items(queue, bea, hold=1)[0].item_id == item
     press(page, "1", "r")
     page.keyboard.type("half a sentence")
     card = page.locator("[data-lost] .lost-card")  # the draft comes too late and is told so
@@ -398,14 +399,14 @@ def test_a_lock_lost_while_writing_stops_the_work_and_keeps_the_words(visit: Vis
     expect(card).to_have_count(0)
     expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(item))
     assert said(queue, ann) == []
-    assert Change.objects.filter(item=item, what="submitted").count() == 0
+    assert Change.across_teams.filter(item=item, what="submitted").count() == 0
 
 
 def test_an_answer_the_server_refuses_comes_back_with_the_field_marked(visit: Visit, team: Team, ann: User) -> None:
     queue = pair_queue(team, 3)
     page = visit(ann, queue)
     item = shown(page)
-    Queue.objects.filter(pk=queue.pk).update(rationale="required")
+    Queue.across_teams.filter(pk=queue.pk).update(rationale="required")
     press(page, "2", "Enter")
     expect(page.locator("[data-stage] [aria-invalid=true]")).to_be_focused()
     expect_item(page, item)
@@ -413,8 +414,8 @@ def test_an_answer_the_server_refuses_comes_back_with_the_field_marked(visit: Vi
     expect(page.locator("[data-stage] .field-error")).to_contain_text("rationale")
     page.keyboard.type("now with words")
     press(page, "Control+Enter")
-    eventually(page, lambda: Judgement.objects.filter(item=item, rationale="now with words").exists())
-    assert Judgement.objects.count() == 1
+    eventually(page, lambda: Judgement.across_teams.filter(item=item, rationale="now with words").exists())
+    assert Judgement.across_teams.count() == 1
 
 
 def test_signed_out_meanwhile_answers_wait_until_one_is_back(visit: Visit, web: WebProcess, team: Team, ann: User) -> None:

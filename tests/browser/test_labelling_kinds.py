@@ -6,15 +6,15 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Claim, Judgement, Kind, Preference, Queue
-from lab.runs.models import Status
-from lab.trajectories.models import Rollout
+from lab.labelling.labels.models import Claim, Judgement, Kind, Preference, Queue
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Status
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started
-from trainers.arrays import pack, pack_ids
+from trainers.contract.arrays import pack_array, pack_ids
 
 PARTS = ["Two", " plus", " two", ".", "\n\n", "It", " is", " 5", ".", "\n\n", "<answer>", "5", "</answer>"]
 SELECT = """([first, last]) => { const unit = (at) => document.querySelector(`.token-text [data-at="${at}"]`).firstChild;
@@ -28,8 +28,8 @@ def answers(team: Team, *completions: str) -> list[Rollout]:
     made = []
     for sample, text in enumerate(completions):
         lengths = [len(part) for part in PARTS] if text == "".join(PARTS) else [1] * len(text)
-        zeros = pack([0.0] * len(lengths), "e")
-        arrays = {"ids": pack_ids(range(10, 10 + len(lengths))), "lengths": pack(lengths, "H"), "logprobs": zeros, "entropies": zeros}
+        zeros = pack_array([0.0] * len(lengths), "e")
+        arrays = {"ids": pack_ids(range(10, 10 + len(lengths))), "lengths": pack_array(lengths, "H"), "logprobs": zeros, "entropies": zeros}
         made.append(rollout(1, 0, sample, completion=text, length=len(lengths), **arrays))
     run = make_run(team, status=Status.FINISHED)
     add(run, [started(), *made])
@@ -65,20 +65,20 @@ def test_a_group_is_ranked_by_keyboard_and_only_the_implied_pairs_are_written(pa
     press(page, "3")
     expect(page.locator(".rank-count .mono")).to_have_text("A = B > C > D = E")
     expect(page.locator(".rank-count strong")).to_have_text("gives 8 pairs")
-    order = Claim.objects.get(item__rollouts__len=5).order
+    order = Claim.across_teams.get(item__rollouts__len=5).order
     press(page, "Enter")
     expect(page.locator(".rank-card")).to_have_count(3)
     expect(page.locator("[data-done]")).to_have_text("1/2")
     shown = [group[place].pk for place in order]
     better = [(0, 2), (1, 2), (0, 3), (0, 4), (1, 3), (1, 4), (2, 3), (2, 4)]
-    assert sorted(Preference.objects.values_list("chosen", "rejected")) == sorted((shown[one], shown[other]) for one, other in better)
+    assert sorted(Preference.across_teams.values_list("chosen", "rejected")) == sorted((shown[one], shown[other]) for one, other in better)
     press(page, "u")
     expect(page.locator(".rank-count .mono")).to_have_text("A = B > C > D = E")
-    assert Preference.objects.count() == 0
+    assert Preference.across_teams.count() == 0
     with page.expect_response("**/submit/"):
         press(page, "Enter")
     expect(page.locator(".rank-card")).to_have_count(3)
-    assert Preference.objects.count() == 8
+    assert Preference.across_teams.count() == 8
 
 
 def test_tiers_are_moved_tied_untied_and_drafted(page: Page, team: Team, group: list[Rollout]) -> None:
@@ -152,8 +152,8 @@ def test_answers_with_the_same_text_share_a_tier(page: Page, team: Team, owner: 
     expect(order).to_have_text(first)
     press(page, "-", "Enter")  # what has no tier yet gets one below, its twin with it
     expect(page.locator("[data-done]")).to_have_text("1/1")
-    assert Preference.objects.count() == 2
-    assert not Preference.objects.filter(chosen__in=[group[0].pk, group[2].pk], rejected__in=[group[0].pk, group[2].pk]).exists()
+    assert Preference.across_teams.count() == 2
+    assert not Preference.across_teams.filter(chosen__in=[group[0].pk, group[2].pk], rejected__in=[group[0].pk, group[2].pk]).exists()
 
 
 def test_steps_and_spans_of_an_answer_are_marked_by_keyboard(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
@@ -184,7 +184,7 @@ def test_steps_and_spans_of_an_answer_are_marked_by_keyboard(page: Page, team: T
     expect(page.locator(".label-steps .is-first-bad")).to_contain_text("It is 5.")
     press(page, "Enter")
     expect(page.locator("[data-done]")).to_have_text("1/1")
-    said = Judgement.objects.get()
+    said = Judgement.across_teams.get()
     assert said.verdict == "bad"
     assert said.correction == "".join(PARTS) + " indeed"
     first, second, third = ({"start": 0, "end": 5}, {"start": 5, "end": 10}, {"start": 10, "end": 13})

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_errors_show_at_the_field_and_a_good_form_queues_a_run(launch_form: Page
     expect(page.get_by_label("Group size")).to_have_value("7")
     expect(page.get_by_label("Group size")).to_be_focused()
     expect(page.get_by_label("Name", exact=True)).to_have_value("from the browser")
-    assert Run.objects.count() == 0
+    assert Run.across_teams.count() == 0
 
     page.get_by_label("Group size").fill("16")
     expect(page.locator("[data-arithmetic]")).to_contain_text("64 completions a step = 4 prompts × groups of 16")
@@ -41,7 +41,7 @@ def test_errors_show_at_the_field_and_a_good_form_queues_a_run(launch_form: Page
     expect(page.locator("#preflight")).to_contain_text("1\u202f280")  # rollouts in 20 steps of 64
     page.get_by_role("button", name="Launch", exact=True).click()
     page.wait_for_url("**/runs/*-*/")
-    run = Run.objects.get()
+    run = Run.across_teams.get()
     assert (run.name, run.status, run.total_steps, run.spec["training"]["num_generations"]) == ("from the browser", Status.QUEUED, 20, 16)
     page.goto("/runs/")
     expect(page.get_by_role("row", name="from the browser")).to_contain_text("queued")
@@ -59,13 +59,13 @@ def test_a_bound_is_checked_before_anything_is_sent(launch_form: Page) -> None:
     page.get_by_label("Temperature").first.fill("1")
     page.get_by_role("button", name="Launch", exact=True).click()
     expect(page.get_by_label("Weight decay")).to_be_focused()  # its fold opens again
-    assert Run.objects.count() == 0
+    assert Run.across_teams.count() == 0
 
 
 def test_a_double_click_launches_once(launch_form: Page) -> None:
     launch_form.get_by_role("button", name="Launch", exact=True).dblclick()
     launch_form.wait_for_url("**/runs/*-*/")
-    assert Run.objects.count() == 1
+    assert Run.across_teams.count() == 1
 
 
 def test_going_back_and_sending_again_launches_no_second_run(launch_form: Page) -> None:
@@ -77,8 +77,8 @@ def test_going_back_and_sending_again_launches_no_second_run(launch_form: Page) 
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_visible()
     page.get_by_role("button", name="Launch", exact=True).click()
     page.wait_for_url("**/runs/*-*/")
-    assert page.url == first or Run.objects.count() == 2  # a form loaded anew is a new launch, the same form is not
-    assert Run.objects.count() <= 2
+    assert page.url == first or Run.across_teams.count() == 2  # a form loaded anew is a new launch, the same form is not
+    assert Run.across_teams.count() <= 2
 
 
 def test_changes_are_not_lost_by_a_stray_click(context: BrowserContext, owner: User, sign_in: Callable[[User], None]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.datasets.models import Version
-from lab.loop.models import Match
-from lab.runs.models import Run
+from lab.data.datasets.models import Version
+from lab.data.loop.models import Match
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 from tests.lab.loop.making import finished_run, frozen, heldout, labelled_queue, sampled
 
 
@@ -47,6 +47,6 @@ def test_from_a_version_to_a_run_whose_page_waits_for_the_match(page: Page, vers
     page.get_by_role("button", name="Train DPO").click()
     expect(page.get_by_text("Do people prefer it?")).to_be_visible()
     expect(page.get_by_text("Comes by itself once this run has finished")).to_be_visible()
-    run = Run.objects.get(trainer="dpo")
+    run = Run.across_teams.get(trainer="dpo")
     assert (run.total_steps, run.spec["dataset"]["sha256"]) == (21, version.counts["sha256"]["train"])
-    assert Match.objects.get().child == run
+    assert Match.across_teams.get().child == run

@@ -7,8 +7,8 @@ import redis
 from django.conf import settings
 from playwright.sync_api import BrowserContext, Page, WebSocket, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.browser.conftest import WebProcess, until
 from tests.browser.training import add, drawn_steps, expect_complete, open_overview, running
 from tests.lab.supervisor.spools import make_run, measured, started, steps
@@ -116,7 +116,7 @@ def test_values_that_are_not_finite_are_counted_and_not_drawn(page: Page, run: R
 
 def test_the_status_follows_without_a_reload(page: Page, run: Run) -> None:
     open_overview(page, run)
-    Run.objects.filter(pk=run.pk).update(status=Status.FAILED, reason="CUDA out of memory", owner="", lease_until=None)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FAILED, reason="CUDA out of memory", owner="", lease_until=None)
     expect(page.locator("#run-head .chip")).to_have_text("failed", timeout=10_000)
     expect(page.get_by_text("CUDA out of memory")).to_be_visible()
     expect(page.get_by_role("button", name="Resume")).to_be_enabled()

@@ -11,18 +11,18 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from lab.accounts.models import Role, Team, User
-from lab.datasets.models import Row, Version
-from lab.labels.models import Claim, Item, ItemState, Judgement, Kind, Preference, Purpose, Queue
+from lab.data.datasets.models import Row, Version
+from lab.data.loop.models import Match
+from lab.labelling.labels.models import Claim, Item, ItemState, Judgement, Kind, Preference, Purpose, Queue
 from lab.lib.processes import Child
-from lab.loop.models import Match
-from lab.runs.launch import launch_recipe
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Role, Team, User
+from lab.training.runs.launch import launch_recipe
+from lab.training.runs.models import Run, Status
 from tests.browser.conftest import WebProcess
 from tests.conftest import make_member
 from tests.lab.labels.queues import pair_queue
-from trainers.identity import row_digest
+from trainers.data.identity import row_digest
 
 TRAINING_MS = 150_000  # imports of torch and TRL and some steps, on a busy machine
 PAIRS, ASKED = 6, 12
@@ -83,7 +83,7 @@ def label_all(page: Page, queue: Queue, user: User, wanted: Callable[[Item], str
     for _ in range(queue.items.count()):
         expect(page.locator("[data-stage] .item")).to_be_visible()
         shown = root.get_attribute("data-item") or ""
-        item = Item.objects.get(pk=int(shown))
+        item = Item.across_teams.get(pk=int(shown))
         order = Claim.objects.get(item=item, user=user).order
         page.keyboard.press(str(order.index("ab".index(wanted(item))) + 1))
         page.keyboard.press("e")
@@ -101,7 +101,7 @@ def make_queue_of(run: Run, page: Page) -> Queue:
     page.wait_for_load_state("networkidle")  # the preview has come: nothing moves under the pointer any more
     page.get_by_role("button", name="Make the queue").click()
     page.wait_for_url("**/label/*/")
-    queue = Queue.objects.get()
+    queue = Queue.across_teams.get()
     assert (queue.kind, queue.purpose, queue.blind, queue.overlap, queue.items.count()) == (Kind.PAIR, Purpose.LABELS, True, 2, PAIRS)
     mine = set(Rollout.objects.filter(run=run, phase="train").values_list("pk", flat=True))
     assert all(set(item.rollouts) <= mine for item in queue.items.all())
@@ -130,7 +130,7 @@ def freeze(page: Page, queue: Queue) -> Version:
     page.get_by_role("button", name="Freeze version 1").click()
     page.wait_for_url("**/datasets/versions/*/")
     expect(page.locator("#version-digest")).to_be_visible(timeout=60_000)
-    return Version.objects.get()
+    return Version.across_teams.get()
 
 
 def texts(row: dict[str, Any]) -> tuple[str, str]:
@@ -168,7 +168,7 @@ def test_labels_become_the_next_run_and_people_say_whether_it_is_better(
     version = freeze(reviewer, queue)
     wanted = {}
     for item in queue.items.all():
-        one, other = (Rollout.objects.get(pk=pk) for pk in item.rollouts)
+        one, other = (Rollout.across_teams.get(pk=pk) for pk in item.rollouts)
         wanted[item.pk] = (other, one) if item == disputed else (one, other)
     rows = list(Row.objects.filter(version=version, split="train").order_by("place"))
     assert {row.item: texts(row.row) for row in rows} == {pk: (good.completion, bad.completion) for pk, (good, bad) in wanted.items()}
@@ -191,8 +191,8 @@ def train(page: Page, version: Version, source: Run) -> Run:
     page.get_by_label("Prompts to ask about").fill(str(ASKED))
     page.get_by_role("button", name="Train DPO").click()
     page.wait_for_url("**/runs/*-*/")
-    child = Run.objects.exclude(pk=source.pk).get()
-    sampled_at = sorted(Rollout.objects.filter(pk__in=[pk for row in version.rows.all() for pk in row.rollouts]).values_list("step", flat=True))
+    child = Run.across_teams.exclude(pk=source.pk).get()
+    sampled_at = sorted(Rollout.across_teams.filter(pk__in=[pk for row in version.rows.all() for pk in row.rollouts]).values_list("step", flat=True))
     policy = child.spec["policy"]
     assert (policy["kind"], policy["folder"]) == ("run", str(source.folder))
     assert sampled_at[0] - 1 <= policy["checkpoint"] <= sampled_at[-1]

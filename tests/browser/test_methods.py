@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.catalog.models import RecipeVersion
-from lab.runs.models import Run
+from lab.teams.accounts.models import Team, User
+from lab.training.catalog.models import RecipeVersion
+from lab.training.runs.models import Run
 
 CARD = '[id="id-stages.0.method.{}"]'
 
@@ -70,7 +70,7 @@ def test_from_the_catalogue_to_a_stack_without_a_conflict(page: Page, owner: Use
     expect(page.get_by_text("Ready to launch")).to_be_visible()
     page.get_by_role("button", name="Launch", exact=True).click()
     page.wait_for_url("**/runs/*-*/")
-    run = Run.objects.get()
+    run = Run.across_teams.get()
     assert (run.name, run.spec["base"]["name"], run.spec["methods"]) == ("Risk and entropy", "gspo", stacked)
     page.goto("/methods/?q=siren")
     expect(page.locator(".method-card").first).to_contain_text("1 run")
@@ -104,7 +104,7 @@ def test_a_mistyped_method_says_what_is_near_and_keeps_the_form(page: Page, owne
     expect(page.locator(".stack-card")).to_have_count(0)
     expect(page.get_by_label("Add a method")).to_be_focused()
     expect(page.get_by_label("Steps", exact=True)).to_have_value("44")
-    assert Run.objects.count() == 0
+    assert Run.across_teams.count() == 0
 
 
 def test_it_works_without_scripts(without_scripts: Page, team: Team) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import User
+from lab.teams.accounts.models import User
 
 SignIn = Callable[[User], None]
 

@@ -11,12 +11,12 @@ import pytest
 from django.conf import settings
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.browser.conftest import until
-from tests.browser.training import add, drawn_steps, expect_complete, open_overview
+from tests.browser.training import add, click_chart, drawn_steps, expect_complete, open_overview
 from tests.lab.supervisor.spools import make_run, measured, rollout, started
-from trainers.events import AnyEvent
+from trainers.contract.events import AnyEvent
 
 BINS = 20
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -140,7 +140,7 @@ def test_what_a_method_logs_beyond_its_panels_is_folded_away_and_not_among_the_o
 
 def test_a_panel_that_a_run_never_filled_says_so(page: Page, run: Run) -> None:
     add(run, [started(), measured(1)])
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED, owner="")
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED, owner="")
     page.goto(f"/runs/{run.pk}/")
     expect(page.get_by_text("not logged in this run")).to_have_count(4)
 
@@ -150,13 +150,6 @@ def test_a_click_on_a_panel_of_any_kind_opens_the_rollouts_of_its_step(panel: in
     add(run, [started(total_steps=40), *logged(1, 20), *(rollout(step) for step in range(1, 21))])
     open_overview(page, run)
     wait_for_step(page, f"method-probe-{panel}", 20)
-    plot = page.locator(f"[data-panel='method-probe-{panel}'] .nsewdrag")
-    plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
-    assert box
-    page.mouse.move(box["x"] + box["width"] * 0.5 - 3, box["y"] + box["height"] * 0.4)
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.4)
-    page.mouse.down()
-    page.mouse.up()
+    click_chart(page, f"method-probe-{panel}", 0.5, height=0.4)
     expect(page.locator("#step-feed [data-rollout]")).to_have_count(1)
     assert 9 <= int(page.locator("#step-feed").get_attribute("data-step") or 0) <= 12

@@ -6,11 +6,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.alerts.kinds import FAILED
-from lab.alerts.models import Notice
-from lab.runs.models import Run, Status
-from lab.workers.models import Worker
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
+from lab.training.workers.models import Worker
+from lab.watching.alerts.kinds import FAILED
+from lab.watching.alerts.models import Notice
 from tests.browser.conftest import until
 from tests.browser.training import add, running
 from tests.lab.supervisor.spools import rollout
@@ -43,7 +43,7 @@ def on_the_rollouts_of(run: Run, page: Page) -> None:
 
 def now(run: Run, status: Status) -> None:
     """In the database alone: the page is told by the test, when it suits it."""
-    Run.objects.filter(pk=run.pk).update(status=status)
+    Run.across_teams.filter(pk=run.pk).update(status=status)
 
 
 def test_two_bins_clicked_at_once_both_hold(page: Page, run: Run) -> None:

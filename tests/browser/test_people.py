@@ -7,10 +7,10 @@ import pytest
 from django.conf import settings as django_settings
 from playwright.sync_api import Browser, Page, WebSocket, expect
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.audit.models import Entry
-from lab.people import leaving
-from lab.runs.models import Status
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.teams.audit.models import Entry
+from lab.teams.people import departures
+from lab.training.runs.models import Status
 from tests.browser.conftest import WebProcess
 from tests.lab.supervisor.spools import make_run
 
@@ -94,7 +94,7 @@ def test_an_open_page_of_a_team_one_is_taken_out_of_is_emptied(page: Page, owner
     page.goto("/t/alignment/runs/")
     expect(page.get_by_text("their secret run")).to_be_visible()
     expect(page.locator("[data-live-badge]")).to_have_attribute("data-state", "live")
-    leaving.deactivate(member, None, operator=True)
+    departures.deactivate_member(member, None, operator=True)
     expect(page.get_by_role("heading", name="This team is no longer open to you")).to_be_visible()
     expect(page.get_by_text("their secret run")).to_have_count(0)
     page.get_by_role("link", name="Your teams").click()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Role, Team, User
-from lab.policies.models import Alias, Proposal
+from lab.models.policies.models import Alias, Proposal
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.lab.policies.making import final_of, matched, vote
 
@@ -27,7 +27,7 @@ def test_a_policy_is_asked_for_refused_without_votes_and_approved_by_a_second_pe
     page.get_by_label("Why optional").fill("it solves more <b>problems</b>")
     page.get_by_role("button", name="Ask for “production”").click()
     expect(page.locator(".toast")).to_contain_text("an admin decides")
-    proposal = Proposal.objects.get()
+    proposal = Proposal.across_teams.get()
 
     page.context.clear_cookies()
     sign_in(owner)
@@ -36,7 +36,7 @@ def test_a_policy_is_asked_for_refused_without_votes_and_approved_by_a_second_pe
     expect(page.get_by_role("button", name="Approve")).to_be_disabled()
     page.get_by_role("button", name="Refuse").click()
     expect(page.locator(".toast")).to_contain_text("Say why you refuse")
-    assert Alias.objects.get().checkpoint is None
+    assert Alias.across_teams.get().checkpoint is None
 
     vote(match, make_member("labels@example.org", team, Role.ANNOTATOR), 20, 4)
     page.reload()
@@ -44,7 +44,7 @@ def test_a_policy_is_asked_for_refused_without_votes_and_approved_by_a_second_pe
     page.get_by_label("Comment").fill("agreed")
     page.get_by_role("button", name="Approve").click()
     expect(page.locator(".banner.good")).to_contain_text("Approved")
-    assert Alias.objects.get().checkpoint_id == checkpoint.pk
+    assert Alias.across_teams.get().checkpoint_id == checkpoint.pk
     page.goto("/policies/")
     expect(page.locator("tr", has_text="final policy").locator(".badge.good")).to_have_text("production")
     page.set_viewport_size({"width": 390, "height": 800})

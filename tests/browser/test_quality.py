@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Role, Team, User
-from lab.labels.models import Item, ItemState, Judgement, JudgementState, Kind, Queue
+from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Kind, Queue
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS
 from tests.lab.quality.labelling import judge, queue_of, scored_run
@@ -52,7 +52,7 @@ def test_conflicts_are_decided_by_keyboard(page: Page, queue: Queue) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text(f"Item {second.pk}")
     assert settled(queue) == {first.pk: "tie"}
-    assert Item.objects.get(pk=first.pk).final_comment == "12 decided, b"
+    assert Item.across_teams.get(pk=first.pk).final_comment == "12 decided, b"
     page.keyboard.press("b")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text(f"Item {third.pk}")
@@ -94,20 +94,20 @@ def test_labels_are_reviewed_by_keyboard(page: Page, queue: Queue) -> None:
     page.keyboard.type("look at the sum")
     page.keyboard.press("Control+Enter")
     expect(page).to_have_url(f"{page.url.split('?')[0]}?judgement={three.pk}")
-    states = dict(Judgement.objects.filter(pk__in=(one.pk, two.pk, three.pk)).values_list("pk", "state"))
+    states = dict(Judgement.across_teams.filter(pk__in=(one.pk, two.pk, three.pk)).values_list("pk", "state"))
     assert states == {one.pk: JudgementState.ACCEPTED, two.pk: JudgementState.RETURNED, three.pk: JudgementState.SUBMITTED}
     page.keyboard.press("u")
     expect(page.locator(".bench-item")).to_contain_text("look at the sum")
     page.keyboard.press("a")
     expect(page.locator(".toast")).to_contain_text("Accepted.")
-    assert Judgement.objects.get(pk=two.pk).state == JudgementState.ACCEPTED
+    assert Judgement.across_teams.get(pk=two.pk).state == JudgementState.ACCEPTED
 
 
 def test_the_overview_draws_humans_against_the_reward_and_opens_the_step(page: Page, queue: Queue) -> None:
-    from lab.trajectories.models import Rollout
+    from lab.rollouts.trajectories.models import Rollout
 
     item = queue.items.all()[0]
-    run = Rollout.objects.get(pk=item.rollouts[0]).run
+    run = Rollout.across_teams.get(pk=item.rollouts[0]).run
     page.goto(f"/runs/{run.pk}/")
     area = page.locator(".humans-area")
     expect(area.locator(".plotly")).to_have_count(1)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.labels.models import Queue
-from lab.runs.models import Run
+from lab.labelling.labels.models import Queue
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 from tests.hostile import MARK, PAYLOADS
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 
@@ -63,7 +63,7 @@ def test_a_queue_is_made_from_the_table_and_labelling_starts_by_a_key(page: Page
     page.get_by_role("button", name="Make the queue").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Mine")
-    made = Queue.objects.get()
+    made = Queue.across_teams.get()
     assert [one["label"] for one in made.rubric] == ["Polite?"]
     expect(page.locator("#forecast")).to_contain_text("more labels until it is narrower than 10 points")
     page.get_by_role("link", name="30 points").click()

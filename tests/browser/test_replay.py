@@ -6,16 +6,16 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.replay.answering import answer_question
-from lab.replay.models import Replay
-from lab.runs.models import Run
+from lab.rollouts.replay.answers import answer_question
+from lab.rollouts.replay.models import Replay
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started
 from tests.lab.test_replay import events, spec
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message
 
 TEXTS = [stored(text) for text in PAYLOADS if text][:32]
 
@@ -35,7 +35,7 @@ def turned(page: Page, run: Run, query: str) -> Replay:
     page.get_by_label("correct").fill("-1")
     page.get_by_role("button", name="Replay").last.click()
     expect(page.get_by_text("Waiting for a worker.")).to_be_visible()
-    replay = Replay.objects.latest("created_at")
+    replay = Replay.across_teams.latest("created_at")
     answer_question(str(replay.pk))
     expect(page.locator(".figures")).to_be_visible()
     return replay
@@ -77,7 +77,12 @@ def test_hostile_completions_are_text(page: Page, run: Run) -> None:
     made = []
     for sample, text in enumerate(TEXTS):
         count = min(len(text), 400)
-        arrays = {"ids": pack_ids([5] * count), "lengths": pack([1] * (count - 1) + [len(text) - count + 1], "H"), "logprobs": b"", "entropies": b""}
+        arrays = {
+            "ids": pack_ids([5] * count),
+            "lengths": pack_array([1] * (count - 1) + [len(text) - count + 1], "H"),
+            "logprobs": b"",
+            "entropies": b"",
+        }
         given = {"correct": float(sample % 2), "format": 1.0, "working": 0.0}
         own = {"rewards": given, "reward": given["correct"], "advantage": given["correct"] - 0.5, "completion": text}
         made.append(rollout(3, sample // 4, sample % 4, prompt=[Message("user", text[:2000])], **own, **arrays))

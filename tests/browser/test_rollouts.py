@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.browser.conftest import until
 from tests.browser.training import add
 from tests.lab.supervisor.spools import make_run, rollout, started, steps
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message, Turn
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message, Turn
 
 CORPUS = [
     "<script>alert(1)</script>",
@@ -135,7 +135,12 @@ def test_the_card_stays_when_its_token_had_to_be_scrolled_to(page: Page, run: Ru
 def test_special_tokens_and_white_space_show_on_demand(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     run = make_run(team, status=Status.RUNNING)
-    arrays = {"ids": pack_ids([7, 8, 4]), "lengths": pack([2, 3, 0], "B"), "logprobs": pack([-1.0] * 3, "e"), "entropies": pack([0.5] * 3, "e")}
+    arrays = {
+        "ids": pack_ids([7, 8, 4]),
+        "lengths": pack_array([2, 3, 0], "B"),
+        "logprobs": pack_array([-1.0] * 3, "e"),
+        "entropies": pack_array([0.5] * 3, "e"),
+    }
     add(run, [started(special_tokens={4: "<|end|>"}), rollout(1, completion="a b\n🦊", turns=[Turn("assistant", 0, 3)], **arrays)])
     visit(page, run, "?tokens=entropy")
     units = page.locator("[data-unit]")
@@ -174,7 +179,7 @@ def test_hostile_completions_are_text_in_every_view(view: str, page: Page, team:
             prompt=[Message("user", text[:5000])],
             rewards={text[:50]: 1.0},
             ids=pack_ids([5] * min(len(text), 3000)),
-            lengths=pack([1] * min(len(text), 3000), "B"),
+            lengths=pack_array([1] * min(len(text), 3000), "B"),
             logprobs=b"",
             entropies=b"",
         )

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Status
 from tests.browser.training import add
 from tests.lab.supervisor.spools import make_run, rollout, started
-from trainers.arrays import pack
+from trainers.contract.arrays import pack_array
 
 SPEC = {"recipe": "grpo", "training": {"trainer": "grpo"}, "methods": [{"name": "siren"}]}
 
@@ -16,7 +16,7 @@ SPEC = {"recipe": "grpo", "training": {"trainer": "grpo"}, "methods": [{"name": 
 def test_token_weights_and_advantages_are_views_of_the_tokens(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     run = make_run(team, status=Status.RUNNING, spec=SPEC)
-    given = {"token_advantages": pack([1.0, -1.0, 0.25, 0.0], "e"), "weights": pack([0.0, 1.0, 2.0, 1.0], "e")}
+    given = {"token_advantages": pack_array([1.0, -1.0, 0.25, 0.0], "e"), "weights": pack_array([0.0, 1.0, 2.0, 1.0], "e")}
     add(run, [started(), rollout(sample=0, **given), rollout(sample=1)])
     page.goto(f"/runs/{run.pk}/rollouts/")
     page.get_by_role("link", name="Token advantage").click()

@@ -9,13 +9,13 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs import live
-from lab.runs.models import Attempt, LogChunk, Run, Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import live
+from lab.training.runs.models import Attempt, LogChunk, Run, Status
 from tests.browser.conftest import until
 from tests.browser.training import add, drawn_steps, open_overview, running
 from tests.lab.supervisor.spools import make_run, measured, started, steps
-from trainers.events import Warned
+from trainers.contract.events import Warned
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b>\u202eevil\u202c\u200b&lt;"
 
@@ -185,7 +185,7 @@ def test_the_log_follows_its_end_until_one_scrolls_up(page: Page, run: Run) -> N
     def printed(text: str) -> None:
         offset = sum(len(one.encode()) for one in LogChunk.objects.filter(run=run, notice=False).values_list("text", flat=True))
         LogChunk.objects.create(run=run, attempt=1, offset=offset, text=text)
-        Run.objects.filter(pk=run.pk).update(log_ingested=offset + len(text.encode()))
+        Run.across_teams.filter(pk=run.pk).update(log_ingested=offset + len(text.encode()))
         add(run, steps(run.step + 1, run.step + 1))
 
     printed("".join(f"line {index}\n" for index in range(100)) + "loading 10%")

@@ -7,10 +7,10 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
 
-from lab.accounts.models import Team, User
-from lab.runs import live, publisher
-from lab.runs.launch import launch
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import live, publisher
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Run, Status
 from tests.browser.conftest import until
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
@@ -18,7 +18,7 @@ GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe":
 
 @pytest.fixture
 def runs(team: Team, owner: User) -> list[Run]:
-    return [launch(team, owner, GRPO, name) for name in ("one", "two", "three")]
+    return [launch_run(team, owner, GRPO, name) for name in ("one", "two", "three")]
 
 
 def names(page: Page) -> list[str]:
@@ -27,10 +27,10 @@ def names(page: Page) -> list[str]:
 
 def changed(run: Run, **fields: Any) -> None:
     """What a supervisor does: writes the row, then tells the pages."""
-    Run.objects.filter(pk=run.pk).update(**fields)
+    Run.across_teams.filter(pk=run.pk).update(**fields)
     run.refresh_from_db()
     live.publish_state(run)
-    publisher.flush()
+    publisher.flush_messages()
 
 
 def test_cells_change_in_place_and_rows_do_not_move(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
@@ -77,7 +77,7 @@ def test_a_change_nobody_published_arrives_too(page: Page, runs: list[Run], owne
     sign_in(owner)
     page.goto("/runs/")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
-    Run.objects.filter(pk=runs[1].pk).update(status=Status.RUNNING, step=30)
+    Run.across_teams.filter(pk=runs[1].pk).update(status=Status.RUNNING, step=30)
     expect(page.locator(f'tr[data-run="{runs[1].pk}"] .chip')).to_have_text("running", timeout=12_000)
 
 
@@ -85,7 +85,7 @@ def test_a_new_run_is_announced_and_shown_on_request(page: Page, runs: list[Run]
     sign_in(owner)
     page.goto("/runs/")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
-    fourth = launch(team, owner, GRPO, "four")
+    fourth = launch_run(team, owner, GRPO, "four")
     changed(fourth)
     pill = page.get_by_role("button", name="1 new run")
     expect(pill).to_be_visible()
@@ -120,7 +120,7 @@ def test_filters_and_sorting_live_in_the_url_and_in_the_history(page: Page, runs
 
 
 def test_a_hostile_name_never_runs_as_script(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
-    run = launch(team, owner, GRPO, "<img src=x onerror=alert(1)><script>alert(2)</script>")
+    run = launch_run(team, owner, GRPO, "<img src=x onerror=alert(1)><script>alert(2)</script>")
     sign_in(owner)
     page.goto("/runs/")
     expect(page.get_by_text("live", exact=True)).to_be_visible()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from lab.accounts.models import Team, User
+from lab.teams.accounts.models import Team, User
 from tests.browser.conftest import WebProcess
 from tests.lab.accounts.signing_in import PASSWORD, code_of
 

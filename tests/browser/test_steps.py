@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 from tests.browser.conftest import until
-from tests.browser.training import add, open_overview, running
+from tests.browser.training import add, click_chart, open_overview, running
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import measured, rollout, steps
-from trainers.events import Message
+from trainers.contract.events import Message
 
 
 @pytest.fixture
@@ -22,19 +22,6 @@ def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
     held = [event for step in (0, 10) for event in (rollout(step, phase="heldout"), measured(step, values={"heldout/reward": 0.1 * step}))]
     add(run, [*steps(4, 20), *held, *(measured(step) for step in range(21, 25))])
     return run
-
-
-def click_chart(page: Page, panel: str, share: float) -> None:
-    """A click into a chart, at a share of its width."""
-    plot = page.locator(f"[data-panel={panel}] .nsewdrag")
-    plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
-    assert box is not None
-    x, y = box["x"] + box["width"] * share, box["y"] + box["height"] / 2
-    page.mouse.move(x - 3, y)
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.up()
 
 
 def search(page: Page) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import requests
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import User
-from lab.runs.launch import launch_recipe
+from lab.teams.accounts.models import User
+from lab.training.runs.launch import launch_recipe
 from tests.browser.conftest import WebProcess
 from tests.lab.cast import make_cast
 

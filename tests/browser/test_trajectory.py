@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout, RolloutTokens
+from lab.rollouts.trajectories.models import Rollout, RolloutTokens
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message, Turn
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message, Turn
 
 CALL = '<tool_call>{"name": "look_up"}'
 WORDS = ["<think>", "so", " 🦊", "", "", "\n", "12", "</think>", CALL, "</tool_call>", "found: 4", "<answer>4</answer>", ""]
@@ -53,13 +53,13 @@ def annotated(step: int = 1, sample: int = 0, **fields: Any) -> Any:
     entropies = [0.1, 0.2, 0.9, 0, 0, 1.5, 2.0, 0.1, 0.3, 0.1, 0, 0.4, 0.05]
     arrays = {
         "ids": pack_ids([*range(10, 10 + count - 1), 4]),
-        "lengths": pack([7, 2, 0, 0, 2, *(len(word) for word in WORDS[5:])], "H"),
-        "logprobs": pack([-0.5 - index / 10 for index in range(count)], "e"),
-        "entropies": pack(entropies, "e"),
-        "mask": pack([0 if index == 10 else 1 for index in range(count)], "B"),
-        "reference_logprobs": pack([-0.5] * count, "e"),
-        "ratios": pack([1.0, 2.0, 0.5, *[1.0] * (count - 3)], "e"),
-        "clipped": pack([0, 1, *[0] * (count - 2)], "B"),
+        "lengths": pack_array([7, 2, 0, 0, 2, *(len(word) for word in WORDS[5:])], "H"),
+        "logprobs": pack_array([-0.5 - index / 10 for index in range(count)], "e"),
+        "entropies": pack_array(entropies, "e"),
+        "mask": pack_array([0 if index == 10 else 1 for index in range(count)], "B"),
+        "reference_logprobs": pack_array([-0.5] * count, "e"),
+        "ratios": pack_array([1.0, 2.0, 0.5, *[1.0] * (count - 3)], "e"),
+        "clipped": pack_array([0, 1, *[0] * (count - 2)], "B"),
     }
     turns = [Turn("assistant", 0, 10), Turn("tool", 10, 11), Turn("assistant", 11, 13)]
     return rollout(step, 0, sample, **{"completion": "".join(WORDS), "turns": turns, "advantage": 0.5, **arrays, **fields})
@@ -70,12 +70,17 @@ def long_rollout(count: int) -> Any:
     text = "".join("needle\n" if index == 150_000 else f"word{index % 10}" + ("\n" if index % 40 == 39 else " ") for index in range(count))
     lengths = [7 if index == 150_000 else 6 for index in range(count)]
     measured = np.abs(np.sin(numbers / 50)) * 2
-    arrays = {"ids": pack_ids(numbers % 50_000), "lengths": pack(lengths, "B"), "logprobs": pack(-measured, "e"), "entropies": pack(measured, "e")}
+    arrays = {
+        "ids": pack_ids(numbers % 50_000),
+        "lengths": pack_array(lengths, "B"),
+        "logprobs": pack_array(-measured, "e"),
+        "entropies": pack_array(measured, "e"),
+    }
     return rollout(1, completion=text, length=count, **arrays)
 
 
 def visit(page: Page, query: str = "", **which: Any) -> Rollout:
-    found = Rollout.objects.get(**which)
+    found = Rollout.across_teams.get(**which)
     page.goto(f"/rollouts/{found.pk}/{query}")
     expect(page.locator("#trajectory")).to_have_attribute("data-ready", "1")
     return found
@@ -255,7 +260,7 @@ def test_200_000_tokens_open_scroll_and_are_searched_without_freezing(page: Page
 
 def test_without_tokens_and_without_scripts_the_text_is_there(page: Page, run: Run, without_scripts: Page) -> None:
     add(run, [started(), annotated()])
-    RolloutTokens.objects.all().delete()
+    RolloutTokens.across_teams.all().delete()
     found = visit(page, "?tokens=entropy&token=3&tokens_at=1-2")
     expect(page.locator("#no-tokens")).to_contain_text("came without tokens")
     expect(page.locator("#text")).to_contain_text("<answer>4</answer>")
@@ -289,9 +294,9 @@ def test_hostile_text_is_shown_and_nothing_of_it_runs(mode: str, page: Page, run
                 contributions={text[:60]: 1.0 for text in texts},
                 turns=[Turn("assistant", 0, 3), Turn(texts[1][:30], 3, 4)],
                 ids=pack_ids([6, 9, 7, 9, 9]),
-                lengths=pack([0, half, 0, 10, len(whole) - half - 10], "H"),
+                lengths=pack_array([0, half, 0, 10, len(whole) - half - 10], "H"),
                 logprobs=b"",
-                entropies=pack([1.0] * 5, "e"),
+                entropies=pack_array([1.0] * 5, "e"),
             ),
         ],
     )

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from lab.accounts.models import Team, User
-from lab.runs import publisher
-from lab.runs.launch import launch
-from lab.runs.models import Run
-from lab.supervisor import claiming
-from lab.supervisor.sweeper import free
+from lab.supervision.supervisor import run_claims
+from lab.supervision.supervisor.sweeper import select_unheld_runs
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import publisher
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Run
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 
@@ -23,8 +23,8 @@ def set_runs_at_once(page: Page, limit: str) -> None:
 
 
 def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
-    first = launch(team, owner, GRPO, "first")
-    assert claiming.claim(first, "a:1/x", "a:1")
+    first = launch_run(team, owner, GRPO, "first")
+    assert run_claims.claim_run(first, "a:1/x", "a:1")
     sign_in(owner)
     set_runs_at_once(page, "1")
     expect(page.locator(".quota-card").first).to_contain_text("used up")
@@ -35,9 +35,9 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
     page.get_by_label("Name", exact=True).fill("second")
     page.locator(".launch-button").click()
     expect(page.locator("#run-head h1")).to_contain_text("second")
-    second = Run.objects.get(name="second")
-    assert not claiming.claim(second, "b:1/y", "b:1")
-    publisher.flush()
+    second = Run.across_teams.get(name="second")
+    assert not run_claims.claim_run(second, "b:1/y", "b:1")
+    publisher.flush_messages()
     page.reload()
     expect(page.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already runs 1 of 1 at once")
     page.goto("/runs/")
@@ -49,9 +49,9 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
     set_runs_at_once(other, "2")
     other.close()
     second.refresh_from_db()
-    assert free([second]) == [second]
-    publisher.flush()
+    assert select_unheld_runs([second]) == [second]
+    publisher.flush_messages()
     expect(why).not_to_contain_text("already runs")
-    assert claiming.claim(second, "b:1/y", "b:1")
-    publisher.flush()
+    assert run_claims.claim_run(second, "b:1/y", "b:1")
+    publisher.flush_messages()
     expect(page.locator(f'tr[data-run="{second.pk}"] .chip')).to_have_text("starting")

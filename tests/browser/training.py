@@ -5,14 +5,15 @@ import time
 from typing import Any
 
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Position, expect
 
-from lab.accounts.models import Team
-from lab.runs import metrics, publisher
-from lab.runs.models import Run, Status
-from lab.supervisor.ingest import ingest
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Team
+from lab.training.runs import metrics, publisher
+from lab.training.runs.models import Run, Status
+from tests.browser.conftest import until
 from tests.lab.supervisor.spools import make_run, started, steps, write
-from trainers.events import AnyEvent
+from trainers.contract.events import AnyEvent
 
 COMPLETE_SECONDS = 20
 
@@ -28,9 +29,9 @@ def add(run: Run, events: list[AnyEvent]) -> None:
     """Spool, database, wake-up: what a supervisor does with what its trainer wrote."""
     write(run.folder, events)
     run.refresh_from_db()
-    while ingest(run):
+    while ingest_spool(run):
         pass
-    publisher.flush()
+    publisher.flush_messages()
 
 
 def open_overview(page: Page, run: Run) -> None:
@@ -38,6 +39,17 @@ def open_overview(page: Page, run: Run) -> None:
     expect(page.locator("#live-badge")).to_have_text("live")
     expect(page.locator("figure.chart .chart-plot .main-svg").first).to_be_visible()
     page.evaluate("window.loadedOnce = true")
+
+
+def click_chart(page: Page, panel: str, share: float, height: float = 0.5) -> None:
+    """A click into a chart, at a share of its width, once Plotly knows what is under the pointer: a busy machine may take a while to see that."""
+    plot = page.locator(f"[data-panel='{panel}'] .nsewdrag")
+    box = plot.bounding_box()
+    assert box is not None
+    at: Position = {"x": box["width"] * share, "y": box["height"] * height}
+    plot.hover(position=at)  # like the click, once the chart has stopped moving
+    until(page, "panel => (document.querySelector(`[data-panel='${panel}'] .chart-plot`)._hoverdata || []).length > 0", arg=panel)
+    plot.click(position=at)
 
 
 def points_of(page: Page) -> dict[str, dict[int, float]]:
@@ -51,7 +63,7 @@ def points_of(page: Page) -> dict[str, dict[int, float]]:
 def stored(run: Run) -> dict[str, dict[int, float]]:
     return {
         name: dict(zip(one.steps.tolist(), one.values.tolist(), strict=True))
-        for name, one in metrics.read(run.pk).items()
+        for name, one in metrics.read_metric_series(run.pk).items()
         if not name.startswith("@")
     }
 

@@ -12,32 +12,32 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
-from lab.ablations.models import Ablation, AblationRun
-from lab.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Project, Team, User
-from lab.accounts.permissions import BEARER, access
-from lab.alerts.models import Delivery, Notice, Rule, Webhook
-from lab.annotations import verbs
-from lab.annotations.models import Comment, Tag
-from lab.audit.models import Entry
-from lab.browse.models import SavedView
-from lab.catalog.models import SavedRecipe
-from lab.datasets.models import Dataset, Recall, RecallKind, Row, Version, VersionState
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, Verdict
-from lab.loop.models import Feed
-from lab.playground.models import Sample, Sampling, SamplingStatus, Side
-from lab.policies.models import Alias, Proposal, Push
-from lab.replay.answering import summary
-from lab.replay.models import FORMAT, Replay, ReplayStatus
-from lab.runs.launch import launch_recipe
-from lab.runs.models import Checkpoint, Run, Status
-from lab.runs.placing import Place
-from lab.supervisor.ingest import ingest
-from lab.trajectories.models import Prompt, Rollout
+from lab.data.datasets.models import Dataset, Recall, RecallKind, Row, Version, VersionState
+from lab.data.loop.models import Feed
+from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, Verdict
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side
+from lab.models.policies.models import Alias, Proposal, Push
+from lab.rollouts.annotations import verbs
+from lab.rollouts.annotations.models import Comment, Tag
+from lab.rollouts.browse.models import SavedView
+from lab.rollouts.replay.answers import summarize_replayed_members
+from lab.rollouts.replay.models import FORMAT, Replay, ReplayStatus
+from lab.rollouts.trajectories.models import Prompt, Rollout
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Project, Team, User
+from lab.teams.accounts.permissions import BEARER, find_route_access
+from lab.teams.audit.models import Entry
+from lab.training.ablations.models import Ablation, AblationRun
+from lab.training.catalog.models import SavedRecipe
+from lab.training.runs.launch import launch_recipe
+from lab.training.runs.models import Checkpoint, Run, Status
+from lab.training.runs.placement import Place
+from lab.watching.alerts.models import Delivery, Notice, Rule, Webhook
 from tests.lab.alerts.making import make_alerts
 from tests.lab.policies.making import make_policies
 from tests.lab.supervisor.spools import finished, measured, rollout, started, write
-from trainers.events import AnyEvent, Message
+from trainers.contract.events import AnyEvent, Message
 
 # Every parameter of a URL is either an object of a team (how the cast finds its id) or plain (any value that opens the page).
 PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
@@ -160,7 +160,7 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     """``events`` happen in its run before that finishes."""
     project = Project.objects.create(team=team, created_by=user, name=f"project {mark}", about=f"about {mark}")
     [run] = launch_recipe(team, user, "grpo", name=f"run {mark}", place=Place(project))
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
     words = {"prompt": [Message("user", f"prompt {mark}")], "reference": f"answer {mark}", "rewards": {f"reward {mark}": 1.0}}
     texts = {"completion": f"completion {mark}", "filtered": f"reason {mark}"}
     answers = [rollout(1, 0, sample, **words, **texts, reward=float(sample)) for sample in range(2)]
@@ -169,17 +169,17 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
         [started(special_tokens={4: f"<{mark}>"}), *answers, measured(1, values={f"metric {mark}": 1.0, "reward": 0.5}), *events, finished()],
     )
     run.refresh_from_db()
-    while ingest(run):
+    while ingest_spool(run):
         pass
     first, second = Rollout.objects.filter(run=run, step=1).order_by("sample")
-    tag = Tag.objects.get(pk=verbs.tag(team, user, first, f"tag {mark}"[: verbs.TAG_LENGTH]).made)
-    comment = Comment.objects.get(pk=verbs.comment(team, user, first, f"comment {mark}", "0", "4").made)
+    tag = Tag.across_teams.get(pk=verbs.tag_rollout(team, user, first, f"tag {mark}"[: verbs.TAG_LENGTH]).made)
+    comment = Comment.across_teams.get(pk=verbs.start_comment_thread(team, user, first, f"comment {mark}", "0", "4").made)
     stages = [{"title": "GRPO", "spec": {key: value for key, value in run.spec.items() if key != "output"}}]
-    version = SavedRecipe.objects.save_version(team, user, f"recipe {mark}", f"note {mark}", "grpo", stages)
+    version, _ = SavedRecipe.objects.save_version(team, user, f"recipe {mark}", f"note {mark}", "grpo", stages)
     view = SavedView.objects.create(team=team, owner=user, name=f"view {mark}", query=f"q={mark}", shared=True)
     ablation = Ablation.objects.create(team=team, author=user, source=run, name=f"ablation {mark}", spec=run.spec, seeds=1)
     AblationRun.objects.create(ablation=ablation, run=run, variant="full", seed=0)
-    result = {"format": FORMAT, "members": [], "methods": [], "notes": [f"note {mark}"], "scale": None, "summary": summary([])}
+    result = {"format": FORMAT, "members": [], "methods": [], "notes": [f"note {mark}"], "scale": None, "summary": summarize_replayed_members([])}
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)
     make_people(team, user, mark)
@@ -215,7 +215,7 @@ def make_labels(
     texts = {"rationale": f"rationale {mark}", "correction": f"correction {mark}"}
     judgement = Judgement.objects.create(item=item, queue=queue, user=user, key=uuid.uuid4(), verdict=Verdict.A, order=[0, 1], seconds=1.0, **texts)
     Preference.objects.create(judgement=judgement, item=item, chosen=first.pk, rejected=second.pk)
-    Item.objects.filter(pk=item.pk).update(room=0, labels=1, state=ItemState.DONE)
+    Item.across_teams.filter(pk=item.pk).update(room=0, labels=1, state=ItemState.DONE)
     item.refresh_from_db()
     member = QueueMember.objects.create(queue=queue, user=user)
     dataset = Dataset.objects.create(team=team, name=f"dataset {mark}", created_by=user)
@@ -266,6 +266,6 @@ def addresses(inside: URLResolver | None = None, outer: tuple[str, ...] = ()) ->
                 yield from addresses(entry, parameters)
         elif isinstance(entry, URLPattern):
             assert entry.name, f"{entry.pattern} has no name"
-            asked = access(entry.name)
+            asked = find_route_access(entry.name)
             if asked is None or BEARER not in (asked.read, asked.write):
                 yield Address(entry.name, parameters)

@@ -11,16 +11,16 @@ from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from lab.ablations.figures import figures, progress
-from lab.ablations.launch import MOST_RUNS, create, run_name, stop
-from lab.ablations.models import Ablation, AblationRun
-from lab.ablations.quantities import Quantity, read
-from lab.ablations.variants import variants_of
-from lab.accounts.models import Team, User
-from lab.runs import metrics
-from lab.runs.launch import launch
-from lab.runs.models import Attempt, Run, Status
-from lab.usage.models import Lease, Quota
+from lab.teams.accounts.models import Team, User
+from lab.training.ablations.figures import build_ablation_figures, compute_ablation_progress
+from lab.training.ablations.launch import MOST_RUNS, create_ablation, request_ablation_stop, run_name
+from lab.training.ablations.models import Ablation, AblationRun
+from lab.training.ablations.quantities import Quantity, reduce_series
+from lab.training.ablations.variants import variants_of
+from lab.training.runs import metrics
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Attempt, Run, Status
+from lab.watching.usage.models import Lease, Quota
 from tests.lab.html_forms import form_values
 
 STACKED = {
@@ -37,26 +37,26 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture
 def source(team: Team, owner: User) -> Run:
-    return launch(team, owner, STACKED, "stacked")
+    return launch_run(team, owner, STACKED, "stacked")
 
 
 @pytest.fixture
 def ablation(team: Team, owner: User) -> Ablation:
-    return create(team, owner, "Which part helps", STACKED, 2)
+    return create_ablation(team, owner, "Which part helps", STACKED, 2)
 
 
 def finish(member: AblationRun, seconds: int = 60, **values: list[float]) -> None:
     """Ends a run with these metrics, underscores standing for slashes, one point a step."""
     now = timezone.now()
-    Run.objects.filter(pk=member.run_id).update(status=Status.FINISHED, started_at=now - timedelta(seconds=seconds), finished_at=now, step=20)
+    Run.across_teams.filter(pk=member.run_id).update(status=Status.FINISHED, started_at=now - timedelta(seconds=seconds), finished_at=now, step=20)
     Attempt.objects.create(run=member.run, number=1, from_step=0, host="h", device="cpu", started_at=now)
     points = {name.replace("_", "/", 1): list(enumerate(given, start=1)) for name, given in values.items()}
     with transaction.atomic(), connection.cursor() as cursor:
-        metrics.append(cursor, member.run_id, 1, points)
+        metrics.append_metric_points(cursor, member.run_id, 1, points)
 
 
 def shown(ablation: Ablation) -> Any:
-    return figures(ablation, list(ablation.members.select_related("run").order_by("seed", "pk")))
+    return build_ablation_figures(ablation, list(ablation.members.select_related("run").order_by("seed", "pk")))
 
 
 def cell(ablation: Ablation, variant: str, metric: str) -> Any:
@@ -93,7 +93,7 @@ def test_every_variant_keeps_all_but_its_methods_and_gets_the_same_seeds(ablatio
 
 
 def test_all_runs_are_queued_or_none(team: Team, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = launch, []
+    real, calls = launch_run, []
 
     def fails_at_the_fifth(*arguments: Any, **named: Any) -> Run:
         calls.append(1)
@@ -101,15 +101,15 @@ def test_all_runs_are_queued_or_none(team: Team, owner: User, monkeypatch: pytes
             raise RuntimeError("the database went away")
         return real(*arguments, **named)
 
-    monkeypatch.setattr("lab.ablations.launch.launch", fails_at_the_fifth)
+    monkeypatch.setattr("lab.training.ablations.launch.launch_run", fails_at_the_fifth)
     with pytest.raises(RuntimeError):
-        create(team, owner, "half", STACKED, 2)
-    assert not Run.objects.exists()
-    assert not Ablation.objects.exists()
+        create_ablation(team, owner, "half", STACKED, 2)
+    assert not Run.across_teams.exists()
+    assert not Ablation.across_teams.exists()
 
 
 def test_the_page_before_says_how_many_runs_it_will_be_and_how_long_one_takes(as_owner: Client, source: Run) -> None:
-    Run.objects.filter(pk=source.pk).update(status=Status.RUNNING, step=10, latest={"step_seconds": 36.0})
+    Run.across_teams.filter(pk=source.pk).update(status=Status.RUNNING, step=10, latest={"step_seconds": 36.0})
     page = as_owner.get("/ablations/new/", {"from_run": source.pk}).content.decode()
     assert "12 runs" in page
     assert "about 12 min each" in page
@@ -139,7 +139,7 @@ def test_launching_from_a_run_queues_the_runs_once_however_often_the_form_is_sen
     filled = form_values(page, "data-ablation-form") | {"seeds": "2", "name": "twice", "act": "launch"}
     first, second = as_owner.post("/ablations/new/", filled), as_owner.post("/ablations/new/", filled)
     assert first.headers["Location"] == second.headers["Location"]
-    ablation = Ablation.objects.get()
+    ablation = Ablation.across_teams.get()
     assert (ablation.name, ablation.seeds, ablation.source, ablation.members.count()) == ("twice", 2, source, 8)
     assert "0 of 8 runs finished" in as_owner.get(first.headers["Location"]).content.decode()
 
@@ -151,7 +151,7 @@ def test_a_spec_that_a_page_carries_is_checked_like_any_other(as_owner: Client) 
     answer = as_owner.post("/ablations/new/", bad)
     assert answer.status_code == 422
     assert "policy.path" in answer.content.decode()
-    assert Ablation.objects.count() == 1
+    assert Ablation.across_teams.count() == 1
     for nonsense in ("[]", "{", "", "[" * 100_000):
         assert as_owner.post("/ablations/new/", {**good, "spec": nonsense}).status_code == 404
 
@@ -161,11 +161,11 @@ def test_too_many_runs_or_none_are_refused_with_the_reason(seeds: str, reason: s
     answer = as_owner.post("/ablations/new/", {"from_run": source.pk, "seeds": seeds, "act": "launch", "token": "t"})
     assert answer.status_code == 422
     assert reason in answer.content.decode()
-    assert not Ablation.objects.exists()
+    assert not Ablation.across_teams.exists()
 
 
 def test_a_recipe_without_methods_has_nothing_to_take_away(as_owner: Client, team: Team, owner: User) -> None:
-    plain = launch(team, owner, {**STACKED, "methods": []}, "plain")
+    plain = launch_run(team, owner, {**STACKED, "methods": []}, "plain")
     assert "nothing to take away" in as_owner.get("/ablations/new/", {"from_run": plain.pk}).content.decode()
     assert "?from_run=" not in as_owner.get(f"/runs/{plain.pk}/").content.decode()
 
@@ -221,17 +221,17 @@ def test_a_claim_gets_a_verdict_from_the_interval_of_its_contribution(ablation: 
 def test_only_finished_runs_count(ablation: Ablation) -> None:
     for member in ablation.members.filter(variant="full"):
         finish(member, heldout_reward=[0.5])
-    Run.objects.filter(member__variant="full", member__seed=8).update(status=Status.STOPPED)
+    Run.across_teams.filter(member__variant="full", member__seed=8).update(status=Status.STOPPED)
     assert cell(ablation, "full", "heldout/reward").estimate.count == 1
-    found = progress([member.run for member in ablation.members.select_related("run")])
+    found = compute_ablation_progress([member.run for member in ablation.members.select_related("run")])
     assert (found.total, found.finished, found.ended, found.waiting) == (8, 1, 1, 6)
 
 
 def test_a_training_quantity_is_read_over_the_last_tenth_and_a_measured_one_at_the_end() -> None:
     series = metrics.Series("x", np.arange(1, 21), np.array([*([9.0] * 18), 1.0, math.nan]))
-    assert read(Quantity("x", "x", "tail"), series) == 1.0
-    assert read(Quantity("x", "x", "last"), series) == 1.0
-    assert read(Quantity("x", "x", "median"), series) == 9.0
+    assert reduce_series(Quantity("x", "x", "tail"), series) == 1.0
+    assert reduce_series(Quantity("x", "x", "last"), series) == 1.0
+    assert reduce_series(Quantity("x", "x", "median"), series) == 9.0
 
 
 def test_the_page_shows_every_seed_as_a_dot_that_leads_to_its_run(as_owner: Client, ablation: Ablation) -> None:
@@ -260,11 +260,11 @@ def test_stopping_asks_every_open_run_and_deleting_keeps_the_runs(as_owner: Clie
     finish(ablation.members.all()[0], heldout_reward=[0.5])
     page = as_owner.post(f"/ablations/{ablation.pk}/stop/", follow=True).content.decode()
     assert "7 runs asked to stop" in page
-    assert Run.objects.filter(status=Status.STOPPED).count() == 7
-    assert stop(ablation) == 0
+    assert Run.across_teams.filter(status=Status.STOPPED).count() == 7
+    assert request_ablation_stop(ablation) == 0
     as_owner.post(f"/ablations/{ablation.pk}/delete/")
-    assert not Ablation.objects.exists()
-    assert Run.objects.count() == 8
+    assert not Ablation.across_teams.exists()
+    assert Run.across_teams.count() == 8
 
 
 def test_the_list_shows_how_far_each_is(as_owner: Client, ablation: Ablation) -> None:
@@ -276,7 +276,7 @@ def test_the_list_shows_how_far_each_is(as_owner: Client, ablation: Ablation) ->
 
 def test_the_empty_list_leads_to_a_run_that_can_be_ablated(as_owner: Client, team: Team, owner: User) -> None:
     assert "Launch one" in as_owner.get("/ablations/").content.decode()
-    run = launch(team, owner, ONE, "stacked")
+    run = launch_run(team, owner, ONE, "stacked")
     assert f"/ablations/new/?from_run={run.pk}" in as_owner.get("/ablations/").content.decode()
 
 
@@ -286,7 +286,7 @@ def test_methods_that_do_not_go_together_are_refused_with_the_variant_and_the_re
     assert page.status_code == 422
     assert "full: " in page.content.decode()
     assert "works on dpo, not on grpo" in page.content.decode()
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
 
 
 def test_the_launch_form_leads_to_a_plan_of_what_it_holds(as_owner: Client) -> None:
@@ -295,11 +295,11 @@ def test_the_launch_form_leads_to_a_plan_of_what_it_holds(as_owner: Client) -> N
     answer = as_owner.post("/ablations/new/", filled)
     assert answer.status_code == 200
     assert "12 runs" in answer.content.decode()
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
     carried = form_values(answer.content.decode(), "data-ablation-form")
     assert as_owner.post("/ablations/new/", {**carried, "seeds": "1", "act": "launch"}).status_code == 302
-    assert {run.spec["training"]["max_steps"] for run in Run.objects.all()} == {33}
-    assert Run.objects.count() == 4
+    assert {run.spec["training"]["max_steps"] for run in Run.across_teams.all()} == {33}
+    assert Run.across_teams.count() == 4
 
 
 def test_a_chain_is_not_taken_apart(as_owner: Client) -> None:
@@ -309,7 +309,7 @@ def test_a_chain_is_not_taken_apart(as_owner: Client) -> None:
 
 
 def test_names_are_text(as_owner: Client, team: Team, owner: User) -> None:
-    hostile = create(team, owner, HOSTILE, {**STACKED, "methods": [{"name": HOSTILE}, {"name": "siren"}]}, 1)
+    hostile = create_ablation(team, owner, HOSTILE, {**STACKED, "methods": [{"name": HOSTILE}, {"name": "siren"}]}, 1)
     for url in ("/ablations/", f"/ablations/{hostile.pk}/"):
         page = as_owner.get(url).content.decode()
         assert HOSTILE not in page

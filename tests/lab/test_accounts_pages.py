@@ -10,8 +10,8 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 from django.views.defaults import server_error
 
-from lab.accounts import setup_link
-from lab.accounts.models import Membership, Role, SetupLink, Team, User
+from lab.teams.accounts import setup_link
+from lab.teams.accounts.models import Membership, Role, SetupLink, Team, User
 from tests.conftest import make_member
 
 GOOD = {"name": "Ada Byron", "email": "ada@example.org", "password": "a long enough secret", "team_name": "Engines"}
@@ -19,7 +19,7 @@ GOOD = {"name": "Ada Byron", "email": "ada@example.org", "password": "a long eno
 
 @pytest.fixture
 def link(db: None) -> str:
-    path = setup_link.create()
+    path = setup_link.create_setup_link()
     assert path is not None
     return path
 

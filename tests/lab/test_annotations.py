@@ -11,16 +11,16 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.annotations.models import Comment, Rating, RolloutTag, StepMark, Tag
-from lab.annotations.said import Said
-from lab.annotations.summary import summaries
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout
+from lab.rollouts.annotations.annotation_panel import Said
+from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark, Tag
+from lab.rollouts.annotations.summary import summarize_annotations
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.training.runs.models import Run, Status
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.arrays import pack, pack_ids
+from trainers.contract.arrays import pack_array, pack_ids
 
 JSON = {"HTTP_ACCEPT": "application/json"}
 PARTS = ["Two plus two.", "\n\n", "It is 4.", "\n\n", "<answer>4</answer>"]
@@ -29,8 +29,13 @@ PARTS = ["Two plus two.", "\n\n", "It is 4.", "\n\n", "<answer>4</answer>"]
 def tokens_of(parts: list[str]) -> dict[str, Any]:
     """A completion of these tokens, as an event's fields."""
     count = len(parts)
-    zeros = pack([0.0] * count, "e")
-    arrays = {"ids": pack_ids(range(10, 10 + count)), "lengths": pack([len(part) for part in parts], "H"), "logprobs": zeros, "entropies": zeros}
+    zeros = pack_array([0.0] * count, "e")
+    arrays = {
+        "ids": pack_ids(range(10, 10 + count)),
+        "lengths": pack_array([len(part) for part in parts], "H"),
+        "logprobs": zeros,
+        "entropies": zeros,
+    }
     return {"completion": "".join(parts), "length": count, **arrays}
 
 
@@ -42,7 +47,7 @@ def run(team: Team) -> Run:
 @pytest.fixture
 def one(run: Run) -> Rollout:
     store(run, started(), rollout(1, **tokens_of(PARTS)), rollout(1, 0, 1))
-    return Rollout.objects.get(sample=0)
+    return Rollout.across_teams.get(sample=0)
 
 
 @pytest.fixture
@@ -63,27 +68,27 @@ def at(one: Rollout, what: str) -> str:
 
 
 def said(one: Rollout, client: Client, text: str = "odd", **data: Any) -> Comment:
-    return Comment.objects.get(pk=send(client, at(one, "comments"), text=text, **data)["made"])
+    return Comment.across_teams.get(pk=send(client, at(one, "comments"), text=text, **data)["made"])
 
 
 def test_a_tag_is_made_on_first_use_and_is_one_whatever_its_case(one: Rollout, as_owner: Client, as_teammate: Client) -> None:
     first = send(as_owner, at(one, "tags"), name="  Reward   hack ")
     again = send(as_teammate, at(one, "tags"), name="reward HACK")
     assert (first["fresh"], again["fresh"], first["made"]) == (True, False, again["made"])
-    assert list(Tag.objects.values_list("name", flat=True)) == ["Reward hack"]
-    assert RolloutTag.objects.count() == 1
+    assert list(Tag.across_teams.values_list("name", flat=True)) == ["Reward hack"]
+    assert RolloutTag.across_teams.count() == 1
     assert "Reward hack" in again["panel"]
     assert send(as_teammate, f"/rollouts/{one.pk}/tags/{first['made']}/remove/")["fresh"]
     assert not send(as_owner, f"/rollouts/{one.pk}/tags/{first['made']}/remove/")["fresh"]
-    assert not RolloutTag.objects.exists()
+    assert not RolloutTag.across_teams.exists()
 
 
 def test_tags_are_one_by_the_rules_of_the_database_index(one: Rollout, as_owner: Client) -> None:
     for name in ("STRASSE", "straße", "İstanbul", "i̇stanbul", "ΣΑΣ", "σας"):
         send(as_owner, at(one, "tags"), name=name)
-    names = list(Tag.objects.values_list("name", flat=True))
+    names = list(Tag.across_teams.values_list("name", flat=True))
     assert {"STRASSE", "straße"} <= set(names)
-    assert RolloutTag.objects.count() == len(names)
+    assert RolloutTag.across_teams.count() == len(names)
 
 
 @pytest.mark.parametrize(("name", "words"), [("", "Type a tag"), (" \n ", "Type a tag"), ("x" * 51, "at most 50 characters, this one has 51")])
@@ -91,16 +96,16 @@ def test_a_tag_that_cannot_be_says_why(name: str, words: str, one: Rollout, as_o
     answer = send(as_owner, at(one, "tags"), 400, name=name)
     assert words in answer["error"]
     assert answer["field"] == "name"
-    assert not Tag.objects.exists()
+    assert not Tag.across_teams.exists()
 
 
 def test_everybody_rates_once_and_may_change_or_take_it_back(one: Rollout, as_owner: Client, as_teammate: Client) -> None:
     send(as_owner, at(one, "rating"), value="5")
     send(as_owner, at(one, "rating"), value="4")
     send(as_teammate, at(one, "rating"), value="1")
-    assert (summaries([one.pk])[one.pk].rating, summaries([one.pk])[one.pk].ratings) == (2.5, 2)
+    assert (summarize_annotations([one.pk])[one.pk].rating, summarize_annotations([one.pk])[one.pk].ratings) == (2.5, 2)
     send(as_owner, at(one, "rating"), value="0")
-    assert list(Rating.objects.values_list("value", flat=True)) == [1]
+    assert list(Rating.across_teams.values_list("value", flat=True)) == [1]
     for value in ("6", "-1", "x", "3.5", "٣"):
         assert "1 to 5" in send(as_owner, at(one, "rating"), 400, value=value)["error"]
 
@@ -116,7 +121,7 @@ def test_a_comment_keeps_the_text_the_server_finds_at_its_tokens(one: Rollout, a
 @pytest.mark.parametrize(("start", "end"), [("2", "9"), ("3", "3"), ("", "4"), ("x", "4"), ("0", "9" * 30), ("-1", "2")])
 def test_a_comment_on_tokens_that_are_not_there_is_refused(start: str, end: str, one: Rollout, as_owner: Client) -> None:
     assert send(as_owner, at(one, "comments"), 400, text="x", start=start, end=end)["field"] == "start"
-    assert not Comment.objects.exists()
+    assert not Comment.across_teams.exists()
 
 
 def test_sending_a_comment_twice_makes_one(one: Rollout, as_owner: Client, as_teammate: Client) -> None:
@@ -124,7 +129,7 @@ def test_sending_a_comment_twice_makes_one(one: Rollout, as_owner: Client, as_te
     first, again = (send(as_owner, at(one, "comments"), text="once", key=key) for _ in range(2))
     assert (first["made"], first["fresh"], again["fresh"]) == (again["made"], True, False)
     send(as_teammate, at(one, "comments"), text="another person may have the same key", key=key)
-    assert Comment.objects.count() == 2
+    assert Comment.across_teams.count() == 2
     assert send(as_owner, at(one, "comments"), 400, text="x", key="nonsense")["field"] == "key"
 
 
@@ -135,12 +140,16 @@ def test_a_comment_that_cannot_be_says_why(text: str, words: str, one: Rollout, 
 
 def test_comments_are_threads_that_can_be_answered_resolved_and_reopened(one: Rollout, as_owner: Client, as_teammate: Client) -> None:
     first = said(one, as_owner, start="0", end="1")
-    answer = Comment.objects.get(pk=send(as_teammate, f"/comments/{first.pk}/answer/", text="why?")["made"])
-    deeper = Comment.objects.get(pk=send(as_owner, f"/comments/{answer.pk}/answer/", text="because")["made"])
+    answer = Comment.across_teams.get(pk=send(as_teammate, f"/comments/{first.pk}/answer/", text="why?")["made"])
+    deeper = Comment.across_teams.get(pk=send(as_owner, f"/comments/{answer.pk}/answer/", text="because")["made"])
     assert (answer.parent, deeper.parent, deeper.start) == (first, first, None)
     send(as_teammate, f"/comments/{deeper.pk}/resolve/")
     first.refresh_from_db()
-    assert (str(first.resolved_by), summaries([one.pk])[one.pk].open, summaries([one.pk])[one.pk].comments) == ("teammate@example.org", 0, 3)
+    assert (str(first.resolved_by), summarize_annotations([one.pk])[one.pk].open, summarize_annotations([one.pk])[one.pk].comments) == (
+        "teammate@example.org",
+        0,
+        3,
+    )
     assert not send(as_owner, f"/comments/{first.pk}/resolve/")["fresh"]
     send(as_owner, f"/comments/{first.pk}/reopen/")
     first.refresh_from_db()
@@ -152,7 +161,7 @@ def test_only_the_writer_changes_a_comment_and_deleting_it_can_be_undone(one: Ro
     for verb in ("edit", "delete", "restore"):
         assert "Only the person who wrote" in send(as_teammate, f"/comments/{made.pk}/{verb}/", 403, text="mine now")["error"]
     assert "odd" not in send(as_owner, f"/comments/{made.pk}/delete/")["panel"]
-    assert not summaries([one.pk])[one.pk].comments
+    assert not summarize_annotations([one.pk])[one.pk].comments
     assert "odd" in send(as_owner, f"/comments/{made.pk}/restore/")["panel"]
 
 
@@ -191,9 +200,9 @@ def test_steps_are_marked_by_everybody_for_themselves(one: Rollout, as_owner: Cl
     send(as_owner, at(one, "marks"), start="2", mark="bad", snapshot="no")
     send(as_owner, at(one, "marks"), start="2", mark="good")
     send(as_teammate, at(one, "marks"), start="2", mark="bad")
-    mine = StepMark.objects.get(user=owner)
+    mine = StepMark.across_teams.get(user=owner)
     assert (mine.start, mine.end, mine.mark, mine.snapshot) == (2, 4, "good", "It is 4.")
-    assert summaries([one.pk])[one.pk].marks == {"good": 1, "bad": 1, "neutral": 0}
+    assert summarize_annotations([one.pk])[one.pk].marks == {"good": 1, "bad": 1, "neutral": 0}
     panel = Said(team, owner, one)
     assert panel.ranges == "0-2,2-4,4-5"
     assert [(step.mine, [row.mark for row in step.others]) for step in panel.steps] == [("", []), ("good", ["bad"]), ("", [])]
@@ -204,7 +213,7 @@ def test_steps_are_marked_by_everybody_for_themselves(one: Rollout, as_owner: Cl
 @pytest.mark.parametrize(("start", "mark"), [("1", "good"), ("99", "bad"), ("2", "great"), ("", "good"), ("1e3", "good")])
 def test_a_mark_that_cannot_be_is_refused(start: str, mark: str, one: Rollout, as_owner: Client) -> None:
     assert send(as_owner, at(one, "marks"), 400, start=start, mark=mark)["error"]
-    assert not StepMark.objects.exists()
+    assert not StepMark.across_teams.exists()
 
 
 def test_a_viewer_reads_and_is_told_why_writing_is_refused(one: Rollout, team: Team, as_owner: Client) -> None:
@@ -224,7 +233,7 @@ def test_a_viewer_reads_and_is_told_why_writing_is_refused(one: Rollout, team: T
     for url, data in writes:
         response = reading.post(url, data)
         assert (response.status_code, b"your role is viewer" in response.content) == (403, True), url
-    assert Comment.objects.count() == 1
+    assert Comment.across_teams.count() == 1
     reading.force_login(researcher)
     assert send(reading, at(one, "rating"), value="3")["fresh"]
 
@@ -234,7 +243,7 @@ def test_posts_need_the_token_of_the_page(one: Rollout, owner: User) -> None:
     strict.force_login(owner)
     for what in ("tags", "rating", "comments", "marks"):
         assert strict.post(at(one, what), {"name": "x", "value": "1", "text": "x"}).status_code == 403
-    assert not Comment.objects.exists()
+    assert not Comment.across_teams.exists()
     for what in ("tags", "rating", "comments", "marks"):
         assert strict.get(at(one, what)).status_code == 405
 
@@ -295,12 +304,12 @@ def test_the_list_of_comments_filters_finds_and_pages(one: Rollout, as_owner: Cl
 
 def test_summaries_take_the_same_few_queries_for_a_page(run: Run, as_owner: Client) -> None:
     store(run, started(), *(rollout(1, 0, sample) for sample in range(8)))
-    ids = list(Rollout.objects.values_list("pk", flat=True))
+    ids = list(Rollout.across_teams.values_list("pk", flat=True))
     for pk in ids:
         send(as_owner, f"/rollouts/{pk}/tags/", name="b")
         send(as_owner, f"/rollouts/{pk}/tags/", name="a")
     with CaptureQueriesContext(connection) as queries:
-        found = summaries([*ids, 10**12])
+        found = summarize_annotations([*ids, 10**12])
     assert len(queries) == 1
     assert [found[pk].tags for pk in ids] == [["a", "b"]] * 8
     assert not found[10**12]
@@ -312,7 +321,7 @@ def test_text_of_people_and_models_is_text(run: Run, as_owner: Client) -> None:
         text = text[:2000]
         parts = [text] if stored(text) else []
         store(run, *([started()] if not sample else []), rollout(1, 0, sample, **tokens_of([stored(part) for part in parts])))
-        one = Rollout.objects.get(sample=sample)
+        one = Rollout.across_teams.get(sample=sample)
         if not stored(text).strip():
             continue
         send(as_owner, at(one, "tags"), name=stored(text)[:50])
@@ -321,7 +330,7 @@ def test_text_of_people_and_models_is_text(run: Run, as_owner: Client) -> None:
         for markup in ("<script", "<img", "<iframe", "<svg onload", "<details open", "<b hx", f"onfocus=window.{MARK}=1 a"):
             assert markup not in panel, text
         assert "\u202e" not in re.sub(r"(?s)<textarea.*?</textarea>|<[^>]*>", "", panel)  # shown by name, but edited as it is
-        assert made.snapshot == Rollout.objects.get(pk=one.pk).completion
+        assert made.snapshot == Rollout.across_teams.get(pk=one.pk).completion
     body = as_owner.get("/comments/").content.decode()
     assert "<script>window" not in body
     assert "<img" not in body.replace('<img src="/static/favicon.svg"', "")
@@ -329,7 +338,7 @@ def test_text_of_people_and_models_is_text(run: Run, as_owner: Client) -> None:
 
 def test_a_rollout_without_tokens_takes_comments_on_the_whole(run: Run, as_owner: Client) -> None:
     store(run, started(), rollout(1, ids=b"", lengths=b"", logprobs=b"", entropies=b""))
-    one = Rollout.objects.get()
+    one = Rollout.across_teams.get()
     one.tokens.delete()
     assert "came without tokens" in as_owner.get(at(one, "annotations")).content.decode()
     said(one, as_owner)
@@ -364,7 +373,7 @@ def test_another_teams_people_find_nothing(one: Rollout, as_owner: Client, as_st
 def test_what_is_sent_at_the_same_moment_counts_once(team: Team, owner: User) -> None:
     run = make_run(team)
     store(run, started(), rollout(1, **tokens_of(PARTS)))
-    one, key, start = Rollout.objects.get(), str(uuid.uuid4()), Barrier(4)
+    one, key, start = Rollout.across_teams.get(), str(uuid.uuid4()), Barrier(4)
 
     def press(_: int) -> list[int]:
         client = Client()
@@ -378,4 +387,4 @@ def test_what_is_sent_at_the_same_moment_counts_once(team: Team, owner: User) ->
 
     with ThreadPoolExecutor(4) as people:
         assert list(people.map(press, range(4))) == [[200] * 4] * 4
-    assert [model.objects.count() for model in (Tag, RolloutTag, Rating, StepMark, Comment)] == [1] * 5
+    assert [model.across_teams.count() for model in (Tag, RolloutTag, Rating, StepMark, Comment)] == [1] * 5

@@ -10,17 +10,17 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team
-from lab.atlas.asked import Asked
-from lab.atlas.distributions import COUNTS_SQL, distribution, value_edges
-from lab.atlas.kinds import KINDS, kinds_of, zones_of
-from lab.atlas.sample import ROWS_SQL, drawn, evenly
-from lab.atlas.tokens import averaged, position_edges
-from lab.runs.models import Run, Status
+from lab.rollouts.atlas.atlas_query import Asked
+from lab.rollouts.atlas.distributions import COUNTS_SQL, compute_field_distribution, value_edges
+from lab.rollouts.atlas.kinds import KINDS, kinds_of, zones_of
+from lab.rollouts.atlas.sample import ROWS_SQL, draw_rollout_sample, sample_columns_evenly
+from lab.rollouts.atlas.tokens import average_grid_cells, position_edges
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run, Status
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, store
-from trainers.arrays import pack, pack_ids
-from trainers.events import AnyEvent
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import AnyEvent
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def of_tokens(step: int, group: int, entropies: list[float], **fields: Any) -> A
     """A rollout of one-character tokens "abc…" with these entropies."""
     count = len(entropies)
     text = "abcdefghijklmnopqrstuvwxyz"[:count]
-    arrays = {"ids": pack_ids(range(1, count + 1)), "lengths": pack([1] * count, "B"), "logprobs": pack([-1.0] * count, "e")}
-    values = {"completion": text, "entropies": pack(entropies, "e"), **arrays, "length": count, **fields}
+    arrays = {"ids": pack_ids(range(1, count + 1)), "lengths": pack_array([1] * count, "B"), "logprobs": pack_array([-1.0] * count, "e")}
+    values = {"completion": text, "entropies": pack_array(entropies, "e"), **arrays, "length": count, **fields}
     return rollout(step, group, **values)
 
 
@@ -88,9 +88,9 @@ def test_thinking_and_answer() -> None:
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=200), st.integers(1, 50))
 def test_a_sample_takes_as_many_of_each_column(columns: list[int], most: int) -> None:
     where = np.array(columns)
-    kept = evenly(where, most)
+    kept = sample_columns_evenly(where, most)
     assert len(set(kept.tolist())) == len(kept) <= max(most, 0) or len(columns) <= most
-    assert kept.tolist() == evenly(where, most).tolist()
+    assert kept.tolist() == sample_columns_evenly(where, most).tolist()
     taken, there = np.bincount(where[kept], minlength=7), np.bincount(where, minlength=7)
     full = taken == there
     if not full.all():  # where some were left out, nobody else got more than those columns
@@ -106,7 +106,7 @@ def test_position_bins_cover_every_position_once(longest: int, scale: str) -> No
 
 
 def test_a_mean_is_over_the_tokens_of_a_cell() -> None:
-    cells = averaged(np.array([0, 0, 1]), np.array([0, 0, 1]), np.array([1.0, 2.0, 5.0]), (2, 2))
+    cells = average_grid_cells(np.array([0, 0, 1]), np.array([0, 0, 1]), np.array([1.0, 2.0, 5.0]), (2, 2))
     assert cells.mean[0, 0] == 1.5
     assert cells.mean[1, 1] == 5.0
     assert np.isnan(cells.mean[0, 1])
@@ -119,7 +119,7 @@ def test_the_map_is_the_mean_entropy_of_each_step_and_position(run: Run, as_owne
         started(),
         of_tokens(1, 0, [1.0, 0.5]),
         of_tokens(1, 1, [2.0, 0.5, 0.25]),
-        of_tokens(4, 0, [0.0, 4.0, 8.0], mask=pack([1, 0, 1], "B")),  # the second was written by the environment
+        of_tokens(4, 0, [0.0, 4.0, 8.0], mask=pack_array([1, 0, 1], "B")),  # the second was written by the environment
         of_tokens(4, 1, [0.0], phase="heldout"),
         rollout(4, 2, entropies=b""),
     )
@@ -137,8 +137,8 @@ def test_the_map_is_the_mean_entropy_of_each_step_and_position(run: Run, as_owne
 def test_the_map_by_kind_of_token(run: Run, as_owner: Client) -> None:
     text = "<think>a 1</think>2"
     tokens = ["<think>", "a", " 1", "</think>", "2", ""]
-    arrays = {"ids": pack_ids([5, 6, 7, 8, 9, 4]), "lengths": pack([len(one) for one in tokens], "B")}
-    store(run, started(special_tokens={4: "<|end|>"}), rollout(1, completion=text, entropies=pack([0, 2, 1, 0, 3, 5], "e"), **arrays))
+    arrays = {"ids": pack_ids([5, 6, 7, 8, 9, 4]), "lengths": pack_array([len(one) for one in tokens], "B")}
+    store(run, started(special_tokens={4: "<|end|>"}), rollout(1, completion=text, entropies=pack_array([0, 2, 1, 0, 3, 5], "e"), **arrays))
     found = answer(as_owner, run, "grid.json", by="class")
     got = {label: values[0] for (label, _, _), values in zip(found["rows"], found["values"], strict=True)}
     assert got == {"special token": 5, "digit": 2, "punctuation": 0, "word start": 2, "thinking": 0.75, "answer": 4}
@@ -151,24 +151,24 @@ def test_replayed_rollouts_are_left_out(run: Run, as_owner: Client) -> None:
 
 
 def test_many_steps_share_columns_and_many_rollouts_are_sampled(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.atlas.columns.MOST", 4)
+    monkeypatch.setattr("lab.rollouts.atlas.columns.MOST", 4)
     store(run, started(total_steps=10), *(of_tokens(step, group, [float(step)]) for step in range(1, 11) for group in range(6)))
-    sample = drawn(run, "train", [(1, 5), (6, 10)], most=20)
+    sample = draw_rollout_sample(run, "train", [(1, 5), (6, 10)], most=20)
     assert (len(sample.ids), sample.total, np.bincount(sample.columns).tolist()) == (20, 60, [10, 10])
-    found = distribution(run, Asked(phase="train", field="length"))
+    found = compute_field_distribution(run, Asked(phase="train", field="length"))
     assert found["columns"] == [(1, 3), (4, 6), (7, 8), (9, 10)]
     assert found["counts"] == [[18, 18, 12, 12]]
 
 
 def test_of_very_many_rollouts_a_share_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     store(run, started(), *(of_tokens(step, group, [1.0]) for step in (1, 2) for group in range(100)))
-    monkeypatch.setattr("lab.atlas.sample.SCANNED", 50)
+    monkeypatch.setattr("lab.rollouts.atlas.sample.SCANNED", 50)
     run.refresh_from_db()
-    sample, found = drawn(run, "train", [(1, 1), (2, 2)]), distribution(run, Asked(phase="train", field="length"))
+    sample, found = draw_rollout_sample(run, "train", [(1, 1), (2, 2)]), compute_field_distribution(run, Asked(phase="train", field="length"))
     assert not sample.exact
     assert 20 <= len(sample.ids) <= 80  # one in four of 200
     assert (found["every"], found["total"]) == (4, len(sample.ids))
-    assert len(drawn(run, "train", [(1, 1)]).ids) == 100  # a cell's column is read whole
+    assert len(draw_rollout_sample(run, "train", [(1, 1)]).ids) == 100  # a cell's column is read whole
 
 
 def test_the_tokens_behind_a_cell_highest_first_in_context(run: Run, as_owner: Client) -> None:
@@ -192,7 +192,7 @@ def test_the_same_text_is_listed_once(run: Run, as_owner: Client) -> None:
 
 def test_hostile_text_is_text(run: Run, as_owner: Client) -> None:
     texts = [stored(text) for text in PAYLOADS]
-    made = [of_tokens(1, group, [1.0], completion=text, lengths=pack([min(len(text), 60_000)], "H")) for group, text in enumerate(texts)]
+    made = [of_tokens(1, group, [1.0], completion=text, lengths=pack_array([min(len(text), 60_000)], "H")) for group, text in enumerate(texts)]
     store(run, started(special_tokens={1: "<script>x</script>"}), *made)
     body = answer(as_owner, run, "tokens/", steps="1-1", positions="0-0").lower()
     for raw in ("<script", "<img", "<svg", "<iframe", "<b ", "\u202e", "\u200b"):
@@ -204,7 +204,7 @@ def test_hostile_text_is_text(run: Run, as_owner: Client) -> None:
 def test_values_are_spread_as_counted_by_hand(run: Run) -> None:
     rewards = {1: [0.0, 0.0, 1.0, 0.25], 3: [1.0, 1.0, None, 0.5]}
     store(run, started(), *(rollout(step, 0, sample, reward=reward) for step, row in rewards.items() for sample, reward in enumerate(row)))
-    found = distribution(run, Asked(phase="train", field="reward"))
+    found = compute_field_distribution(run, Asked(phase="train", field="reward"))
     assert found["columns"] == [(1, 1), (3, 3)]
     assert [sum(row[column] for row in found["counts"]) for column in (0, 1)] == [4, 3]
     assert (found["counts"][0], found["counts"][-1], found["total"]) == ([2, 0], [1, 2], 7)

@@ -8,17 +8,17 @@ from django.db import DatabaseError, connection, transaction
 from django.test import Client
 from django.urls import reverse
 
-from lab.accounts.models import Membership, Team, User
-from lab.audit.models import Entry, Via
-from lab.audit.recording import record
-from lab.runs.launch import launch_recipe
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Membership, Team, User
+from lab.teams.audit.models import Entry, Via
+from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.launch import launch_recipe
+from lab.training.runs.models import Run, Status
 
 PASSWORD = "correct horse battery"
 
 
 def of(action: str) -> list[Entry]:
-    return list(Entry.objects.filter(action=action).order_by("id"))
+    return list(Entry.across_teams.filter(action=action).order_by("id"))
 
 
 def sign_in(client: Client, email: str, password: str) -> None:
@@ -34,25 +34,25 @@ def sign_in(client: Client, email: str, password: str) -> None:
     ],
 )
 def test_the_database_refuses_to_change_or_delete_an_entry(team: Team, rewrite: str) -> None:
-    record("team.change", team, name="New")
+    record_audit_entry("team.change", team, name="New")
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(rewrite)
-    assert Entry.objects.count() == 1
+    assert Entry.across_teams.count() == 1
 
 
 def test_entries_outlive_the_team_and_the_person(team: Team, owner: User) -> None:
-    record("team.change", team, actor=owner)
+    record_audit_entry("team.change", team, actor=owner)
     team.delete()
     owner.delete()
-    entry = Entry.objects.get(action="team.change")
+    entry = Entry.across_teams.get(action="team.change")
     assert (entry.who, entry.label) == ("owner@example.org", "Reasoning")
 
 
 def test_an_act_that_is_rolled_back_is_not_logged(team: Team) -> None:
     with transaction.atomic():
-        record("team.change", team)
+        record_audit_entry("team.change", team)
         transaction.set_rollback(True)
-    assert not Entry.objects.exists()
+    assert not Entry.across_teams.exists()
 
 
 def test_signing_in_and_out_is_told_to_every_team_of_the_person(client: Client, team: Team, owner: User) -> None:
@@ -74,7 +74,7 @@ def test_a_sign_in_that_fails_keeps_the_address_and_no_password(client: Client, 
     assert [entry.team_id for entry in known] == [None, team.pk]
     assert [entry.team_id for entry in of("session.fail") if entry.label == "nobody@example.org"] == [None]
     assert all(entry.actor is None for entry in of("session.fail"))
-    assert "wrong-secret" not in json.dumps([str(vars(entry)) for entry in Entry.objects.all()])
+    assert "wrong-secret" not in json.dumps([str(vars(entry)) for entry in Entry.across_teams.all()])
 
 
 def test_changing_the_password_is_logged(client: Client, owner: User) -> None:
@@ -89,7 +89,7 @@ def test_the_command_line_is_another_way_than_the_browser_and_the_worker(as_owne
     [run] = launch_recipe(team, None, "grpo")
     run.request_stop()
     as_owner.post(reverse("run-resume", args=[run.pk]))
-    said = [(entry.action, entry.via, entry.who) for entry in Entry.objects.filter(kind="run").order_by("id")]
+    said = [(entry.action, entry.via, entry.who) for entry in Entry.across_teams.filter(kind="run").order_by("id")]
     assert said == [
         ("run.launch", "command", "owner@example.org"),
         ("run.launch", "worker", ""),
@@ -100,10 +100,10 @@ def test_the_command_line_is_another_way_than_the_browser_and_the_worker(as_owne
 
 def test_what_changes_nothing_leaves_no_entry(as_owner: Client, team: Team, owner: User) -> None:
     [run] = launch_recipe(team, owner, "grpo")
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
     for name in ("run-stop", "run-kill", "run-resume"):
         as_owner.post(reverse(name, args=[run.pk]))
-    assert [entry.action for entry in Entry.objects.filter(kind="run")] == ["run.launch"]
+    assert [entry.action for entry in Entry.across_teams.filter(kind="run")] == ["run.launch"]
 
 
 def test_killing_is_told_from_stopping(as_owner: Client, team: Team, owner: User) -> None:
@@ -111,4 +111,4 @@ def test_killing_is_told_from_stopping(as_owner: Client, team: Team, owner: User
     run.claim("worker/1")
     for name in ("run-stop", "run-kill"):
         as_owner.post(reverse(name, args=[run.pk]))
-    assert [entry.action for entry in Entry.objects.filter(kind="run").order_by("id")] == ["run.launch", "run.stop", "run.kill"]
+    assert [entry.action for entry in Entry.across_teams.filter(kind="run").order_by("id")] == ["run.launch", "run.stop", "run.kill"]

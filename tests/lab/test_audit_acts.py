@@ -9,13 +9,13 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from lab.accounts.models import Role, Team, User
-from lab.accounts.permissions import ROUTES
-from lab.audit.models import Entry
-from lab.catalog.models import SavedRecipe
-from lab.datasets.models import VersionState
-from lab.labels.models import Item, ItemState
-from lab.runs.models import Run, Status
+from lab.data.datasets.models import VersionState
+from lab.labelling.labels.models import Item, ItemState
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.accounts.permissions import ROUTES
+from lab.teams.audit.models import Entry
+from lab.training.catalog.models import SavedRecipe
+from lab.training.runs.models import Run, Status
 from tests.conftest import make_member
 from tests.lab.cast import Address, Cast, addresses, make_cast
 from tests.lab.html_forms import send
@@ -41,11 +41,11 @@ def get(name: str, query: str = "") -> Drive:
 
 
 def run_is(status: Status) -> Callable[[Cast], Any]:
-    return lambda cast: Run.objects.filter(pk=cast.run.pk).update(status=status)
+    return lambda cast: Run.across_teams.filter(pk=cast.run.pk).update(status=status)
 
 
 def in_conflict(cast: Cast) -> None:
-    Item.objects.filter(pk=cast.item.pk).update(state=ItemState.CONFLICT)
+    Item.across_teams.filter(pk=cast.item.pk).update(state=ItemState.CONFLICT)
 
 
 def settled(client: Client, cast: Cast) -> Any:
@@ -55,7 +55,7 @@ def settled(client: Client, cast: Cast) -> Any:
 
 
 def gone_recipe(cast: Cast) -> None:
-    SavedRecipe.objects.get(pk=cast.recipe.pk).delete_softly()
+    SavedRecipe.across_teams.get(pk=cast.recipe.pk).delete_softly()
 
 
 def imported(client: Client, cast: Cast) -> Any:
@@ -128,9 +128,9 @@ def as_admin(team: Team, client: Client) -> Client:
 @pytest.mark.parametrize("name", DONE)
 def test_an_act_leaves_one_entry_for_each_object(name: str, as_admin: Client, cast: Cast) -> None:
     drive, leaves = DONE[name]
-    newest = Entry.objects.latest("pk").pk
+    newest = Entry.across_teams.latest("pk").pk
     drive(as_admin, cast)
-    entries = Entry.objects.filter(pk__gt=newest)
+    entries = Entry.across_teams.filter(pk__gt=newest)
     assert Counter(entry.action for entry in entries) == leaves
     assert {(entry.team_id, entry.who, entry.via) for entry in entries} == {(cast.team.pk, "admin@example.org", "browser")}
 

@@ -12,12 +12,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.audit.asked import Asked, selected
-from lab.audit.models import Entry, Via
-from lab.audit.reading import PAGE
-from lab.audit.recording import readable, record
-from lab.runs.launch import launch_recipe
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.teams.audit.entry_pages import PAGE
+from lab.teams.audit.filters import Asked, select_entries
+from lab.teams.audit.models import Entry, Via
+from lab.teams.audit.recording import escape_unstorable_text, record_audit_entry
+from lab.training.runs.launch import launch_recipe
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS
 
@@ -64,10 +64,10 @@ def test_every_filter_selects(as_owner: Client, team: Team, owner: User) -> None
     ):
         assert ids(as_owner, f"?{query}") == [mine.pk], query
     assert ids(as_owner, "?q=owner+example") == [mine.pk]
-    other = Entry.objects.get(action="session.fail").pk
+    other = Entry.across_teams.get(action="session.fail").pk
     assert ids(as_owner, "?who=lab") == [other]
     assert ids(as_owner, "?q=eve@example.org") == [other]
-    first, last = mine.at.date(), Entry.objects.get(pk=other).at.date()  # two days where midnight has just passed
+    first, last = mine.at.date(), Entry.across_teams.get(pk=other).at.date()  # two days where midnight has just passed
     assert ids(as_owner, f"?since={first}&until={last}") == [other, mine.pk]
     assert ids(as_owner, "?until=2001-01-01") == ids(as_owner, "?since=2901-01-01") == []
 
@@ -117,8 +117,8 @@ def test_pages_hold_every_entry_once_in_both_directions(as_owner: Client, team: 
 
 def test_an_entry_leads_to_its_object_while_that_exists(as_owner: Client, team: Team, owner: User) -> None:
     [run] = launch_recipe(team, owner, "grpo")
-    record("run.stop", run)
-    url = reverse("audit-entry", args=[Entry.objects.latest("pk").pk])
+    record_audit_entry("run.stop", run)
+    url = reverse("audit-entry", args=[Entry.across_teams.latest("pk").pk])
     link = f'href="{reverse("run", args=[run.pk])}"'
     assert link in as_owner.get(url).content.decode().replace("/t/reasoning", "")
     run.delete()
@@ -141,7 +141,7 @@ def test_the_queries_of_a_page_do_not_grow_with_its_entries(as_owner: Client, te
 
 def test_hostile_text_is_text(as_owner: Client, team: Team) -> None:
     for payload in PAYLOADS[:20]:
-        add(team, label=readable(payload)[:200], agent="<script>alert(1)</script>", details={"name": "<img src=x onerror=alert(1)>"})
+        add(team, label=escape_unstorable_text(payload)[:200], agent="<script>alert(1)</script>", details={"name": "<img src=x onerror=alert(1)>"})
     page = as_owner.get(URL).content.decode()
     assert "<script>alert" not in page
     assert "<img src=x" not in page
@@ -166,7 +166,7 @@ def test_json_lines_hold_everything_newest_first_and_the_export_is_in_the_log(as
     made = [add(team, label=str(number)) for number in range(3)]
     lines = [json.loads(line) for line in exported(as_owner, "jsonl").splitlines()]
     assert [line["id"] for line in lines] == [entry.pk for entry in reversed(made)]
-    entry = Entry.objects.get(action="audit.export")
+    entry = Entry.across_teams.get(action="audit.export")
     assert (entry.who, entry.details) == (owner.email, {"format": "jsonl", "filters": {}})
 
 
@@ -203,7 +203,7 @@ def test_no_filter_reads_the_whole_table(team: Team, owner: User) -> None:
         cursor.execute("ANALYZE audit_entry")
     for query in QUERIES:
         asked = Asked.read({name: values[0] for name, values in parse_qs(query.format(owner=owner.pk)).items()})
-        found, problems = selected(team, asked)
+        found, problems = select_entries(team, asked)
         assert not problems
         plan = found.order_by("-pk")[: PAGE + 1].explain()
         assert "Seq Scan" not in plan, f"{query}\n{plan}"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from lab.catalog.catalog import BUILT_IN, CatalogError, catalog
+from lab.training.catalog.catalog import BUILT_IN, CatalogError, load_catalog
 
 
 def test_it_reads_what_the_trainers_committed() -> None:
-    found = catalog()
+    found = load_catalog()
     assert found.recipe("demo")["title"]
     assert len(found.recipe("demo")["stages"]) == 3
     assert found.task("mini_gsm")["rewards"][0]["name"] == "correct"
@@ -23,7 +23,7 @@ def test_it_reads_what_the_trainers_committed() -> None:
 @pytest.mark.parametrize(("what", "name"), [("recipe", "gppo"), ("task", "mini"), ("trainer", "ppo"), ("policy", "pickle")])
 def test_an_unknown_name_lists_what_there_is(what: str, name: str) -> None:
     with pytest.raises(CatalogError) as caught:
-        getattr(catalog(), what)(name)
+        getattr(load_catalog(), what)(name)
     assert str(caught.value).startswith(f"there is no {what} named '{name}'; there are: ")
     assert {"recipe": "grpo", "task": "mini_gsm", "trainer": "sft", "policy": "tiny"}[what] in str(caught.value)
 
@@ -36,9 +36,9 @@ def test_the_installations_own_catalogue_comes_first_and_is_read_again_when_it_c
         data["tasks"] = [{"name": name}]
         own.write_text(json.dumps(data))
         os.utime(own, ns=(number, number))
-        assert [task["name"] for task in catalog().tasks] == [name]
+        assert [task["name"] for task in load_catalog().tasks] == [name]
     own.unlink()
-    assert catalog().task("mini_gsm")
+    assert load_catalog().task("mini_gsm")
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[]"])
@@ -46,4 +46,4 @@ def test_a_broken_catalogue_says_which_file_and_what_to_do(settings: Settings, t
     settings.HOME = tmp_path
     (tmp_path / "catalog.json").write_text(text)
     with pytest.raises(CatalogError, match=r"catalog\.json cannot be read .* make catalog"):
-        catalog()
+        load_catalog()

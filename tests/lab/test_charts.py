@@ -3,7 +3,7 @@
 import pytest
 
 from lab.lib.downloads import csv_safe
-from lab.runs.charts import PANELS, SECTIONS, panels
+from lab.training.runs.charts import PANELS, SECTIONS, build_chart_panels
 
 GRPO = [
     "reward",
@@ -19,11 +19,11 @@ GRPO = [
 
 
 def titles(names: list[str], trainer: str = "grpo") -> list[str]:
-    return [panel["title"] for panel in panels(names, trainer)]
+    return [panel["title"] for panel in build_chart_panels(names, trainer)]
 
 
 def metrics_of(panel_id: str, names: list[str]) -> dict[str, str]:
-    found = {panel["id"]: panel for panel in panels(names)}
+    found = {panel["id"]: panel for panel in build_chart_panels(names)}
     return {trace["metric"]: trace["label"] for trace in found[panel_id]["traces"]}
 
 
@@ -34,7 +34,7 @@ def test_reward_is_shown_with_the_mean_of_each_function() -> None:
 def test_only_what_was_measured_gets_a_panel() -> None:
     assert "KL to the reference" not in titles(GRPO)
     assert "KL to the reference" in titles([*GRPO, "kl"])
-    assert panels([]) == []
+    assert build_chart_panels([]) == []
 
 
 @pytest.mark.parametrize("trainer", [*SECTIONS, "of another package"])
@@ -51,34 +51,34 @@ def test_every_metric_is_in_exactly_one_panel(trainer: str) -> None:
         "/",
         "system/gpu_percent",
     ]
-    shown = [trace["metric"] for panel in panels(names, trainer) for trace in panel["traces"]]
+    shown = [trace["metric"] for panel in build_chart_panels(names, trainer) for trace in panel["traces"]]
     assert sorted(shown) == sorted(names)
 
 
 def test_axes_are_not_metrics() -> None:
-    assert panels(["@time", "@tokens"]) == []
+    assert build_chart_panels(["@time", "@tokens"]) == []
 
 
 def test_an_unknown_metric_goes_to_a_folded_section_by_its_prefix() -> None:
-    found = panels(["sampling/x/mean", "sampling/x/max", "mine"])
+    found = build_chart_panels(["sampling/x/mean", "sampling/x/max", "mine"])
     assert [(panel["title"], panel["section"], panel["folded"]) for panel in found] == [("mine", "Other", True), ("sampling/x", "Other", True)]
 
 
 def test_a_hundred_unknown_metrics_do_not_share_one_chart() -> None:
-    found = panels([f"probe/layer_{index}" for index in range(100)])
+    found = build_chart_panels([f"probe/layer_{index}" for index in range(100)])
     assert max(len(panel["traces"]) for panel in found) == 8
     assert len({panel["id"] for panel in found}) == len(found) == 13
 
 
 def test_a_dpo_run_begins_with_its_preferences_and_a_cold_start_with_its_loss() -> None:
     names = ["loss", "rewards/margins", "rewards/accuracies", "reward", "mean_token_accuracy"]
-    assert panels(names, "dpo")[0]["title"] == "Reward margins"
-    assert panels(names, "sft")[0]["title"] == "Loss"
+    assert build_chart_panels(names, "dpo")[0]["title"] == "Reward margins"
+    assert build_chart_panels(names, "sft")[0]["title"] == "Loss"
 
 
 def test_colours_never_leave_the_series_of_the_stylesheet() -> None:
     names = [f"rewards/f{index}/mean" for index in range(20)]
-    assert {trace["color"] for panel in panels(names) for trace in panel["traces"]} == set(range(1, 9))
+    assert {trace["color"] for panel in build_chart_panels(names) for trace in panel["traces"]} == set(range(1, 9))
 
 
 def test_panel_ids_are_unique_and_fit_an_address() -> None:

@@ -13,21 +13,21 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from lab.ablations.launch import create
-from lab.accounts.models import Team, User
-from lab.comparison import charted, configs, finder, series
-from lab.comparison.chosen import COLORS, DASHES, MOST, read, style_of
-from lab.comparison.divergence import common, divergence, side
-from lab.comparison.pair import read_pair
-from lab.comparison.summaries import summaries
-from lab.runs import metrics
-from lab.runs.metrics import Series
-from lab.runs.models import Attempt, Run, Status
-from lab.trajectories.models import Prompt, Rollout, RolloutTokens
+from lab.rollouts.comparison import chart_choice, configs, finder, series
+from lab.rollouts.comparison.compared_runs import COLORS, DASHES, MOST, read_chosen_runs, style_of
+from lab.rollouts.comparison.divergence import build_completion_side, count_common_prefix, find_divergence
+from lab.rollouts.comparison.pair import read_pair
+from lab.rollouts.comparison.summaries import summarize_compared_runs
+from lab.rollouts.trajectories.models import Prompt, Rollout, RolloutTokens
+from lab.teams.accounts.models import Team, User
+from lab.training.ablations.launch import create_ablation
+from lab.training.runs import metrics
+from lab.training.runs.metrics import Series
+from lab.training.runs.models import Attempt, Run, Status
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, store
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message
 
 SPEC: dict[str, Any] = {"recipe": "grpo", "seed": 0, "task": {"name": "mini_gsm"}, "training": {"trainer": "grpo", "learning_rate": 1e-4}}
 
@@ -38,8 +38,8 @@ def logged(team: Team, points: dict[str, list[tuple[int, float]]] | None = None,
     now = timezone.now()
     Attempt.objects.create(run=run, number=1, from_step=0, host="h", device="cpu", started_at=now)
     with transaction.atomic(), connection.cursor() as cursor:
-        metrics.append(cursor, run.pk, 1, points or {"reward": [(step, 0.1 * step) for step in range(1, 11)]})
-    Run.objects.filter(pk=run.pk).update(started_at=now - timedelta(hours=2), finished_at=now, step=10, total_steps=10, tokens=12_000)
+        metrics.append_metric_points(cursor, run.pk, 1, points or {"reward": [(step, 0.1 * step) for step in range(1, 11)]})
+    Run.across_teams.filter(pk=run.pk).update(started_at=now - timedelta(hours=2), finished_at=now, step=10, total_steps=10, tokens=12_000)
     run.refresh_from_db()
     return run
 
@@ -69,7 +69,7 @@ def test_a_run_looks_the_same_whatever_stands_beside_it_and_forty_look_different
 
 def test_runs_come_in_the_order_of_the_address_and_unknown_ones_are_named(team: Team, as_owner: Client) -> None:
     first, second = logged(team), logged(team)
-    chosen = read(team, ["2", "#1", "2", "77", "abc", "99999999999999999999"])
+    chosen = read_chosen_runs(team, ["2", "#1", "2", "77", "abc", "99999999999999999999"])
     assert chosen.runs == [second, first]
     assert "no run #77, #abc, #99999999999999999999;" in chosen.notes[0]
     text = page(as_owner, "/compare/?run=2&run=1&run=77&whatever=1")
@@ -79,7 +79,7 @@ def test_runs_come_in_the_order_of_the_address_and_unknown_ones_are_named(team: 
 def test_at_most_twenty_runs_are_compared(team: Team) -> None:
     for _ in range(MOST + 2):
         make_run(team)
-    chosen = read(team, [str(number) for number in range(1, MOST + 3)])
+    chosen = read_chosen_runs(team, [str(number) for number in range(1, MOST + 3)])
     assert len(chosen.runs) == MOST
     assert "the last 2 of the address are left out" in chosen.notes[0]
 
@@ -136,7 +136,7 @@ def test_a_long_series_keeps_its_spike(team: Team) -> None:
     points = [(step, 1.0) for step in range(1, 30_001)]
     points[12_345] = (12_346, 99.0)
     run = logged(team, {"loss": points})
-    found = series.answer([run], ["loss"], "step", aligned=False)["loss"][0]
+    found = series.build_metric_series([run], ["loss"], "step", aligned=False)["loss"][0]
     assert found["thinned"]
     assert len(found["steps"]) <= series.POINTS + 2
     assert found["values"][found["steps"].index(12_346)] == 99.0
@@ -144,25 +144,25 @@ def test_a_long_series_keeps_its_spike(team: Team) -> None:
 
 def test_aligned_series_share_their_steps_and_keep_their_means(team: Team) -> None:
     runs = [logged(team, {"loss": [(step, float(step % 2)) for step in range(start, 40_001)]}) for start in (1, 20_001)]
-    long, late = series.answer(runs, ["loss"], "step", aligned=True)["loss"]
+    long, late = series.build_metric_series(runs, ["loss"], "step", aligned=True)["loss"]
     assert set(late["steps"]) <= set(long["steps"])
     assert max(late["values"]) - min(late["values"]) < 0.2
     assert np.mean(long["values"]) == pytest.approx(0.5, abs=0.01)
 
 
 def test_the_mean_of_step_ranges_by_hand() -> None:
-    found = series.averaged(Series("x", np.array([0, 1, 5, 9]), np.array([1.0, 3.0, np.nan, 7.0])), 9, 5)
+    found = series.average_step_ranges(Series("x", np.array([0, 1, 5, 9]), np.array([1.0, 3.0, np.nan, 7.0])), 9, 5)
     assert (found.steps.tolist(), found.values.tolist()) == ([0, 8], [2.0, 7.0])
 
 
 def test_short_aligned_series_are_the_points_themselves(team: Team) -> None:
-    found = series.answer([logged(team)], ["reward"], "step", aligned=True)["reward"][0]
+    found = series.build_metric_series([logged(team)], ["reward"], "step", aligned=True)["reward"][0]
     assert found["steps"] == list(range(1, 11))
 
 
 def test_charts_the_usual_ones_first_with_how_many_runs_have_them(team: Team) -> None:
     runs = [logged(team, {name: [(1, 1.0)] for name in names}) for names in (("reward", "zzz", "entropy", "heldout/accuracy"), ("reward", "loss"))]
-    found = charted.charts(runs)
+    found = chart_choice.build_metric_charts(runs)
     assert [chart["metric"] for chart in found] == ["heldout/accuracy", "reward", "entropy", "loss", "zzz"]
     assert found[1] == {"metric": "reward", "runs": 2, "title": "Reward", "unit": "", "section": "Training", "points": False, "first": True}
 
@@ -173,12 +173,12 @@ def test_charts_the_usual_ones_first_with_how_many_runs_have_them(team: Team) ->
 def test_settings_that_differ_stand_first_and_paths_are_left_out(team: Team, as_owner: Client) -> None:
     other = {**SPEC, "seed": 1, "output": "/data/runs/x", "training": {"trainer": "grpo", "learning_rate": 3e-4, "beta": 0.1}}
     runs = [logged(team), logged(team, spec=other)]
-    rows = configs.table(runs)
+    rows = configs.build_settings_table(runs)
     changed = {row.key: row.values for row in rows if row.changed}
     assert changed == {"seed": ["0", "1"], "training.learning_rate": ["0.0001", "0.0003"], "training.beta": ["–", "0.1"]}
     assert [row.changed for row in rows] == sorted((row.changed for row in rows), reverse=True)
     assert not any(row.key == "output" for row in rows)
-    assert [row.key for row in configs.groupable(rows)][-1] == "seed"
+    assert [row.key for row in configs.list_groupable_settings(rows)][-1] == "seed"
     text = page(as_owner, "/compare/?run=1&run=2")
     assert "/data/runs/x" not in text
     data = json.loads(re.search(r'id="compare-data" type="application/json">(.*?)</script>', text)[1])  # type: ignore[index]
@@ -189,7 +189,7 @@ def test_settings_that_differ_stand_first_and_paths_are_left_out(team: Team, as_
 
 def test_the_stack_is_compared_by_names_and_parameters(team: Team) -> None:
     stacked = {**SPEC, "base": {"name": "dr-grpo", "config": {}}, "methods": [{"name": "rs-grpo", "config": {"risk": 4}}]}
-    changed = {row.key: row.values for row in configs.table([logged(team), logged(team, spec=stacked)]) if row.changed}
+    changed = {row.key: row.values for row in configs.build_settings_table([logged(team), logged(team, spec=stacked)]) if row.changed}
     assert changed["methods"] == ["–", "rs-grpo"]
     assert changed["method.rs-grpo.risk"] == ["–", "4"]
     assert changed["base"][1] == "dr-grpo"
@@ -198,7 +198,7 @@ def test_the_stack_is_compared_by_names_and_parameters(team: Team) -> None:
 def test_a_summary_has_the_end_the_best_and_what_it_took(team: Team) -> None:
     held = [(0, 0.1), (5, 0.9), (10, 0.6)]
     runs = [logged(team, {"heldout/reward": held}), logged(team, {"heldout/reward": [(0, 0.1), (10, 0.7)], "reward": [(1, 0.5)]}), logged(team)]
-    one, other, without = summaries(runs)
+    one, other, without = summarize_compared_runs(runs)
     assert one.final
     assert one.highest
     assert other.final
@@ -233,15 +233,15 @@ def tokens(run: Run, texts: list[str], ids: list[int], **fields: Any) -> Rollout
         **{
             "completion": "".join(texts),
             "ids": pack_ids(ids),
-            "lengths": pack([len(text) for text in texts], "H"),
-            "logprobs": pack([-0.5] * count, "e"),
-            "entropies": pack([index / 4 for index in range(count)], "e"),
+            "lengths": pack_array([len(text) for text in texts], "H"),
+            "logprobs": pack_array([-0.5] * count, "e"),
+            "entropies": pack_array([index / 4 for index in range(count)], "e"),
             "length": count,
             **fields,
         }
     )
     store(run, *([] if run.attempt else [started()]), event)
-    return Rollout.objects.select_related("run", "prompt").latest("pk")
+    return Rollout.across_teams.select_related("run", "prompt").latest("pk")
 
 
 @pytest.fixture
@@ -250,7 +250,9 @@ def run(team: Team) -> Run:
 
 
 def sides(one: Rollout, other: Rollout) -> Any:
-    return divergence(*(side(each, RolloutTokens.objects.filter(rollout=each).first(), {"9": "<|end|>"}) for each in (one, other)))
+    return find_divergence(
+        *(build_completion_side(each, RolloutTokens.objects.filter(rollout=each).first(), {"9": "<|end|>"}) for each in (one, other))
+    )
 
 
 def test_the_first_token_that_differs_with_its_entropy_and_both_alternatives(run: Run) -> None:
@@ -295,11 +297,11 @@ def test_two_tokenizers_and_missing_tokens_fall_back_to_characters(run: Run) -> 
 
 
 def test_the_common_beginning_of_long_texts() -> None:
-    assert common("", "x") == 0
-    assert common("same", "same") == 4
+    assert count_common_prefix("", "x") == 0
+    assert count_common_prefix("same", "same") == 4
     text = "ab" * 100_000
-    assert common(text + "x", text + "y") == 200_000
-    assert common("xa", "ya") == 0
+    assert count_common_prefix(text + "x", text + "y") == 200_000
+    assert count_common_prefix("xa", "ya") == 0
 
 
 def test_a_pair_has_the_differences_of_every_number(run: Run) -> None:
@@ -328,7 +330,7 @@ def test_the_mark_stands_where_the_texts_part_and_the_texts_are_whole(run: Run) 
 
 def test_an_ablation_leads_to_its_runs_by_variant(as_owner: Client, team: Team, owner: User) -> None:
     spec = {**SPEC, "methods": [{"name": "rs-grpo"}, {"name": "siren"}], "training": {"trainer": "grpo", "max_steps": 20}}
-    ablation = create(team, owner, "Parts", spec, 2)
+    ablation = create_ablation(team, owner, "Parts", spec, 2)
     text = page(as_owner, f"/ablations/{ablation.pk}/")
     address = html.unescape(re.search(r'href="(/compare/[^"]+)"', text)[1])  # type: ignore[index]
     compared = page(as_owner, address)
@@ -353,12 +355,12 @@ def test_a_rollout_alone_shows_what_else_answers_its_prompt(as_owner: Client, te
     other = make_run(team, name="Elder", status=Status.FINISHED)
     store(other, started(), rollout(7, prompt=asked, reference="r", completion="older"))
     one = Rollout.objects.get(run=run, step=2)
-    found = finder.candidates(team, one)
+    found = finder.list_pair_candidates(team, one)
     assert [(part.run, [each.step for each in part.rollouts]) for part in found] == [(run, [3, 1]), (other, [7])]
     text = page(as_owner, f"/compare/rollouts/?a={one.pk}")
     assert "Elder" in text
     assert text.count(f"?a={one.pk}&amp;b=") == 3
-    lonely = Rollout.objects.get(step=4)
+    lonely = Rollout.across_teams.get(step=4)
     assert "Nothing else answers this prompt" in page(as_owner, f"/compare/rollouts/?a={lonely.pk}")
 
 
@@ -388,12 +390,12 @@ def test_prompts_that_two_runs_answered_by_how_far_apart_they_are(as_owner: Clie
 def test_a_pair_of_the_same_step_or_of_the_same_reward(as_owner: Client, team: Team) -> None:
     one = answered(team, {"q": [(1, 0.0), (5, 0.2), (9, 1.0)]})
     other = answered(team, {"q": [(4, 0.9), (5, 0.7), (30, 0.25)]})
-    prompt = Prompt.objects.get(text="q").pk
+    prompt = Prompt.across_teams.get(text="q").pk
 
     def stood(by: str) -> list[int]:
-        found = finder.pick(one, other, prompt, by)
+        found = finder.pick_rollout_pair(one, other, prompt, by)
         assert found
-        return [Rollout.objects.get(pk=key).step for key in found]
+        return [Rollout.across_teams.get(pk=key).step for key in found]
 
     assert stood("step") == [5, 5]
     assert stood("reward") == [5, 30]

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,21 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from lab.accounts.models import SetupLink
-from lab.lib.processes import Child, kill_tree, start, wait_for
-from lab.runs.local_lab import free_port
-from lab.workers.models import Worker
+from lab.lib import health_watch
+from lab.lib.processes import Child, kill_tree, start_child_process, wait_for
+from lab.teams.accounts.models import SetupLink
+from lab.training.runs.local_lab import free_port
+from lab.training.workers.models import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"
+HANG = """
+import signal, socket, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+time.sleep(60)
+"""
 VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 LAB_SERVICES = ("web", "worker-cpu", "worker-analysis", "worker-cuda")
 
@@ -65,7 +74,7 @@ def test_nothing_is_published_beyond_this_machine(services: dict[str, dict[str, 
 def test_no_password_or_key_is_written_down_and_none_has_a_default(services: dict[str, dict[str, Any]]) -> None:
     for service in services.values():
         for name, value in service.get("environment", {}).items():
-            if name in ("SECRET_KEY", "POSTGRES_PASSWORD", "DATABASE_URL", "REDIS_URL", "REDISCLI_AUTH"):
+            if value is not None and name in ("SECRET_KEY", "POSTGRES_PASSWORD", "DATABASE_URL", "REDIS_URL", "REDISCLI_AUTH"):
                 assert VARIABLE.search(value), name
                 assert all(kind == "?" for _, kind, _ in VARIABLE.findall(value)), name
 
@@ -100,8 +109,41 @@ def test_every_file_the_image_copies_is_there() -> None:
     assert {".venv", "var", ".git"} <= set(ignored)
     for name in re.findall(r"^COPY (\S+) ", (ROOT / "Dockerfile").read_text(), re.M):
         assert (ROOT / name).exists()
-    lock = (ROOT / "requirements.lock").read_text()
-    assert re.search(r"^torch==[\d.]+$", lock, re.M)  # a build for one kind of machine would not install on another
+    direct = (ROOT / "requirements.in").read_text()
+    assert re.search(r"^torch==[\d.]+$", direct, re.M)  # a build for one kind of machine would not install on another
+
+
+def test_images_are_named_by_digest(services: dict[str, dict[str, Any]]) -> None:
+    named = [service["image"] for service in services.values() if "build" not in service]
+    named += re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.M)
+    assert len(named) == 3
+    for image in named:
+        assert re.fullmatch(r"[a-z]+(:[\w.-]+)?@sha256:[0-9a-f]{64}", image), image
+
+
+NOT_PASSED = {  # documented, and not for a container
+    "LAB_HOME": "the image sets it to its volume",
+    "LAB_TOKEN": "of a script elsewhere that sends its run",
+    "LAB_EMBEDDED": "set by the lab for the processes it starts",
+    "LAB_WORKER": "set by the lab for the processes it starts",
+    "PORT": "of make up",
+}
+
+
+def test_every_documented_setting_reaches_the_containers(services: dict[str, dict[str, Any]]) -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    rows = [line.split("|")[1] for line in text.partition("## Settings")[2].splitlines() if line.startswith("| `")]
+    documented = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    assert len(documented) > 30
+    for name in LAB_SERVICES:
+        assert documented - set(services[name]["environment"]) - set(NOT_PASSED) == set(), name
+
+
+def test_a_setting_that_is_not_set_stays_unset(services: dict[str, dict[str, Any]]) -> None:
+    """An empty string would be a wrong number of seconds."""
+    values = services["web"]["environment"]
+    assert values["LAB_LEASE_SECONDS"] is None
+    assert not [name for name, value in values.items() if value is not None and ":-}" in value]
 
 
 def environment_of(service: dict[str, Any], process_env: dict[str, str]) -> dict[str, str]:
@@ -111,14 +153,18 @@ def environment_of(service: dict[str, Any], process_env: dict[str, str]) -> dict
     def value(match: re.Match[str]) -> str:
         return given.get(match[1]) or (match[3] if match[2] == "-" else "")
 
-    written = {name: VARIABLE.sub(value, text) for name, text in service["environment"].items()}
+    written = {name: VARIABLE.sub(value, text) for name, text in service["environment"].items() if text is not None}
     kept = {name: text for name, text in process_env.items() if name != "LAB_EMBEDDED"}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return kept | written | {"PATH": path, "DATABASE_URL": process_env["DATABASE_URL"], "REDIS_URL": process_env["REDIS_URL"]}
 
 
-def natively(service: dict[str, Any], key: str, port: int) -> list[str]:
+def natively(service: dict[str, Any], key: str, port: int, pid: int = 0) -> list[str]:
+    """``pid``: what stands for the first process of the container; 0: the check has no consequences."""
     command = service["healthcheck"]["test"][1:] if key == "health" else service["command"]
+    if key == "health":
+        assert command[-2:] == ["--end-when-dead", "1"]
+        command = [*command[:-1], str(pid)]
     return [part.replace("8000", str(port)).replace("0.0.0.0", "127.0.0.1") for part in command]
 
 
@@ -134,7 +180,7 @@ def test_the_web_service_and_a_worker_run_and_are_found_healthy(
         return subprocess.run(command, env=env, capture_output=True, timeout=30, check=False).returncode == 0
 
     def begin(name: str) -> Child:
-        children.append(start(name, natively(services[name], "run", port), tmp_path, environment_of(services[name], process_env)))
+        children.append(start_child_process(name, natively(services[name], "run", port), tmp_path, environment_of(services[name], process_env)))
         return children[-1]
 
     try:
@@ -153,6 +199,36 @@ def test_the_web_service_and_a_worker_run_and_are_found_healthy(
     finally:
         for child in children:
             kill_tree(child.process.pid)
+
+
+def test_a_web_process_that_hangs_is_ended_so_that_its_container_is_restarted(
+    services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A server that takes connections and never answers, deaf to SIGTERM; and one that answers 500, which is left alone."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(health_watch, "TIMEOUT", 0.05)
+    hung = subprocess.Popen([sys.executable, "-c", HANG], stdout=subprocess.PIPE, text=True)
+    try:
+        assert hung.stdout
+        monkeypatch.setattr(sys, "argv", ["check", f"http://127.0.0.1:{int(hung.stdout.readline())}/health/", "--end-when-dead", str(hung.pid)])
+        monkeypatch.setattr(health_watch, "fetch_health_status", lambda url: 500)
+        assert [health_watch.main() for _ in range(20)] == [1] * 20
+        assert hung.poll() is None
+        monkeypatch.undo()
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        for _ in range(health_watch.KILL_AFTER - 1):
+            health_watch.note_check(False, hung.pid)
+        assert hung.poll() is None
+        command = [*natively(services["web"], "health", 8000, hung.pid)]
+        command[command.index(next(part for part in command if part.startswith("http")))] = "http://127.0.0.1:1/health/"
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the image's python is ours
+        assert subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": path}, check=False).returncode == 1
+        assert hung.wait(10) == -9
+    finally:
+        hung.kill()
+        hung.wait()
 
 
 def test_a_container_without_its_secret_key_does_not_start(services: dict[str, dict[str, Any]], process_env: dict[str, str]) -> None:

@@ -15,11 +15,11 @@ from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from redis import asyncio as aioredis
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.runs import consumers, live, metrics
-from lab.runs.models import Run, Status
-from lab.runs.routing import websocket_urlpatterns
-from lab.supervisor.ingest import ingest
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.training.runs import consumers, live, metrics
+from lab.training.runs.models import Run, Status
+from lab.training.runs.routing import websocket_urlpatterns
 from tests.conftest import make_member
 from tests.lab.supervisor.spools import make_run, started, steps, write
 
@@ -37,7 +37,7 @@ def quick_poll(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(transactional_db: None, team: Team) -> Run:
     run = make_run(team, status=Status.RUNNING)
     write(run.folder, [started(), *steps(1, 3)])
-    ingest(run)
+    ingest_spool(run)
     return run
 
 
@@ -45,7 +45,7 @@ def more(run: Run, first: int, last: int, attempt: int = 1) -> Any:
     """Adds steps to the spool and ingests them, as the supervisor would, without telling anybody."""
     write(run.folder, steps(first, last, attempt))
     run.refresh_from_db()
-    return ingest(run)
+    return ingest_spool(run)
 
 
 class Page:
@@ -139,7 +139,7 @@ async def test_a_deactivated_member_is_closed_out(run: Run, team: Team, teammate
 def stored(run: Run) -> dict[str, list[list[Any]]]:
     return {
         name: [[step, value] for step, value in zip(one.steps.tolist(), one.values.tolist(), strict=True)]
-        for name, one in metrics.read(run.pk).items()
+        for name, one in metrics.read_metric_series(run.pk).items()
         if not name.startswith("@")
     }
 
@@ -282,7 +282,7 @@ async def test_a_change_of_status_comes_without_a_message(run: Run, team: Team, 
     async with opened(ws(run), owner, run.ingested) as page:
         await page.hello(run.ingested)
         await page.until_type("state")
-        await database_sync_to_async(Run.objects.filter(pk=run.pk).update)(status=Status.FAILED, reason="out of memory")
+        await database_sync_to_async(Run.across_teams.filter(pk=run.pk).update)(status=Status.FAILED, reason="out of memory")
         state = (await page.until(lambda message: message["type"] == "state" and message["run"]["status"] == "failed"))["run"]
         assert state["reason"] == "out of memory"
 
@@ -351,7 +351,7 @@ async def test_a_deactivated_account_loses_its_sockets(run: Run, team: Team, own
 async def test_the_list_learns_of_a_changed_run_without_a_message(run: Run, team: Team, owner: User) -> None:
     async with opened(listing_of(team), owner) as page:
         await page.until_type("alive")
-        await database_sync_to_async(Run.objects.filter(pk=run.pk).update)(status=Status.FINISHED, step=10)
+        await database_sync_to_async(Run.across_teams.filter(pk=run.pk).update)(status=Status.FINISHED, step=10)
         state = (await page.until_type("state"))["run"]
         assert (state["id"], state["status"], state["step"]) == (str(run.pk), "finished", 10)
 

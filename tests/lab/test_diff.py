@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.lib.diff import Span, words
+from lab.lib.diff import Span, diff_words
 from tests.hostile import PAYLOADS
 
 TEXTS = st.text(st.sampled_from("ab c\n.,=\u00e9\u4e2d\U0001f468\u200d"), max_size=60) | st.text(max_size=30)
@@ -20,12 +20,12 @@ def side(spans: list[Span], kind: str) -> str:
 
 def shown(before: str, after: str, **options: bool) -> str:
     marks = {"same": "{}", "removed": "[-{}]", "added": "[+{}]"}
-    return "".join(marks[span.kind].format(span.text) for span in words(before, after, **options))
+    return "".join(marks[span.kind].format(span.text) for span in diff_words(before, after, **options))
 
 
 @given(TEXTS, TEXTS)
 def test_both_texts_can_be_read_off_the_spans(before: str, after: str) -> None:
-    spans = words(before, after)
+    spans = diff_words(before, after)
     assert side(spans, "removed") == before
     assert side(spans, "added") == after
     assert all(span.text for span in spans)
@@ -34,14 +34,14 @@ def test_both_texts_can_be_read_off_the_spans(before: str, after: str) -> None:
 
 @given(TEXTS, TEXTS)
 def test_without_white_space_the_second_text_is_whole_and_the_first_up_to_its_spaces(before: str, after: str) -> None:
-    spans = words(before, after, ignore_space=True)
+    spans = diff_words(before, after, ignore_space=True)
     assert side(spans, "added") == after
     assert "".join(side(spans, "removed").split()) == "".join(before.split())
 
 
 @given(TEXTS)
 def test_a_text_does_not_differ_from_itself(text: str) -> None:
-    assert words(text, text) == ([Span("same", text)] if text else [])
+    assert diff_words(text, text) == ([Span("same", text)] if text else [])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_letter_is_not_parted_from_its_marks() -> None:
 
 def test_hostile_texts_come_through_whole() -> None:
     for before, after in itertools.pairwise(PAYLOADS):
-        spans = words(before, after)
+        spans = diff_words(before, after)
         assert (side(spans, "removed"), side(spans, "added")) == (before, after)
 
 
@@ -96,6 +96,6 @@ def numbers(seed: int, count: int) -> str:
 )
 def test_no_text_takes_long(before: str, after: str) -> None:
     started = time.process_time()
-    spans = words(before, after)
+    spans = diff_words(before, after)
     assert time.process_time() - started < 2.5
     assert (side(spans, "removed"), side(spans, "added")) == (before, after)

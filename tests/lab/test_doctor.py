@@ -10,17 +10,17 @@ from django.db import connection, transaction
 from django.http import QueryDict
 from django.test import Client
 
-from lab.accounts.models import Team
-from lab.browse.selection import Selection
-from lab.doctor.examine import sorted_out
-from lab.doctor.facts import Answer, Facts
-from lab.doctor.rules import RULES
-from lab.doctor.rules.completions import loops
-from lab.doctor.trends import newest, trend
-from lab.doctor.verdicts import Verdict
-from lab.runs import metrics
-from lab.runs.metrics import Series
-from lab.runs.models import Attempt, Run, Status
+from lab.rollouts.browse.selection import Selection
+from lab.rollouts.doctor.examine import sorted_out
+from lab.rollouts.doctor.facts import Answer, Facts
+from lab.rollouts.doctor.rules import RULES
+from lab.rollouts.doctor.rules.completions import has_repeated_ending
+from lab.rollouts.doctor.trends import compute_newest_window, fit_trend_line
+from lab.rollouts.doctor.verdicts import Verdict
+from lab.teams.accounts.models import Team
+from lab.training.runs import metrics
+from lab.training.runs.metrics import Series
+from lab.training.runs.models import Attempt, Run, Status
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, store
 
@@ -58,17 +58,17 @@ def said(verdict: Verdict) -> str:
 
 
 def test_a_trend_is_the_line_that_was_drawn_and_noise_has_none() -> None:
-    line = trend(Series("x", np.arange(100), 3.0 + 0.5 * np.arange(100)))
+    line = fit_trend_line(Series("x", np.arange(100), 3.0 + 0.5 * np.arange(100)))
     assert (line.start, line.end) == (pytest.approx(3.0), pytest.approx(52.5))
     assert line.t > 1000
-    assert all(abs(trend(Series("x", np.arange(400), np.random.default_rng(seed).normal(size=400))).t) < 4 for seed in range(50))
-    flat = trend(Series("x", np.arange(40), np.full(40, 2.0)))
+    assert all(abs(fit_trend_line(Series("x", np.arange(400), np.random.default_rng(seed).normal(size=400))).t) < 4 for seed in range(50))
+    flat = fit_trend_line(Series("x", np.arange(40), np.full(40, 2.0)))
     assert (flat.t, flat.change) == (0.0, 0.0)
 
 
 def test_now_is_a_tenth_of_the_run_but_ten_to_fifty_points() -> None:
     def count(points: int) -> int:
-        return newest(Series("x", np.arange(points), np.zeros(points))).count
+        return compute_newest_window(Series("x", np.arange(points), np.zeros(points))).count
 
     assert [count(points) for points in (3, 12, 150, 300, 9000)] == [3, 10, 15, 30, 50]
 
@@ -92,7 +92,7 @@ def test_completions_that_outgrew_the_limit_are_told_from_those_that_never_ended
     verdict = judge("cut-off", completions__clipped_ratio=series(np.r_[np.full(100, 0.2), np.full(100, 0.97)]))
     assert verdict.state == "found"
     assert "used to end" in verdict.title
-    assert "last at step 100" in said(verdict)
+    assert "last over steps 81 to 100 (20.0 % were cut off)" in said(verdict)
 
 
 def test_a_few_cut_completions_or_a_few_steps_say_nothing() -> None:
@@ -102,10 +102,10 @@ def test_a_few_cut_completions_or_a_few_steps_say_nothing() -> None:
 
 
 def test_a_tail_that_repeats_itself() -> None:
-    assert loops("and then we add one again. " * 6)
-    assert loops("x" * 60)
-    assert not loops("a sentence that says one thing only, and then ends as it should")
-    assert not loops("short")
+    assert has_repeated_ending("and then we add one again. " * 6)
+    assert has_repeated_ending("x" * 60)
+    assert not has_repeated_ending("a sentence that says one thing only, and then ends as it should")
+    assert not has_repeated_ending("short")
 
 
 # Groups
@@ -401,14 +401,14 @@ def test_a_long_run_is_examined_quickly(team: Team, run: Run) -> None:
     names = sorted({name for rule in RULES for name in rule.metrics})
     points = [(step, 0.5 + 0.1 * (step % 7)) for step in range(1, 50_001)]
     with transaction.atomic(), connection.cursor() as cursor:
-        metrics.append(cursor, run.pk, 1, dict.fromkeys(names, points))
-    from lab.doctor.examine import examine
+        metrics.append_metric_points(cursor, run.pk, 1, dict.fromkeys(names, points))
+    from lab.rollouts.doctor.examine import examine_run
 
-    examine(run)
+    examine_run(run)
     times = []
     for _ in range(3):
         began = time.perf_counter()
-        assert len(examine(run).clear) >= 4
+        assert len(examine_run(run).clear) >= 4
         times.append(time.perf_counter() - began)
     assert min(times) < 0.3, times  # 25 ms where nothing else runs; the bound is 60 ms
 

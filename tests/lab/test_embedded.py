@@ -17,7 +17,8 @@ import redis
 from lab import embedded
 
 ROOT = Path(__file__).resolve().parents[2]
-USE = "import os, sys; from lab import embedded; embedded.provide(); print(os.environ['DATABASE_URL'], os.environ['REDIS_URL'], flush=True); "
+USE = "import os, sys; from lab import embedded; embedded.provide_services(); "
+USE += "print(os.environ['DATABASE_URL'], os.environ['REDIS_URL'], flush=True); "
 STAY = USE + "sys.stdin.read()"
 KILL_AND_REVIVE = """
 import psycopg, psutil
@@ -25,13 +26,13 @@ def ask(sql):
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
         return connection.execute(sql)
 ask("CREATE TABLE kept AS SELECT 7 AS number")
-assert embedded.revive() == []
+assert embedded.revive_services() == []
 for process in psutil.process_iter(["name", "cmdline"]):
     if process.info["name"] in ("postgres", "redis-server") and os.environ["LAB_HOME"] in " ".join(process.info["cmdline"] or []):
         process.kill()
         process.wait(10)
-print(sorted(embedded.revive()), flush=True)
-print(ask("SELECT number FROM kept").fetchone()[0], embedded.EmbeddedRedis(embedded.home()).answers())
+print(sorted(embedded.revive_services()), flush=True)
+print(ask("SELECT number FROM kept").fetchone()[0], embedded.EmbeddedRedis(embedded.find_lab_home()).answers())
 """
 NAMES = ("DATABASE_URL", "REDIS_URL", "LAB_EMBEDDED", "SECRET_KEY")
 

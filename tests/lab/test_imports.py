@@ -10,11 +10,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ORDER = ("lib", "accounts", "audit", "people", "catalog", "workers", "runs", "ablations", "trajectories", "annotations", "browse", "reading", "atlas")
-ORDER += ("comparison", "replay", "doctor", "labels", "quality", "datasets", "loop", "projects", "usage", "alerts", "policies")
-ORDER += ("supervisor", "playground", "outside", "operations", "api")  # each imports only what stands before it
+# Each wing imports only what stands before it, and so does each room of a wing.
+WINGS = {
+    "teams": ("accounts", "audit", "people"),
+    "training": ("catalog", "workers", "runs", "ablations"),
+    "rollouts": ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor"),
+    "labelling": ("labels", "quality"),
+    "data": ("datasets", "loop", "projects"),
+    "watching": ("usage", "alerts"),
+    "supervision": ("supervisor", "outside"),
+    "models": ("policies", "playground"),
+    "edges": ("operations", "api"),
+}
+ROOMS = [(wing, room) for wing, rooms in WINGS.items() for room in rooms]
 BESIDE = {("catalog", "workers"), ("workers", "catalog")}
-LIGHT = {"spec", "hyperparameters", "events", "spool", "arrays", "stacking", "policy_folder"}
+HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "plotly"}
 TOP = {"lab.settings", "lab.celery", "lab.embedded"}  # belong to no room
 
 
@@ -48,34 +58,41 @@ def test_trainers_knows_neither_the_lab_nor_django_nor_celery() -> None:
     assert complaints("trainers", lambda parts, name: name.split(".")[0] not in foreign) == []
 
 
-def test_the_lab_takes_from_trainers_only_what_needs_no_torch() -> None:
-    def allowed(parts: tuple[str, ...], name: str) -> bool:
-        words = name.split(".")
-        return words[0] != "trainers" or words[1] in LIGHT
+def test_the_lab_takes_from_trainers_only_the_contract() -> None:
+    assert complaints("lab", lambda parts, name: name.split(".")[0] != "trainers" or name.startswith("trainers.contract.")) == []
 
-    assert complaints("lab", allowed) == []
+
+def test_the_contract_knows_nothing_else_of_trainers_and_no_torch() -> None:
+    def allowed(parts: tuple[str, ...], name: str) -> bool:
+        return name.split(".")[0] not in HEAVY and (not name.startswith("trainers") or name.startswith("trainers.contract"))
+
+    assert complaints("trainers/contract", allowed) == []
 
 
 def test_the_lab_imports_no_training_library() -> None:
-    heavy = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "plotly"}
-    assert complaints("lab", lambda parts, name: name.split(".")[0] not in heavy) == []
+    assert complaints("lab", lambda parts, name: name.split(".")[0] not in HEAVY) == []
 
 
-def test_rooms_import_only_downwards() -> None:
+def test_rooms_import_only_what_stands_before_them() -> None:
     def allowed(parts: tuple[str, ...], name: str) -> bool:
         words = name.split(".")
-        if words[0] != "lab" or len(parts) < 2 or parts[0] not in ORDER or ".".join(words[:2]) in TOP:
+        if words[0] != "lab" or parts[:2] not in ROOMS or ".".join(words[:2]) in TOP or words[1] == "lib":
             return True
-        if len(words) < 2 or words[1] not in ORDER:
-            return False
-        return ORDER.index(words[1]) <= ORDER.index(parts[0]) and (parts[0], words[1]) not in BESIDE
+        imported = tuple(words[1:3])
+        return imported in ROOMS and ROOMS.index(imported) <= ROOMS.index(parts[:2]) and (parts[1], imported[1]) not in BESIDE
 
     assert complaints("lab", allowed) == []
 
 
-def test_every_room_has_its_place_in_the_order() -> None:
-    rooms = {path.parent.name for path in (ROOT / "lab").glob("*/__init__.py")}
-    assert rooms == set(ORDER)
+def test_lib_imports_no_room() -> None:
+    allowed = ("lab.lib.", *TOP)
+    assert complaints("lab/lib", lambda parts, name: not name.startswith("lab.") or name.startswith(allowed)) == []
+
+
+def test_every_room_has_its_place_in_a_wing() -> None:
+    rooms = {(path.parts[-3], path.parts[-2]) for path in (ROOT / "lab").glob("*/*/__init__.py")}
+    assert {(wing, room) for wing, room in rooms if wing != "lib"} == set(ROOMS)
+    assert {path.parent.name for path in (ROOT / "lab").glob("*/__init__.py")} == {"lib", *WINGS}
 
 
 @pytest.mark.parametrize("module", ["lab.asgi", "lab.celery"])

@@ -10,14 +10,14 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
-from lab.accounts.models import Team, User
-from lab.runs import launch as launching
-from lab.runs.launch import PENDING, launch, launch_recipe, planned
-from lab.runs.models import Checkpoint, Run, Status
-from lab.runs.preflight import PreflightError, preflight
-from lab.runs.references import named
-from lab.runs.stages import from_assignments
-from trainers.spec import SpecError, parse_spec
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import launch as launching
+from lab.training.runs.launch import PENDING, launch_recipe, launch_run, plan_recipe
+from lab.training.runs.models import Checkpoint, Run, Status
+from lab.training.runs.preflight import PreflightError, run_preflight
+from lab.training.runs.references import restore_reference_names
+from lab.training.runs.stages import from_assignments
+from trainers.contract.spec import SpecError, parse_spec
 
 SPEC: dict[str, Any] = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}}
 
@@ -25,7 +25,7 @@ SPEC: dict[str, Any] = {"task": {"name": "mini_gsm"}, "training": {"trainer": "g
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     messages: list[tuple[str, str]] = []
-    monkeypatch.setattr(launching, "send", lambda run_id, queue: messages.append((run_id, queue)))
+    monkeypatch.setattr(launching, "send_supervise_task", lambda run_id, queue: messages.append((run_id, queue)))
     return messages
 
 
@@ -34,7 +34,7 @@ def problems(caught: pytest.ExceptionInfo[SpecError]) -> dict[str, str]:
 
 
 def test_a_run_is_queued_with_what_lists_show(team: Team, owner: User) -> None:
-    run = launch(team, owner, SPEC, "first try")
+    run = launch_run(team, owner, SPEC, "first try")
     run.refresh_from_db()
     assert (run.number, run.name, run.status, run.trainer, run.task, run.policy) == (1, "first try", "queued", "grpo", "mini_gsm", "tiny")
     assert (run.recipe, run.queue, run.total_steps, run.created_by) == ("custom", "gpu", 150, owner)
@@ -45,16 +45,16 @@ def test_the_message_is_sent_once_the_run_is_committed(
     team: Team, sent: list[Any], django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
     with django_capture_on_commit_callbacks(execute=True):
-        run = launch(team, None, SPEC)
+        run = launch_run(team, None, SPEC)
         assert sent == []
     assert sent == [(str(run.pk), "gpu")]
 
 
 def test_a_refused_spec_leaves_nothing_behind(team: Team) -> None:
     with pytest.raises(SpecError) as caught:
-        launch(team, None, {**SPEC, "training": {"trainer": "grpo", "num_generations": 7, "max_stepz": 3}})
+        launch_run(team, None, {**SPEC, "training": {"trainer": "grpo", "num_generations": 7, "max_stepz": 3}})
     assert set(problems(caught)) >= {"training.max_stepz"}
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
 
 
 def test_a_chain_goes_on_from_the_stage_before(team: Team, owner: User, sent: list[Any]) -> None:
@@ -109,7 +109,7 @@ def test_a_chain_with_one_bad_stage_launches_none(team: Team, overrides: dict[st
     with pytest.raises(SpecError) as caught:
         launch_recipe(team, None, "demo", overrides)
     assert list(problems(caught)) == [field]
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
 
 
 def test_an_unknown_recipe_lists_the_names(team: Team) -> None:
@@ -124,10 +124,10 @@ def test_another_policy_kind_replaces_the_recipes(team: Team) -> None:
 
 
 def test_what_would_be_launched_can_be_seen_first(team: Team) -> None:
-    specs = planned(team, "demo", {"seed": 3})
+    specs = plan_recipe(team, "demo", {"seed": 3})
     assert [spec.seed for spec in specs] == [3, 3, 3]
     assert {spec.output for spec in specs} == {PENDING}
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -138,7 +138,7 @@ def test_numbers_have_neither_gaps_nor_repeats_when_many_launch_at_once(team: Te
         try:
             together.wait()
             for _ in range(4):
-                launch(team, None, SPEC)
+                launch_run(team, None, SPEC)
         except Exception as error:
             errors.append(error)
         finally:
@@ -150,41 +150,41 @@ def test_numbers_have_neither_gaps_nor_repeats_when_many_launch_at_once(team: Te
     for thread in threads:
         thread.join()
     assert errors == []
-    assert sorted(Run.objects.values_list("number", flat=True)) == list(range(1, 25))
+    assert sorted(Run.across_teams.values_list("number", flat=True)) == list(range(1, 25))
 
 
 def finished(team: Team) -> Run:
-    run = launch(team, None, SPEC)
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)
+    run = launch_run(team, None, SPEC)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
     run.refresh_from_db()
     return run
 
 
 def test_a_policy_of_a_run_becomes_its_folder(team: Team) -> None:
     before = finished(team)
-    run = launch(team, None, {**SPEC, "policy": {"kind": "run", "run": str(before.pk)}})
+    run = launch_run(team, None, {**SPEC, "policy": {"kind": "run", "run": str(before.pk)}})
     assert run.spec["policy"] == {"kind": "run", "folder": str(before.folder), "checkpoint": "final"}
     assert run.policy == "#1"
-    assert named(team, run.spec)["policy"] == {"kind": "run", "run": str(before.pk), "checkpoint": "final"}
+    assert restore_reference_names(team, run.spec)["policy"] == {"kind": "run", "run": str(before.pk), "checkpoint": "final"}
 
 
 def test_a_checkpoint_must_be_there(team: Team) -> None:
-    before = launch(team, None, SPEC)
+    before = launch_run(team, None, SPEC)
     spec = {**SPEC, "policy": {"kind": "run", "run": str(before.pk), "checkpoint": 50}}
     with pytest.raises(SpecError, match="no such checkpoint"):
-        launch(team, None, spec)
+        launch_run(team, None, spec)
     (before.folder / "checkpoints/checkpoint-50").mkdir(parents=True)
     Checkpoint.objects.create(run=before, attempt=1, step=50, path="checkpoints/checkpoint-50", bytes=1, created_at=timezone.now())
-    run = launch(team, None, spec)
+    run = launch_run(team, None, spec)
     assert run.policy == "#1 at step 50"
     with pytest.raises(SpecError, match="checkpoints of the steps 50"):
-        launch(team, None, {**SPEC, "policy": {"kind": "run", "run": str(before.pk), "checkpoint": 51}})
+        launch_run(team, None, {**SPEC, "policy": {"kind": "run", "run": str(before.pk), "checkpoint": 51}})
 
 
 def test_an_unfinished_run_has_no_final_policy(team: Team) -> None:
-    before = launch(team, None, SPEC)
+    before = launch_run(team, None, SPEC)
     with pytest.raises(SpecError, match="queued and has no final policy yet") as caught:
-        launch(team, None, {**SPEC, "policy": {"kind": "run", "run": str(before.pk)}})
+        launch_run(team, None, {**SPEC, "policy": {"kind": "run", "run": str(before.pk)}})
     assert list(problems(caught)) == ["policy.run"]
 
 
@@ -192,9 +192,9 @@ def test_another_teams_run_does_not_exist(team: Team, stranger: User) -> None:
     theirs = finished(stranger.memberships.get().team)
     for name in (str(theirs.pk), str(uuid.uuid4()), "1", "", None, {"a": 1}):
         with pytest.raises(SpecError, match="your team has no such run"):
-            launch(team, None, {**SPEC, "policy": {"kind": "run", "run": name}})
+            launch_run(team, None, {**SPEC, "policy": {"kind": "run", "run": name}})
     with pytest.raises(SpecError, match="your team has no such run"):
-        launch(team, None, SPEC, parent=theirs)
+        launch_run(team, None, SPEC, parent=theirs)
 
 
 @pytest.mark.parametrize("path", ["/etc", "../secrets", "..", "a/b", "", "\0", None, 7])
@@ -202,10 +202,10 @@ def test_no_path_comes_from_a_browser(team: Team, settings: Settings, tmp_path: 
     settings.POLICIES_ROOT = settings.DATASETS_ROOT = tmp_path
     for part in ({"policy": {"kind": "folder", "path": path}}, {"policy": {"kind": "folder", "folder": path}}, {"dataset": {"file": path}}):
         with pytest.raises(SpecError) as caught:
-            launch(team, None, {**SPEC, **part})
+            launch_run(team, None, {**SPEC, **part})
         assert next(iter(problems(caught))).split(".")[0] in part
     with pytest.raises(SpecError, match="no run is chosen"):
-        launch(team, None, {**SPEC, "policy": {"kind": "run", "folder": path}})
+        launch_run(team, None, {**SPEC, "policy": {"kind": "run", "folder": path}})
 
 
 def test_a_folder_and_a_file_are_found_by_name(team: Team, settings: Settings, tmp_path: Path) -> None:
@@ -214,14 +214,14 @@ def test_a_folder_and_a_file_are_found_by_name(team: Team, settings: Settings, t
     (tmp_path / f"datasets/{team.pk}").mkdir(parents=True)
     (tmp_path / f"datasets/{team.pk}/rows.jsonl").write_text("{}")
     asked = {**SPEC, "policy": {"kind": "folder", "folder": "mine"}, "dataset": {"file": "rows.jsonl"}}
-    run = launch(team, None, asked)
+    run = launch_run(team, None, asked)
     assert run.spec["policy"]["path"] == str(tmp_path / "policies/mine")
     assert run.spec["dataset"]["path"] == str(tmp_path / f"datasets/{team.pk}/rows.jsonl")
     assert run.policy == "mine"
-    again = named(team, run.spec)
+    again = restore_reference_names(team, run.spec)
     assert (again["policy"], again["dataset"]) == (asked["policy"], asked["dataset"])
     with pytest.raises(SpecError, match=r"there are: mine"):
-        launch(team, None, {**SPEC, "policy": {"kind": "folder", "folder": "yours"}})
+        launch_run(team, None, {**SPEC, "policy": {"kind": "folder", "folder": "yours"}})
 
 
 def test_another_teams_dataset_is_not_found(team: Team, stranger: User, settings: Settings, tmp_path: Path) -> None:
@@ -230,11 +230,11 @@ def test_another_teams_dataset_is_not_found(team: Team, stranger: User, settings
     theirs.mkdir()
     (theirs / "rows.jsonl").write_text("{}")
     with pytest.raises(SpecError, match="nothing of that name"):
-        launch(team, None, {**SPEC, "dataset": {"file": "rows.jsonl"}})
+        launch_run(team, None, {**SPEC, "dataset": {"file": "rows.jsonl"}})
 
 
 def test_the_command_line_may_give_paths(team: Team, tmp_path: Path) -> None:
-    run = launch(
+    run = launch_run(
         team, None, {**SPEC, "policy": {"kind": "folder", "path": str(tmp_path)}, "dataset": {"path": str(tmp_path / "x.jsonl")}}, paths=True
     )
     assert (run.spec["policy"]["path"], run.spec["dataset"]["path"]) == (str(tmp_path), str(tmp_path / "x.jsonl"))
@@ -265,22 +265,22 @@ def test_two_assignments_that_exclude_each_other_are_refused() -> None:
 
 
 def test_preflight_reports_problems_and_samples(team: Team) -> None:
-    spec = planned(team, "grpo")[0].model_dump(mode="json")
-    report = preflight(spec)
+    spec = plan_recipe(team, "grpo")[0].model_dump(mode="json")
+    report = run_preflight(spec)
     assert report["problems"] == []
     assert report["samples"]
     assert report["gold"]
-    bad = preflight({**spec, "task": {"name": "mini_gsm", "difficulty": "nightmare"}})
+    bad = run_preflight({**spec, "task": {"name": "mini_gsm", "difficulty": "nightmare"}})
     assert [problem["field"] for problem in bad["problems"]] == ["task.difficulty"]
 
 
 def test_preflight_leaves_a_pending_policy_alone(team: Team) -> None:
-    spec = planned(team, "demo")[1].model_dump(mode="json")
-    assert preflight(spec, policy_pending=True)["problems"] == []
-    assert [problem["field"].split(".")[0] for problem in preflight(spec)["problems"]] == ["policy"]
+    spec = plan_recipe(team, "demo")[1].model_dump(mode="json")
+    assert run_preflight(spec, policy_pending=True)["problems"] == []
+    assert [problem["field"].split(".")[0] for problem in run_preflight(spec)["problems"]] == ["policy"]
 
 
 def test_a_preflight_that_dies_says_so(team: Team, settings: Settings, tmp_path: Path) -> None:
     settings.BASE = tmp_path  # no trainers there
     with pytest.raises(PreflightError, match=r"died with exit code 1: .*No module named"):
-        preflight({})
+        run_preflight({})

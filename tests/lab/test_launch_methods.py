@@ -9,19 +9,19 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team, User
-from lab.catalog.catalog import catalog
-from lab.runs import composer, differences, drafts
-from lab.runs.forms import LaunchForm
-from lab.runs.launch import launch, launch_recipe, planned
-from lab.runs.management.commands.launch import Command
-from lab.runs.models import Run
-from lab.runs.stages import as_argument, from_argument, stage_specs
-from lab.runs.views.methods import RECIPES
+from lab.teams.accounts.models import Team, User
+from lab.training.catalog.catalog import load_catalog
+from lab.training.runs import composer, drafts, form_changes
+from lab.training.runs.forms import LaunchForm
+from lab.training.runs.launch import launch_recipe, launch_run, plan_recipe
+from lab.training.runs.management.commands.launch import Command
+from lab.training.runs.models import Run
+from lab.training.runs.stages import as_argument, from_argument, stage_specs
+from lab.training.runs.views.methods import RECIPES
 from tests.lab.html_forms import error_of, filled, form_values, send
 from tests.lab.test_commands import run_command
-from trainers.spec import SpecError
-from trainers.stacking import DEFAULT_BASES
+from trainers.contract.spec import SpecError
+from trainers.contract.stacking import DEFAULT_BASES
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 RISK = {"name": "rs-grpo", "config": {"risk": 3.0}}
@@ -52,12 +52,12 @@ def test_a_form_that_was_not_touched_stacks_nothing(as_owner: Client, team: Team
 
 def test_the_weights_of_the_rewards_are_in_their_inputs(as_owner: Client) -> None:
     values = form_values(as_owner.get("/launch/grpo/").content.decode(), "data-launch")
-    weights = {reward["name"]: reward["weight"] for reward in catalog().task("mini_gsm")["rewards"]}
+    weights = {reward["name"]: reward["weight"] for reward in load_catalog().task("mini_gsm")["rewards"]}
     assert {name: float(values[f"task.mini_gsm.rewards.{name}"]) for name in weights} == weights
 
 
 def test_only_bases_and_methods_of_the_trainer_are_offered(as_owner: Client) -> None:
-    known = catalog()
+    known = load_catalog()
     for recipe, trainer in (("grpo", "grpo"), ("dpo", "dpo")):
         page = as_owner.get(f"/launch/{recipe}/").content.decode()
         select = page.split('name="stages.0.base"')[1].split("</select>")[0]
@@ -92,10 +92,10 @@ def test_it_launches_what_was_stacked(as_owner: Client, team: Team) -> None:
 
 
 def test_every_method_launches_alone_with_its_defaults_as_the_browser_sends_them(as_owner: Client, team: Team) -> None:
-    for entry in catalog().methods:
+    for entry in load_catalog().methods:
         recipe = RECIPES.get((entry["trains"] or [""])[0])
         assert recipe is not None
-        form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), recipe), filled(as_owner, f"/launch/{recipe}/?add={entry['name']}"))
+        form = LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), recipe), filled(as_owner, f"/launch/{recipe}/?add={entry['name']}"))
         (spec,) = form.specs()
         stacked = [spec["base"]] if spec["base"] else spec["methods"]
         required = dict.fromkeys(entry["parameters"].get("required", ()), "")
@@ -211,7 +211,7 @@ def test_parameters_of_a_base_that_the_page_did_not_show_are_at_their_defaults(a
 
 
 def test_a_clone_carries_base_and_methods(as_owner: Client, team: Team, owner: User) -> None:
-    run = launch(team, owner, {**GRPO, "base": {"name": "gspo"}, "methods": [RISK, {"name": "siren"}]})
+    run = launch_run(team, owner, {**GRPO, "base": {"name": "gspo"}, "methods": [RISK, {"name": "siren"}]})
     url = f"/launch/grpo/?clone={run.pk}"
     page = as_owner.get(url).content.decode()
     assert cards(page) == ["rs-grpo", "siren"]
@@ -223,8 +223,8 @@ def test_a_clone_carries_base_and_methods(as_owner: Client, team: Team, owner: U
 
 def test_a_method_that_is_not_installed_any_more_keeps_its_parameters(team: Team) -> None:
     spec = {**GRPO, "methods": [{"name": "gone", "config": {"strength": [1, 2]}}]}
-    draft = drafts.Draft("grpo", "", "", [("GRPO", drafts.complete(catalog(), spec))])
-    form = LaunchForm(team, catalog(), draft, dict(LaunchForm(team, catalog(), draft).values))
+    draft = drafts.Draft("grpo", "", "", [("GRPO", drafts.complete_spec(load_catalog(), spec))])
+    form = LaunchForm(team, load_catalog(), draft, dict(LaunchForm(team, load_catalog(), draft).values))
     assert form.specs()[0]["methods"] == spec["methods"]
     assert form.stages[0].stack.cards[0].method is None
 
@@ -255,33 +255,35 @@ STACKS: list[tuple[str, str, EDIT]] = [
 
 @pytest.mark.parametrize(("recipe", "query", "changed"), STACKS)
 def test_the_command_shown_stacks_the_same(recipe: str, query: str, changed: EDIT, as_owner: Client, team: Team, owner: User) -> None:
-    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), recipe), filled(as_owner, f"/launch/{recipe}/{query}", **changed))
-    words = shlex.split(differences.command(form).replace("\\\n", " "))
+    form = LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), recipe), filled(as_owner, f"/launch/{recipe}/{query}", **changed))
+    words = shlex.split(form_changes.build_launch_command(form).replace("\\\n", " "))
     assert words[1:4] == ["manage.py", "launch", recipe]
     code, _, errors = run_command("launch", *words[3:], "--team", team.slug, "--user", owner.email)
     assert (code, errors) == (0, "")
     runs = Run.objects.of(team).order_by("number")
-    wanted = [(spec["base"], spec["methods"]) for spec in differences.complete_specs(form)]
+    wanted = [(spec["base"], spec["methods"]) for spec in form_changes.complete_specs(form)]
     assert [(run.spec["base"], run.spec["methods"]) for run in runs] == wanted
     assert ("--set" in words) == ("seed" in changed)
 
 
 def test_the_command_shown_can_take_a_recipes_methods_away(as_owner: Client, team: Team) -> None:
-    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "explore"), filled(as_owner, "/launch/explore/", **{"stages.0.methods": ""}))
-    words = shlex.split(differences.command(form).replace("\\\n", " "))
+    form = LaunchForm(
+        team, load_catalog(), drafts.of_recipe(load_catalog(), "explore"), filled(as_owner, "/launch/explore/", **{"stages.0.methods": ""})
+    )
+    words = shlex.split(form_changes.build_launch_command(form).replace("\\\n", " "))
     assert run_command("launch", *words[3:], "--team", team.slug)[0] == 0
     assert Run.objects.of(team).get().spec["methods"] == []
 
 
 def test_stages_that_stack_differently_are_written_out_one_by_one() -> None:
-    known, risk = catalog(), {**RISK, "config": {"risk": 1.0}}
+    known, risk = load_catalog(), {**RISK, "config": {"risk": 1.0}}
     specs = [dict(spec) for spec in stage_specs(known, "demo", {"methods": [risk]})]
     for spec in specs:
         spec.setdefault("base", None)
         spec.setdefault("methods", [])
-    assert differences.stack_words(known, "demo", specs) == ["--method rs-grpo:risk=1.0"]
+    assert form_changes.stack_words(known, "demo", specs) == ["--method rs-grpo:risk=1.0"]
     specs[0]["methods"] = [risk]  # where the command line would not put it
-    words = differences.stack_words(known, "demo", specs)
+    words = form_changes.stack_words(known, "demo", specs)
     assert len(words) == 6
     assert all(word.startswith("--set ") for word in words)
 
@@ -290,7 +292,7 @@ def test_the_command_line_refuses_a_conflict_with_its_reason(team: Team, owner: 
     code, _, errors = run_command("launch", "grpo", "--base", "rloo", "--method", "rs-grpo:risk=3", "--team", team.slug)
     assert code == 2
     assert "both rloo and rs-grpo decide the advantages" in errors
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
 
 
 @pytest.mark.parametrize("text", [":risk=3", "rs-grpo:risk", "rs-grpo:=3", ""])
@@ -311,10 +313,10 @@ def test_every_method_reads_back_from_its_argument(config: dict[str, Any]) -> No
 
 
 def test_methods_of_the_command_line_replace_the_recipes(team: Team) -> None:
-    known = catalog()
+    known = load_catalog()
     (spec,) = stage_specs(known, "grpo", {"base": {"name": "gspo", "config": {}}, "methods": [RISK]})
     assert (spec["base"]["name"], spec["methods"]) == ("gspo", [RISK])
-    assert planned(team, "grpo", {"methods": [RISK]})[0].methods[0].config == {"risk": 3.0}
+    assert plan_recipe(team, "grpo", {"methods": [RISK]})[0].methods[0].config == {"risk": 3.0}
     with pytest.raises(SpecError):
         launch_recipe(team, None, "grpo", {"methods": [{"name": ""}]})
 
@@ -327,9 +329,9 @@ def test_help_of_the_command_names_both() -> None:
 
 def test_each_value_of_a_stack_has_a_name_of_its_own() -> None:
     spec = {**GRPO, "base": {"name": "gspo"}, "methods": [RISK, {"name": "siren"}]}
-    values = composer.values_of(catalog(), 0, spec)
+    values = composer.build_stack_values(load_catalog(), 0, spec)
     assert values["stages.0.methods"] == "rs-grpo siren"
-    assert composer.input_of(catalog(), 0, "grpo", values, "methods.0.config.risk") == "stages.0.method.rs-grpo.risk"
-    assert composer.input_of(catalog(), 0, "grpo", values, "methods.1.name") == "stages.0.method.siren"
-    assert composer.input_of(catalog(), 0, "grpo", values, "methods.7.name") == ""
-    assert composer.input_of(catalog(), 0, "grpo", values, "base.name") == "stages.0.base"
+    assert composer.input_of(load_catalog(), 0, "grpo", values, "methods.0.config.risk") == "stages.0.method.rs-grpo.risk"
+    assert composer.input_of(load_catalog(), 0, "grpo", values, "methods.1.name") == "stages.0.method.siren"
+    assert composer.input_of(load_catalog(), 0, "grpo", values, "methods.7.name") == ""
+    assert composer.input_of(load_catalog(), 0, "grpo", values, "base.name") == "stages.0.base"

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.catalog.catalog import catalog
-from lab.runs import differences, drafts
-from lab.runs.examination import examine
-from lab.runs.forms import LaunchForm
-from lab.runs.launch import launch_recipe
-from lab.runs.models import Run, Status
-from lab.runs.stages import from_assignments
+from lab.teams.accounts.models import Team, User
+from lab.training.catalog.catalog import load_catalog
+from lab.training.runs import drafts, form_changes
+from lab.training.runs.form_checks import examine_launch_form
+from lab.training.runs.forms import LaunchForm
+from lab.training.runs.launch import launch_recipe
+from lab.training.runs.models import Run, Status
+from lab.training.runs.stages import from_assignments
 from tests.lab.html_forms import error_of, filled, form_values, send
 
-RECIPES = [recipe["name"] for recipe in catalog().recipes]
+RECIPES = [recipe["name"] for recipe in load_catalog().recipes]
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo", "max_steps": 77}, "recipe": "grpo"}
 
 
@@ -235,8 +235,8 @@ CHANGES: list[tuple[str, dict[str, str]]] = [
 @pytest.mark.parametrize(("recipe", "changed"), CHANGES)
 def test_the_command_shown_launches_the_same(recipe: str, changed: dict[str, str], as_owner: Client, team: Team, owner: User) -> None:
     data = filled(as_owner, f"/launch/{recipe}/", **changed)
-    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), recipe), data)
-    words = shlex.split(differences.command(form).replace("\\\n", " "))
+    form = LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), recipe), data)
+    words = shlex.split(form_changes.build_launch_command(form).replace("\\\n", " "))
     assert words[:4] == [".venv/bin/python", "manage.py", "launch", recipe]
     options = list(zip(words[4::2], words[5::2], strict=True))
     name = next((value for option, value in options if option == "--name"), "")
@@ -257,22 +257,22 @@ def padded(overrides: dict[str, Any], stages: int) -> dict[str, Any]:
 
 def test_nothing_is_called_changed_in_a_form_that_was_not_touched(as_owner: Client, team: Team) -> None:
     for recipe in RECIPES:
-        form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), recipe), filled(as_owner, f"/launch/{recipe}/"))
-        assert differences.of_form(form) == []
-        assert differences.command(form) == f".venv/bin/python manage.py launch {recipe}"
+        form = LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), recipe), filled(as_owner, f"/launch/{recipe}/"))
+        assert form_changes.of_form(form) == []
+        assert form_changes.build_launch_command(form) == f".venv/bin/python manage.py launch {recipe}"
 
 
 def test_the_spec_shown_is_the_spec_launched(as_owner: Client, team: Team) -> None:
     data = filled(as_owner, "/launch/grpo/")
-    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "grpo"), data)
-    shown = json.loads(differences.specs_as_json(differences.complete_specs(form)))
+    form = LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), "grpo"), data)
+    shown = json.loads(form_changes.specs_as_json(form_changes.complete_specs(form)))
     as_owner.post("/launch/grpo/", data)
     launched = Run.objects.of(team).get().spec
     assert {key: value for key, value in launched.items() if key not in ("output", "dataset")} == shown
 
 
 def test_a_preflight_that_dies_does_not_stop_a_launch_and_is_said(as_owner: Client, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.runs.preflight.sys.executable", "/bin/false")
+    monkeypatch.setattr("lab.training.runs.preflight.sys.executable", "/bin/false")
     data = filled(as_owner, "/launch/grpo/")
     assert "could not be made" not in as_owner.post("/preflight/", data).content.decode()
     response = as_owner.post("/launch/grpo/", data, follow=False)
@@ -300,8 +300,8 @@ def test_an_empty_post_is_refused_with_words(as_owner: Client, team: Team) -> No
 
 
 def test_what_the_examination_finds_is_also_at_the_inputs(team: Team) -> None:
-    draft = drafts.of_recipe(catalog(), "grpo")
-    form = LaunchForm(team, catalog(), draft, {**LaunchForm(team, catalog(), draft).values, "seed": "-3"})
-    found = examine(form)
+    draft = drafts.of_recipe(load_catalog(), "grpo")
+    form = LaunchForm(team, load_catalog(), draft, {**LaunchForm(team, load_catalog(), draft).values, "seed": "-3"})
+    found = examine_launch_form(form)
     assert [item.place for item in found.problems] == ["seed"]
     assert form.errors["seed"].startswith("Input should be greater than or equal to 0")

@@ -6,23 +6,27 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.catalog.catalog import catalog
-from lab.runs import drafts
-from lab.runs.forms import LaunchForm
-from lab.runs.launch import launch
-from lab.runs.models import Checkpoint, Run, Status
+from lab.data.loop.checkpoints import list_policy_candidates
+from lab.edges.api.launch_bodies import of_clone
+from lab.edges.api.problems import ApiProblem
+from lab.teams.accounts.models import Team, User
+from lab.training.catalog.catalog import load_catalog
+from lab.training.runs import drafts, references
+from lab.training.runs.forms import LaunchForm
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Checkpoint, Run, Status
 from tests.lab.html_forms import error_of, filled, send
+from trainers.contract.spec import SpecError
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo", "max_steps": 77}, "recipe": "grpo"}
 
 
 @pytest.fixture
 def parent(team: Team, owner: User) -> Run:
-    run = launch(team, owner, GRPO, "parent")
+    run = launch_run(team, owner, GRPO, "parent")
     (run.folder / "final").mkdir(parents=True)
     (run.folder / "final/config.json").write_text("{}")
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
     run.refresh_from_db()
     return run
 
@@ -78,7 +82,7 @@ def test_a_clone_starts_with_the_launched_settings(as_owner: Client, team: Team,
 
 
 def test_the_clone_of_a_recipe_that_is_gone_still_opens(as_owner: Client, team: Team, owner: User) -> None:
-    run = launch(team, owner, {**GRPO, "recipe": "Very Own/Recipe"})
+    run = launch_run(team, owner, {**GRPO, "recipe": "Very Own/Recipe"})
     target = as_owner.get(f"/launch/?clone={run.pk}").headers["Location"]
     assert send(as_owner, target).status_code == 302
     assert Run.objects.of(team).get(number=2).recipe == "Very Own/Recipe"
@@ -92,8 +96,8 @@ def test_a_clone_says_what_was_changed(as_owner: Client, parent: Run) -> None:
 
 
 def test_a_next_stage_starts_from_the_runs_policy_on_its_task(as_owner: Client, team: Team, owner: User) -> None:
-    training = launch(team, owner, {**GRPO, "task": {"name": "calendar", "difficulty": "hard"}}, "still training")
-    Run.objects.filter(pk=training.pk).update(status=Status.RUNNING)
+    training = launch_run(team, owner, {**GRPO, "task": {"name": "calendar", "difficulty": "hard"}}, "still training")
+    Run.across_teams.filter(pk=training.pk).update(status=Status.RUNNING)
     page = as_owner.get(f"/launch/?after={training.pk}").content.decode()
     assert f'href="/launch/dpo/?after={training.pk}"' in page
     assert 'href="/launch/demo/' not in page  # a chain starts from its own policy
@@ -112,8 +116,8 @@ def test_a_run_from_a_checkpoint_waits_for_nobody(as_owner: Client, team: Team, 
     url = f"/launch/dpo/?after={parent.pk}&checkpoint=40"
     data = filled(as_owner, url)
     assert data["policy.run"] == f"{parent.pk}:40"
-    draft = drafts.of_next_stage(catalog(), "dpo", parent, "40")
-    form = LaunchForm(team, catalog(), draft, data)
+    draft = drafts.of_next_stage(load_catalog(), "dpo", parent, "40")
+    form = LaunchForm(team, load_catalog(), draft, data)
     assert form.parent is None
     assert form.specs()[0]["policy"] == {"kind": "run", "run": str(parent.pk), "checkpoint": 40}
 
@@ -131,3 +135,32 @@ def test_another_teams_policy_is_refused_even_if_its_id_is_known(as_stranger: Cl
     clone = filled(as_stranger, "/launch/grpo/", clone=str(parent.pk))
     assert as_stranger.post("/launch/grpo/", clone).status_code == 404
     assert as_stranger.post("/preflight/", clone).status_code == 404
+
+
+def test_a_run_of_a_script_elsewhere_is_no_policy_and_no_template(as_owner: Client, team: Team, parent: Run) -> None:
+    """It is not offered, and who names it all the same is told why, on the page and over the API's way in."""
+    spec = {"outside": {"seed": 1}, "training": {"trainer": "grpo", "max_steps": 10}}
+    elsewhere = Run.objects.create(
+        team=team,
+        number=77,
+        name="mine",
+        outside=True,
+        status=Status.FINISHED,
+        step=10,
+        spec=spec,
+        recipe="outside",
+        trainer="grpo",
+        task="t",
+        policy="p",
+    )
+    assert not any(value.startswith(str(elsewhere.pk)) for value, _ in drafts.runs_with_policies(team, also=elsewhere))
+    assert list_policy_candidates(elsewhere) == []
+    for address in (f"/launch/?clone={elsewhere.pk}", f"/launch/?after={elsewhere.pk}", f"/launch/dpo/?after={elsewhere.pk}"):
+        answer = as_owner.get(address, follow=True)
+        assert answer.redirect_chain == [(f"/runs/{elsewhere.pk}/", 302)]
+        assert "was trained by a script of its own, which has kept the policy" in answer.content.decode()
+    with pytest.raises(SpecError) as refusal:
+        references.resolve_references(team, {**GRPO, "policy": {"kind": "run", "run": str(elsewhere.pk), "checkpoint": "final"}})
+    assert [(one.field, one.message) for one in refusal.value.problems] == [("policy.run", references.OUTSIDE)]
+    with pytest.raises(ApiProblem, match="cannot launch it again"):
+        of_clone(elsewhere, {}, "again")

@@ -11,12 +11,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from lab.accounts.models import Team, User
-from lab.lib.sparkline import sparkline
-from lab.runs import listing, metrics, waiting
-from lab.runs.launch import launch
-from lab.runs.models import Attempt, Run, Status
-from lab.workers.models import Worker
+from lab.lib.sparkline import build_sparkline
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import listing, metrics, wait_reasons
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Attempt, Run, Status
+from lab.training.workers.models import Worker
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 
@@ -26,8 +26,8 @@ MakeRun = Callable[..., Run]
 @pytest.fixture
 def make_run(team: Team, owner: User) -> MakeRun:
     def make(name: str = "a run", spec: dict[str, Any] | None = None, by: User | None = None, parent: Run | None = None, **fields: Any) -> Run:
-        run = launch(team, by or owner, spec or GRPO, name, parent=parent)
-        Run.objects.filter(pk=run.pk).update(**fields)
+        run = launch_run(team, by or owner, spec or GRPO, name, parent=parent)
+        Run.across_teams.filter(pk=run.pk).update(**fields)
         run.refresh_from_db()
         return run
 
@@ -37,7 +37,7 @@ def make_run(team: Team, owner: User) -> MakeRun:
 def measured(run: Run, values: list[float], name: str = "reward") -> None:
     Attempt.objects.create(run=run, number=1, from_step=0, host="h", device="cpu", started_at=timezone.now())
     with transaction.atomic(), connection.cursor() as cursor:
-        metrics.append(cursor, run.pk, 1, {name: list(enumerate(values, start=1))})
+        metrics.append_metric_points(cursor, run.pk, 1, {name: list(enumerate(values, start=1))})
 
 
 def names(team: Team, url: str) -> list[str]:
@@ -196,11 +196,11 @@ def test_a_curve_is_drawn_from_the_rewards(as_owner: Client, make_run: MakeRun) 
 
 
 def test_a_curve_breaks_where_a_value_is_not_finite() -> None:
-    drawn = sparkline([1, 2, 3, 4, 5], [0.0, 1.0, float("nan"), float("inf"), 1.0])
+    drawn = build_sparkline([1, 2, 3, 4, 5], [0.0, 1.0, float("nan"), float("inf"), 1.0])
     assert drawn is not None
     assert drawn.lines == ["2.0,22.0 25.0,2.0", "94.0,2.0"]
-    assert sparkline([1, 2], [float("nan"), 1.0]) is None
-    flat = sparkline([1, 2], [3.0, 3.0])
+    assert build_sparkline([1, 2], [float("nan"), 1.0]) is None
+    flat = build_sparkline([1, 2], [3.0, 3.0])
     assert flat is not None
     assert flat.lines == ["2.0,12.0 94.0,12.0"]
 
@@ -218,13 +218,13 @@ def test_a_worker_that_leaves_or_is_gone_serves_no_queue(make_run: MakeRun) -> N
     run = make_run()
     alive("leaving", draining=True)
     alive("gone", seen_at=timezone.now() - timedelta(minutes=5))
-    assert waiting.reasons([run])[run.pk].kind == "worker"
+    assert wait_reasons.find_waiting_reasons([run])[run.pk].kind == "worker"
 
 
 def test_a_queued_run_knows_its_place(make_run: MakeRun) -> None:
     alive("ready")
     first, second, third = make_run("1"), make_run("2"), make_run("3")
-    found = waiting.reasons([third, first, second])
+    found = wait_reasons.find_waiting_reasons([third, first, second])
     assert [found[run.pk].why for run in (first, second, third)] == ["next in the queue", "1 before it in the queue", "2 before it in the queue"]
 
 
@@ -232,14 +232,14 @@ def test_a_next_stage_says_which_run_it_waits_for(make_run: MakeRun) -> None:
     alive("ready")
     parent = make_run("parent")
     child = make_run("child", spec={**GRPO, "policy": {"kind": "run", "run": str(parent.pk)}}, parent=parent)
-    assert waiting.reasons([child])[child.pk].why == "after #1"
-    Run.objects.filter(pk=parent.pk).update(status=Status.FAILED)
-    child = Run.objects.select_related("parent").get(pk=child.pk)
-    assert waiting.reasons([child])[child.pk].why == "#1 failed: resume it first"
+    assert wait_reasons.find_waiting_reasons([child])[child.pk].why == "after #1"
+    Run.across_teams.filter(pk=parent.pk).update(status=Status.FAILED)
+    child = Run.across_teams.select_related("parent").get(pk=child.pk)
+    assert wait_reasons.find_waiting_reasons([child])[child.pk].why == "#1 failed: resume it first"
 
 
 def test_runs_that_do_not_wait_have_no_reason(make_run: MakeRun) -> None:
-    assert waiting.reasons([make_run(status=Status.RUNNING)]) == {}
+    assert wait_reasons.find_waiting_reasons([make_run(status=Status.RUNNING)]) == {}
 
 
 def test_workers_show_the_teams_run_but_not_another_teams(as_owner: Client, as_stranger: Client, make_run: MakeRun) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.runs import launched
-from lab.runs.charts import panels
-from lab.runs.launch import launch
-from lab.runs.method_panels import BINS
-from lab.runs.models import Run
-from lab.runs.stack import Stack, chips, stack_of
-from lab.supervisor.ingest import ingest
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import spec_reading
+from lab.training.runs.charts import build_chart_panels
+from lab.training.runs.launch import launch_run
+from lab.training.runs.method_panels import BINS
+from lab.training.runs.models import Run
+from lab.training.runs.stack import Stack, build_method_chips, stack_of
 from tests.lab.supervisor.spools import measured, started, write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,18 +33,18 @@ def entry(name: str, *declared: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_methods(names: list[str], *entries: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one for one in panels(names, "grpo", entries) if one["method"]]
+    return [one for one in build_chart_panels(names, "grpo", entries) if one["method"]]
 
 
 def test_declared_panels_stand_below_the_others_method_by_method_before_any_point_came() -> None:
-    found = panels(["reward", "loss"], "grpo", [entry("a", panel("A1", "a/x"), panel("A2", "a/y")), entry("b", panel("B", "b/x"))])
+    found = build_chart_panels(["reward", "loss"], "grpo", [entry("a", panel("A1", "a/x"), panel("A2", "a/y")), entry("b", panel("B", "b/x"))])
     assert [one["title"] for one in found] == ["Reward", "Loss", "A1", "A2", "B"]
     assert [one["section"] for one in found[2:]] == ["method:a", "method:a", "method:b"]
 
 
 def test_a_methods_metrics_are_not_among_the_general_ones_and_none_is_lost() -> None:
     names = ["reward", "a/x", "a/y", "a/deep/z", "ab/x", "entropy"]
-    found = panels(names, "grpo", [entry("a", panel("A", "a/x", "entropy", "heldout/accuracy"))])
+    found = build_chart_panels(names, "grpo", [entry("a", panel("A", "a/x", "entropy", "heldout/accuracy"))])
     general = [trace["metric"] for one in found if not one["method"] for trace in one["traces"]]
     assert sorted(general) == ["ab/x", "entropy", "reward"]
     (more,) = (one for one in found if one["folded"] and one["method"])
@@ -95,7 +95,7 @@ def test_ids_are_unique_and_colours_are_those_of_the_stylesheet() -> None:
 
 def test_every_panel_of_the_catalogue_can_be_described() -> None:
     entries = json.loads((ROOT / "trainers/catalog.json").read_text())["methods"]
-    found = panels([], "grpo", entries)
+    found = build_chart_panels([], "grpo", entries)
     assert len(found) == sum(len(entry["panels"]) for entry in entries) > 0
     assert {one["kind"] for one in found} <= {"lines", "stack", "histogram", "phases"}
     assert all(one["metrics"] for one in found)
@@ -109,7 +109,7 @@ def make_run(team: Team, owner: User) -> MakeRun:
     def make(methods: tuple[str, ...] = ("siren", "rs-grpo"), base: str | None = "dr-grpo", name: str = "stacked") -> Run:
         spec: dict[str, Any] = {"recipe": "grpo", "task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}}
         spec |= {"base": base and {"name": base}, "methods": [{"name": method} for method in methods]}
-        return launch(team, owner, spec, name)
+        return launch_run(team, owner, spec, name)
 
     return make
 
@@ -117,7 +117,7 @@ def make_run(team: Team, owner: User) -> MakeRun:
 def test_a_run_page_gets_the_panels_of_its_methods_with_their_points(as_owner: Client, make_run: MakeRun) -> None:
     run = make_run()
     write(run.folder, [started(), measured(1, values={"reward": 0.5, "rs-grpo/solve_rate": 0.25, "rs-grpo/unheard/of": 1.0})])
-    ingest(run)
+    ingest_spool(run)
     found = as_owner.get(f"/runs/{run.pk}/metrics.json").json()
     assert [method["name"] for method in found["methods"]] == ["dr-grpo", "siren", "rs-grpo"]
     assert found["methods"][2]["url"] == "/methods/rs-grpo/"
@@ -130,7 +130,7 @@ def test_a_run_page_gets_the_panels_of_its_methods_with_their_points(as_owner: C
 def test_a_method_the_catalogue_does_not_know_still_shows_what_it_logged(as_owner: Client, make_run: MakeRun) -> None:
     run = make_run(methods=(HOSTILE,))
     write(run.folder, [started(), measured(1, values={f"{HOSTILE}/x": 0.5})])
-    ingest(run)
+    ingest_spool(run)
     found = as_owner.get(f"/runs/{run.pk}/metrics.json").json()
     assert found["methods"][1] == {"name": HOSTILE, "title": HOSTILE, "idea": "", "url": ""}
     assert [one["metrics"] for one in found["panels"]] == [[f"{HOSTILE}/x"]]
@@ -147,14 +147,14 @@ def test_the_header_shows_the_stack_in_its_order(as_owner: Client, make_run: Mak
 def test_the_config_shows_methods_one_by_one_with_their_parameters(make_run: MakeRun, team: Team, owner: User, as_owner: Client) -> None:
     run = make_run()
     spec = {**run.spec, "methods": [{"name": "rs-grpo", "config": {"risk": 4.0}}, {"name": "kimi-k2.5", "config": {}}]}
-    values = dict(launched.groups(spec, {}))["Methods"]
+    values = dict(spec_reading.group_spec_values(spec, {}))["Methods"]
     assert [(value.name, value.text) for value in values] == [
         ("name", "dr-grpo"),
         ("config", "{}"),
         ("rs-grpo.risk", "4.0"),
         ("kimi-k2.5", "default parameters"),
     ]
-    assert [change.path for change in launched.changes(run.spec, spec)] == [
+    assert [change.path for change in spec_reading.diff_launched_specs(run.spec, spec)] == [
         "methods.kimi-k2.5",
         "methods.rs-grpo",
         "methods.rs-grpo.risk",
@@ -193,4 +193,4 @@ def test_the_list_shows_stacks_and_is_filtered_by_a_method_or_a_base(as_owner: C
 )
 def test_the_stack_of_any_stored_spec_can_be_read(spec: dict[str, Any], expected: Stack) -> None:
     assert stack_of(spec) == expected
-    assert [chip.name for chip in chips(expected)] == [*([expected.base] if expected.base else []), *expected.methods]
+    assert [chip.name for chip in build_method_chips(expected)] == [*([expected.base] if expected.base else []), *expected.methods]

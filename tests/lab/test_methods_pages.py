@@ -2,31 +2,32 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.catalog import effects, words
-from lab.catalog.catalog import catalog
-from lab.catalog.formulas import formula
-from lab.catalog.methods import FACETS, all_methods
-from lab.runs import method_usage
-from lab.runs.launch import launch
-from lab.runs.models import Run
-from lab.runs.schema_form import as_text, fields_of, from_text
+from lab.teams.accounts.models import Team, User
+from lab.training.catalog import card_words, effects
+from lab.training.catalog.catalog import load_catalog
+from lab.training.catalog.formulas import convert_formula
+from lab.training.catalog.methods import FACETS, all_methods
+from lab.training.runs import method_usage
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Run
+from lab.training.runs.schema_form import as_text, build_schema_fields, from_text
+from trainers.contract.stacking import DEFAULT_BASES
 from trainers.methods.base import HOOKS
-from trainers.stacking import DEFAULT_BASES
 
-ENTRIES = {entry["name"]: entry for entry in catalog().methods}
+ENTRIES = {entry["name"]: entry for entry in load_catalog().methods}
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}}
 DPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "dpo"}}
 
 
 def launched(team: Team, user: User, spec: dict[str, Any], **stack: Any) -> Run:
-    return launch(team, user, {**spec, **stack})
+    return launch_run(team, user, {**spec, **stack})
 
 
 def shown(client: Client, query: str = "") -> list[str]:
@@ -40,34 +41,36 @@ def shown(client: Client, query: str = "") -> list[str]:
 
 
 def test_every_hook_group_and_owned_thing_has_its_words() -> None:
-    assert set(words.HOOKS) == set(HOOKS)
+    assert set(card_words.HOOKS) == set(HOOKS)
     for entry in ENTRIES.values():
-        assert entry["group"] in words.GROUPS
-        assert set(entry["owns"]) <= set(words.OWNS)
-        assert set(entry["needs"]) <= set(words.NEEDS)
-        assert {panel["kind"] for panel in entry["panels"]} <= set(words.PANELS)
-        assert set(entry["trains"]) <= set(words.TRAINERS)
+        assert entry["group"] in card_words.GROUPS
+        assert set(entry["owns"]) <= set(card_words.OWNS)
+        assert set(entry["needs"]) <= set(card_words.NEEDS)
+        assert set(entry["roles"]) <= set(card_words.THINGS)
+        assert set(entry["roles"].values()) <= set(card_words.ROLES)
+        assert {panel["kind"] for panel in entry["panels"]} <= set(card_words.PANELS)
+        assert set(entry["trains"]) <= set(card_words.TRAINERS)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_formula_of_the_catalogue_becomes_mathml(name: str) -> None:
     for latex in ENTRIES[name]["formula"]:
-        assert formula(latex).mathml.startswith("<math"), latex
+        assert convert_formula(latex).mathml.startswith("<math"), latex
 
 
 @pytest.mark.parametrize("latex", [r"\left( x", r"\frac", r"\text{<script>alert(1)</script>}", r"\text{<b>bold</b>}"])
 def test_a_formula_that_cannot_be_converted_is_left_as_it_is_written(latex: str) -> None:
-    assert (formula(latex).latex, formula(latex).mathml) == (latex, "")
+    assert (convert_formula(latex).latex, convert_formula(latex).mathml) == (latex, "")
 
 
 def test_nothing_but_mathematics_comes_out_of_a_formula() -> None:
-    assert "javascript" not in formula(r"\href{javascript:alert(1)}{x} + 1").mathml
-    assert formula(r"x < y").mathml.count("<") == formula(r"x = y").mathml.count("<")
+    assert "javascript" not in convert_formula(r"\href{javascript:alert(1)}{x} + 1").mathml
+    assert convert_formula(r"x < y").mathml.count("<") == convert_formula(r"x = y").mathml.count("<")
 
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_parameter_can_be_set_in_a_form(name: str) -> None:
-    fields = fields_of(ENTRIES[name]["parameters"])
+    fields = build_schema_fields(ENTRIES[name]["parameters"])
     assert {made.key for made in fields} == set(ENTRIES[name]["parameters"].get("properties", {}))
     for made in fields:
         assert made.help, made.key
@@ -86,7 +89,7 @@ def test_every_method_is_listed_bases_first(as_owner: Client) -> None:
     names = shown(as_owner)
     assert sorted(names) == sorted(ENTRIES)
     groups = [ENTRIES[name]["group"] for name in names]
-    assert groups == sorted(groups, key=list(words.GROUPS).index)
+    assert groups == sorted(groups, key=list(card_words.GROUPS).index)
 
 
 @pytest.mark.parametrize("text", ["2509.24261", "rs-grpo", "RISK-sensitive", "soft maximum", "diverse  rare"])
@@ -155,27 +158,64 @@ def test_a_method_says_what_it_decides_and_offers_the_recipe_it_goes_into(as_own
     assert 'href="/launch/dpo/?add=ipo#composer-0"' in as_owner.get("/methods/ipo/").content.decode()
 
 
-def test_the_measured_effect_is_shown(as_owner: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = {
-        "claim": "keeps entropy higher",
-        "parent": "dr-grpo",
-        "measured": "+0.21",
-        "interval": "[0.10, 0.33]",
-        "verdict": "held",
-        "seconds": 61.0,
-        "step_time_ratio": 1.02,
-        "seeds": 3,
-        "problem": "calendar",
-    }
-    timed = {"parent": "dapo", "step_time_ratio": 1.3, "verdict": "", "seeds": 0}
-    (tmp_path / "effects.json").write_text(json.dumps({"rs-grpo": measured | {"difference": 0.21}, "canon": timed}))
+MEASURED = {
+    "claim": "keeps entropy higher",
+    "parent": "dr-grpo",
+    "problem": "calendar",
+    "changed": "its length",
+    "state": "fresh",
+    "seconds": 61.0,
+    "step_time_ratio": 1.02,
+    "seeds": 3,
+    "comparisons": [
+        {
+            "quantity": "entropy",
+            "by_construction": "the reward pays for it",
+            "measured": "0.9 against 0.1",
+            "verdict": "held",
+            "p": "0.001",
+            "holm": "0.04",
+        },
+        {"quantity": "accuracy", "measured": "0.7 against 0.5", "interval": "+0.2 [+0.1, +0.3]", "verdict": "not seen", "least": "0.02", "later": 1},
+        {"quantity": "transfer", "least": "0.02", "verdict": ""},
+    ],
+}
+
+
+@pytest.fixture
+def write_effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     monkeypatch.setattr(effects, "FILE", tmp_path / "effects.json")
+    return lambda **rows: (tmp_path / "effects.json").write_text(json.dumps({name.replace("_", "-"): row for name, row in rows.items()}))
+
+
+def test_the_measured_effect_is_shown(as_owner: Client, write_effects: Callable[..., None]) -> None:
+    write_effects(rs_grpo=MEASURED, canon={"parent": "dapo", "step_time_ratio": 1.3, "state": "not measured yet", "seeds": 0, "comparisons": []})
     page = as_owner.get("/methods/rs-grpo/").content.decode()
-    for text in ("keeps entropy higher", "+0.21", "[0.10, 0.33]", "held", "1.02 × its parent", "1 min 1 s"):
+    for text in ("keeps entropy higher", "0.9 against 0.1", "+0.2 [+0.1, +0.3]", "held", "1.02 × its parent", "1 min 1 s", "its length"):
         assert text in page
+    assert "By construction: the reward pays for it." in page
+    assert "among all comparisons 0.04" in page
+    assert page.count("Not measured here yet") == 1  # the transfer
+    assert "stale" not in page.lower()
     assert "A step takes 1.30 × as long" in " ".join(as_owner.get("/methods/canon/").content.decode().split())
-    assert "effect held" in as_owner.get("/methods/?q=rs-grpo").content.decode()
+    listed = as_owner.get("/methods/?q=rs-grpo").content.decode()
+    assert "effect not seen" in listed  # by what the method does not pay for
+    assert "effect held" not in listed
     assert "Not measured here yet" in as_owner.get("/methods/siren/").content.decode()
+
+
+def test_a_quantity_that_moves_by_construction_says_so_where_nothing_else_was_measured(as_owner: Client, write_effects: Callable[..., None]) -> None:
+    write_effects(rs_grpo=MEASURED | {"comparisons": MEASURED["comparisons"][:1]})
+    assert "effect held by construction" in as_owner.get("/methods/?q=rs-grpo").content.decode()
+
+
+def test_a_stale_effect_is_never_shown_as_fresh(as_owner: Client, write_effects: Callable[..., None]) -> None:
+    write_effects(rs_grpo=MEASURED | {"state": "stale"})
+    page = as_owner.get("/methods/rs-grpo/").content.decode()
+    assert "Stale: the code of this method" in page
+    assert "held, stale" in page
+    assert ">held<" not in page
+    assert "effect not seen, stale" in as_owner.get("/methods/?q=rs-grpo").content.decode()
 
 
 # runs that used it
@@ -195,10 +235,10 @@ def runs(team: Team, owner: User, stranger: User) -> dict[str, Run]:
 
 
 def test_runs_are_counted_by_what_they_stack_and_stand_on(runs: dict[str, Run], team: Team) -> None:
-    assert method_usage.counts(team) == {"rs-grpo": 2, DEFAULT_BASES["grpo"]: 2, "gspo": 1, "dpo": 1}
-    assert method_usage.latest(team, "rs-grpo", 10) == [runs["gspo"], runs["risk"]]
-    assert method_usage.latest(team, DEFAULT_BASES["grpo"], 10) == [runs["risk"], runs["plain"]]
-    assert method_usage.latest(team, "rs-grpo", 1) == [runs["gspo"]]
+    assert method_usage.count_method_runs(team) == {"rs-grpo": 2, DEFAULT_BASES["grpo"]: 2, "gspo": 1, "dpo": 1}
+    assert method_usage.list_latest_method_runs(team, "rs-grpo", 10) == [runs["gspo"], runs["risk"]]
+    assert method_usage.list_latest_method_runs(team, DEFAULT_BASES["grpo"], 10) == [runs["risk"], runs["plain"]]
+    assert method_usage.list_latest_method_runs(team, "rs-grpo", 1) == [runs["gspo"]]
 
 
 def test_a_methods_page_lists_the_teams_runs_and_no_others(runs: dict[str, Run], as_owner: Client, as_stranger: Client) -> None:

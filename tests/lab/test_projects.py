@@ -6,14 +6,14 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from lab.accounts.models import Project, Role, Team, User
-from lab.audit.models import Entry
-from lab.datasets.models import Dataset
-from lab.labels.making import make_queue
-from lab.labels.models import Kind, Queue
-from lab.runs.launch import launch_recipe
-from lab.runs.models import Run
-from lab.runs.placing import Place
+from lab.data.datasets.models import Dataset
+from lab.labelling.labels.models import Kind, Queue
+from lab.labelling.labels.new_queues import make_queue
+from lab.teams.accounts.models import Project, Role, Team, User
+from lab.teams.audit.models import Entry
+from lab.training.runs.launch import launch_recipe
+from lab.training.runs.models import Run
+from lab.training.runs.placement import Place
 from tests.conftest import make_member
 from tests.lab.supervisor.spools import make_run
 
@@ -31,14 +31,14 @@ def texts(response: Any) -> str:
 
 def test_a_project_is_made_renamed_and_audited(as_owner: Client, team: Team) -> None:
     made = as_owner.post(reverse("project-new"), {"name": "  Word   problems ", "about": "small ones"}, follow=True)
-    project = Project.objects.get()
+    project = Project.across_teams.get()
     assert (project.team, project.name, project.about) == (team, "Word problems", "small ones")
     assert "Word problems" in texts(made)
     as_owner.post(reverse("project-change", args=[project.pk]), {"name": "Sums", "about": "small ones"})
     project.refresh_from_db()
     assert project.name == "Sums"
-    assert list(Entry.objects.filter(kind="project").values_list("action", flat=True).order_by("pk")) == ["project.create", "project.change"]
-    assert Entry.objects.get(action="project.change").details == {"changed": {"name": ["Word problems", "Sums"]}}
+    assert list(Entry.across_teams.filter(kind="project").values_list("action", flat=True).order_by("pk")) == ["project.create", "project.change"]
+    assert Entry.across_teams.get(action="project.change").details == {"changed": {"name": ["Word problems", "Sums"]}}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_archiving_leaves_everything_and_is_undone(as_owner: Client, project: Pr
     as_owner.post(reverse("project-restore", args=[project.pk]))
     project.refresh_from_db()
     assert project.archived_at is None
-    assert Entry.objects.filter(action="project.change").count() == 2
+    assert Entry.across_teams.filter(action="project.change").count() == 2
 
 
 def test_runs_queues_and_datasets_are_moved_and_filtered(as_owner: Client, owner: User, project: Project, team: Team) -> None:
@@ -88,7 +88,7 @@ def test_runs_queues_and_datasets_are_moved_and_filtered(as_owner: Client, owner
         assert f'data-href="{reverse(name[:-1], args=[thing.pk])}"' not in texts(as_owner.get(reverse(name) + "?project=none"))
     as_owner.post(move, {"kind": "run", "id": "1", "to": ""})
     assert set(project.runs.all()) == {runs[2]}
-    assert Entry.objects.filter(action="project.move").count() == 4
+    assert Entry.across_teams.filter(action="project.move").count() == 4
 
 
 def test_another_teams_project_is_not_found(as_owner: Client, team: Team, stranger: User) -> None:
@@ -127,12 +127,12 @@ def test_a_queue_and_a_dataset_are_made_in_a_project(as_owner: Client, owner: Us
     form = texts(as_owner.get(reverse("dataset-new") + f"?queue={queue.pk}"))
     assert f'<option value="{project.pk}" selected>' in form
     as_owner.post(reverse("dataset-new"), {"name": "d", "form": "preference", "queue": str(queue.pk), "project": str(project.pk)})
-    assert Dataset.objects.get().project == project
+    assert Dataset.across_teams.get().project == project
     refused = as_owner.post(reverse("dataset-new"), {"name": "e", "form": "preference", "queue": str(queue.pk), "project": "77777"})
     assert "Your team has no such project" in texts(refused)
     settings = as_owner.post(reverse("queue-settings", args=[queue.pk]), {"name": "pairs"})
     assert settings.status_code in (302, 422)
-    assert Queue.objects.get().project == project  # the form of settings does not move it
+    assert Queue.across_teams.get().project == project  # the form of settings does not move it
 
 
 def test_a_viewer_looks_and_does_not_change(team: Team, project: Project) -> None:
@@ -149,4 +149,4 @@ def test_names_are_text(as_owner: Client, team: Team) -> None:
     run = make_run(team, project=project)
     for url in (reverse("projects"), reverse("project", args=[project.pk]), reverse("runs"), reverse("run", args=[run.pk]), reverse("usage")):
         assert HOSTILE not in texts(as_owner.get(url))
-    assert Run.objects.get().project == project
+    assert Run.across_teams.get().project == project

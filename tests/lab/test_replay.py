@@ -11,21 +11,21 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from lab.accounts.models import Team, User
 from lab.lib.processes import Child, wait_for
-from lab.replay import chores
-from lab.replay.answering import answer_question, effective, flipped, summary
-from lab.replay.models import LOST_AFTER, Replay, ReplayStatus
-from lab.replay.span import steps_of
-from lab.runs.models import Run
-from lab.trajectories.models import Rollout
-from lab.workers.models import ANALYSIS, Worker
+from lab.rollouts.replay import chores
+from lab.rollouts.replay.answers import answer_question, compute_effective_advantages, find_sign_flips, summarize_replayed_members
+from lab.rollouts.replay.batch_span import compute_batch_steps
+from lab.rollouts.replay.models import LOST_AFTER, Replay, ReplayStatus
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
+from lab.training.workers.models import ANALYSIS, Worker
 from tests.hostile import PAYLOADS, stored
 from tests.lab.html_forms import error_of, form_values
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message
-from trainers.spec import parse_spec
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message
+from trainers.contract.spec import parse_spec
 
 GROUP = 4
 REWARDS = [1.0, 0.0, 0.0, 1.0]
@@ -46,9 +46,9 @@ def events(step: int, texts: list[str] | None = None, **fields: Any) -> list[Any
             right = REWARDS[sample] if group == 0 else 1.0
             text = stored(texts[sample % len(texts)]) if texts else "ab<answer>7</answer>"
             own = (
-                {"completion": text, "lengths": pack([min(len(text), 60_000), *[0] * 3], "H")}
+                {"completion": text, "lengths": pack_array([min(len(text), 60_000), *[0] * 3], "H")}
                 if texts
-                else {"completion": text, "lengths": pack([1, 1, 1, 17], "H")}
+                else {"completion": text, "lengths": pack_array([1, 1, 1, 17], "H")}
             )
             given = {"correct": right, "format": 1.0, "working": 0.0}
             advantage = CENTRED[sample] if group == 0 else 0.0
@@ -76,7 +76,7 @@ def form(client: Client, run: Run, query: str = "", **changes: str) -> dict[str,
 def ask(client: Client, run: Run, query: str = "", **changes: str) -> Replay:
     response = client.post(url(run), form(client, run, query, **changes))
     assert response.status_code == 302, response.content.decode()
-    return Replay.objects.get(pk=response.headers["Location"].split("/")[2])
+    return Replay.across_teams.get(pk=response.headers["Location"].split("/")[2])
 
 
 def answered(client: Client, run: Run, query: str = "", **changes: str) -> Replay:
@@ -144,7 +144,7 @@ def test_lists_keep_their_state_in_the_address(as_owner: Client, run: Run) -> No
     assert page(as_owner, replay, "?flipped=1").count("data-member=") == 4
     assert page(as_owner, replay, "?sort=place&page=7&what=ever").count("data-member=") == 8
     order = [part.split('"')[0] for part in page(as_owner, replay, "?sort=replayed").split('data-member="')[1:]]
-    best = Rollout.objects.get(pk=order[0])
+    best = Rollout.across_teams.get(pk=order[0])
     assert best.reward == 0.0
 
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_asked_is_said_at_its_input_and_nothing_is_lost(
     shown = response.content.decode()
     assert words in shown.split(f'id="error-{place}">')[1].split("</p>")[0]
     assert form_values(shown, "data-ask")["stages.0.method.rs-grpo.risk"] == "3"
-    assert not Replay.objects.exists()
+    assert not Replay.across_teams.exists()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_recipe_that_cannot_be_is_refused_before_anything_runs(
     assert response.status_code == 422
     text = error_of(response.content.decode(), place)
     assert words in text or words.replace("greater than or equal to 0", "at least 0") in text, text
-    assert not Replay.objects.exists()
+    assert not Replay.across_teams.exists()
 
 
 def test_the_buttons_of_the_method_section_work_without_scripts(as_owner: Client, run: Run) -> None:
@@ -225,7 +225,7 @@ def test_a_form_sent_twice_asks_once(as_owner: Client, run: Run) -> None:
     sent = form(as_owner, run)
     first, second = as_owner.post(url(run), sent), as_owner.post(url(run), sent)
     assert first.headers["Location"] == second.headers["Location"]
-    assert Replay.objects.count() == 1
+    assert Replay.across_teams.count() == 1
 
 
 def test_everything_is_the_teams_own(as_owner: Client, as_stranger: Client, run: Run) -> None:
@@ -261,7 +261,7 @@ def test_a_worker_that_is_gone_does_not_leave_a_question_running_for_ever(as_own
     assert replay.claim()
     assert not replay.claim()
     assert "Working it out" in page(as_owner, replay)
-    Replay.objects.filter(pk=replay.pk).update(started_at=timezone.now() - LOST_AFTER - timedelta(seconds=1))
+    Replay.across_teams.filter(pk=replay.pk).update(started_at=timezone.now() - LOST_AFTER - timedelta(seconds=1))
     shown = page(as_owner, replay)
     assert "is gone" in shown
     assert "Try again" in shown
@@ -286,7 +286,7 @@ def test_waiting_says_what_is_missing_and_reloads_the_page_at_the_end(as_owner: 
     shown = page(as_owner, replay, "?part=state")
     assert "manage.py worker" not in shown
     assert "Waiting for a worker" in shown
-    Replay.objects.filter(pk=replay.pk).update(status=ReplayStatus.FAILED, error="x")
+    Replay.across_teams.filter(pk=replay.pk).update(status=ReplayStatus.FAILED, error="x")
     assert as_owner.get(f"/what-if/{replay.pk}/?part=state").headers["HX-Refresh"] == "true"
 
 
@@ -317,7 +317,7 @@ def test_a_replayed_step_of_an_earlier_attempt_is_not_asked_about(as_owner: Clie
     store(run, started(), *events(1), *events(2), started(2, from_step=1), *(event for event in events(2, attempt=2)))
     replay = answered(as_owner, run, "?step=2")
     assert replay.result is not None
-    assert {Rollout.objects.get(pk=one["id"]).attempt for one in replay.result["members"]} == {2}
+    assert {Rollout.across_teams.get(pk=one["id"]).attempt for one in replay.result["members"]} == {2}
 
 
 @pytest.mark.parametrize(
@@ -333,17 +333,17 @@ def test_a_replayed_step_of_an_earlier_attempt_is_not_asked_about(as_owner: Clie
     ],
 )
 def test_the_steps_of_a_generation_batch(training: dict[str, Any], step: int, expected: tuple[int, int]) -> None:
-    assert steps_of(training, step) == expected
+    assert compute_batch_steps(training, step) == expected
 
 
 def test_effective_advantages_and_flips() -> None:
-    before = effective(-0.5, b"", pack([1.0, 0.0, 2.0], "e"), 3)
-    after = effective(9.0, pack([0.5, -1.0, -1.0], "e"), b"", 3)
+    before = compute_effective_advantages(-0.5, b"", pack_array([1.0, 0.0, 2.0], "e"), 3)
+    after = compute_effective_advantages(9.0, pack_array([0.5, -1.0, -1.0], "e"), b"", 3)
     assert before.tolist() == [-0.5, 0.0, -1.0]
     assert after.tolist() == [0.5, -1.0, -1.0]
-    assert flipped(before, after).tolist() == [True, False, False]  # what had no sign has not lost one
+    assert find_sign_flips(before, after).tolist() == [True, False, False]  # what had no sign has not lost one
     one = {"before": 0.0, "after": 1.0, "sign_flipped": False, "tokens": 0, "flipped": 0, "change": 0.0}
-    assert summary([one, one])["correlation"] is None
+    assert summarize_replayed_members([one, one])["correlation"] is None
 
 
 def waiting_messages() -> int:
@@ -353,11 +353,11 @@ def waiting_messages() -> int:
 def test_a_question_whose_message_is_lost_is_sent_again(as_owner: Client, run: Run) -> None:
     redis.Redis.from_url(settings.REDIS_URL).delete(ANALYSIS)
     replay = ask(as_owner, run)
-    chores.sweep()
+    chores.sweep_replays()
     assert waiting_messages() == 0  # its own message may still come
-    Replay.objects.filter(pk=replay.pk).update(created_at=timezone.now() - timedelta(minutes=1))
-    chores.sweep()
-    chores.sweep()
+    Replay.across_teams.filter(pk=replay.pk).update(created_at=timezone.now() - timedelta(minutes=1))
+    chores.sweep_replays()
+    chores.sweep_replays()
     assert waiting_messages() == 1
     redis.Redis.from_url(settings.REDIS_URL).delete(ANALYSIS)
 

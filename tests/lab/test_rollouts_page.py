@@ -10,17 +10,17 @@ from django.http import QueryDict
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from lab.accounts.models import Team, User
-from lab.annotations import verbs
-from lab.runs.models import Run, Status
-from lab.trajectories.feed import PAGE, Feed, read_feed, signed
-from lab.trajectories.models import Rollout
-from lab.trajectories.selection import Selection
-from lab.trajectories.step_summary import summary
-from lab.trajectories.steps import locate, replays
+from lab.rollouts.annotations import verbs
+from lab.rollouts.trajectories.feed import PAGE, Feed, format_signed_value, read_feed
+from lab.rollouts.trajectories.models import Rollout
+from lab.rollouts.trajectories.selection import Selection
+from lab.rollouts.trajectories.step_summary import summarize_step_rollouts
+from lab.rollouts.trajectories.steps import list_replayed_ranges, locate_step
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, steps, store
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message, Turn
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message, Turn
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -55,14 +55,14 @@ def test_the_newest_step_is_shown_when_none_is_asked_for(run: Run) -> None:
 def test_a_step_without_rollouts_gives_the_nearest_before_it_else_after_it(run: Run) -> None:
     store(run, started(), rollout(10), rollout(20), rollout(40))
     assert [feed(run, step=step).steps.step for step in (0, 10, 19, 30, 99)] == [10, 10, 10, 20, 40]
-    steps_of = locate(run, "train", 20)
+    steps_of = locate_step(run, "train", 20)
     assert (steps_of.first, steps_of.before, steps_of.after, steps_of.last, list(steps_of.listed)) == (10, 10, 40, 40, [10, 20, 40])
 
 
 def test_neighbours_are_found_in_a_run_with_too_many_steps_to_list(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.trajectories.steps.WALK", 3)
+    monkeypatch.setattr("lab.rollouts.trajectories.steps.WALK", 3)
     store(run, started(), *(rollout(step) for step in range(1, 30, 3)))
-    found = locate(run, "train", 13)
+    found = locate_step(run, "train", 13)
     assert (found.first, found.before, found.step, found.after, found.last, list(found.listed)) == (1, 10, 13, 16, 28, [])
 
 
@@ -148,7 +148,7 @@ def test_a_page_never_breaks_a_group_that_fits(run: Run) -> None:
 
 def test_replayed_rollouts_are_hidden_until_asked_for(run: Run, as_owner: Client) -> None:
     store(run, started(), *steps(1, 6), started(attempt=2, from_step=3), *steps(4, 5, attempt=2))
-    assert replays(run) == [(2, 4, 6)]
+    assert list_replayed_ranges(run) == [(2, 4, 6)]
     assert {card.rollout.attempt for group in feed(run, step=4).groups for card in group.cards} == {2}
     assert feed(run).steps.last == 5
     hidden, both = page(as_owner, run, step=4), page(as_owner, run, step=4, tries=1)
@@ -163,8 +163,13 @@ def test_rollouts_of_a_multi_turn_completion_show_who_wrote_what(run: Run, as_ow
     parts = ["<search>é🦊</search>", "<information>teal</information>", "<answer>teal</answer>"]
     lengths = [len(part) for part in parts]
     turns = [Turn("assistant", 0, 1), Turn("tool", 1, 2), Turn("assistant", 2, 3)]
-    arrays = {"ids": pack_ids([1, 2, 3]), "lengths": pack(lengths, "H"), "logprobs": pack([0.0] * 3, "e"), "entropies": pack([0.0] * 3, "e")}
-    store(run, started(), rollout(1, completion=text, turns=turns, mask=pack([1, 0, 1], "B"), **arrays))
+    arrays = {
+        "ids": pack_ids([1, 2, 3]),
+        "lengths": pack_array(lengths, "H"),
+        "logprobs": pack_array([0.0] * 3, "e"),
+        "entropies": pack_array([0.0] * 3, "e"),
+    }
+    store(run, started(), rollout(1, completion=text, turns=turns, mask=pack_array([1, 0, 1], "B"), **arrays))
     [card] = feed(run).groups[0].cards
     assert [(block.kind, block.text) for block in card.blocks] == [("call", parts[0]), ("environment", parts[1]), ("policy", parts[2])]
     assert 'class="environment"' in page(as_owner, run)
@@ -298,11 +303,11 @@ def test_a_step_in_numbers(run: Run) -> None:
         for group, sample, reward, length, entropy, why in rows
     ]
     store(run, started(), *made)
-    found = summary(Rollout.objects.filter(run=run, step=1))
+    found = summarize_step_rollouts(Rollout.objects.filter(run=run, step=1))
     assert (found.rollouts, found.groups, found.reward, found.length, found.entropy, found.cut) == (5, 3, 0.75, 20.0, 1.0, 0.2)
     assert (found.zero_groups, found.zero_variance, found.filtered) == (1, 0.5, 0)
     assert found.spread == pytest.approx(0.5)
-    assert summary(Rollout.objects.none()).reward is None
+    assert summarize_step_rollouts(Rollout.objects.none()).reward is None
 
 
 def test_a_step_beside_the_charts_says_which_step_it_is(run: Run, as_owner: Client) -> None:
@@ -334,8 +339,8 @@ def test_cards_show_what_people_said(run: Run, owner: User, as_owner: Client) ->
     with CaptureQueriesContext(connection) as before:
         page(as_owner, run)
     first, second = Rollout.objects.filter(run=run)[:2]
-    verbs.tag(run.team, owner, first, "reward <b>hack</b>")
-    verbs.rate(owner, second, "4")
+    verbs.tag_rollout(run.team, owner, first, "reward <b>hack</b>")
+    verbs.rate_rollout(owner, second, "4")
     with CaptureQueriesContext(connection) as after:
         body = page(as_owner, run)
     assert "<bdi>reward &lt;b&gt;hack&lt;/b&gt;</bdi>" in body
@@ -359,7 +364,7 @@ def test_where_the_steps_of_a_run_lie(run: Run, as_owner: Client, as_stranger: C
 
 def test_an_empty_feed_says_when_rollouts_come(run: Run, as_owner: Client) -> None:
     assert "They appear here as the policy samples them" in page(as_owner, run)
-    Run.objects.filter(pk=run.pk).update(status=Status.FAILED)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FAILED)
     assert "This run ended before it sampled anything" in page(as_owner, run)
 
 
@@ -375,7 +380,7 @@ def test_the_feed_reads_one_step_and_not_the_run(run: Run) -> None:
 
 
 def test_signs_are_words_too() -> None:
-    assert [signed(value) for value in (1.0, -0.5, 0.0, 0.123456)] == ["+1", "−0.5", "0", "+0.123"]
+    assert [format_signed_value(value) for value in (1.0, -0.5, 0.0, 0.123456)] == ["+1", "−0.5", "0", "+0.123"]
 
 
 def test_a_card_says_its_rewards_by_name_and_sign(run: Run, as_owner: Client) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team
-from lab.runs import log_text
-from lab.runs.log_text import Style, collapse, spans
-from lab.runs.models import LogChunk, Run, Status
+from lab.teams.accounts.models import Team
+from lab.training.runs import log_text
+from lab.training.runs.log_text import Style, collapse_progress_line, parse_styled_spans
+from lab.training.runs.models import LogChunk, Run, Status
 from tests.lab.supervisor.spools import make_run
 
 
@@ -37,27 +37,27 @@ def after(client: Client, run: Run, cursor: str) -> dict[str, Any]:
 
 def test_colours_become_classes_and_other_sequences_vanish() -> None:
     line = "\x1b[31;1mred\x1b[0m plain \x1b]0;owned\x07\x1b[2J\x1b]8;;http://x\x1b\\link\x1b[38;5;200m!\x1b[m"
-    assert spans(line, Style()) == [("ansi-bold ansi-red", "red"), ("", " plain "), ("", "link"), ("", "!")]
+    assert parse_styled_spans(line, Style()) == [("ansi-bold ansi-red", "red"), ("", " plain "), ("", "link"), ("", "!")]
 
 
 def test_a_progress_bar_shows_where_it_ended() -> None:
-    assert collapse("10%\r50%\r100%") == "100%"
-    assert collapse("windows line\r") == "windows line"
+    assert collapse_progress_line("10%\r50%\r100%") == "100%"
+    assert collapse_progress_line("windows line\r") == "windows line"
 
 
 def test_controls_and_bidirectional_marks_in_a_log_are_named() -> None:
-    assert spans("a\x07b\u202ec\x9b", Style()) == [("", "a␇b⟨U+202E⟩c⟨U+009B⟩")]
+    assert parse_styled_spans("a\x07b\u202ec\x9b", Style()) == [("", "a␇b⟨U+202E⟩c⟨U+009B⟩")]
 
 
 def test_a_line_of_a_million_characters_is_cut_with_a_note() -> None:
-    [(_, text)] = spans("x" * 1_000_000, Style())
+    [(_, text)] = parse_styled_spans("x" * 1_000_000, Style())
     assert len(text) < log_text.MAX_LINE + 100
     assert "980,000 more characters" in text
 
 
 def test_escapes_that_never_end_take_no_time() -> None:
-    assert spans("\x1b]" * 20_000, Style()) == []
-    assert spans("\x1b[" + "1;" * 50_000, Style())
+    assert parse_styled_spans("\x1b]" * 20_000, Style()) == []
+    assert parse_styled_spans("\x1b[" + "1;" * 50_000, Style())
 
 
 def test_reading_on_gives_every_line_once_however_the_log_was_cut(as_owner: Client, run: Run) -> None:
@@ -99,7 +99,7 @@ def test_each_attempt_has_its_own_log_and_the_newest_is_shown_first(as_owner: Cl
 
 def test_searching_finds_lines_by_number_whatever_the_case(as_owner: Client, run: Run) -> None:
     logged(run, "".join(f"step {index}\n" for index in range(100)), "Error: \x1b[31mboom\x1b[0m\n")
-    found, more = log_text.search(run, 1, "ERROR: B")
+    found, more = log_text.search_log_lines(run, 1, "ERROR: B")
     assert [(number, "".join(text for _, text in line)) for number, line in found] == [(101, "Error: boom")]
     assert not more
     page = shown(as_owner, run, q="<b>")

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from lab.accounts.models import Team
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run, Status
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def run(team: Team) -> Run:
 
 
 def again(run: Run) -> Run:
-    return Run.objects.get(pk=run.pk)
+    return Run.across_teams.get(pk=run.pk)
 
 
 def test_a_run_is_claimed_once(run: Run) -> None:
@@ -30,14 +30,14 @@ def test_a_run_is_claimed_once(run: Run) -> None:
 def test_a_run_waits_for_its_parent(run: Run, team: Team) -> None:
     child = Run.objects.create(team=team, number=2, name="c", spec={}, recipe="x", trainer="dpo", task="t", policy="p", parent=run)
     assert not child.claim("a/1")
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
     assert child.claim("a/1")
 
 
 def test_an_attempt_begins_with_an_empty_log_unless_it_has_the_number_of_the_one_before(run: Run) -> None:
     run.claim("a/1")
     assert run.begin("a/1", 1)
-    Run.objects.filter(pk=run.pk).update(log_ingested=50)
+    Run.across_teams.filter(pk=run.pk).update(log_ingested=50)
     assert run.begin("a/1", 1)
     assert run.log_ingested == 50
     assert run.running("a/1")
@@ -101,9 +101,9 @@ def test_a_run_handed_back_waits_again(run: Run) -> None:
 def test_only_an_expired_lease_is_lost(run: Run) -> None:
     run.claim("a/1")
     assert not run.lose()
-    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
-    assert list(Run.objects.expired()) == [run]
+    Run.across_teams.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert list(Run.across_teams.expired()) == [run]
     assert again(run).lose()
     assert not run.lose()
     assert run.status == "lost"
-    assert list(Run.objects.waiting()) == [run]
+    assert list(Run.across_teams.waiting()) == [run]

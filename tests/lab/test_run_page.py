@@ -13,14 +13,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from lab.accounts.models import Team, User
-from lab.runs import launched
-from lab.runs.launch import launch
-from lab.runs.models import Attempt, Checkpoint, LogChunk, Run, Status
-from lab.supervisor.ingest import ingest
-from lab.workers.models import Worker
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import spec_reading
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Attempt, Checkpoint, LogChunk, Run, Status
+from lab.training.workers.models import Worker
 from tests.lab.supervisor.spools import finished, measured, started, steps, write
-from trainers.events import Checkpoint as CheckpointEvent
+from trainers.contract.events import Checkpoint as CheckpointEvent
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 PAGES = ["", "rollouts/", "logs/", "config/", "metrics.json", "metrics.csv", "tokens.json"]
@@ -32,8 +32,8 @@ MakeRun = Callable[..., Run]
 @pytest.fixture
 def make_run(team: Team, owner: User) -> MakeRun:
     def make(name: str = "a run", spec: dict[str, Any] | None = None, parent: Run | None = None, **fields: Any) -> Run:
-        run = launch(team, owner, spec or GRPO, name, parent=parent)
-        Run.objects.filter(pk=run.pk).update(**fields)
+        run = launch_run(team, owner, spec or GRPO, name, parent=parent)
+        Run.across_teams.filter(pk=run.pk).update(**fields)
         run.refresh_from_db()
         return run
 
@@ -42,7 +42,7 @@ def make_run(team: Team, owner: User) -> MakeRun:
 
 def training(run: Run) -> Run:
     """A run that a worker holds."""
-    Run.objects.filter(pk=run.pk).update(
+    Run.across_teams.filter(pk=run.pk).update(
         status=Status.RUNNING, owner="w/1", lease_until=timezone.now() + timedelta(minutes=5), started_at=timezone.now()
     )
     run.refresh_from_db()
@@ -156,7 +156,7 @@ def test_a_queued_run_says_what_it_waits_for(as_owner: Client, make_run: MakeRun
     spec = {**GRPO, "policy": {"kind": "run", "run": str(parent.pk), "checkpoint": "final"}}
     child = make_run("second stage", spec, parent=parent)
     assert "It starts from the policy of #1 first stage, which is queued." in shown(as_owner, child)
-    Run.objects.filter(pk=parent.pk).update(status=Status.FAILED)
+    Run.across_teams.filter(pk=parent.pk).update(status=Status.FAILED)
     assert "Resume that run" in shown(as_owner, child)
 
 
@@ -194,7 +194,7 @@ def test_hostile_names_and_reasons_are_text(as_owner: Client, make_run: MakeRun)
 def test_no_page_has_inline_scripts_styles_or_handlers(part: str, as_owner: Client, make_run: MakeRun) -> None:
     run = make_run(status=Status.FAILED)
     write(run.folder, [started(), *steps(1, 2)])
-    ingest(run)
+    ingest_spool(run)
     page = shown(as_owner, run, part)
     assert "<script>" not in page
     assert " style=" not in page
@@ -207,7 +207,7 @@ def test_no_page_has_inline_scripts_styles_or_handlers(part: str, as_owner: Clie
 def test_the_snapshot_has_the_points_the_panels_and_the_cursor_of_one_moment(as_owner: Client, make_run: MakeRun) -> None:
     run = training(make_run())
     write(run.folder, [started(), *steps(1, 5), CheckpointEvent(attempt=1, time=1.7e9, step=4, path="checkpoints/checkpoint-4", bytes=10)])
-    ingest(run)
+    ingest_spool(run)
     data = json.loads(shown(as_owner, run, "metrics.json"))
     assert data["cursor"] == (run.folder / "events.jsonl").stat().st_size
     assert data["series"]["reward"]["steps"] == [1, 2, 3, 4, 5]
@@ -224,7 +224,7 @@ def test_values_that_are_not_finite_travel_by_name_and_are_counted(as_owner: Cli
         run.folder,
         [started(), measured(1), measured(2, values={"reward": 1.0}, nonfinite={"loss": "nan"}), measured(3, values={}, nonfinite={"loss": "-inf"})],
     )
-    ingest(run)
+    ingest_spool(run)
     data = json.loads(shown(as_owner, run, "metrics.json"))
     assert data["series"]["loss"]["values"] == [0.5, "nan", "-inf"]
     assert data["nonfinite"] == {"loss": 2}
@@ -233,7 +233,7 @@ def test_values_that_are_not_finite_travel_by_name_and_are_counted(as_owner: Cli
 def test_replayed_steps_are_not_in_the_snapshot(as_owner: Client, make_run: MakeRun) -> None:
     run = training(make_run())
     write(run.folder, [started(), *steps(1, 6), started(attempt=2, from_step=3), *steps(4, 5, attempt=2)])
-    while ingest(run):
+    while ingest_spool(run):
         pass
     data = json.loads(shown(as_owner, run, "metrics.json"))
     assert data["series"]["loss"]["steps"] == [1, 2, 3, 4, 5]
@@ -243,7 +243,7 @@ def test_replayed_steps_are_not_in_the_snapshot(as_owner: Client, make_run: Make
 def test_the_csv_has_every_step_and_no_formula(as_owner: Client, make_run: MakeRun) -> None:
     run = training(make_run())
     write(run.folder, [started(), measured(1, values={"=cmd|' /C calc'!A0": -1.5, "loss": 0.25}), measured(2, values={"loss": 0.125}, tokens=7)])
-    ingest(run)
+    ingest_spool(run)
     response = as_owner.get(f"/runs/{run.pk}/metrics.csv")
     assert response.headers["Content-Disposition"] == 'attachment; filename="run-1-metrics.csv"'
     rows = list(csv.reader(io.StringIO(b"".join(response.streaming_content).decode())))  # type: ignore[attr-defined]
@@ -256,7 +256,7 @@ def test_the_csv_has_every_step_and_no_formula(as_owner: Client, make_run: MakeR
 def test_the_csv_can_be_of_some_metrics_only(as_owner: Client, make_run: MakeRun) -> None:
     run = training(make_run())
     write(run.folder, [started(), measured(1)])
-    ingest(run)
+    ingest_spool(run)
     response = as_owner.get(f"/runs/{run.pk}/metrics.csv?name=loss&name=no-such-metric")
     assert b"".join(response.streaming_content).splitlines()[0] == b"step,time,tokens,loss"  # type: ignore[attr-defined]
 
@@ -266,18 +266,18 @@ def test_the_csv_can_be_of_some_metrics_only(as_owner: Client, make_run: MakeRun
 
 def test_what_differs_from_the_recipe_is_marked_and_comes_first(as_owner: Client, make_run: MakeRun) -> None:
     run = make_run(spec={**GRPO, "training": {"trainer": "grpo", "learning_rate": 0.001}})
-    usual, problem = launched.usual(run)
+    usual, problem = spec_reading.find_usual_values(run)
     assert problem == ""
-    training_values = dict(launched.groups(run.spec, usual))["Training"]
+    training_values = dict(spec_reading.group_spec_values(run.spec, usual))["Training"]
     assert (training_values[0].name, training_values[0].text, training_values[0].differs) == ("learning_rate", "0.001", True)
-    assert [value.name for _, values in launched.groups(run.spec, usual) for value in values if value.differs] == ["learning_rate"]
+    assert [value.name for _, values in spec_reading.group_spec_values(run.spec, usual) for value in values if value.differs] == ["learning_rate"]
     assert "usually 0.0003" in shown(as_owner, run, "config/")
 
 
 def test_a_clone_shows_what_was_changed(as_owner: Client, make_run: MakeRun, team: Team, owner: User) -> None:
     first = make_run("first")
-    clone = launch(team, owner, {**GRPO, "seed": 7}, "second", cloned_from=first)
-    assert [(change.path, change.before, change.after) for change in launched.changes(first.spec, clone.spec)] == [("seed", "0", "7")]
+    clone = launch_run(team, owner, {**GRPO, "seed": 7}, "second", cloned_from=first)
+    assert [(change.path, change.before, change.after) for change in spec_reading.diff_launched_specs(first.spec, clone.spec)] == [("seed", "0", "7")]
     assert "Changed from" in shown(as_owner, clone, "config/")
 
 
@@ -307,7 +307,7 @@ def test_a_page_costs_the_same_however_long_the_run(as_owner: Client, make_run: 
     write(short.folder, [started(), *steps(1, 3), finished()])
     write(long.folder, [started(total_steps=60), *steps(1, 60), finished(step=60)])
     for run in (short, long):
-        while ingest(run):
+        while ingest_spool(run):
             pass
         logged(run, "x\n" * run.step)
     shown(as_owner, short, "")  # the first request of a session is entered in the person's list of sessions

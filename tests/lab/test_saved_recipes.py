@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.catalog.models import RecipeVersion, SavedRecipe
-from lab.runs.models import Run
+from lab.teams.accounts.models import Team, User
+from lab.training.catalog.models import RecipeVersion, SavedRecipe
+from lab.training.runs.models import Run
 from tests.lab.html_forms import error_of, filled, form_values, send
 
 
@@ -37,13 +37,22 @@ def test_a_form_is_saved_as_it_stands_and_opened_again(as_owner: Client, team: T
     assert (run.name, run.recipe, run.total_steps, run.spec["methods"]) == ("Risky", "grpo", 33, [{"name": "rs-grpo", "config": {"risk": 3.0}}])
 
 
+def test_a_form_that_is_sent_twice_makes_one_version(as_owner: Client, team: Team) -> None:
+    first, again = save(as_owner), save(as_owner)
+    assert [version.number for version in RecipeVersion.objects.of(team)] == [1]
+    assert again.headers["Location"] == first.headers["Location"]
+    assert "Nothing has changed since “Risky”, version 1." in as_owner.get(again.headers["Location"]).content.decode()
+    save(as_owner, **{"save.note": "the same with a word"})
+    assert [version.number for version in RecipeVersion.objects.of(team)] == [2, 1]
+
+
 def test_the_same_name_makes_the_next_version_and_two_of_them_are_compared(as_owner: Client, team: Team) -> None:
     save(as_owner, **{"stages.0.method.rs-grpo.risk": "3"})
     save(as_owner, "/launch/grpo/?add=rs-grpo&add=siren", **{"stages.0.method.rs-grpo.risk": "4", "stages.0.base": "gspo"})
     save(as_owner, "/launch/grpo/", **{"save.name": "  Other  one ", "stages.0.training.max_steps": "20"})
     assert sorted(map(str, RecipeVersion.objects.of(team))) == ["Other one v1", "Risky v1", "Risky v2"]
     assert sorted(map(str, RecipeVersion.objects.of(team).newest())) == ["Other one v1", "Risky v2"]
-    recipe = SavedRecipe.objects.get(name="Risky")
+    recipe = SavedRecipe.across_teams.get(name="Risky")
     page = as_owner.get(f"/saved/{recipe.pk}/").content.decode()
     assert "From version 1 to 2" in page
     for text in ("method.rs-grpo.risk", "<del>3.0</del>", "<ins>4.0</ins>", "<ins>rs-grpo, siren</ins>", "<del>dapo</del>", "<ins>gspo</ins>"):
@@ -91,7 +100,7 @@ def test_what_could_not_be_launched_or_has_no_name_is_not_saved_and_not_lost(
     assert response.status_code == 422
     assert words in error_of(page, name)
     assert form_values(page, "data-launch")["stages.0.training.max_steps"] == "44"
-    assert not SavedRecipe.objects.exists()
+    assert not SavedRecipe.across_teams.exists()
 
 
 def test_deleting_can_be_undone(as_owner: Client, team: Team) -> None:
@@ -110,8 +119,8 @@ def test_deleting_can_be_undone(as_owner: Client, team: Team) -> None:
 
 def test_saving_under_a_deleted_name_brings_its_versions_back(as_owner: Client, team: Team) -> None:
     save(as_owner)
-    SavedRecipe.objects.get().delete_softly()
-    save(as_owner)
+    SavedRecipe.across_teams.get().delete_softly()
+    save(as_owner, **{"save.note": "once more"})
     assert [version.number for version in RecipeVersion.objects.of(team)] == [2, 1]
 
 

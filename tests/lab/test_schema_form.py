@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.catalog.catalog import catalog
-from lab.runs.schema_form import Field, as_text, fields_of, from_text
-from trainers.hyperparameters import TRAINERS
+from lab.training.catalog.catalog import load_catalog
+from lab.training.runs.schema_form import Field, as_text, build_schema_fields, from_text
+from trainers.contract.hyperparameters import TRAINERS
 
 SCHEMA = {
     "properties": {
@@ -38,7 +38,7 @@ SCHEMA = {
 
 
 def by_key(schema: dict[str, Any], prefix: str = "") -> dict[str, Field]:
-    return {made.key: made for made in fields_of(schema, prefix)}
+    return {made.key: made for made in build_schema_fields(schema, prefix)}
 
 
 def test_it_makes_one_field_of_each_plain_parameter() -> None:
@@ -109,7 +109,7 @@ def test_every_whole_number_reads_back_the_same(value: int) -> None:
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_every_hyperparameter_has_a_field_whose_default_reads_back(trainer: str) -> None:
-    fields = by_key(catalog().trainer(trainer)["schema"])
+    fields = by_key(load_catalog().trainer(trainer)["schema"])
     model = TRAINERS[trainer]
     assert set(fields) == set(model.model_fields) - {"trainer"}
     read = {key: from_text(made, as_text(made.default)) for key, made in fields.items()}
@@ -120,7 +120,7 @@ def test_every_hyperparameter_has_a_field_whose_default_reads_back(trainer: str)
 
 
 def test_every_part_of_the_spec_with_parameters_has_fields() -> None:
-    schema = catalog().schema
+    schema = load_catalog().schema
     for part in ("Evaluation", "Limits", "Lora"):
         fields = by_key(schema["$defs"][part])
         assert set(fields) == set(schema["$defs"][part]["properties"])

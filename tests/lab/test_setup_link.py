@@ -8,8 +8,8 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 from django.utils import timezone
 
-from lab.accounts import setup_link
-from lab.accounts.models import Membership, Role, SetupLink, Team, User
+from lab.teams.accounts import setup_link
+from lab.teams.accounts.models import Membership, Role, SetupLink, Team, User
 
 WHO = {"email": "ada@example.org", "password": "correct horse battery", "team_name": "Analytical Engines", "name": "Ada Lovelace"}
 
@@ -17,14 +17,14 @@ pytestmark = pytest.mark.django_db
 
 
 def fresh_token() -> str:
-    path = setup_link.create()
+    path = setup_link.create_setup_link()
     assert path is not None
     assert path.startswith("/setup/")
     return path.split("/")[2]
 
 
 def test_it_makes_the_owner_and_the_team() -> None:
-    user = setup_link.consume(fresh_token(), **WHO)
+    user = setup_link.consume_setup_link(fresh_token(), **WHO)
     assert (user.get_full_name(), user.is_staff, user.is_superuser) == ("Ada Lovelace", True, True)
     assert user.check_password(WHO["password"])
     membership = Membership.objects.get()
@@ -45,25 +45,25 @@ def test_it_stores_no_token() -> None:
 
 def test_it_works_once() -> None:
     token = fresh_token()
-    setup_link.consume(token, **WHO)
+    setup_link.consume_setup_link(token, **WHO)
     with pytest.raises(setup_link.SetupError, match="set up already"):
-        setup_link.consume(token, **{**WHO, "email": "eve@example.org"})
+        setup_link.consume_setup_link(token, **{**WHO, "email": "eve@example.org"})
     assert User.objects.count() == 1
-    assert setup_link.create() is None
+    assert setup_link.create_setup_link() is None
 
 
 def test_a_newer_link_replaces_an_older_one() -> None:
     old, new = fresh_token(), fresh_token()
     with pytest.raises(setup_link.SetupError, match="not valid"):
-        setup_link.check(old)
-    setup_link.check(new)
+        setup_link.check_setup_link(old)
+    setup_link.check_setup_link(new)
 
 
 def test_it_expires() -> None:
     token = fresh_token()
     SetupLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     with pytest.raises(setup_link.SetupError, match="expired"):
-        setup_link.consume(token, **WHO)
+        setup_link.consume_setup_link(token, **WHO)
     assert not User.objects.exists()
 
 
@@ -71,20 +71,20 @@ def test_it_expires() -> None:
 def test_it_refuses_a_guess(token: str) -> None:
     fresh_token()
     with pytest.raises(setup_link.SetupError, match="not valid"):
-        setup_link.consume(token, **WHO)
+        setup_link.consume_setup_link(token, **WHO)
 
 
 def test_it_names_every_field_that_is_wrong_and_keeps_the_link() -> None:
     token = fresh_token()
     with pytest.raises(ValidationError) as caught:
-        setup_link.consume(token, email="nobody", password="123", team_name=" ", name="x" * 200)
+        setup_link.consume_setup_link(token, email="nobody", password="123", team_name=" ", name="x" * 200)
     assert set(caught.value.message_dict) == {"email", "password", "team_name", "name"}
     assert not Team.objects.exists()
-    setup_link.consume(token, **WHO)
+    setup_link.consume_setup_link(token, **WHO)
 
 
 def test_a_team_name_without_letters_gets_a_slug() -> None:
-    setup_link.consume(fresh_token(), **{**WHO, "team_name": "強化学習"})
+    setup_link.consume_setup_link(fresh_token(), **{**WHO, "team_name": "強化学習"})
     assert Team.objects.get().slug == "team"
 
 
@@ -96,7 +96,7 @@ def test_of_two_at_the_same_time_one_becomes_the_owner() -> None:
     def use(email: str) -> None:
         together.wait()
         try:
-            outcomes.append(setup_link.consume(token, **{**WHO, "email": email}).email)
+            outcomes.append(setup_link.consume_setup_link(token, **{**WHO, "email": email}).email)
         except setup_link.SetupError:
             outcomes.append("refused")
         finally:

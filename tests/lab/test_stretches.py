@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.annotations.stretches import NoSuchStretch, steps, stretch
+from lab.rollouts.annotations.token_stretches import NoSuchStretch, cut_into_steps, find_stretch
 
 ENVIRONMENT, SPECIAL, TORN = 2, 1, 4
 
@@ -16,7 +16,7 @@ def units(*texts: str | tuple[str, int]) -> list[list[object]]:
 
 
 def found(*texts: str | tuple[str, int]) -> list[tuple[int, int, str]]:
-    return [(step.start, step.end, step.text) for step in steps(units(*texts))]
+    return [(step.start, step.end, step.text) for step in cut_into_steps(units(*texts))]
 
 
 def test_blank_lines_part_steps_and_single_newlines_then_do_not() -> None:
@@ -66,7 +66,7 @@ def test_white_space_alone_is_no_step() -> None:
 
 
 def test_text_without_tokens_is_no_step() -> None:
-    assert [step.end for step in steps([["a", 0, 1, 0], ["rest", 1, 0, 0]])] == [1]
+    assert [step.end for step in cut_into_steps([["a", 0, 1, 0], ["rest", 1, 0, 0]])] == [1]
 
 
 pieces = st.sampled_from(["a", "word", ".", "\n", "\n\n", " ", " \n", "! ", "b.\n\nc", "é🦊", "<think>", "</think>"])
@@ -75,7 +75,7 @@ pieces = st.sampled_from(["a", "word", ".", "\n", "\n\n", " ", " \n", "! ", "b.\
 @given(st.lists(st.tuples(pieces, st.sampled_from([0, 0, 0, SPECIAL, ENVIRONMENT]))))
 def test_steps_are_in_order_apart_and_together_all_that_the_policy_said(parts: list[tuple[str, int]]) -> None:
     all_units = units(*parts)
-    cut = steps(all_units)
+    cut = cut_into_steps(all_units)
     covered = [position for step in cut for position in range(step.start, step.end)]
     assert covered == sorted(set(covered))
     said = {index for index, (text, flags) in enumerate(parts) if flags == 0 and text.strip()}
@@ -86,12 +86,12 @@ def test_steps_are_in_order_apart_and_together_all_that_the_policy_said(parts: l
 
 def test_a_range_is_widened_to_whole_characters_and_gives_its_text() -> None:
     mixed = [["a", 0, 1, 0], ["🦊", 1, 3, 0], ["<end>", 4, 1, SPECIAL]]
-    assert (stretch(mixed, 2, 3).start, stretch(mixed, 2, 3).end, stretch(mixed, 2, 3).text) == (1, 4, "🦊")
-    assert stretch(mixed, 0, 5).text == "a🦊"
-    assert stretch(mixed, 4, 5).text == "<end>"
+    assert (find_stretch(mixed, 2, 3).start, find_stretch(mixed, 2, 3).end, find_stretch(mixed, 2, 3).text) == (1, 4, "🦊")
+    assert find_stretch(mixed, 0, 5).text == "a🦊"
+    assert find_stretch(mixed, 4, 5).text == "<end>"
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 3), (2, 2), (1, 0), (5, 9), (-1, 1)])
 def test_a_range_that_is_not_there_is_refused(start: int, end: int) -> None:
     with pytest.raises(NoSuchStretch, match="which has 2"):
-        stretch(units("a", "b"), start, end)
+        find_stretch(units("a", "b"), start, end)

@@ -7,7 +7,7 @@ import pytest
 from django.db import transaction
 from django.test import Client
 
-from lab.accounts.models import Team, User
+from lab.teams.accounts.models import Team, User
 from tests.lab.cast import Address, Cast, addresses, make_cast
 
 THEIRS, OURS = "xqsecretq", "zkminez"

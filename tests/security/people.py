@@ -9,7 +9,7 @@ from typing import Any
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
-from lab.accounts.models import Membership, Role, Team, User
+from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.urls import websocket_urlpatterns
 from tests.conftest import make_member
 from tests.lab.cast import Cast

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from django.conf import settings
 
-from lab.accounts.models import Role
-from lab.accounts.permission_doc import markdown, placed
-from lab.accounts.permissions import ROUTES, TABLE
+from lab.teams.accounts.models import Role
+from lab.teams.accounts.permission_doc import insert_permission_table, render_permission_doc
+from lab.teams.accounts.permissions import ROUTES, TABLE
 
 ROOT = Path(settings.BASE)
 TEXT = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 
 
 def test_the_permissions_it_prints_are_those_of_the_table() -> None:
-    assert placed(TEXT) == TEXT, "write it anew: manage.py permissions --write"
+    assert insert_permission_table(TEXT) == TEXT, "write it anew: manage.py permissions --write"
     for permission in TABLE.values():
         row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{permission.name}` |"))
         assert row.count(" yes ") == len(permission.roles), permission.name
@@ -24,7 +24,7 @@ def test_the_permissions_it_prints_are_those_of_the_table() -> None:
 
 
 def test_the_command_also_prints_which_addresses_ask_for_what() -> None:
-    printed = markdown()
+    printed = render_permission_doc()
     assert [name for name in ROUTES if f"`{name}`" not in printed] == []
 
 

@@ -9,12 +9,20 @@ import sys
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError
+from django.test import Client
 
+from lab.edges.api import tokens
+from lab.edges.api.credentials import is_admitted
 from lab.lib.body_limit import BodyLimit
-from lab.lib.proxies import TrustedProxies, networks
+from lab.lib.proxies import TrustedProxies, parse_proxy_networks
 from lab.lib.secret_key import refuse_weak
+from lab.teams.accounts.models import Team
+from lab.teams.accounts.sessions import end_sessions
+from tests.conftest import make_member
 
 READ = """
 import json, django
@@ -35,7 +43,7 @@ async def seen(trusted: list[str], given: dict[str, Any]) -> dict[str, Any]:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         found.append(scope)
 
-    await TrustedProxies(app, networks(trusted))(given, None, None)
+    await TrustedProxies(app, parse_proxy_networks(trusted))(given, None, None)
     return dict(found[0])
 
 
@@ -66,19 +74,21 @@ async def test_behind_proxies_the_last_address_that_is_none_of_them_is_asking(wr
 
 def test_a_proxy_that_is_no_network_stops_the_start() -> None:
     with pytest.raises(ValueError, match=r"LAB_PROXY must be addresses or networks"):
-        networks(["everybody"])
+        parse_proxy_networks(["everybody"])
 
 
 class Answer:
     def __init__(self) -> None:
-        self.status, self.body, self.read = 0, b"", 0
+        self.status, self.body, self.read, self.looked_up = 0, b"", 0, 0
 
     async def send(self, message: Any) -> None:
         self.status = message.get("status", self.status)
         self.body += message.get("body", b"")
 
 
-async def sent(pieces: list[bytes], announced: int | None = None, path: str = "/t/team/datasets/import/", cookie: bool = True) -> Answer:
+async def sent(
+    pieces: list[bytes], announced: int | None = None, path: str = "/t/team/datasets/import/", admitted: bool | Exception = True
+) -> Answer:
     """A request whose body comes in pieces, before an application that reads it all and answers 200 with its size."""
     answer = Answer()
     left = list(pieces)
@@ -95,9 +105,15 @@ async def sent(pieces: list[bytes], announced: int | None = None, path: str = "/
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 return
 
-    headers = [(b"cookie", b"a=b")] if cookie else []
+    async def admits(scope: Any) -> bool:
+        answer.looked_up += 1
+        if isinstance(admitted, Exception):
+            raise admitted
+        return admitted
+
+    headers = [(b"cookie", b"a=b"), (b"authorization", b"Bearer made-up")]
     headers += [(b"content-length", str(announced).encode())] if announced is not None else []
-    limit = BodyLimit(app, {"/datasets/import/": 1000}, 100)
+    limit = BodyLimit(app, {"/datasets/import/": 1000}, 100, admits)
     await limit({"type": "http", "path": path, "headers": headers}, receive, answer.send)
     return answer
 
@@ -119,9 +135,49 @@ async def test_what_turns_out_too_large_is_not_read_to_its_end() -> None:
 async def test_what_fits_goes_through_and_other_addresses_take_less() -> None:
     assert (await sent([b"x" * 400, b"x" * 400], 800)).status == 200
     assert (await sent([b"x" * 101], 101, path="/runs/")).status == 413
-    assert (await sent([b"x" * 101], 101, cookie=False)).status == 413, "who brings no credentials stores no large file"
-    assert (await sent([b"x" * 99], 99, path="/runs/", cookie=False)).status == 200
+    assert (await sent([b"x" * 99], 99, path="/runs/", admitted=False)).status == 200
     assert (await sent([b"x" * 101], 101, path="/t/team/runs//datasets/import/")).status == 413
+
+
+@pytest.mark.parametrize("announced", [101, None])
+async def test_a_header_that_looks_like_credentials_stores_no_large_file(announced: int | None) -> None:
+    answer = await sent([b"x" * 101], announced, admitted=False)
+    assert (answer.status, answer.looked_up) == (413, 1)
+    assert b"sign in or send a valid access token" in answer.body
+    assert (await sent([b"x" * 101], announced, admitted=True)).status == 200
+
+
+async def test_who_asks_is_looked_up_for_large_bodies_only() -> None:
+    for path, size in (("/t/team/datasets/import/", 100), ("/runs/", 100), ("/runs/", 101), ("/t/team/datasets/import/", 1001)):
+        for announced in (size, None):
+            assert (await sent([b"x" * size], announced, path=path)).looked_up == 0
+
+
+async def test_with_the_database_away_a_large_body_is_refused_for_now() -> None:
+    assert (await sent([b"x" * 101], 101, admitted=OperationalError("away"))).status == 503
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_session_or_a_token_that_lets_somebody_in_is_a_credential_and_nothing_else_is() -> None:
+    team = await Team.objects.acreate(name="Reasoning", slug="reasoning")
+    user = await sync_to_async(make_member)("sender@example.org", team)
+    client = Client()
+    await sync_to_async(client.force_login)(user)
+    token, secret = await sync_to_async(tokens.create_access_token)(team, user, "laptop", ["runs.read"], None)
+    name, key = settings.SESSION_COOKIE_NAME, client.session.session_key
+    for header, value, admitted in (
+        ("cookie", f"{name}={key}", True),
+        ("cookie", f"{name}={key}x", False),
+        ("cookie", f'{name}="\\000abcdefgh"', False),
+        ("cookie", "a=b", False),
+        ("authorization", f"Bearer {secret}", True),
+        ("authorization", f"Bearer {secret}x", False),
+        ("authorization", secret, False),
+    ):
+        assert await is_admitted(scope(**{header: value})) is admitted, (header, value)
+    await sync_to_async(tokens.revoke_access_token)(token, user)
+    await sync_to_async(end_sessions)(user)
+    assert not await is_admitted(scope(cookie=f"{name}={key}", authorization=f"Bearer {secret}"))
 
 
 async def test_a_program_is_refused_in_the_form_of_the_api() -> None:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team, User
-from lab.runs.models import Run, Status
-from lab.supervisor.ingest import ingest
-from lab.trajectories.models import Rollout
+from lab.rollouts.trajectories.models import Rollout
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, write
 from tests.security.people import client_of
 from tests.security.test_matrix_sockets import opened
-from trainers import spool
+from trainers.contract import spool
 
 QUICK = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 VALUES: Any = st.recursive(
@@ -47,12 +47,12 @@ LINES: Any = (
 def test_the_reader_gives_every_whole_line_of_anything_once(data: bytes, offset: int, tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(data)
-    lines = list(spool.read(path, 0))
+    lines = list(spool.read_spool_lines(path, 0))
     ends = [line.end for line in lines]
     assert ends == sorted(set(ends))
     assert (ends[-1] if ends else 0) == data.rfind(b"\n") + 1
     assert all(line.event is not None or line.error for line in lines)
-    list(spool.read(path, offset))
+    list(spool.read_spool_lines(path, offset))
 
 
 @pytest.mark.django_db
@@ -64,12 +64,12 @@ def test_ingest_goes_on_after_lines_that_are_none(lines: list[bytes], team: Team
     with (run.folder / "events.jsonl").open("ab") as file:
         file.write(b"".join(line + b"\n" for line in lines))
     write(run.folder, [rollout(9, 0, 0, completion="the last one"), measured(9)])
-    while ingest(run):
+    while ingest_spool(run):
         run.refresh_from_db()
     run.refresh_from_db()
     assert run.ingested == (run.folder / "events.jsonl").stat().st_size
     assert Rollout.objects.filter(run=run, step=9, completion="the last one").exists()
-    Run.objects.filter(pk=run.pk).delete()
+    Run.across_teams.filter(pk=run.pk).delete()
 
 
 FRAMES: Any = st.one_of(
@@ -104,5 +104,5 @@ async def test_a_socket_answers_garbage_in_words_and_still_serves(frames: list[d
 def garbled(transactional_db: None, team: Team, owner: User) -> tuple[str, Any]:
     run = make_run(team, status=Status.RUNNING)
     write(run.folder, [started(), measured(1)])
-    ingest(run)
+    ingest_spool(run)
     return f"/ws/runs/{run.pk}/", client_of(owner)

@@ -13,7 +13,8 @@ from django.conf import settings
 from django.test import Client
 
 from lab.lib import csp_reports
-from lab.lib.content_policy import directives
+from lab.lib.content_policy import build_csp_directives
+from tests.lab.accounts.signing_in import give_app
 from tests.lab.cast import Cast, make_cast
 from tests.security.people import routes
 
@@ -55,6 +56,7 @@ def test_the_operators_pages_alone_may_evaluate_and_for_operators_alone(as_owner
     assert "unsafe" not in as_owner.get("/admin/")["Content-Security-Policy"]
     owner.is_staff = True
     owner.save()
+    give_app(owner)
     assert "unsafe" not in as_owner.get("/runs/")["Content-Security-Policy"]
     found = policy(as_owner.get("/admin/"))
     assert found["script-src"] == ["'self'", "'unsafe-eval'"]
@@ -62,10 +64,10 @@ def test_the_operators_pages_alone_may_evaluate_and_for_operators_alone(as_owner
 
 
 def test_a_form_may_lead_to_the_sign_in_provider_and_nowhere_else() -> None:
-    assert directives([])["form-action"] == ["'self'"]
-    assert directives(["https://id.example.org/realms/lab"])["form-action"] == ["'self'", "https://id.example.org"]
+    assert build_csp_directives([])["form-action"] == ["'self'"]
+    assert build_csp_directives(["https://id.example.org/realms/lab"])["form-action"] == ["'self'", "https://id.example.org"]
     with pytest.raises(ValueError, match="not a web address"):
-        directives(["id.example.org; script-src *"])
+        build_csp_directives(["id.example.org; script-src *"])
 
 
 @pytest.mark.django_db

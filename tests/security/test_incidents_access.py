@@ -14,8 +14,8 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from lab.accounts.models import Team, User
-from lab.accounts.permissions import TABLE
+from lab.teams.accounts.models import Team, User
+from lab.teams.accounts.permissions import TABLE
 from tests.conftest import make_member
 from tests.lab.cast import Cast, make_cast
 from tests.security.people import client_of, routes
@@ -33,7 +33,7 @@ def cast(team: Team, owner: User) -> Cast:
 def test_mlflow_cve_2026_2635_a_fresh_installation_has_no_account() -> None:
     call_command("migrate", verbosity=0)
     assert not User.objects.exists()
-    source = (settings.BASE / "lab" / "accounts" / "models.py").read_text()
+    source = (settings.BASE / "lab/teams/accounts/models.py").read_text()
     assert set(re.findall(r"set_password\(([^)]*)\)", source)) <= {"password"}, "no password is written down"
 
 

@@ -17,12 +17,12 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import get_resolver
 
-from lab.accounts.models import Team, User
-from lab.datasets import uploads
-from lab.runs import references
+from lab.data.datasets import uploads
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import references
 from tests.lab.cast import PLAIN, Cast, make_cast
 from tests.security.people import Route, routes
-from trainers.spec import SpecError
+from trainers.contract.spec import SpecError
 
 SECRET = "zq-what-no-page-may-show"
 TRAVERSALS = [
@@ -221,4 +221,4 @@ def test_more_files_or_fields_than_a_form_has_are_refused(as_owner: Client) -> N
 def test_llama_factory_cve_2025_53002_a_policy_or_dataset_is_named_not_pathed(path: str, team: Team) -> None:
     for part in ({"policy": {"kind": "folder", "folder": path}}, {"policy": {"kind": "folder", "path": path}}, {"dataset": {"file": path}}):
         with pytest.raises(SpecError):
-            references.resolved(team, part)
+            references.resolve_references(team, part)

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from lab.accounts.models import Team, User
+from lab.teams.accounts.models import Team, User
 from tests.lab.cast import Cast, make_cast
 from tests.security.test_incidents_files import readable
 

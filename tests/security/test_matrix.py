@@ -10,8 +10,8 @@ from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 
-from lab.accounts.models import Team, User
-from lab.accounts.permissions import ACCOUNT, BEARER, PUBLIC, STAFF, TABLE, Access, access, allowed
+from lab.teams.accounts.models import Team, User
+from lab.teams.accounts.permissions import ACCOUNT, BEARER, PUBLIC, STAFF, TABLE, Access, find_route_access, is_role_allowed
 from tests.lab.cast import Cast, make_cast
 from tests.security.people import PEOPLE, Route, client_of, make_people, routes, sockets
 
@@ -56,16 +56,19 @@ def to_operators_sign_in(response: Any) -> bool:
 
 
 def entry(route: Route) -> Access:
-    found = access(route.name)
+    found = find_route_access(route.name)
     assert found is not None, route.name
     return found
 
 
 def test_every_address_has_an_entry_in_the_permission_table() -> None:
-    missing = sorted(route.name for route in [*routes(), *(Route(str(one.name), (), None) for one in sockets())] if access(route.name) is None)
+    missing = sorted(
+        route.name for route in [*routes(), *(Route(str(one.name), (), None) for one in sockets())] if find_route_access(route.name) is None
+    )
     assert missing == [], (
-        "These addresses have no entry, so that nobody reaches them. Say in ROUTES of lab/accounts/permissions.py which permission each asks for "
-        "(see() for pages that are read, do() for posts, both() for both), or name their beginning in PREFIXES when they come with a package."
+        "These addresses have no entry, so that nobody reaches them. Say in ROUTES of lab/teams/accounts/permissions.py "
+        "which permission each asks for (see() for pages that are read, do() for posts, both() for both), "
+        "or name their beginning in PREFIXES when they come with a package."
     )
 
 
@@ -111,7 +114,7 @@ def problem(who: str, route: str, asked: str, response: Any) -> str:
         return "" if to_sign_in(response) else "anonymous must be sent to the sign-in"
     if who in ("stranger", "deactivated"):
         return "" if status == 404 else f"{who} must find nothing (404)"
-    if not allowed(who, asked):
+    if not is_role_allowed(who, asked):
         return "" if status == 403 else f"{who} must be refused (403)"
     if route in FINER and who not in FINER[route][0]:
         return "" if status in (403, 404) else f"{who} must be refused: {FINER[route][1]}"

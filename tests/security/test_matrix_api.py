@@ -12,10 +12,10 @@ import pytest
 from django.db import transaction
 from django.test import Client
 
-from lab.accounts.models import ApiToken, Membership, Team, User
-from lab.accounts.permissions import TABLE, allowed
-from lab.api import limits, tokens, v1
-from lab.api.base import AccessToken, api
+from lab.edges.api import limits, tokens, v1
+from lab.edges.api.base import AccessToken, api
+from lab.teams.accounts.models import ApiToken, Membership, Team, User
+from lab.teams.accounts.permissions import TABLE, is_role_allowed
 from tests.lab.cast import OBJECTS, PLAIN, Cast, make_cast
 from tests.security.people import MEMBERS, make_people
 
@@ -69,7 +69,7 @@ def test_every_operation_asks_for_a_token_and_a_line_of_the_table() -> None:
 
 @pytest.fixture(autouse=True)
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "taken", lambda key, limit=None: None)
+    monkeypatch.setattr(limits, "count_token_request", lambda key, limit=None: None)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def people(team: Team, owner: User, cast: Cast) -> dict[str, User | None]:
 
 
 def secret_of(team: Team, user: User, role: str) -> str:
-    return tokens.create(team, user, "matrix", [one for one in TABLE if allowed(role, one)], None)[1]
+    return tokens.create_access_token(team, user, "matrix", [one for one in TABLE if is_role_allowed(role, one)], None)[1]
 
 
 def ask(one: Operation, url: str, secret: str | None, client: Client | None = None) -> Any:
@@ -105,14 +105,14 @@ def test_every_operation_serves_the_roles_the_table_names_and_no_other(people: d
         secret = secret_of(team, user, role)
         for one in operations():
             status = ask(one, one.url(cast), secret).status_code
-            meant = (not one.permission or allowed(role, one.permission)) and role in FINER.get(str(one), MEMBERS)
+            meant = (not one.permission or is_role_allowed(role, one.permission)) and role in FINER.get(str(one), MEMBERS)
             if (status in (401, 403)) == meant or status >= 500:
                 wrong.append(f"{one} ({one.permission}): {role} got {status}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_a_scope_that_the_token_has_not_is_refused_whatever_the_role(people: dict[str, User | None], cast: Cast, team: Team, owner: User) -> None:
-    _, secret = tokens.create(team, owner, "none", [], None)
+    _, secret = tokens.create_access_token(team, owner, "none", [], None)
     wrong = [f"{one}: {status}" for one in operations() if one.permission and (status := ask(one, one.url(cast), secret).status_code) != 403]
     assert not wrong, "\n".join(wrong)
 
@@ -134,14 +134,14 @@ def test_another_teams_objects_are_not_found(people: dict[str, User | None], cas
 def test_no_token_a_cookie_a_dead_token_and_a_dead_member_are_all_nobody(people: dict[str, User | None], cast: Cast, team: Team, owner: User) -> None:
     browser = Client(raise_request_exception=False)
     browser.force_login(owner)
-    revoked, revoked_secret = tokens.create(team, owner, "revoked", [], None)
-    tokens.revoke(revoked, owner)
+    revoked, revoked_secret = tokens.create_access_token(team, owner, "revoked", [], None)
+    tokens.revoke_access_token(revoked, owner)
     admin = people["admin"]
     assert admin is not None
     orphan = secret_of(team, admin, "admin")
     Membership.objects.filter(user=admin).update(active=False)
-    expired, expired_secret = tokens.create(team, owner, "expired", [], None)
-    ApiToken.objects.filter(pk=expired.pk).update(expires_at="2020-01-01T00:00:00Z")
+    expired, expired_secret = tokens.create_access_token(team, owner, "expired", [], None)
+    ApiToken.across_teams.filter(pk=expired.pk).update(expires_at="2020-01-01T00:00:00Z")
     wrong = []
     for one in operations():
         url = one.url(cast)

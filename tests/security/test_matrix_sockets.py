@@ -13,9 +13,9 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 from django.test import Client
 
-from lab.accounts.models import Membership, Team, User
-from lab.accounts.permissions import TABLE, access, allowed
 from lab.asgi import application
+from lab.teams.accounts.models import Membership, Team, User
+from lab.teams.accounts.permissions import TABLE, find_route_access, is_role_allowed
 from tests.lab.cast import Cast, make_cast
 from tests.security.people import MEMBERS, PEOPLE, client_of, make_people, sockets
 
@@ -109,12 +109,12 @@ def clients(team: Team, owner: User, cast: Cast) -> dict[str, Client]:
 async def test_every_socket_lets_in_whom_the_table_names_and_nobody_else(clients: dict[str, Client], places: dict[str, str], team: Team) -> None:
     wrong = []
     for name, path in places.items():
-        asked = access(name)
+        asked = find_route_access(name)
         assert asked is not None, name
         for who in PEOPLE:
             async with opened(path, clients[who]) as socket:
                 in_it = socket.code is None
-                meant = who in MEMBERS and (asked.read not in TABLE or allowed(who, asked.read))
+                meant = who in MEMBERS and (asked.read not in TABLE or is_role_allowed(who, asked.read))
                 if in_it != meant:
                     wrong.append(f"{name}: {who} {'was let in' if in_it else f'was closed with {socket.code}'}")
     assert wrong == []

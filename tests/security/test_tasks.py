@@ -12,10 +12,10 @@ import pytest
 from django.apps import apps
 
 from lab.celery import app
-from lab.datasets.models import Version
-from lab.policies.models import Push
-from lab.replay.models import Replay
-from lab.runs.models import Run, Status
+from lab.data.datasets.models import Version
+from lab.models.policies.models import Push
+from lab.rollouts.replay.models import Replay
+from lab.training.runs.models import Run, Status
 from tests.lab.supervisor.spools import make_run
 
 GARBAGE: list[Any] = [None, "", "x", 0, -1, 2**63, 1e300, True, [], {}, ["1"], {"pk": 1}, "1 OR 1=1", "../../etc/passwd", "\0", "a" * 100_000]
@@ -59,7 +59,7 @@ def test_a_task_drops_what_names_no_row(task: str, team: Any, caplog: pytest.Log
     assert "etc/passwd" not in caplog.text
     run.refresh_from_db()
     assert (run.status, run.attempt) == (Status.QUEUED, 0)
-    assert [model.objects.count() for model in (Run, Version, Replay, Push)] == [1, 0, 0, 0]
+    assert [model.across_teams.count() for model in (Run, Version, Replay, Push)] == [1, 0, 0, 0]
 
 
 @pytest.mark.django_db

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from tests.lab.policies.making import write_policy
-from trainers import policies, policy_folder
-from trainers.problems import SpecError
-from trainers.spec import HubPolicy, RunSpec, parse_spec
+from trainers.contract import policy_folder
+from trainers.contract.problems import SpecError
+from trainers.contract.spec import HubPolicy, RunSpec, parse_spec
+from trainers.policies import loading as policies
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,13 +54,13 @@ def folder(tmp_path: Path) -> Path:
 
 def refusals(folder: Path) -> str:
     with pytest.raises(SpecError) as caught:
-        policies.check(folder)
+        policies.check_policy_folder(folder)
     assert all(problem.fix for problem in caught.value.problems)
     return str(caught.value)
 
 
 def test_the_folder_itself_is_taken(folder: Path) -> None:
-    policies.check(folder)
+    policies.check_policy_folder(folder)
 
 
 @pytest.mark.parametrize("name", CODE)
@@ -73,7 +74,7 @@ def test_transformers_cve_2026_5241_configurations_that_name_code_are_refused(fo
 def test_plain_attention_and_false_flags_are_no_code(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "attn_implementation": "sdpa", "trust_remote_code": False, "auto_map": None}))
-    policies.check(folder)
+    policies.check_policy_folder(folder)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pth", "policy.pkl", "last.ckpt"])
@@ -113,7 +114,7 @@ def test_huggingface_hub_4086_only_plain_data_files_of_the_top_folder_are_fetche
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetched)
-    policies.fetch(HubPolicy(name="some/policy"))
+    policies.fetch_hub_policy(HubPolicy(name="some/policy"))
     from huggingface_hub.utils import filter_repo_objects
 
     there = ["model.safetensors", "config.json", "pytorch_model.bin", "modeling.py", "../../evil.json", "onnx/model.safetensors", "a.pkl", "setup.sh"]

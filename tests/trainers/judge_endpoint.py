@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from trainers.judge import Judge
+from trainers.judges.judge import Judge
 
 
 @contextmanager

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from trainers import catalog
-from trainers.hyperparameters import TRAINERS
-from trainers.preflight import preflight
-from trainers.recipes import RECIPES
-from trainers.spec import RunSpec, parse_spec
+from trainers.catalog import describe as catalog
+from trainers.catalog.entries import FILE
+from trainers.checks.preflight import run_preflight_checks
+from trainers.contract.hyperparameters import TRAINERS
+from trainers.contract.recipes import RECIPES
+from trainers.contract.spec import RunSpec, parse_spec
 
 ROOT = Path(__file__).resolve().parents[2]
-CATALOGUE = catalog.build(built_in_only=True)
+CATALOGUE = catalog.build_catalog(built_in_only=True)
 STAGES = [pytest.param(recipe, number, id=f"{recipe.name}-{number}") for recipe in RECIPES for number in range(len(recipe.stages))]
 
 
@@ -30,12 +31,12 @@ def make_stage(recipe: Any, number: int, folder: Path) -> RunSpec:
 
 
 def test_the_committed_catalogue_is_current():
-    assert catalog.FILE.read_text() == catalog.text(CATALOGUE), "run: python -m trainers catalog --built-in --out trainers/catalog.json"
+    assert FILE.read_text() == catalog.format_catalog(CATALOGUE), "run: python -m trainers catalog --built-in --out trainers/catalog.json"
 
 
 @pytest.mark.parametrize(("recipe", "number"), STAGES)
 def test_every_stage_of_every_recipe_passes_preflight(recipe, number, tmp_path):
-    report = preflight(make_stage(recipe, number, tmp_path), policy_pending=number > 0)
+    report = run_preflight_checks(make_stage(recipe, number, tmp_path), policy_pending=number > 0)
     assert report.problems == []
     if recipe.needs == "cpu":
         assert report.warnings == []
@@ -92,7 +93,8 @@ def test_it_is_plain_json_of_the_agreed_shape():
 
 def test_reading_it_needs_no_torch():
     """Building it does: methods are written with torch. Whoever checks or shows a run only reads what was built."""
-    code = "import sys; from trainers import preflight, stacking; stacking.entries(); print({'torch', 'transformers'} & set(sys.modules))"
+    code = "import sys; from trainers.checks import preflight; from trainers.catalog import entries; entries.built_in_entries(); "
+    code += "print({'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "set()\n"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trainers.__main__ import main
-from trainers.spec import parse_spec
+from trainers.contract.spec import parse_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -92,10 +92,10 @@ def test_a_run_file_that_is_not_there_exits_2(tmp_path):
 def trained(monkeypatch) -> list[tuple[Any, Path]]:
     """What the trainer would have been called with; training itself is tested where it is written."""
     calls: list[tuple[Any, Path]] = []
-    train = ModuleType("trainers.train")
-    train.run = lambda spec, folder: calls.append((spec, folder)) or 3  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "trainers.train", train)
-    monkeypatch.setattr("trainers.train", train, raising=False)
+    train = ModuleType("trainers.attempt.train")
+    train.run_training = lambda spec, folder: calls.append((spec, folder)) or 3  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "trainers.attempt.train", train)
+    monkeypatch.setattr("trainers.attempt.train", train, raising=False)
     return calls
 
 

@@ -6,8 +6,9 @@ import json
 import pytest
 
 from tests.trainers.conftest import make_spec
-from trainers import identity, train
-from trainers.preflight import preflight
+from trainers.attempt import train
+from trainers.checks.preflight import run_preflight_checks
+from trainers.data import identity
 
 
 def answer(text):
@@ -39,7 +40,7 @@ def of_file(folder, path, sha256, trainer="dpo"):
 def test_the_run_folder_says_which_rows_were_trained_on(tmp_path):
     path, rows = tmp_path / "train.jsonl", rows_of()
     digest = write(path, rows)
-    assert train.run(of_file(tmp_path / "run", path, digest), tmp_path / "run") == train.FINISHED
+    assert train.run_training(of_file(tmp_path / "run", path, digest), tmp_path / "run") == train.FINISHED
     told = json.loads((tmp_path / "run" / identity.FILE).read_bytes())
     assert told == {"path": str(path), "sha256": digest, "rows": len(rows), "digests": [canonical(row) for row in rows]}
 
@@ -48,13 +49,13 @@ def test_a_changed_file_is_refused_before_anything_loads(tmp_path, capfd):
     path = tmp_path / "train.jsonl"
     digest = write(path, rows_of())
     spec = of_file(tmp_path / "run", path, digest)
-    assert preflight(spec).ok
+    assert run_preflight_checks(spec).ok
     with path.open("a") as file:
         file.write("\n")  # not even a row
-    found = preflight(spec).problems
+    found = run_preflight_checks(spec).problems
     assert [problem.field for problem in found] == ["dataset.sha256"]
     assert "has changed since it was frozen" in found[0].message
-    assert preflight(spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"sha256": None})})).ok
+    assert run_preflight_checks(spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"sha256": None})})).ok
 
 
 @pytest.mark.training
@@ -62,7 +63,7 @@ def test_the_trainer_refuses_it_too(tmp_path, capfd):
     path = tmp_path / "train.jsonl"
     digest = write(path, rows_of())
     write(path, rows_of(15))
-    assert train.run(of_file(tmp_path / "run", path, digest), tmp_path / "run") == train.REFUSED
+    assert train.run_training(of_file(tmp_path / "run", path, digest), tmp_path / "run") == train.REFUSED
     assert "has changed since it was frozen" in capfd.readouterr().err
     assert not (tmp_path / "run" / identity.FILE).exists()
 

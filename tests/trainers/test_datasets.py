@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers import datasets
-from trainers.datasets import check, examples, read_rows
-from trainers.spec import SpecError
+from trainers.contract.spec import SpecError
+from trainers.data import datasets
+from trainers.data.datasets import check_dataset_file, examples_from_rows, read_rows
 from trainers.tasks.mini_gsm import MiniGsm
 
 USER, ASSISTANT = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
+CALL = {"type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
 GOOD = {
     "sft": {"prompt": "2+2?", "completion": "4"},
     "dpo": {"prompt": "2+2?", "chosen": "4", "rejected": "5"},
@@ -106,7 +107,22 @@ def test_conversations_come_out_of_a_parquet_file(tmp_path):
             {"prompt": [{"role": "human", "content": "x"}], "completion": "4"},
             "prompt[0] has role 'human'; use one of system, user, assistant, tool",
         ),
-        ("sft", {"prompt": [USER | {"tool_calls": [1]}], "completion": "4"}, "prompt[0] has tool_calls; only role and content are understood"),
+        ("sft", {"prompt": [USER | {"audio": {}}], "completion": "4"}, "prompt[0] has audio; only role, content, tool_calls"),
+        ("sft", {"prompt": [USER | {"tool_calls": [CALL]}], "completion": "4"}, "prompt[0] has role user and calls tools; only the assistant does"),
+        ("sft", {"prompt": [USER], "completion": [{"role": "assistant", "tool_calls": [1]}]}, "completion[0] has a tool call without function.name"),
+        (
+            "sft",
+            {"prompt": [USER], "completion": [{"role": "assistant", "tool_calls": [{"function": {"name": "add", "arguments": "2"}}]}]},
+            "completion[0] calls add with arguments that are no JSON object",
+        ),
+        ("sft", {"prompt": [USER], "completion": "4", "tools": "add"}, "tools is no list of descriptions"),
+        (
+            "grpo",
+            {"prompt": [USER, {"role": "assistant", "tool_calls": [CALL]}, USER], "reference": "4"},
+            "prompt holds calls of tools, which grpo cannot",
+        ),
+        ("kto", {"prompt": "2+2?", "completions": ["4"], "labels": []}, "labels is not one true or false for each step"),
+        ("kto", {"prompt": "2+2?", "completions": "4", "labels": [True]}, "completions is no list of steps"),
         ("sft", {"prompt": [{"role": "user", "content": [{"type": "text"}]}], "completion": "4"}, "prompt[0].content is not text but"),
         ("sft", {"prompt": "\ud800", "completion": "4"}, "prompt holds a lone surrogate"),
         ("sft", 7, "is not a JSON object but 7"),
@@ -176,16 +192,16 @@ def test_a_file_that_cannot_be_used_is_refused_with_the_reason(tmp_path, make, m
 
 def test_a_limit_stops_early_and_says_so(tmp_path):
     path = write(tmp_path, *[GOOD["sft"]] * 1000, {"prompt": "broken"})
-    checked = check(path, "sft", limit=5000)
+    checked = check_dataset_file(path, "sft", limit=5000)
     assert not checked.complete
     assert 0 < len(checked.rows) < 1000
-    assert check(write(tmp_path, GOOD["sft"]), "sft", limit=5000).complete
+    assert check_dataset_file(write(tmp_path, GOOD["sft"]), "sft", limit=5000).complete
 
 
 def test_rows_become_examples_that_reward_functions_score(tmp_path):
     gold = MiniGsm().examples("train", 1, 0, "easy")[0]
     row = {"prompt": gold.prompt[0].content, "reference": gold.reference, "data": gold.data}
-    assert examples(read_rows(write(tmp_path, row), "grpo")) == [gold]
+    assert examples_from_rows(read_rows(write(tmp_path, row), "grpo")) == [gold]
 
 
 json_values = st.recursive(

@@ -11,22 +11,24 @@ from transformers import PrinterCallback
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer, SFTConfig, SFTTrainer
 
 from tests.trainers.conftest import events_in, make_spec
-from trainers import cold_start, pairs, policies, train
-from trainers.adapters.arguments import common
-from trainers.adapters.grpo import as_dataset
-from trainers.adapters.kto import as_dataset as labelled
-from trainers.adapters.reward import as_dataset as paired
+from trainers.adapters.arguments import build_common_arguments
+from trainers.adapters.grpo import build_grpo_dataset
+from trainers.adapters.kto import build_kto_dataset as labelled
+from trainers.adapters.reward import build_reward_dataset as paired
 from trainers.adapters.reward import reward_model
-from trainers.adapters.sft import demonstrations
-from trainers.attempt import Attempt
-from trainers.events import Metrics
+from trainers.adapters.sft import build_demonstrations
+from trainers.attempt import cold_start, train
+from trainers.attempt.context import Attempt
+from trainers.attempt.report import Reporter
+from trainers.attempt.stop import StopRequest
+from trainers.contract.events import Metrics
+from trainers.contract.problems import SpecError
+from trainers.contract.spool import SPOOL, SpoolWriter
+from trainers.data import pairs
 from trainers.methods import stack as stacks
 from trainers.methods.base import Method
 from trainers.methods.card import Card
-from trainers.problems import SpecError
-from trainers.report import Reporter
-from trainers.spool import SPOOL, SpoolWriter
-from trainers.stop import StopRequest
+from trainers.policies import loading as policies
 from trainers.tasks import registry
 
 pytestmark = pytest.mark.training
@@ -85,15 +87,15 @@ class OwnsTheLoss(Nothing):
 
 def ours(spec, tmp_path, monkeypatch, method=None):
     if method is not None:
-        build = stacks.build
-        monkeypatch.setattr(stacks, "build", lambda spec: stacks.Stack(build(spec).base, [method]))
-    assert train.run(spec, tmp_path) == train.FINISHED
+        build = stacks.build_stack
+        monkeypatch.setattr(stacks, "build_stack", lambda spec: stacks.Stack(build(spec).base, [method]))
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     return [event.values for event in events_in(tmp_path) if isinstance(event, Metrics) and "loss" in event.values]
 
 
 def attempt_in(folder, spec):
-    task = registry.get("mini_gsm")
-    policy = policies.load(cold_start.policy(task, "easy", None, None), spec)
+    task = registry.get_task("mini_gsm")
+    policy = policies.load_policy(cold_start.ensure_cold_start_policy(task, "easy", None, None), spec)
     return Attempt(spec, folder, task, policy, Reporter(SpoolWriter(folder / SPOOL), 1), StopRequest(folder, None))
 
 
@@ -115,14 +117,19 @@ def trl_grpo(attempt, settings):
         return function
 
     names = ("num_generations", "max_completion_length", "temperature", "beta", "num_iterations", "steps_per_generation")
-    values = common(attempt) | {name: getattr(training, name) for name in names} | {"epsilon": EPSILON, "top_p": 1.0, "top_k": 0} | settings
+    values = (
+        build_common_arguments(attempt)
+        | {name: getattr(training, name) for name in names}
+        | {"epsilon": EPSILON, "top_p": 1.0, "top_k": 0}
+        | settings
+    )
     return trained(
         GRPOTrainer(
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
             args=GRPOConfig(**values, reward_weights=list(attempt.weights.values())),
             reward_funcs=[reward(name) for name in attempt.task.rewards],
-            train_dataset=as_dataset(examples),
+            train_dataset=build_grpo_dataset(examples),
         )
     )
 
@@ -193,8 +200,12 @@ def test_pair_bases(tmp_path, monkeypatch, base, accumulation, method):
     spec = make_spec(tmp_path, "dpo", base={"name": base}, training__gradient_accumulation_steps=accumulation, training__beta=0.2)
     made = ours(spec, tmp_path, monkeypatch, method() if method else None)
     attempt = attempt_in(tmp_path / "trl", spec)
-    settings = common(attempt) | {"beta": 0.2, "max_length": spec.training.max_length, "loss_type": ["sigmoid" if base == "dpo" else "ipo"]}
-    rows, _ = pairs.read(tmp_path / pairs.FILE)
+    settings = build_common_arguments(attempt) | {
+        "beta": 0.2,
+        "max_length": spec.training.max_length,
+        "loss_type": ["sigmoid" if base == "dpo" else "ipo"],
+    }
+    rows, _ = pairs.read_sampled_pairs(tmp_path / pairs.FILE)
     theirs = trained(
         DPOTrainer(model=attempt.policy.model, processing_class=attempt.policy.tokenizer, args=DPOConfig(**settings), train_dataset=paired(rows))
     )
@@ -205,8 +216,8 @@ def test_kto(tmp_path, monkeypatch):
     spec = make_spec(tmp_path, "kto", training__learning_rate=1e-3, base={"name": "kto", "config": {"undesirable_weight": 0.5}})
     made = ours(spec, tmp_path, monkeypatch)
     attempt = attempt_in(tmp_path / "trl", spec)
-    rows = [row for pair in pairs.read(tmp_path / pairs.FILE)[0] for row in pairs.unpaired(pair)]
-    settings = common(attempt) | {"beta": 0.1, "max_length": spec.training.max_length, "undesirable_weight": 0.5}
+    rows = [row for pair in pairs.read_sampled_pairs(tmp_path / pairs.FILE)[0] for row in pairs.kto_rows_from_pair(pair)]
+    settings = build_common_arguments(attempt) | {"beta": 0.1, "max_length": spec.training.max_length, "undesirable_weight": 0.5}
     model, tokenizer = attempt.policy.model, attempt.policy.tokenizer
     theirs = trained(KTOTrainer(model=model, processing_class=tokenizer, args=KTOConfig(**settings), train_dataset=labelled(rows)))
     compare(made, theirs, ("loss", "grad_norm", "kl"))
@@ -218,14 +229,14 @@ def test_reward_model(tmp_path, monkeypatch):
     spec = make_spec(tmp_path, "reward", base=base, training__max_steps=20, training__learning_rate=3e-3)
     made = ours(spec, tmp_path, monkeypatch)
     attempt = attempt_in(tmp_path / "trl", spec)
-    settings = common(attempt) | {"max_length": spec.training.max_length, "center_rewards_coefficient": 0.01}
-    rows, _ = pairs.read(tmp_path / pairs.FILE)
+    settings = build_common_arguments(attempt) | {"max_length": spec.training.max_length, "center_rewards_coefficient": 0.01}
+    rows, _ = pairs.read_sampled_pairs(tmp_path / pairs.FILE)
     model, tokenizer = reward_model(attempt), attempt.policy.tokenizer
     theirs = trained(RewardTrainer(model=model, processing_class=tokenizer, args=RewardConfig(**settings), train_dataset=paired(rows)))
     compare(made, theirs, ("loss", "grad_norm", "accuracy", "margin"))
     assert made[-1]["margin"] > made[0]["margin"]
     with pytest.raises(SpecError, match="reward model"):  # it is no policy to go on from
-        policies.check(tmp_path / "final")
+        policies.check_policy_folder(tmp_path / "final")
 
 
 @pytest.mark.parametrize("method", [None, Nothing])
@@ -233,8 +244,8 @@ def test_sft(tmp_path, monkeypatch, method):
     spec = make_spec(tmp_path, "sft", training__gradient_accumulation_steps=2)
     made = ours(spec, tmp_path, monkeypatch, method() if method else None)
     attempt = attempt_in(tmp_path / "trl", spec)
-    rows = demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy")
-    settings = common(attempt) | {"max_length": spec.training.max_length, "packing": False, "completion_only_loss": True}
+    rows = build_demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy")
+    settings = build_common_arguments(attempt) | {"max_length": spec.training.max_length, "packing": False, "completion_only_loss": True}
     from datasets import Dataset
 
     model, tokenizer = attempt.policy.model, attempt.policy.tokenizer

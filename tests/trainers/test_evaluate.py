@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from tests.trainers.conftest import events_in, make_spec
-from trainers import cold_start, policies, train
-from trainers.attempt import Attempt
-from trainers.evaluate import HeldOut, averages, measured_before_training, own_randomness
-from trainers.events import Metrics
-from trainers.report import Reporter
-from trainers.sampling import Completion
-from trainers.spool import SPOOL, SpoolWriter
-from trainers.stop import StopRequest
+from trainers.attempt import cold_start, train
+from trainers.attempt.context import Attempt
+from trainers.attempt.evaluate import HeldOut, compute_heldout_metrics, measured_before_training, own_randomness
+from trainers.attempt.report import Reporter
+from trainers.attempt.stop import StopRequest
+from trainers.contract.events import Metrics
+from trainers.contract.spool import SPOOL, SpoolWriter
+from trainers.policies import loading as policies
+from trainers.policies.sampling import Completion
 from trainers.tasks import registry
 
 
@@ -44,7 +45,7 @@ def test_randomness_outside_is_untouched_by_a_failure_too():
 
 def test_means_leave_out_what_has_no_value():
     made = [Completion([1], ids=[5, 6], mask=[1, 0], entropies=[0.5, 9.0]), Completion([1], ids=[5], mask=[1], entropies=[1.5])]
-    values = averages(made, [{"a": 1.0, "b": None}, {"a": 0.0, "b": None}], [1.0, None], "a")
+    values = compute_heldout_metrics(made, [{"a": 1.0, "b": None}, {"a": 0.0, "b": None}], [1.0, None], "a")
     assert values == {
         "heldout/a": 0.5,
         "heldout/b": None,
@@ -58,9 +59,9 @@ def test_means_leave_out_what_has_no_value():
 @pytest.mark.training
 def test_the_same_policy_measures_the_same(tmp_path):
     spec = make_spec(tmp_path, evaluation={"prompts": 16, "every": 0})
-    task = registry.get("mini_gsm")
+    task = registry.get_task("mini_gsm")
     with SpoolWriter(tmp_path / SPOOL) as writer:
-        policy = policies.load(cold_start.policy(task, "easy", None, None), spec)
+        policy = policies.load_policy(cold_start.ensure_cold_start_policy(task, "easy", None, None), spec)
         heldout = HeldOut(Attempt(spec, tmp_path, task, policy, Reporter(writer, 1), StopRequest(tmp_path, None)))
         first = heldout.measure(policy.model, 1)
         torch.rand(5)
@@ -73,7 +74,7 @@ def test_training_is_the_same_with_and_without_measurements(tmp_path):
     seen = {}
     for name, evaluation in (("with", {"prompts": 8, "every": 1}), ("without", {"prompts": 0})):
         folder = tmp_path / name
-        assert train.run(make_spec(folder, evaluation=evaluation), folder) == train.FINISHED
+        assert train.run_training(make_spec(folder, evaluation=evaluation), folder) == train.FINISHED
         steps = [event.values for event in events_in(folder) if isinstance(event, Metrics) and "loss" in event.values]
         seen[name] = [(values["loss"], values["reward"], values["grad_norm"], values["entropy"]) for values in steps]
     assert len(seen["with"]) == 4
@@ -93,8 +94,8 @@ def test_a_run_that_starts_over_does_not_measure_the_start_again(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "StopRequest", LateStop)
-        assert train.run(spec, tmp_path) == train.STOPPED
+        assert train.run_training(spec, tmp_path) == train.STOPPED
     (tmp_path / "stop").unlink()
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     measured = [(event.attempt, event.step) for event in events_in(tmp_path) if isinstance(event, Metrics) and "heldout/length" in event.values]
     assert measured == [(1, 0), (2, 2)]

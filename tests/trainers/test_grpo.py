@@ -9,15 +9,17 @@ from transformers import PrinterCallback
 from trl import GRPOTrainer
 
 from tests.trainers.conftest import current, events_in, make_spec
-from trainers import arrays, cold_start, policies, train
-from trainers.adapters.grpo import as_dataset, grpo_config
+from trainers.adapters.grpo import build_grpo_dataset, grpo_config
 from trainers.adapters.scoring import total_rewards
-from trainers.attempt import Attempt
-from trainers.events import AttemptFinished, AttemptStarted, Checkpoint, Metrics, Phase, Rollout, Saved
+from trainers.attempt import cold_start, train
+from trainers.attempt.context import Attempt
+from trainers.attempt.report import Reporter
+from trainers.attempt.stop import StopRequest
+from trainers.contract import arrays
+from trainers.contract.events import AttemptFinished, AttemptStarted, Checkpoint, Metrics, Phase, Rollout, Saved
+from trainers.contract.spool import SPOOL, SpoolWriter
 from trainers.methods import stack
-from trainers.report import Reporter
-from trainers.spool import SPOOL, SpoolWriter
-from trainers.stop import StopRequest
+from trainers.policies import loading as policies
 from trainers.tasks import registry
 
 pytestmark = pytest.mark.training
@@ -36,7 +38,7 @@ def run_folder(tmp_path_factory):
         limits={"save_every": 2, "keep_checkpoints": 2},
         task={"name": "mini_gsm", "rewards": {"working": 0.5}},
     )
-    assert train.run(spec, folder) == train.FINISHED
+    assert train.run_training(spec, folder) == train.FINISHED
     return folder
 
 
@@ -71,7 +73,7 @@ def test_the_answers_of_a_group_answer_one_prompt(rollouts):
 
 def test_the_arrays_of_a_rollout_have_one_length_and_fit_its_text(rollouts):
     for event in rollouts:
-        ids, lengths, logprobs, entropies = (arrays.unpack(data) for data in (event.ids, event.lengths, event.logprobs, event.entropies))
+        ids, lengths, logprobs, entropies = (arrays.unpack_array(data) for data in (event.ids, event.lengths, event.logprobs, event.entropies))
         assert len(ids) == len(lengths) == len(logprobs) == len(entropies) == event.length
         assert lengths.sum() == len(event.completion)
         assert (logprobs <= 0).all()
@@ -80,18 +82,18 @@ def test_the_arrays_of_a_rollout_have_one_length_and_fit_its_text(rollouts):
 
 def test_the_statistics_are_those_of_the_policy_that_sampled(rollouts, run_folder):
     """The rollouts of step 1 come from the policy the run started from: scoring them again with it gives the same log-probabilities."""
-    task = registry.get("mini_gsm")
-    folder = cold_start.policy(task, "easy", None, None)  # cached by now
+    task = registry.get_task("mini_gsm")
+    folder = cold_start.ensure_cold_start_policy(task, "easy", None, None)  # cached by now
     model, tokenizer = policies.load_model(folder, torch.float32), policies.load_tokenizer(folder)
     for event in [event for event in rollouts if event.step == 1]:
         prompt = tokenizer.apply_chat_template([{"role": "user", "content": event.prompt[0].content}], add_generation_prompt=True, return_dict=False)
-        ids = arrays.unpack(event.ids).astype(np.int64).tolist()
+        ids = arrays.unpack_array(event.ids).astype(np.int64).tolist()
         with torch.no_grad():
             logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
         scores = torch.log_softmax(logits, -1)
         expected = scores[torch.arange(len(ids)), torch.tensor(ids)].numpy()
-        assert np.allclose(arrays.unpack(event.logprobs), expected, atol=2e-2, rtol=2e-3)
-        assert np.allclose(arrays.unpack(event.entropies), torch.special.entr(scores.exp()).sum(-1).numpy(), atol=2e-2, rtol=2e-3)
+        assert np.allclose(arrays.unpack_array(event.logprobs), expected, atol=2e-2, rtol=2e-3)
+        assert np.allclose(arrays.unpack_array(event.entropies), torch.special.entr(scores.exp()).sum(-1).numpy(), atol=2e-2, rtol=2e-3)
 
 
 def test_metrics_and_rollouts_of_a_step_say_the_same(rollouts, metrics):
@@ -100,7 +102,7 @@ def test_metrics_and_rollouts_of_a_step_say_the_same(rollouts, metrics):
         assert event.values["reward"] == pytest.approx(np.mean([rollout.reward for rollout in own]), abs=1e-6)
         for name in ("correct", "format", "working"):
             assert event.values[f"rewards/{name}/mean"] == pytest.approx(np.mean([rollout.rewards[name] for rollout in own]), abs=1e-6)
-        entropies = np.concatenate([arrays.unpack(rollout.entropies).astype(np.float64) for rollout in own])
+        entropies = np.concatenate([arrays.unpack_array(rollout.entropies).astype(np.float64) for rollout in own])
         assert event.values["entropy"] == pytest.approx(entropies.mean(), rel=5e-3)
         assert event.values["completions/mean_length"] == pytest.approx(np.mean([rollout.length for rollout in own]))
         clipped = np.mean([rollout.finish_reason == "length" for rollout in own])
@@ -138,7 +140,7 @@ def test_it_tells_its_life_in_order(events, run_folder):
     assert {"loading", "training", "evaluating", "saving"} <= {event.name for event in events if isinstance(event, Phase)}
     assert [path.name for path in sorted((run_folder / "checkpoints").iterdir())] == ["checkpoint-4", "checkpoint-6"]  # the newest two
     saved = next(event for event in events if isinstance(event, Saved))
-    assert saved.bytes == policies.size(run_folder / "final")
+    assert saved.bytes == policies.compute_folder_size(run_folder / "final")
     assert not list(run_folder.rglob("*.bin"))
 
 
@@ -149,12 +151,12 @@ def test_the_counters_only_grow(metrics):
 
 
 def test_the_exported_policy_is_the_trained_one(run_folder):
-    start = policies.load_model(cold_start.policy(registry.get("mini_gsm"), "easy", None, None), torch.float32)
+    start = policies.load_model(cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None), torch.float32)
     final = policies.load_model(run_folder / "final", torch.float32)
     saved = policies.load_model(run_folder / "checkpoints" / "checkpoint-6", torch.float32)
     assert all(torch.equal(one, other) for one, other in zip(final.parameters(), saved.parameters(), strict=True))
     assert any(not torch.equal(one, other) for one, other in zip(final.parameters(), start.parameters(), strict=True))
-    policies.check(run_folder / "final")
+    policies.check_policy_folder(run_folder / "final")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_it_reports_once_however_batches_are_split_and_reused(tmp_path, accumula
         training__num_iterations=passes,
         limits={"save_every": 1, "keep_checkpoints": 10},
     )
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     events = events_in(tmp_path)
     rollouts = [event for event in events if isinstance(event, Rollout)]
     micro, slices = steps * accumulation, per_generation or accumulation
@@ -187,7 +189,7 @@ def test_it_reports_once_however_batches_are_split_and_reused(tmp_path, accumula
 
 def test_the_world_of_a_multi_turn_task_has_no_loss(tmp_path):
     spec = make_spec(tmp_path, task={"name": "kb"}, training__max_steps=2, training__max_completion_length=64, evaluation={"prompts": 8, "every": 0})
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     events = events_in(tmp_path)
     tokenizer = policies.load_tokenizer(tmp_path / "final")
     rollouts = [event for event in events if isinstance(event, Rollout)]
@@ -195,7 +197,7 @@ def test_the_world_of_a_multi_turn_task_has_no_loss(tmp_path):
     searched = [event for event in rollouts if any(turn.role == "tool" for turn in event.turns)]
     assert len(searched) >= 4
     for event in searched:
-        ids, mask = arrays.unpack(event.ids).astype(int).tolist(), arrays.unpack(event.mask).tolist()
+        ids, mask = arrays.unpack_array(event.ids).astype(int).tolist(), arrays.unpack_array(event.mask).tolist()
         assert [(turn.start, turn.end) for turn in event.turns] == list(
             zip([0, *[turn.end for turn in event.turns[:-1]]], [turn.end for turn in event.turns], strict=True)
         )
@@ -205,7 +207,7 @@ def test_the_world_of_a_multi_turn_task_has_no_loss(tmp_path):
             text = tokenizer.decode(ids[turn.start : turn.end])
             assert set(mask[turn.start : turn.end]) == {int(turn.role == "assistant")}
             assert (text.startswith("<information>") and text.endswith("</information>")) == (turn.role == "tool")
-        entropies = arrays.unpack(event.entropies).astype(float)
+        entropies = arrays.unpack_array(event.entropies).astype(float)
         assert event.mean_entropy == pytest.approx(entropies[np.array(mask, bool)].mean(), rel=1e-2, abs=1e-3)
     assert {event.finish_reason for event in rollouts} <= {"stop", "length", "turns"}
     by_step = [event for event in rollouts if event.phase == "train" and event.step == 1]
@@ -217,7 +219,7 @@ def test_the_world_of_a_multi_turn_task_has_no_loss(tmp_path):
 @pytest.mark.parametrize("beta", [0.0, 0.04])
 def test_it_trains_exactly_as_trls_own_trainer(tmp_path, beta):
     spec = make_spec(tmp_path, training__beta=beta)
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     ours = [event.values for event in events_in(tmp_path) if isinstance(event, Metrics)]
     theirs = bare_trl(tmp_path / "bare", spec)
     names = ["loss", "reward", "grad_norm", "entropy", "completions/mean_length", *(["kl"] if beta else [])]
@@ -225,10 +227,10 @@ def test_it_trains_exactly_as_trls_own_trainer(tmp_path, beta):
 
 
 def bare_trl(folder, spec):
-    task = registry.get("mini_gsm")
+    task = registry.get_task("mini_gsm")
     examples = task.examples("train", spec.training.prompts, spec.seed, "easy")
     with SpoolWriter(folder / SPOOL) as writer:
-        policy = policies.load(cold_start.policy(task, "easy", None, None), spec)
+        policy = policies.load_policy(cold_start.ensure_cold_start_policy(task, "easy", None, None), spec)
         attempt = Attempt(spec, folder, task, policy, Reporter(writer, 1), StopRequest(folder, None))
 
         def reward(name):
@@ -241,9 +243,9 @@ def bare_trl(folder, spec):
         trainer = GRPOTrainer(
             model=policy.model,
             processing_class=policy.tokenizer,
-            args=grpo_config(attempt, stack.build(spec)),
+            args=grpo_config(attempt, stack.build_stack(spec)),
             reward_funcs=[reward(name) for name in task.rewards],
-            train_dataset=as_dataset(examples),
+            train_dataset=build_grpo_dataset(examples),
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()

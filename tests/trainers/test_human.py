@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from tests.trainers.conftest import current, events_in, make_spec
 from tests.trainers.test_replay import replay
-from trainers import spool, train
-from trainers.events import Asked, Metrics, Phase, Rollout, Warned
-from trainers.human import PHASE, Answers, BadAnswer, Question, answer_of, shares
-from trainers.preflight import preflight
-from trainers.problems import SpecError
-from trainers.spec import ANSWERS
+from trainers.attempt import train
+from trainers.checks.preflight import run_preflight_checks
+from trainers.contract import spool
+from trainers.contract.events import Asked, Metrics, Phase, Rollout, Warned
+from trainers.contract.problems import SpecError
+from trainers.contract.spec import ANSWERS
+from trainers.judges.human import PHASE, Answers, BadAnswer, Question, compute_win_shares, parse_answer_line
 
 MEMBERS = 4
 
@@ -31,7 +32,7 @@ MEMBERS = 4
     ],
 )
 def test_a_member_gets_its_share_of_the_comparisons_it_won(tiers, expected):
-    assert shares(tiers, len(expected)) == pytest.approx(expected)
+    assert compute_win_shares(tiers, len(expected)) == pytest.approx(expected)
 
 
 @given(st.permutations(range(6)), st.lists(st.booleans(), min_size=5, max_size=5))
@@ -41,7 +42,7 @@ def test_the_shares_of_a_group_are_half_its_size_and_keep_its_order(places, tied
     for place, same in zip(places[1:], tied, strict=True):
         (tiers[-1] if same else tiers.append([]) or tiers[-1]).append(place)
     level = {place: number for number, tier in enumerate(tiers) for place in tier}
-    found = shares(tiers, 6)
+    found = compute_win_shares(tiers, 6)
     for place in range(6):
         others = [other for other in range(6) if other != place]
         won = sum(1.0 if level[place] < level[other] else 0.5 if level[place] == level[other] else 0.0 for other in others)
@@ -52,7 +53,7 @@ def test_the_shares_of_a_group_are_half_its_size_and_keep_its_order(places, tied
 @pytest.mark.parametrize("tiers", [[], [[0], [1]], [[0], [1], [2], [2]], [[0, 1, 2], []], [[0], [1], [3]], [[-1], [0], [1]]])
 def test_a_ranking_that_is_none_is_not_taken(tiers):
     with pytest.raises(BadAnswer):
-        shares(tiers, 3)
+        compute_win_shares(tiers, 3)
 
 
 def test_completions_that_are_the_same_share_what_one_of_them_is_given():
@@ -68,7 +69,7 @@ def test_completions_that_are_the_same_share_what_one_of_them_is_given():
 )
 def test_a_line_that_is_no_answer_is_passed_over(line):
     with pytest.raises(BadAnswer):
-        answer_of(line.encode())
+        parse_answer_line(line.encode())
 
 
 def test_a_line_counts_once_its_newline_is_there(tmp_path):
@@ -95,10 +96,10 @@ def test_people_are_asked_only_about_groups_they_can_rank(tmp_path, trainer, tra
 
 def test_people_may_be_the_only_reward(tmp_path):
     rewards = {"correct": 0, "format": 0, "brevity": 0}
-    known = dict.fromkeys(preflight(make_spec(tmp_path)).gold[0].rewards, 0) or rewards
+    known = dict.fromkeys(run_preflight_checks(make_spec(tmp_path)).gold[0].rewards, 0) or rewards
     task = {"name": "mini_gsm", "rewards": known}
-    assert not preflight(make_spec(tmp_path, task=task)).ok
-    assert preflight(make_spec(tmp_path, task=task, human={"share": 1.0})).ok
+    assert not run_preflight_checks(make_spec(tmp_path, task=task)).ok
+    assert run_preflight_checks(make_spec(tmp_path, task=task, human={"share": 1.0})).ok
 
 
 Answer = Callable[[Asked], list[list[int]] | None]
@@ -113,7 +114,7 @@ def answering(folder, answer: Answer):
         offset, file = 0, folder / ANSWERS
         file.parent.mkdir(parents=True, exist_ok=True)
         while not over.wait(0.02):
-            for line in spool.read(folder / spool.SPOOL, offset):
+            for line in spool.read_spool_lines(folder / spool.SPOOL, offset):
                 offset = line.end
                 if isinstance(line.event, Asked):
                     with file.open("a") as out:
@@ -155,7 +156,7 @@ def test_votes_are_a_reward_column(tmp_path):
     """Every group of every step is asked about; the column is the votes, the total has it with its weight, and nothing is asked twice."""
     spec = make_spec(tmp_path, human={"share": 1.0, "seconds": 60, "weight": 0.5}, training__max_steps=3)
     with answering(tmp_path, longest_first):
-        assert train.run(spec, tmp_path) == train.FINISHED
+        assert train.run_training(spec, tmp_path) == train.FINISHED
     asked = {(event.step, event.group): event for event in of_kind(tmp_path, Asked)}
     groups = trained_groups(tmp_path)
     assert len(groups) == 6
@@ -180,7 +181,7 @@ def test_votes_are_a_reward_column(tmp_path):
     for number, step in enumerate(steps, 1):
         votes = [event.rewards["human"] for key, members in groups.items() if key[0] == number for event in members]
         scored = [vote for vote in votes if vote is not None]
-        assert step["human/share"] == len(scored) / len(votes)
+        assert step["human/share"] == pytest.approx(len(scored) / len(votes), abs=1e-6)
         assert step["rewards/human/mean"] == pytest.approx(sum(scored) / len(scored), abs=1e-6)
         assert step["human/answered"] == 1.0
         assert step["human/wait_seconds"] < 30
@@ -191,10 +192,10 @@ def test_votes_are_a_reward_column(tmp_path):
 
 
 def task_reward(spec, event):
-    from trainers.rewards import weights_of
+    from trainers.judges.rewards import weights_of
     from trainers.tasks import registry
 
-    weights = weights_of(registry.get("mini_gsm"), spec)
+    weights = weights_of(registry.get_task("mini_gsm"), spec)
     return sum(weights[name] * value for name, value in event.rewards.items() if value is not None and name != "human")
 
 
@@ -202,7 +203,7 @@ def task_reward(spec, event):
 @pytest.mark.parametrize("fallback", [0.25, None])
 def test_without_an_answer_the_fallback_counts_once_the_deadline_is_over(tmp_path, fallback):
     spec = make_spec(tmp_path, human={"share": 1.0, "seconds": 1, "fallback": fallback}, training__max_steps=2)
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     votes = [event.rewards["human"] for members in trained_groups(tmp_path).values() for event in members]
     assert votes == [fallback] * 16
     steps = [event.values for event in of_kind(tmp_path, Metrics) if "loss" in event.values]
@@ -216,7 +217,7 @@ def test_without_an_answer_the_fallback_counts_once_the_deadline_is_over(tmp_pat
 def test_nobody_is_waited_for_who_will_not_answer(tmp_path):
     spec = make_spec(tmp_path, human={"share": 1.0, "seconds": 3600}, training__max_steps=1)
     with answering(tmp_path, lambda asked: None):
-        assert train.run(spec, tmp_path) == train.FINISHED
+        assert train.run_training(spec, tmp_path) == train.FINISHED
     assert {event.rewards["human"] for members in trained_groups(tmp_path).values() for event in members} == {None}
 
 
@@ -224,7 +225,7 @@ def test_nobody_is_waited_for_who_will_not_answer(tmp_path):
 def test_a_share_of_the_groups_is_drawn_by_the_seed(tmp_path):
     spec = make_spec(tmp_path, human={"share": 0.5, "seconds": 3600}, training__max_steps=4)
     with answering(tmp_path, longest_first):
-        assert train.run(spec, tmp_path) == train.FINISHED
+        assert train.run_training(spec, tmp_path) == train.FINISHED
     asked = {(event.step, event.group) for event in of_kind(tmp_path, Asked)}
     assert 0 < len(asked) < 8
     for key, members in trained_groups(tmp_path).items():
@@ -235,7 +236,7 @@ def test_a_share_of_the_groups_is_drawn_by_the_seed(tmp_path):
 def test_a_stop_does_not_wait_for_people_and_a_resumed_run_asks_anew(tmp_path):
     spec = make_spec(tmp_path, human={"share": 1.0, "seconds": 3600}, training__max_steps=3)
     with stopping_once_asked(tmp_path) as stopped:
-        assert train.run(spec, tmp_path) == train.STOPPED
+        assert train.run_training(spec, tmp_path) == train.STOPPED
     assert time.monotonic() - stopped[0] < 20
     (tmp_path / "stop").unlink()
     first = of_kind(tmp_path, Asked)
@@ -244,7 +245,7 @@ def test_a_stop_does_not_wait_for_people_and_a_resumed_run_asks_anew(tmp_path):
     with (tmp_path / ANSWERS).open("a") as file:  # too late: that step is trained
         file.writelines(json.dumps({"key": event.key, "tiers": [[0], [1], [2], [3]]}) + "\n" for event in first)
     with answering(tmp_path, longest_first):
-        assert train.run(spec, tmp_path) == train.FINISHED
+        assert train.run_training(spec, tmp_path) == train.FINISHED
     keys = [event.key for event in of_kind(tmp_path, Asked)]
     assert len(keys) == len(set(keys))
     for (step, _), members in trained_groups(tmp_path).items():
@@ -259,7 +260,7 @@ def stopping_once_asked(folder):
 
     def work():
         deadline = time.monotonic() + 300
-        while time.monotonic() < deadline and not any(isinstance(line.event, Asked) for line in spool.read(folder / spool.SPOOL, 0)):
+        while time.monotonic() < deadline and not any(isinstance(line.event, Asked) for line in spool.read_spool_lines(folder / spool.SPOOL, 0)):
             time.sleep(0.02)
         at.append(time.monotonic())
         (folder / "stop").touch()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainers.judge import LARGEST_ANSWER, TRIES, Judge, JudgeFailed
+from trainers.judges.judge import LARGEST_ANSWER, TRIES, Judge, JudgeFailed
 
 Answer = tuple[int, bytes]
 

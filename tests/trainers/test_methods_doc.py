@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from trainers import methods_doc, stacking
 from trainers.__main__ import main
+from trainers.catalog import methods_page as methods_doc
+from trainers.catalog.entries import built_in_entries
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRIES = stacking.entries()
+ENTRIES = built_in_entries()
 
 
 def test_the_committed_document_is_current() -> None:
-    assert (ROOT / "docs/methods.md").read_text() == methods_doc.markdown(list(ENTRIES.values())), "run: make catalog"
+    assert (ROOT / "docs/methods.md").read_text() == methods_doc.render_methods_markdown(list(ENTRIES.values())), "run: make catalog"
 
 
 def test_the_table_has_a_line_for_each_method(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,13 +49,13 @@ def test_it_needs_no_torch() -> None:
 
 
 def test_every_method_has_its_place_in_the_document() -> None:
-    text = methods_doc.markdown(list(ENTRIES.values()))
+    text = methods_doc.render_methods_markdown(list(ENTRIES.values()))
     assert {entry["group"] for entry in ENTRIES.values()} <= set(methods_doc.GROUPS)
     for name, entry in ENTRIES.items():
         assert text.count(f"\n### {name}\n") == 1
-        assert f"](#{methods_doc.anchor(entry)})" in text
-    assert methods_doc.anchor({"name": "kimi-k2.5"}) == "kimi-k25"
+        assert f"](#{methods_doc.make_heading_anchor(entry)})" in text
+    assert methods_doc.make_heading_anchor({"name": "kimi-k2.5"}) == "kimi-k25"
 
 
 def test_a_bar_in_a_text_does_not_end_a_cell() -> None:
-    assert methods_doc.cell("P(a|b)\n holds") == "P(a\\|b) holds"
+    assert methods_doc.escape_table_cell("P(a|b)\n holds") == "P(a\\|b) holds"

@@ -9,15 +9,15 @@ import torch
 from tests.trainers.conftest import events_in, make_spec
 from tests.trainers.methods.batches import pair_batch
 from tests.trainers.test_dataset_identity import rows_of, write
-from trainers import train
-from trainers.adapters.dpo import average, method_loss
-from trainers.datasets import BrokenRow, row_of
-from trainers.events import Metrics
+from trainers.adapters.dpo import average_token_ratios, method_loss
+from trainers.attempt import train
+from trainers.checks.preflight import run_preflight_checks
+from trainers.contract.events import Metrics
+from trainers.data.datasets import BrokenRow, row_of
 from trainers.methods.bases.dpo import DPO
 from trainers.methods.bases.ipo import IPO
 from trainers.methods.pair_columns import Config
 from trainers.methods.stack import Stack
-from trainers.preflight import preflight
 
 
 def softplus(value):
@@ -54,7 +54,7 @@ def test_the_loss_of_dpo(rows, use_margins, expected):
 
 def test_the_loss_of_ipo():
     """Its score is the difference of the mean log-ratios, and so is its margin."""
-    pairs = batch({"weight": 0.25, "margin": 0.5}, {}, reduce=average)
+    pairs = batch({"weight": 0.25, "margin": 0.5}, {}, reduce=average_token_ratios)
     found = loss_of(IPO(Config(use_margins=True)), pairs, lambda score: (score - 1.0) ** 2)
     assert found == pytest.approx((0.25 * (1.0 - 0.5 - 1.0) ** 2 + (-2.0 - 1.0) ** 2) / 2, rel=1e-6)
 
@@ -69,7 +69,7 @@ def test_a_number_that_is_none_breaks_the_row(column, value):
 
 def preflight_of(tmp_path, trainer, rows, **more):
     write(tmp_path / "train.jsonl", rows)
-    return preflight(make_spec(tmp_path / "run", trainer, dataset={"path": str(tmp_path / "train.jsonl")}, **more))
+    return run_preflight_checks(make_spec(tmp_path / "run", trainer, dataset={"path": str(tmp_path / "train.jsonl")}, **more))
 
 
 def test_the_preflight_says_what_becomes_of_the_columns(tmp_path):
@@ -90,7 +90,7 @@ def steps_of(tmp_path, name, rows, **config):
     write(folder / "train.jsonl", rows)
     more = {"base": {"name": "dpo", "config": config}, "dataset": {"path": str(folder / "train.jsonl")}}
     spec = make_spec(folder, "dpo", training__max_steps=2, training__learning_rate=1e-3, **more)
-    assert train.run(spec, folder) == train.FINISHED
+    assert train.run_training(spec, folder) == train.FINISHED
     return [event.values for event in events_in(folder) if isinstance(event, Metrics) and "loss" in event.values]
 
 

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from tests.trainers.conftest import events_in, make_spec
-from trainers import arrays, cold_start, policies, train
 from trainers.adapters.passes import last_planes
 from trainers.adapters.rollouts import CUT_OFF, UNSCORED, GenerationBatch
-from trainers.events import Message, Metrics, Rollout
-from trainers.sampling import Completion
+from trainers.attempt import cold_start, train
+from trainers.contract import arrays
+from trainers.contract.events import Message, Metrics, Rollout
+from trainers.policies import loading as policies
+from trainers.policies.sampling import Completion
 from trainers.tasks import registry
 from trainers.tasks.base import Example
 
@@ -21,7 +23,7 @@ AT_ONCE = {"training__warmup_steps": 0, "base": {"name": "grpo"}}  # with a warm
 
 
 def trained(folder, **overrides):
-    assert train.run(make_spec(folder, **overrides), folder) == train.FINISHED
+    assert train.run_training(make_spec(folder, **overrides), folder) == train.FINISHED
     events = events_in(folder)
     return [event for event in events if isinstance(event, Rollout)], {event.step: event.values for event in events if isinstance(event, Metrics)}
 
@@ -31,7 +33,7 @@ def test_a_single_pass_stores_no_ratios_and_no_reference(tmp_path):
     assert {(event.ratios, event.clipped, event.reference_logprobs) for event in rollouts} == {(b"", b"", b"")}
 
 
-def test_the_last_pass_says_ratios_and_what_was_clipped(tmp_path):
+def test_the_last_pass_says_ratios_and_what_was_clipped(tmp_path, written_answers):
     """A clip range of almost nothing: the shares that TRL logs in the last pass are those of the stored tokens."""
     rollouts, metrics = trained(
         tmp_path, training__max_steps=4, training__num_iterations=2, training__epsilon=1e-3, training__per_device_train_batch_size=16, **AT_ONCE
@@ -40,11 +42,11 @@ def test_the_last_pass_says_ratios_and_what_was_clipped(tmp_path):
     seen = []
     for first in (1, 3):
         own = [event for event in rollouts if event.step == first]
-        ratios = [arrays.unpack(event.ratios) for event in own]
+        ratios = [arrays.unpack_array(event.ratios) for event in own]
         assert all(len(found) == event.length for found, event in zip(ratios, own, strict=True) if len(found))
         clipped, tokens = 0, 0
         for event, ratio in zip(own, ratios, strict=True):
-            marks = arrays.unpack(event.clipped) if event.clipped else np.zeros(event.length)
+            marks = arrays.unpack_array(event.clipped) if event.clipped else np.zeros(event.length)
             expected = ((ratio > 1 + 1e-3) & (event.advantage > 0)) | ((ratio < 1 - 1e-3) & (event.advantage < 0)) if len(ratio) else marks
             assert marks.tolist() == np.asarray(expected, float).tolist()
             clipped, tokens = clipped + marks.sum(), tokens + event.length
@@ -55,14 +57,14 @@ def test_the_last_pass_says_ratios_and_what_was_clipped(tmp_path):
 
 def test_log_probabilities_stay_those_of_the_sampling_policy(tmp_path):
     rollouts, _ = trained(tmp_path, training__max_steps=2, training__num_iterations=2)
-    start = policies.load_model(cold_start.policy(registry.get("mini_gsm"), "easy", None, None), torch.float32)
-    tokenizer = policies.load_tokenizer(cold_start.policy(registry.get("mini_gsm"), "easy", None, None))
+    start = policies.load_model(cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None), torch.float32)
+    tokenizer = policies.load_tokenizer(cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None))
     event = rollouts[0]
     prompt = tokenizer.apply_chat_template([{"role": "user", "content": event.prompt[0].content}], add_generation_prompt=True, return_dict=False)
-    ids = arrays.unpack(event.ids).astype(int).tolist()
+    ids = arrays.unpack_array(event.ids).astype(int).tolist()
     with torch.no_grad():
         scores = torch.log_softmax(start(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1], -1)
-    assert np.allclose(arrays.unpack(event.logprobs), scores[torch.arange(len(ids)), torch.tensor(ids)].numpy(), atol=2e-2, rtol=2e-3)
+    assert np.allclose(arrays.unpack_array(event.logprobs), scores[torch.arange(len(ids)), torch.tensor(ids)].numpy(), atol=2e-2, rtol=2e-3)
 
 
 def test_a_run_that_ends_between_two_passes_loses_nothing(tmp_path):
@@ -83,17 +85,17 @@ def test_a_run_that_fails_between_two_passes_loses_nothing(tmp_path, monkeypatch
         reported(self, place, micro, first_pass, last_pass)
 
     monkeypatch.setattr(GRPOAdapter, "report", failing)
-    assert train.run(spec, tmp_path) == train.FAILED
+    assert train.run_training(spec, tmp_path) == train.FAILED
     assert Counter(event.step for event in events_in(tmp_path) if isinstance(event, Rollout)) == {1: 8}
 
 
 def test_the_reference_is_stored_where_the_loss_has_it(tmp_path):
     rollouts, metrics = trained(tmp_path, training__max_steps=2, training__beta=0.04)
     first = [event for event in rollouts if event.step == 1]
-    assert all(np.allclose(arrays.unpack(event.reference_logprobs), arrays.unpack(event.logprobs), atol=2e-2) for event in first)
+    assert all(np.allclose(arrays.unpack_array(event.reference_logprobs), arrays.unpack_array(event.logprobs), atol=2e-2) for event in first)
     gaps, tokens = 0.0, 0
     for event in (event for event in rollouts if event.step == 2):
-        gap = arrays.unpack(event.reference_logprobs).astype(float) - arrays.unpack(event.logprobs).astype(float)
+        gap = arrays.unpack_array(event.reference_logprobs).astype(float) - arrays.unpack_array(event.logprobs).astype(float)
         assert len(gap) == event.length
         gaps, tokens = gaps + (np.expm1(gap) - gap).sum(), tokens + len(gap)
     assert gaps / tokens == pytest.approx(metrics[2]["kl"], abs=1e-3)  # float16

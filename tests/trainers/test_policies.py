@@ -7,28 +7,30 @@ import pytest
 import torch
 
 from tests.trainers.conftest import events_in, make_spec
-from trainers import policies, tiny, train
-from trainers.events import Metrics
-from trainers.problems import SpecError
-from trainers.spec import FolderPolicy, HubPolicy, RunPolicy
+from trainers.attempt import train
+from trainers.contract.events import Metrics
+from trainers.contract.problems import SpecError
+from trainers.contract.spec import FolderPolicy, HubPolicy, RunPolicy
+from trainers.policies import loading as policies
+from trainers.policies import tiny
 
 ADAPTERS = {"r": 4, "alpha": 8}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return shutil.copytree(tiny.untrained(), tmp_path / "policy")
+    return shutil.copytree(tiny.ensure_untrained_policy(), tmp_path / "policy")
 
 
 def refusal(folder, tmp_path, **overrides):
     with pytest.raises(SpecError) as caught:
-        policies.load(folder, make_spec(tmp_path, **overrides))
+        policies.load_policy(folder, make_spec(tmp_path, **overrides))
     assert all(problem.field and problem.fix for problem in caught.value.problems)
     return str(caught.value)
 
 
 def test_it_loads_a_folder(folder, tmp_path):
-    policy = policies.load(folder, make_spec(tmp_path))
+    policy = policies.load_policy(folder, make_spec(tmp_path))
     assert policy.model.dtype == torch.float32
     assert policy.tokenizer.padding_side == "left"
     assert policy.special_tokens() == {0: "<|pad|>", 1: "<|im_start|>", 2: "<|im_end|>"}
@@ -75,22 +77,22 @@ def test_it_refuses_cuda_where_there_is_none(folder, tmp_path):
 
 def test_it_finds_folders_and_runs_and_says_when_they_are_missing(tmp_path):
     (tmp_path / "final").mkdir()
-    assert policies.find(FolderPolicy(path=str(tmp_path))) == tmp_path
-    assert policies.find(RunPolicy(folder=str(tmp_path))) == tmp_path / "final"
+    assert policies.find_policy_folder(FolderPolicy(path=str(tmp_path))) == tmp_path
+    assert policies.find_policy_folder(RunPolicy(folder=str(tmp_path))) == tmp_path / "final"
     with pytest.raises(SpecError, match="checkpoint-7"):
-        policies.find(RunPolicy(folder=str(tmp_path), checkpoint=7))
+        policies.find_policy_folder(RunPolicy(folder=str(tmp_path), checkpoint=7))
 
 
 def test_it_stays_off_the_network_when_told_to(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(SpecError, match="HF_HUB_OFFLINE"):
-        policies.find(HubPolicy(name="nobody/no-such-policy"))
+        policies.find_policy_folder(HubPolicy(name="nobody/no-such-policy"))
 
 
 @pytest.mark.training
 def test_a_later_stage_goes_on_from_adapters_final_and_checkpoint(tmp_path):
     first = tmp_path / "first"
-    assert train.run(make_spec(first, lora=ADAPTERS, training__max_steps=2, training__learning_rate=0.05), first) == train.FINISHED
+    assert train.run_training(make_spec(first, lora=ADAPTERS, training__max_steps=2, training__learning_rate=0.05), first) == train.FINISHED
     final = policies.load_model(first / "final", torch.float32)
     assert (first / "checkpoints" / "checkpoint-2" / "adapter_model.safetensors").is_file()
     assert not list((first / "checkpoints").rglob("model.safetensors"))  # adapters only
@@ -101,6 +103,6 @@ def test_a_later_stage_goes_on_from_adapters_final_and_checkpoint(tmp_path):
     for name, checkpoint in (("second", "final"), ("third", 2)):
         folder = tmp_path / name
         start = {"kind": "run", "folder": str(first), "checkpoint": checkpoint}
-        assert train.run(make_spec(folder, policy=start, training__max_steps=1, training__beta=0.1), folder) == train.FINISHED
+        assert train.run_training(make_spec(folder, policy=start, training__max_steps=1, training__beta=0.1), folder) == train.FINISHED
         (values,) = [event.values for event in events_in(folder) if isinstance(event, Metrics)]
         assert values["kl"] == pytest.approx(0, abs=1e-6)  # the reference is the policy with its adapters

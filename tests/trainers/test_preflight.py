@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from trainers.dryrun import about_tokens
-from trainers.events import Message
-from trainers.policy_checks import TINY_CONTEXT
-from trainers.preflight import TEMPLATE_TOKENS, Report, preflight
-from trainers.spec import Problem, parse_spec
+from trainers.checks.dryrun import about_tokens
+from trainers.checks.preflight import TEMPLATE_TOKENS, Report, run_preflight_checks
+from trainers.contract.events import Message
+from trainers.contract.spec import Problem, parse_spec
+from trainers.policies.checks import TINY_CONTEXT
 from trainers.tasks import registry
 from trainers.tasks.base import Example, Reward, Task
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def make_report(policy_pending: bool = False, **parts: Any) -> Report:
     spec = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "output": "run", **parts}
-    return preflight(parse_spec(spec), policy_pending)
+    return run_preflight_checks(parse_spec(spec), policy_pending)
 
 
 def one(problems: list[Problem], field: str) -> Problem:
@@ -172,9 +172,9 @@ class Lost(Broken):
 
 @pytest.fixture
 def broken_tasks(monkeypatch):
-    found = registry.registry()
+    found = registry.load_task_registry()
     known = registry.Registry({**found.tasks, "broken": Broken(), "lost": Lost(), "silent": Silent()}, found.broken)
-    monkeypatch.setattr(registry, "registry", lambda: known)
+    monkeypatch.setattr(registry, "load_task_registry", lambda: known)
 
 
 def test_a_reward_function_that_fails_is_a_problem_and_one_that_prefers_wrong_answers_a_warning(broken_tasks):
@@ -279,7 +279,7 @@ def test_gold_answers_that_would_be_cut_off_are_warned_about():
 
 @pytest.fixture(scope="module")
 def tiny():
-    from trainers import tiny
+    from trainers.policies import tiny
 
     return tiny
 
@@ -287,7 +287,7 @@ def tiny():
 def test_lengths_are_estimated_close_to_what_the_tiny_policy_reads(tiny):
     """Never under what its tokenizer makes of an answer, at most a third over; never over the least a prompt can take."""
     assert TINY_CONTEXT == tiny.CONTEXT
-    tokenizer = tiny.build_tokenizer(tiny.corpus())
+    tokenizer = tiny.build_tokenizer(tiny.build_tokenizer_corpus())
     for task in (kind() for kind in registry.BUILT_IN):
         for difficulty in task.difficulties:
             for example in task.examples("heldout", 100, 0, difficulty):

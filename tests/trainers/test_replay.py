@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.conftest import events_in, make_spec
-from trainers import arrays, train
 from trainers.adapters.scoring import total_rewards
-from trainers.events import Rollout
-from trainers.problems import SpecError
-from trainers.replay import Request, answer
-from trainers.stored_batch import Stored, plain_advantages, slices
+from trainers.attempt import train
+from trainers.contract import arrays
+from trainers.contract.events import Rollout
+from trainers.contract.problems import SpecError
+from trainers.replay.recompute import Request, answer_replay_request
+from trainers.replay.stored_batch import Stored, plain_advantages, split_loss_slices
 
 FLOAT32 = 1e-5  # advantages
 FLOAT16 = 2e-2  # token weights: log-probabilities and entropies are stored in float16
@@ -37,7 +38,7 @@ RECIPES = {
 
 def trained(folder, **overrides):
     spec = make_spec(folder, **{"training__max_steps": 2, "training__per_device_train_batch_size": 16, **overrides})
-    assert train.run(spec, folder) == train.FINISHED
+    assert train.run_training(spec, folder) == train.FINISHED
     return spec, [event for event in events_in(folder) if isinstance(event, Rollout) and event.phase == "train"]
 
 
@@ -66,11 +67,11 @@ def stored(events):
 
 
 def replay(spec, events, **changes):
-    return answer(Request(spec.model_dump(mode="json") | changes, stored(events)))
+    return answer_replay_request(Request(spec.model_dump(mode="json") | changes, stored(events)))
 
 
 def unpacked(data, count):
-    return arrays.unpack(data) if data else np.ones(count)
+    return arrays.unpack_array(data) if data else np.ones(count)
 
 
 def assert_equal(found, events):
@@ -81,21 +82,21 @@ def assert_equal(found, events):
         if event.contributions:
             assert one["contributions"] == pytest.approx(event.contributions, abs=FLOAT32)
         assert one["shaped"] == pytest.approx(event.shaped, abs=FLOAT32)
-        count = len(arrays.unpack(event.ids))
+        count = len(arrays.unpack_array(event.ids))
         assert np.allclose(unpacked(one["weights"], count), unpacked(event.weights, count), atol=FLOAT16)
         assert bool(one["token_advantages"]) == bool(event.token_advantages)
 
 
 @pytest.mark.training
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_runs_own_recipe_gives_the_advantages_that_training_stored(tmp_path, name):
+def test_a_runs_own_recipe_gives_the_advantages_that_training_stored(tmp_path, written_answers, name):
     spec, events = trained(tmp_path, **RECIPES[name])
     for step in (1, 2):
         own = [event for event in events if event.step == step]
         assert_equal(replay(spec, own), own)
     assert any(event.advantage for event in events)
     if name in ("egspo", "e2c"):
-        assert any(len(set(np.round(arrays.unpack(event.weights), 3))) > 1 for event in events)
+        assert any(len(set(np.round(arrays.unpack_array(event.weights), 3))) > 1 for event in events)
 
 
 @pytest.mark.training
@@ -226,7 +227,7 @@ def test_plain_advantages_are_finite_and_an_unscored_answer_has_none(scores, sca
 @given(count=st.integers(1, 40), size=st.integers(1, 12))
 def test_slices_hold_every_row_once_in_the_order_they_were_written(count, size):
     rows = [type("Row", (), {"order": (place * 7) % 41})() for place in range(count)]
-    found = slices(rows, size)
+    found = split_loss_slices(rows, size)
     orders = [rows[row].order for part in found for row in part]
     assert orders == sorted(row.order for row in rows)
     assert {len(part) for part in found[:-1]} <= {size}

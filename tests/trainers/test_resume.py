@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.trainers.conftest import current, events_in, make_spec
-from trainers import spool, train
 from trainers.adapters import resumable
-from trainers.events import AttemptFinished, AttemptStarted, Metrics, Rollout
-from trainers.report import Reporter
+from trainers.attempt import train
+from trainers.attempt.report import Reporter
+from trainers.contract import spool
+from trainers.contract.events import AttemptFinished, AttemptStarted, Metrics, Rollout
 
 pytestmark = pytest.mark.training
 
@@ -58,7 +59,7 @@ def run_until(spec, folder: Path, step: int) -> int:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Reporter, "metrics", metrics)
-        code = train.run(spec, folder)
+        code = train.run_training(spec, folder)
     (folder / "stop").unlink()
     return code
 
@@ -66,14 +67,14 @@ def run_until(spec, folder: Path, step: int) -> int:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("uninterrupted")
-    assert train.run(make_spec(folder, **GRPO), folder) == train.FINISHED
+    assert train.run_training(make_spec(folder, **GRPO), folder) == train.FINISHED
     return folder
 
 
 def test_a_stopped_run_goes_on_exactly(tmp_path, uninterrupted):
     spec = make_spec(tmp_path, **GRPO)
     assert [run_until(spec, tmp_path, step) for step in (2, 5, 7)] == [train.STOPPED] * 3
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     assert begins(tmp_path) == [(1, 0), (2, 2), (3, 5), (4, 7)]
     assert outcomes(tmp_path) == ["stopped", "stopped", "stopped", "finished"]
     assert learned(tmp_path) == learned(uninterrupted)
@@ -85,9 +86,9 @@ def test_a_run_killed_in_mid_step_goes_on_exactly(tmp_path, uninterrupted, step)
     spec = make_spec(tmp_path, **GRPO, limits={"save_every": 2})
     (tmp_path / "run.json").write_text(spec.model_dump_json())
     kill_after(tmp_path, step)
-    saved = resumable.step_of(resumable.checkpoints(tmp_path / "checkpoints")[-1])
+    saved = resumable.step_of(resumable.list_whole_checkpoints(tmp_path / "checkpoints")[-1])
     assert 0 < saved < STEPS
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     assert begins(tmp_path) == [(1, 0), (2, saved)]
     assert learned(tmp_path) == learned(uninterrupted)
     assert answers(tmp_path) == answers(uninterrupted)
@@ -99,7 +100,7 @@ def kill_after(folder: Path, step: int) -> None:
     try:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
-            lines = list(spool.read(folder / spool.SPOOL, 0, limit=1 << 30))
+            lines = list(spool.read_spool_lines(folder / spool.SPOOL, 0, limit=1 << 30))
             if any(isinstance(line.event, Metrics) and line.event.step >= step for line in lines):
                 break
             time.sleep(0.005)
@@ -114,12 +115,12 @@ def test_a_stop_waits_for_the_end_of_the_generation_batch(tmp_path):
     """What a checkpoint does not hold is the sampled batch: the stop comes when it is used up."""
     reuse = {"training__num_iterations": 2, "training__steps_per_generation": 2, "training__max_steps": 8}
     whole = tmp_path / "whole"
-    assert train.run(make_spec(whole, **reuse), whole) == train.FINISHED
+    assert train.run_training(make_spec(whole, **reuse), whole) == train.FINISHED
     parts = tmp_path / "parts"
     parts.mkdir()
     spec = make_spec(parts, **reuse)
     assert run_until(spec, parts, 2) == train.STOPPED
-    assert train.run(spec, parts) == train.FINISHED
+    assert train.run_training(spec, parts) == train.FINISHED
     assert begins(parts) == [(1, 0), (2, 4)]
     assert learned(parts) == learned(whole)
     assert answers(parts) == answers(whole)
@@ -138,10 +139,10 @@ def test_a_stop_waits_for_the_end_of_the_generation_batch(tmp_path):
 def test_every_trainer_goes_on_exactly(tmp_path, trainer, changes):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     parts.mkdir()
-    assert train.run(make_spec(whole, trainer, **changes), whole) == train.FINISHED
+    assert train.run_training(make_spec(whole, trainer, **changes), whole) == train.FINISHED
     spec = make_spec(parts, trainer, **changes)
     assert run_until(spec, parts, 2) == train.STOPPED
-    assert train.run(spec, parts) == train.FINISHED
+    assert train.run_training(spec, parts) == train.FINISHED
     assert begins(parts) == [(1, 0), (2, 2)]
     assert learned(parts) == learned(whole)
     assert answers(parts) == answers(whole)
@@ -155,23 +156,23 @@ def test_a_half_written_checkpoint_is_never_gone_on_from(tmp_path):
         shutil.copytree(whole, tmp_path / "checkpoints" / name)
         (tmp_path / "checkpoints" / name / resumable.COUNTERS).unlink()
         (tmp_path / "checkpoints" / name / "model.safetensors").write_bytes(b"torn")
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     assert begins(tmp_path) == [(1, 0), (2, 2)]
     assert not (tmp_path / "checkpoints" / ".partial-checkpoint-3").exists()
 
 
 def test_a_finished_run_started_again_takes_no_step(tmp_path):
     spec = make_spec(tmp_path, training__max_steps=2)
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     before = (tmp_path / "final" / "model.safetensors").read_bytes()
     shutil.rmtree(tmp_path / "final")
-    assert train.run(spec, tmp_path) == train.FINISHED
+    assert train.run_training(spec, tmp_path) == train.FINISHED
     assert (tmp_path / "final" / "model.safetensors").read_bytes() == before
     assert [event.step for event in events_in(tmp_path) if isinstance(event, Metrics)] == [1, 2]
 
 
 def test_checkpoints_do_not_grow_with_the_run(tmp_path):
-    assert train.run(make_spec(tmp_path, training__max_steps=6), tmp_path) == train.FINISHED
+    assert train.run_training(make_spec(tmp_path, training__max_steps=6), tmp_path) == train.FINISHED
     state = json.loads((tmp_path / "checkpoints" / "checkpoint-6" / "trainer_state.json").read_text())
     assert state["log_history"] == []
     assert state["num_input_tokens_seen"] > 0

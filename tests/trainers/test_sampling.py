@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from trainers import policies, tiny
-from trainers.events import Message
-from trainers.sampling import Sampler, Sampling
+from trainers.contract.events import Message
+from trainers.policies import loading as policies
+from trainers.policies import tiny
+from trainers.policies.sampling import Sampler, Sampling
 from trainers.tasks import registry
 from trainers.tasks.base import Example, Reward, Task
 
@@ -29,13 +30,13 @@ class Echo(Task):
 
 @pytest.fixture(scope="module")
 def policy():
-    folder = tiny.untrained()
+    folder = tiny.ensure_untrained_policy()
     return policies.load_model(folder, torch.float32), policies.load_tokenizer(folder)
 
 
 @pytest.fixture
 def examples():
-    return registry.get("mini_gsm").examples("heldout", 6, 0, "easy")
+    return registry.get_task("mini_gsm").examples("heldout", 6, 0, "easy")
 
 
 def sample(policy, task, examples, temperature=1.0, max_tokens=24, batch=4):
@@ -46,7 +47,7 @@ def sample(policy, task, examples, temperature=1.0, max_tokens=24, batch=4):
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
 def test_the_statistics_are_those_of_the_distribution_sampled_from(policy, examples, temperature):
     model, _tokenizer = policy
-    for made in sample(policy, registry.get("mini_gsm"), examples, temperature):
+    for made in sample(policy, registry.get_task("mini_gsm"), examples, temperature):
         with torch.no_grad():
             logits = model(torch.tensor([made.prompt_ids + made.ids])).logits[0, len(made.prompt_ids) - 1 : -1]
         scores = torch.log_softmax(logits / (temperature or 1.0), -1)
@@ -58,8 +59,8 @@ def test_the_statistics_are_those_of_the_distribution_sampled_from(policy, examp
 
 
 def test_batches_do_not_change_what_greedy_sampling_gives(policy, examples):
-    one = sample(policy, registry.get("mini_gsm"), examples, 0.0, batch=1)
-    all_at_once = sample(policy, registry.get("mini_gsm"), examples, 0.0, batch=6)
+    one = sample(policy, registry.get_task("mini_gsm"), examples, 0.0, batch=1)
+    all_at_once = sample(policy, registry.get_task("mini_gsm"), examples, 0.0, batch=6)
     assert [made.ids for made in one] == [made.ids for made in all_at_once]
 
 
@@ -67,7 +68,7 @@ def test_a_completion_is_cut_after_its_end_token_or_at_the_limit(policy, example
     model, tokenizer = policy
     model.generation_config.eos_token_id = list(range(2, 40))  # so that the random policy ends soon
     try:
-        found = sample(policy, registry.get("mini_gsm"), examples * 4)
+        found = sample(policy, registry.get_task("mini_gsm"), examples * 4)
     finally:
         model.generation_config.eos_token_id = tokenizer.eos_token_id
     for made in found:
@@ -79,10 +80,10 @@ def test_a_completion_is_cut_after_its_end_token_or_at_the_limit(policy, example
 
 def test_the_policys_own_generation_config_neither_matters_nor_changes(policy, examples):
     model, _ = policy
-    before = sample(policy, registry.get("mini_gsm"), examples)
+    before = sample(policy, registry.get_task("mini_gsm"), examples)
     model.generation_config.top_k, model.generation_config.repetition_penalty = 1, 5.0
     try:
-        assert [made.ids for made in sample(policy, registry.get("mini_gsm"), examples)] == [made.ids for made in before]
+        assert [made.ids for made in sample(policy, registry.get_task("mini_gsm"), examples)] == [made.ids for made in before]
         assert model.generation_config.top_k == 1
     finally:
         model.generation_config.top_k, model.generation_config.repetition_penalty = None, None

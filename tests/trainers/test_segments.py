@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.segments import calls, gold_steps, holders, step_texts
-from trainers.similarity import alike, cosines, ngram_vectors
-from trainers.strata import mean_within, sizes, std_within, strata_of, z_score_within
+from trainers.maths.similarity import compute_cosines, compute_text_similarity, ngram_vectors
+from trainers.maths.strata import compute_stratum_sizes, mean_within, std_within, strata_of, z_score_within
 from trainers.tasks.base import Example
 from trainers.tasks.kb import Kb
 from trainers.tasks.mini_gsm import MiniGsm
+from trainers.texts.segments import assign_tokens_to_spans, find_search_spans, gold_steps, step_texts
 
 GOLD = "<think>3+3=6 6+5=11 11-1=10</think><answer>10</answer>"
 
@@ -40,7 +40,7 @@ def test_every_character_of_a_step_is_in_a_token_that_holds_it(inside, lengths):
     ends = [min(sum(lengths[: i + 1]), len(text)) for i in range(len(lengths))]
     spans = [(7 + i, 8 + i) for i in range(0, len(inside), 2)]
     before = 0
-    for after, place in zip(ends, holders(ends, spans), strict=True):
+    for after, place in zip(ends, assign_tokens_to_spans(ends, spans), strict=True):
         touched = [i for i, (start, end) in enumerate(spans) if before < end and after > start and after > before]
         assert place == (touched[0] if touched else -1)
         before = after
@@ -50,7 +50,7 @@ def test_splitting_is_linear():
     began = time.perf_counter()
     for hostile in ("<search>" * 50_000, "<think>" + "a" * 300_000, "<think>" + " =" * 150_000, "<think>" + "." * 300_000):
         step_texts(hostile)
-        calls(hostile)
+        find_search_spans(hostile)
     assert time.perf_counter() - began < 5
 
 
@@ -61,7 +61,7 @@ def test_strata_are_scored_apart(rows):
     for row in range(8):
         peers = [values[other] for other in range(8) if other // 4 == row // 4 and keys[other] == keys[row]]
         peers = torch.stack(peers)
-        assert sizes(strata)[row] == len(peers)
+        assert compute_stratum_sizes(strata)[row] == len(peers)
         assert mean_within(values, strata)[row].item() == pytest.approx(peers.mean().item(), abs=1e-5)
         spread = peers.std().item() if len(peers) > 1 and peers.amax() > peers.amin() else 0.0
         assert std_within(values, strata)[row].item() == pytest.approx(spread, abs=1e-5)
@@ -69,9 +69,9 @@ def test_strata_are_scored_apart(rows):
 
 
 def test_alike_texts():
-    assert alike("3+3=6", "3+3=6") == pytest.approx(1.0)
-    assert alike("", "") == pytest.approx(1.0)
-    assert alike("3+3=6", "") < 0.1 < alike("3+3=6 6+5=11", "3+3=6 6-5=1") < 1
-    made = cosines(ngram_vectors(["a", "b", "\ud800"]))
+    assert compute_text_similarity("3+3=6", "3+3=6") == pytest.approx(1.0)
+    assert compute_text_similarity("", "") == pytest.approx(1.0)
+    assert compute_text_similarity("3+3=6", "") < 0.1 < compute_text_similarity("3+3=6 6+5=11", "3+3=6 6-5=1") < 1
+    made = compute_cosines(ngram_vectors(["a", "b", "\ud800"]))
     assert torch.isfinite(made).all()
     assert torch.allclose(made, made.T)

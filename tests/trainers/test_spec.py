@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.hyperparameters import DPO, GRPO, SFT
-from trainers.spec import Problem, RunSpec, SpecError, parse_spec, read_spec
+from trainers.contract.hyperparameters import DPO, GRPO, SFT
+from trainers.contract.spec import Problem, RunSpec, SpecError, parse_spec, read_spec
 
 BASE: dict[str, Any] = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "output": "run"}
 

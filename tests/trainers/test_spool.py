@@ -1,14 +1,17 @@
 """The spool: whole lines only, torn tails cut, garbage passed over, attempts found, order kept."""
 
+import errno
 import json
+import os
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.events import AttemptFinished, Checkpoint, Message, Metrics, Phase, Rollout, Turn
-from trainers.spool import SPOOL, SpoolWriter, cut_torn_tail, encoder, last_attempt, read
+from trainers.contract.events import AttemptFinished, Checkpoint, Message, Metrics, Phase, Rollout, Turn
+from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, cut_torn_tail, encoder, last_attempt, read_spool_lines
 
 NUMBERS = st.integers(0, 2**31)
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
@@ -49,7 +52,7 @@ def everything(path, limit=8 << 20):
     """All lines, read the way an ingestor does: from offset to offset."""
     found, offset = [], 0
     while True:
-        lines = list(read(path, offset, limit))
+        lines = list(read_spool_lines(path, offset, limit))
         if not lines:
             return found
         found += lines
@@ -71,7 +74,7 @@ def test_reading_on_from_any_offset_gives_the_rest(tmp_path):
     write(path, *[make_phase(done=number) for number in range(10)])
     lines = everything(path)
     for index, line in enumerate(lines):
-        assert [later.event for later in read(path, line.end)] == [later.event for later in lines[index + 1 :]]
+        assert [later.event for later in read_spool_lines(path, line.end)] == [later.event for later in lines[index + 1 :]]
 
 
 @given(garbage=st.lists(st.binary(max_size=40).filter(lambda line: b"\n" not in line), max_size=5))
@@ -200,3 +203,99 @@ def test_a_line_says_what_it_is_to_a_person_with_tail(tmp_path):
     first, last = path.read_text().splitlines()
     assert json.loads(first) == {"event": "checkpoint", "attempt": 1, "time": 2.0, "step": 3, "path": "checkpoints/checkpoint-3", "bytes": 4}
     assert json.loads(last)["outcome"] == "stopped"
+
+
+def refusing(monkeypatch, name, number):
+    """The system call fails with that number from now on; returns how often it was asked."""
+    asked = []
+
+    def refuse(*arguments):
+        asked.append(arguments)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(f"trainers.contract.spool.os.{name}", refuse)
+    return asked
+
+
+def within(seconds, act):
+    """What ``act`` raised, in a thread of its own: on a spool whose writer has died it would wait for ever."""
+    raised = []
+
+    def run():
+        try:
+            act()
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it waits for ever"
+    return raised
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_does_not_store_ends_the_run_with_words_and_the_writer_goes_on(tmp_path, monkeypatch, number):
+    path = tmp_path / SPOOL
+    spool = SpoolWriter(path)
+    spool.put(make_phase(name="a"))
+    with monkeypatch.context() as broken:
+        asked = refusing(broken, "fsync", number)
+        [error] = within(20, spool.sync)
+    assert isinstance(error, SpoolError)
+    assert "the spool cannot be stored" in str(error)
+    assert len(asked) == 1
+    spool.put(make_phase(name="how it ended"))
+    assert within(20, spool.close) == []
+    assert [line.event.name for line in everything(path)] == ["a", "how it ended"]
+
+
+def test_a_file_system_without_fsync_is_a_warning(tmp_path, monkeypatch, caplog):
+    refusing(monkeypatch, "fsync", errno.EINVAL)
+    spool = SpoolWriter(tmp_path / SPOOL)
+    spool.put(make_phase())
+    assert within(20, spool.sync) == within(20, spool.close) == []
+    assert "without fsync" in caplog.text
+
+
+def test_a_disk_that_takes_nothing_more_ends_the_writer_and_is_said_to_whoever_writes(tmp_path, monkeypatch):
+    spool = SpoolWriter(tmp_path / SPOOL)
+    with monkeypatch.context() as broken:
+        refusing(broken, "write", errno.EIO)
+        spool.put(make_phase())
+        [error] = within(20, spool.sync)
+    assert isinstance(error, SpoolError)
+    with pytest.raises(SpoolError, match="the spool cannot be written"):
+        spool.put(make_phase())
+    [again] = within(20, spool.close)
+    assert again is error
+    assert not spool.thread.is_alive()
+
+
+def test_a_full_disk_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("trainers.contract.spool.RETRY_SECONDS", 0.01)
+    path = tmp_path / SPOOL
+    spool = SpoolWriter(path)
+    with monkeypatch.context() as broken:
+        asked = refusing(broken, "write", errno.ENOSPC)
+        spool.put(make_phase())
+        deadline = time.monotonic() + 20
+        while len(asked) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(asked) >= 3
+    assert within(20, spool.close) == []
+    assert [line.event for line in everything(path)] == [make_phase()]
+
+
+def test_a_run_whose_disk_fails_ends_with_exit_code_and_words(tmp_path, monkeypatch, capfd):
+    from trainers.attempt import train
+
+    def report(spec, folder, reporter):
+        reporter.event(Phase, name="training")
+        return train.FINISHED
+
+    monkeypatch.setattr(train, "report_outcome", report)
+    monkeypatch.setattr(train, "set_up", lambda: None)
+    refusing(monkeypatch, "fsync", errno.EIO)
+    assert train.run_training(None, tmp_path / "run") == train.FAILED
+    assert capfd.readouterr().err.strip().endswith("the spool cannot be stored: Input/output error")

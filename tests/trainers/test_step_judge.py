@@ -3,9 +3,9 @@
 import pytest
 
 from tests.trainers.judge_endpoint import step_endpoint
-from trainers.events import Message
-from trainers.problems import SpecError
-from trainers.step_judge import asked, read, required, supported, true_equation
+from trainers.contract.events import Message
+from trainers.contract.problems import SpecError
+from trainers.judges.step_judge import ask_step_verdicts, parse_step_verdicts, require_judge, score_steps_by_rule, true_equation
 from trainers.tasks.base import Example
 from trainers.tasks.mini_gsm import MiniGsm
 
@@ -17,13 +17,13 @@ def test_an_equation_is_true_wherever_it_comes_from():
 
 
 def test_a_step_is_supported_if_the_solution_has_it():
-    assert supported(MiniGsm(), EXAMPLE, ["3+3=6", "1+1=2", "3+3=7"]) == [1.0, 0.0, 0.0]
-    assert supported(MiniGsm(), Example([], "6"), ["3+3=6", "3+3=7"]) == [1.0, 0.0]
+    assert score_steps_by_rule(MiniGsm(), EXAMPLE, ["3+3=6", "1+1=2", "3+3=7"]) == [1.0, 0.0, 0.0]
+    assert score_steps_by_rule(MiniGsm(), Example([], "6"), ["3+3=6", "3+3=7"]) == [1.0, 0.0]
 
 
 def test_a_real_endpoint_is_asked_once_for_each_completion_with_steps():
     with step_endpoint("3+3") as (judge, heard):
-        assert asked(judge, [EXAMPLE] * 3, [["3+3=6", "1+1=2"], [], ["2+2=4"]]) == [[1.0, 0.0], [], [0.0]]
+        assert ask_step_verdicts(judge, [EXAMPLE] * 3, [["3+3=6", "1+1=2"], [], ["2+2=4"]]) == [[1.0, 0.0], [], [0.0]]
     assert len(heard) == 2
     assert "Max has 3 apples" in heard[0]
 
@@ -33,9 +33,9 @@ def test_a_real_endpoint_is_asked_once_for_each_completion_with_steps():
     [("[1, 0]", [1, 0]), ("Sure: [1]", [1, 0]), ("[0.5, 7, 1]", [0.5, 1]), ("none", [0, 0]), ("[1, {}]", [0, 0]), ("]1[", [0, 0])],
 )
 def test_whatever_the_endpoint_says_there_is_one_verdict_for_each_step(answer, expected):
-    assert read(answer, 2) == expected
+    assert parse_step_verdicts(answer, 2) == expected
 
 
 def test_a_worker_without_a_judge_says_so():
     with pytest.raises(SpecError, match="no judge endpoint"):
-        required(None, "faithrl")
+        require_judge(None, "faithrl")

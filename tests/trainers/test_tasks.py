@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.tasks.base import Example, Task, digest_of
+from trainers.tasks.base import Example, Task, digest_example
 from trainers.tasks.registry import BUILT_IN
 
 TASKS = [kind() for kind in BUILT_IN]
@@ -31,9 +31,9 @@ def test_the_gold_answer_gets_the_full_reward_of_every_function(task, difficulty
 
 @pytest.mark.parametrize(("task", "difficulty"), SETTINGS, ids=lambda value: getattr(value, "name", value))
 def test_heldout_and_pair_examples_never_occur_in_training(task, difficulty):
-    train = {digest_of(example) for seed in range(3) for example in task.examples("train", 1500, seed, difficulty)}
-    heldout = {digest_of(example) for example in task.examples("heldout", 500, 0, difficulty)}
-    pairs = {digest_of(example) for example in task.examples("pairs", 500, 0, difficulty)}
+    train = {digest_example(example) for seed in range(3) for example in task.examples("train", 1500, seed, difficulty)}
+    heldout = {digest_example(example) for example in task.examples("heldout", 500, 0, difficulty)}
+    pairs = {digest_example(example) for example in task.examples("pairs", 500, 0, difficulty)}
     assert len(train) > 1000
     assert len(heldout) == 500
     assert not train & heldout

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.tasks.base import Example
 from trainers.tasks.calendar_days import DAYS, CalendarDays
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.tasks.base import Example
 from trainers.tasks.kb import Kb
 

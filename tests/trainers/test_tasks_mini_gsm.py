@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.tasks.base import Example
 from trainers.tasks.mini_gsm import MiniGsm
 

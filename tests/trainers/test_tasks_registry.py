@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from trainers.tasks.registry import UnknownTask, all_tasks, get
+from trainers.tasks.registry import UnknownTask, all_tasks, get_task
 
 ROOT = Path(__file__).resolve().parents[2]
 
 PLUGIN = """
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.tasks.base import Example, Reward, Task
 
 class Echo(Task):
@@ -37,12 +37,12 @@ class Empty(Task):
 
 def test_the_built_in_tasks_are_there():
     assert list(all_tasks())[:3] == ["mini_gsm", "kb", "calendar"]
-    assert get("calendar").title == "Weekdays"
+    assert get_task("calendar").title == "Weekdays"
 
 
 def test_an_unknown_task_is_refused_with_the_names_there_are():
     with pytest.raises(UnknownTask, match="no task 'gsm': use one of mini_gsm, kb, calendar"):
-        get("gsm")
+        get_task("gsm")
 
 
 @pytest.fixture
@@ -62,19 +62,20 @@ def python(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_installed_package_adds_a_task(plugin):
-    code = "from trainers.tasks.registry import get; t = get('echo'); e = t.examples('train', 1, 0, 'easy')[0]; print(t.gold(e) == e.reference)"
+    code = "from trainers.tasks.registry import get_task; t = get_task('echo'); "
+    code += "e = t.examples('train', 1, 0, 'easy')[0]; print(t.gold(e) == e.reference)"
     assert python(plugin, "-c", code).stdout == "True\n"
 
 
 def test_a_plugin_cannot_replace_a_built_in_task(plugin):
-    result = python(plugin, "-c", "from trainers.tasks.registry import get; print(type(get('kb')).__name__)")
+    result = python(plugin, "-c", "from trainers.tasks.registry import get_task; print(type(get_task('kb')).__name__)")
     assert result.stdout == "Kb\n"
     assert "a task named 'kb' exists already" in result.stderr
 
 
 @pytest.mark.parametrize(("name", "reason"), [("gone", "Gone"), ("empty", "does not define title"), ("number", "PLUGIN")])
 def test_a_broken_plugin_is_named_with_its_reason_and_harms_nobody(plugin, name, reason):
-    result = python(plugin, "-c", f"from trainers.tasks.registry import get; get('echo'); get({name!r})")
+    result = python(plugin, "-c", f"from trainers.tasks.registry import get_task; get_task('echo'); get_task({name!r})")
     last = result.stderr.strip().splitlines()[-1]
     assert "its plugin cannot be loaded" in last
     assert reason in last

@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from trainers import arrays, tiny
-from trainers.events import Message, Turn
-from trainers.telemetry import Pieces, Scored, rollout, storable
+from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event, to_storable_text
+from trainers.contract import arrays
+from trainers.contract.events import Message, Turn
+from trainers.policies import tiny
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return tiny.build_tokenizer(tiny.corpus()[:2000])
+    return tiny.build_tokenizer(tiny.build_tokenizer_corpus()[:2000])
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def test_it_is_fast_on_very_long_completions(tokenizer, pieces):
 
 @pytest.mark.parametrize(("given_text", "stored"), [("a\x00b", "a\u2400b"), ("\ud800x\udfff", "\ufffdx\ufffd"), ("<script>é😀", "<script>é😀")])
 def test_it_makes_text_storable_one_code_point_for_one(given_text, stored):
-    assert storable(given_text) == stored
+    assert to_storable_text(given_text) == stored
     assert len(stored) == len(given_text)
     stored.encode()
 
@@ -124,15 +125,15 @@ def test_a_rollout_carries_arrays_of_one_length_and_statistics_of_the_policys_to
     mask = [1, 1, *[0] * (len(ids) - 2)]
     entropies = np.array([0.5, 1.5, *[9.0] * (len(ids) - 2)], np.float32)
     turns = [Turn("assistant", 0, 2), Turn("tool", 2, len(ids))]
-    event = rollout(scored(ids=ids, text=text, mask=mask, turns=turns), -entropies, entropies, pieces, {"attempt": 1, "time": 0.0})
-    assert {len(arrays.unpack(data)) for data in (event.ids, event.lengths, event.logprobs, event.entropies, event.mask)} == {len(ids)}
+    event = build_rollout_event(scored(ids=ids, text=text, mask=mask, turns=turns), -entropies, entropies, pieces, {"attempt": 1, "time": 0.0})
+    assert {len(arrays.unpack_array(data)) for data in (event.ids, event.lengths, event.logprobs, event.entropies, event.mask)} == {len(ids)}
     assert (event.mean_entropy, event.max_entropy, event.length) == (1.0, 1.5, 2)
-    assert arrays.unpack(event.ids).tolist() == ids
+    assert arrays.unpack_array(event.ids).tolist() == ids
     assert event.completion == text.replace("\x00", "\u2400")
     assert event.prompt[0].content == "q\u2400"
 
 
 def test_a_rollout_without_finite_entropies_has_no_mean(pieces):
-    event = rollout(scored(ids=[20], text=pieces.piece(20)), np.array([np.nan]), np.array([np.inf]), pieces, {"attempt": 1, "time": 0.0})
+    event = build_rollout_event(scored(ids=[20], text=pieces.piece(20)), np.array([np.nan]), np.array([np.inf]), pieces, {"attempt": 1, "time": 0.0})
     assert event.mean_entropy is None
-    assert np.isnan(arrays.unpack(event.logprobs)[0])
+    assert np.isnan(arrays.unpack_array(event.logprobs)[0])

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers import policies, tiny
+from trainers.policies import loading as policies
+from trainers.policies import tiny
 from trainers.tasks import registry
 
 
 @pytest.fixture(scope="module")
 def folder():
-    return tiny.untrained()
+    return tiny.ensure_untrained_policy()
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def tokenizer(folder):
 
 
 def test_it_is_the_same_wherever_it_is_built(folder, tmp_path):
-    tiny.build(tmp_path, tiny.corpus())
+    tiny.build_tiny_policy(tmp_path, tiny.build_tokenizer_corpus())
     names = [path.name for path in folder.iterdir()]
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= set(names)
     assert filecmp.cmpfiles(folder, tmp_path, names, shallow=False)[0] == names
@@ -57,7 +58,7 @@ def test_a_prompt_is_the_beginning_of_its_conversation(tokenizer):
 
 @pytest.mark.parametrize("name", ["mini_gsm", "kb", "calendar"])
 def test_gold_answers_of_every_difficulty_fit_the_context(tokenizer, name):
-    task = registry.get(name)
+    task = registry.get_task(name)
     for difficulty in task.difficulties:
         for example in task.examples("heldout", 50, 0, difficulty):
             chat = [{"role": message.role, "content": message.content} for message in example.prompt]
@@ -81,7 +82,7 @@ def test_two_builders_at_once_build_once(tmp_path, monkeypatch):
         written.append(folder)
         (folder / "file").write_text("whole")
 
-    threads = [threading.Thread(target=tiny.cached, args=("policy", write)) for _ in range(4)]
+    threads = [threading.Thread(target=tiny.ensure_cached_folder, args=("policy", write)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -98,7 +99,7 @@ def test_a_builder_that_fails_leaves_nothing_that_looks_built(tmp_path, monkeypa
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        tiny.cached("policy", fail)
+        tiny.ensure_cached_folder("policy", fail)
     assert not (tmp_path / "policy").exists()
-    assert tiny.cached("policy", lambda folder: (folder / "file").touch()) == tmp_path / "policy"
+    assert tiny.ensure_cached_folder("policy", lambda folder: (folder / "file").touch()) == tmp_path / "policy"
     assert [path.name for path in (tmp_path / "policy").iterdir()] == ["file"]

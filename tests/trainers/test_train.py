@@ -2,15 +2,17 @@
 
 import fcntl
 import os
+import re
 import signal
 
 import pytest
 
 from tests.trainers.conftest import events_in, make_spec
-from trainers import cold_start, rewards, train
-from trainers.events import AttemptFinished, AttemptStarted, Metrics, Rollout
-from trainers.report import split_nonfinite
-from trainers.stop import Stopped, StopRequest
+from trainers.attempt import cold_start, train
+from trainers.attempt.report import split_nonfinite
+from trainers.attempt.stop import Stopped, StopRequest
+from trainers.contract.events import AttemptFinished, AttemptStarted, Metrics, Rollout
+from trainers.judges import rewards
 from trainers.tasks import registry
 from trainers.tasks.base import Reward
 from trainers.tasks.mini_gsm import MiniGsm
@@ -25,33 +27,33 @@ def test_a_folder_has_one_trainer(tmp_path):
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write("12345")
         file.flush()
-        assert train.run(make_spec(tmp_path), tmp_path) == train.LOCKED
+        assert train.run_training(make_spec(tmp_path), tmp_path) == train.LOCKED
     assert (tmp_path / "lock").read_text() == "12345"
     assert not (tmp_path / "events.jsonl").exists()
 
 
 def test_several_processes_are_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert train.run(make_spec(tmp_path), tmp_path) == train.REFUSED
+    assert train.run_training(make_spec(tmp_path), tmp_path) == train.REFUSED
     assert "WORLD_SIZE = 2" in capsys.readouterr().err
     assert not (tmp_path / "events.jsonl").exists()
 
 
 def test_a_policy_that_is_not_there_is_refused(tmp_path):
     spec = make_spec(tmp_path, policy={"kind": "run", "folder": str(tmp_path / "parent")})
-    assert train.run(spec, tmp_path) == train.REFUSED
+    assert train.run_training(spec, tmp_path) == train.REFUSED
     assert (ending(tmp_path).outcome, ending(tmp_path).step) == ("failed", 0)
     assert "parent" in ending(tmp_path).error
 
 
 @pytest.mark.parametrize(("task", "field"), [({"name": "chess"}, "task.name"), ({"name": "kb", "difficulty": "x"}, "task.difficulty")])
 def test_a_task_that_is_not_there_is_refused(tmp_path, task, field):
-    assert train.run(make_spec(tmp_path, task=task), tmp_path) == train.REFUSED
+    assert train.run_training(make_spec(tmp_path, task=task), tmp_path) == train.REFUSED
     assert field in ending(tmp_path).error
 
 
 def test_a_reward_function_that_is_not_there_is_refused(tmp_path):
-    assert train.run(make_spec(tmp_path, task={"name": "kb", "rewards": {"beauty": 1.0}}), tmp_path) == train.REFUSED
+    assert train.run_training(make_spec(tmp_path, task={"name": "kb", "rewards": {"beauty": 1.0}}), tmp_path) == train.REFUSED
     assert "beauty" in ending(tmp_path).error
 
 
@@ -88,7 +90,7 @@ class Rewarded(MiniGsm):
 
 def with_reward(monkeypatch, function):
     task = Rewarded(function)
-    monkeypatch.setattr(registry, "get", lambda name: task)
+    monkeypatch.setattr(registry, "get_task", lambda name: task)
     return task
 
 
@@ -103,7 +105,7 @@ def with_reward(monkeypatch, function):
 )
 def test_a_reward_that_fails_names_task_function_and_completion(function, said):
     with pytest.raises(rewards.RewardFailed, match=said) as caught:
-        rewards.score(Rewarded(function), "correct", "<script>", None)
+        rewards.apply_reward_function(Rewarded(function), "correct", "<script>", None)
     assert all(part in str(caught.value) for part in ("mini_gsm", "correct", "<script>"))
 
 
@@ -114,9 +116,9 @@ def test_a_sum_leaves_out_functions_without_an_opinion():
 
 @pytest.mark.training
 def test_a_reward_function_that_raises_fails_the_run_in_one_line(tmp_path, monkeypatch, capfd):
-    cold_start.policy(registry.get("mini_gsm"), "easy", None, None)
+    cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None)
     with_reward(monkeypatch, lambda text, example: 1 / 0)
-    assert train.run(make_spec(tmp_path), tmp_path) == train.FAILED
+    assert train.run_training(make_spec(tmp_path), tmp_path) == train.FAILED
     assert "reward function 'correct' of task 'mini_gsm'" in ending(tmp_path).error
     assert "\n" not in ending(tmp_path).error
     assert "Traceback" in capfd.readouterr().err
@@ -125,9 +127,9 @@ def test_a_reward_function_that_raises_fails_the_run_in_one_line(tmp_path, monke
 @pytest.mark.training
 def test_answers_without_any_score_do_not_move_the_policy(tmp_path, monkeypatch):
     """No function has an opinion on any answer: no reward, no advantage; weight 0 is measured and not summed."""
-    cold_start.policy(registry.get("mini_gsm"), "easy", None, None)
+    cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None)
     with_reward(monkeypatch, lambda text, example: None)
-    assert train.run(make_spec(tmp_path, training__max_steps=1), tmp_path) == train.FINISHED
+    assert train.run_training(make_spec(tmp_path, training__max_steps=1), tmp_path) == train.FINISHED
     (values,) = [event for event in events_in(tmp_path) if isinstance(event, Metrics)]
     assert values.nonfinite["rewards/correct/mean"] == "nan"
     for event in [event for event in events_in(tmp_path) if isinstance(event, Rollout)]:
@@ -138,8 +140,8 @@ def test_answers_without_any_score_do_not_move_the_policy(tmp_path, monkeypatch)
 @pytest.mark.training
 def test_a_time_limit_stops_and_saves(tmp_path):
     spec = make_spec(tmp_path, training__max_steps=100_000, limits={"minutes": 0.15})
-    cold_start.policy(registry.get("mini_gsm"), "easy", None, None)
-    assert train.run(spec, tmp_path) == train.STOPPED
+    cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None)
+    assert train.run_training(spec, tmp_path) == train.STOPPED
     step = ending(tmp_path).step
     assert 0 < step < 100_000
     assert (tmp_path / "checkpoints" / f"checkpoint-{step}" / "counters.json").exists()
@@ -149,8 +151,23 @@ def test_a_time_limit_stops_and_saves(tmp_path):
 @pytest.mark.training
 def test_a_stop_before_the_first_step_ends_at_once(tmp_path):
     (tmp_path / "stop").touch()
-    assert train.run(make_spec(tmp_path), tmp_path) == train.STOPPED
+    assert train.run_training(make_spec(tmp_path), tmp_path) == train.STOPPED
     assert (ending(tmp_path).outcome, ending(tmp_path).step) == ("stopped", 0)
+
+
+def test_a_stop_file_from_before_the_process_is_removed_and_a_later_one_is_named(tmp_path, caplog):
+    file = tmp_path / "stop"
+    file.touch()
+    os.utime(file, (1_000_000_000, 1_000_000_000))
+    request = StopRequest(tmp_path, None)
+    assert not request.requested()
+    assert not file.exists()
+    assert str(file) in caplog.text
+    file.touch()
+    with pytest.raises(Stopped, match=re.escape(str(file))):
+        request.check()
+    assert file.exists()  # of this attempt: whoever made it takes it away
+    assert StopRequest(tmp_path, None).requested()
 
 
 @pytest.mark.training
@@ -159,7 +176,7 @@ def test_an_interrupted_cold_start_leaves_no_policy_behind(tmp_path, monkeypatch
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "stop").touch()
-    assert train.run(make_spec(folder), folder) == train.STOPPED
+    assert train.run_training(make_spec(folder), folder) == train.STOPPED
     assert not list((tmp_path / "cache").glob("cold-*"))
     assert not any(isinstance(event, AttemptStarted) for event in events_in(folder))
 
@@ -170,8 +187,8 @@ def test_a_run_goes_on_without_the_policy_it_began_with(tmp_path):
     from tests.trainers.test_resume import run_until
 
     start, folder = tmp_path / "start", tmp_path / "run"
-    assert train.run(make_spec(start, training__max_steps=1), start) == train.FINISHED
+    assert train.run_training(make_spec(start, training__max_steps=1), start) == train.FINISHED
     spec = make_spec(folder, policy={"kind": "run", "folder": str(start)})
     assert run_until(spec, folder, 2) == train.STOPPED
     start.rename(tmp_path / "moved")
-    assert train.run(spec, folder) == train.FINISHED
+    assert train.run_training(spec, folder) == train.FINISHED

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from trainers.attempt import Attempt
+from trainers.attempt.context import Attempt
 
 
-def common(attempt: Attempt) -> dict[str, Any]:
+def build_common_arguments(attempt: Attempt) -> dict[str, Any]:
     """From the spec's hyperparameters; TRL's defaults that hurt here (bf16 on CPU, gradient checkpointing, own saving) are set explicitly."""
     training, policy = attempt.spec.training, attempt.policy
     on_cpu = policy.device.type == "cpu"

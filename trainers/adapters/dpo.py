@@ -13,21 +13,21 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 from trl import DPOConfig, DPOTrainer
 
-from trainers.adapters.arguments import common
-from trainers.adapters.recorder import recorded
+from trainers.adapters.arguments import build_common_arguments
+from trainers.adapters.recorder import record_outputs
 from trainers.adapters.resumable import Resumable
-from trainers.attempt import Attempt
-from trainers.batch import PairBatch
-from trainers.callbacks import BetweenSteps
-from trainers.datasets import NUMBERS
-from trainers.evaluate import HeldOut
-from trainers.hyperparameters import DPO
+from trainers.adapters.tables import ROW, table_of
+from trainers.attempt.callbacks import BetweenSteps
+from trainers.attempt.context import Attempt
+from trainers.attempt.evaluate import HeldOut
+from trainers.contract.hyperparameters import DPO
+from trainers.data.datasets import NUMBERS
 from trainers.methods.base import hooks_of
+from trainers.methods.batch import PairBatch
 from trainers.methods.pair_columns import PairColumns
 from trainers.methods.stack import Stack
-from trainers.policies import adapters
+from trainers.policies.loading import build_lora_config
 
-ROW = "row"  # column with the place of a pair in the training rows
 HOOKS = ("pair_ratios", "pair_margins", "pair_loss", "pair_weights", "loss")
 
 
@@ -55,10 +55,12 @@ class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
         super().__init__(
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
-            args=DPOConfig(**common(attempt) | {"beta": training.beta, "max_length": training.max_length} | stack.base.arguments() | order),
-            train_dataset=as_dataset(rows),
+            args=DPOConfig(
+                **build_common_arguments(attempt) | {"beta": training.beta, "max_length": training.max_length} | stack.base.arguments() | order
+            ),
+            train_dataset=build_dpo_dataset(rows),
             callbacks=[between],
-            peft_config=adapters(attempt.spec.lora) if attempt.spec.lora else None,
+            peft_config=build_lora_config(attempt.spec.lora) if attempt.spec.lora else None,
         )
         self.data_collator = WithRows(self.data_collator)
         self.attach(attempt, heldout, between, stack)
@@ -74,7 +76,7 @@ class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
         inputs = {name: value for name, value in inputs.items() if name != ROW}
         if not self.hooked:
             return super()._compute_loss(model, inputs, return_outputs)
-        with recorded(model, self.ref_model) as outputs:
+        with record_outputs(model, self.ref_model) as outputs:
             super()._compute_loss(model, inputs, return_outputs=False)
         batch = self.batch_of(numbers, inputs, outputs[0].log_probs, outputs[1].log_probs)
         return method_loss(self.stack, batch, self.base_loss)
@@ -99,7 +101,7 @@ class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
             beta=self.beta,
             step=int(self.state.global_step) + 1,
             total_steps=self.args.max_steps,
-            reduce=average if self.loss_types == ["ipo"] else total,
+            reduce=average_token_ratios if self.loss_types == ["ipo"] else sum_token_ratios,
         )
 
     def base_loss(self, score: Tensor) -> Tensor:
@@ -116,11 +118,11 @@ def calls_hooks(stack: Stack, rows: Sequence[dict[str, Any]]) -> bool:
     return any(hook in hooks_of(type(method)) for method in stack.methods if method is not stack.base for hook in HOOKS)
 
 
-def total(ratios: Tensor, mask: Tensor) -> Tensor:
+def sum_token_ratios(ratios: Tensor, mask: Tensor) -> Tensor:
     return (ratios * mask).sum(1)
 
 
-def average(ratios: Tensor, mask: Tensor) -> Tensor:
+def average_token_ratios(ratios: Tensor, mask: Tensor) -> Tensor:
     return (ratios * mask).sum(1) / mask.sum(1).clamp(min=1.0)
 
 
@@ -131,7 +133,7 @@ def method_loss(stack: Stack, batch: PairBatch, base: Callable[[Tensor], Tensor]
     for method in stack.filling("pair_ratios"):
         chosen, rejected = method.pair_ratios(batch, chosen, rejected)
     score = batch.reduce(chosen, batch.chosen_mask) - batch.reduce(rejected, batch.rejected_mask)
-    if batch.reduce is total:
+    if batch.reduce is sum_token_ratios:
         score = batch.beta * score
     for method in stack.filling("pair_margins"):
         if (margin := method.pair_margins(batch)) is not None:
@@ -140,7 +142,7 @@ def method_loss(stack: Stack, batch: PairBatch, base: Callable[[Tensor], Tensor]
     batch.score = score
     lower = base
     for method in stack.filling("pair_loss"):
-        lower = wrapped(method, batch, lower)
+        lower = wrap_pair_loss(method, batch, lower)
     losses = lower(score)
     batch.losses = losses
     for method in stack.filling("pair_weights"):
@@ -155,10 +157,10 @@ def method_loss(stack: Stack, batch: PairBatch, base: Callable[[Tensor], Tensor]
     return loss
 
 
-def wrapped(method: Any, batch: PairBatch, lower: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def wrap_pair_loss(method: Any, batch: PairBatch, lower: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return lambda score: method.pair_loss(batch, score, lower)
 
 
-def as_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
+def build_dpo_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
     """What TRL needs of the rows, and their numbers."""
-    return Dataset.from_list([{**{name: row[name] for name in ("prompt", "chosen", "rejected")}, ROW: i} for i, row in enumerate(rows)])
+    return table_of(rows, ("prompt", "chosen", "rejected"), numbered=True)

@@ -18,23 +18,23 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from trainers import rewards
-from trainers.adapters.arguments import common
+from trainers.adapters.arguments import build_common_arguments
 from trainers.adapters.micro_batch import MicroBatch
-from trainers.adapters.passes import Passes, Slice, copied, first_planes, last_planes
+from trainers.adapters.passes import Passes, Slice, copy_planes_to_host, first_planes, last_planes
 from trainers.adapters.resumable import Resumable
 from trainers.adapters.rollouts import GenerationBatch, build_events
 from trainers.adapters.scoring import Scoring
-from trainers.attempt import Attempt
-from trainers.callbacks import BetweenSteps
-from trainers.evaluate import HeldOut
-from trainers.human import Batch as Asking
-from trainers.human import People
-from trainers.hyperparameters import GRPO
+from trainers.attempt.callbacks import BetweenSteps
+from trainers.attempt.context import Attempt
+from trainers.attempt.evaluate import HeldOut
+from trainers.contract.hyperparameters import GRPO
+from trainers.contract.spec import HUMAN
+from trainers.judges import rewards
+from trainers.judges.human import Batch as Asking
+from trainers.judges.human import People
 from trainers.methods.stack import Stack
-from trainers.policies import adapters
-from trainers.sampling import Completion, as_rows
-from trainers.spec import HUMAN
+from trainers.policies.loading import build_lora_config
+from trainers.policies.sampling import Completion, as_rows
 from trainers.tasks.base import Example
 
 ROW = "rollout_row"  # key under which a row's number travels with TRL's tensors
@@ -65,9 +65,9 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
             processing_class=attempt.policy.tokenizer,
             args=grpo_config(attempt, stack),
             reward_funcs=[*(self.reward_function(name) for name in self.task.rewards), *([self.people_function()] if attempt.spec.human else [])],
-            train_dataset=as_dataset(examples),
+            train_dataset=build_grpo_dataset(examples),
             callbacks=[between],
-            peft_config=adapters(attempt.spec.lora) if attempt.spec.lora else None,
+            peft_config=build_lora_config(attempt.spec.lora) if attempt.spec.lora else None,
             rollout_func=self.roll_out if own_rollouts else None,
         )
         self.attach(attempt, heldout, between, stack)
@@ -79,7 +79,9 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
     def reward_function(self, name: str) -> Callable[..., list[float | None]]:
         def function(completions: list[list[dict[str, str]]], example: list[int], **rest: Any) -> list[float | None]:
             texts = [completion[-1]["content"] for completion in completions]
-            self.scores[name] = [rewards.score(self.task, name, text, self.examples[i]) for text, i in zip(texts, example, strict=True)]
+            self.scores[name] = [
+                rewards.apply_reward_function(self.task, name, text, self.examples[i]) for text, i in zip(texts, example, strict=True)
+            ]
             return self.scores[name]
 
         function.__name__ = name  # TRL names its metrics after it
@@ -170,7 +172,7 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         first_pass, last_pass = number < slices, number >= self.generate_every - slices
         self.micro = MicroBatch(self, self.stack, dict(inputs), inputs[ROW], first_pass)
         loss: Tensor = super()._compute_loss(model, self.micro.inputs)
-        loss = loss + self.micro.terms() / self.current_gradient_accumulation_steps
+        loss = loss * self.micro.row_scale + self.micro.terms() / self.current_gradient_accumulation_steps
         self.report(number % slices, self.micro, first_pass, last_pass)
         self.micro = None
         return loss
@@ -181,7 +183,7 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         planes = first_planes(micro, *self.statistics) if first_pass else {}
         if last_pass:
             planes |= last_planes(micro, (self.epsilon_low, self.epsilon_high), self.loss_type, self.importance_sampling_level)
-        arrays = copied(planes)
+        arrays = copy_planes_to_host(planes)
         if first_pass:
             step = self.state.global_step + 1  # the update they lead to
             scored = [self.batch.scored(row, step, self.num_generations, self.weights, self.eos_token_ids) for row in micro.rows.tolist()]
@@ -237,7 +239,7 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         )
 
 
-def as_dataset(examples: Sequence[Example]) -> Dataset:
+def build_grpo_dataset(examples: Sequence[Example]) -> Dataset:
     """Prompts, and the number of the example each one belongs to: everything else about it stays here."""
     prompts = [as_rows(example.prompt) for example in examples]
     return Dataset.from_dict({"prompt": prompts, "example": list(range(len(examples)))})
@@ -247,7 +249,7 @@ def grpo_config(attempt: Attempt, stack: Stack) -> GRPOConfig:
     training = attempt.spec.training
     assert isinstance(training, GRPO)
     settings: dict[str, Any] = {
-        **common(attempt),
+        **build_common_arguments(attempt),
         "num_generations": training.num_generations,
         "max_completion_length": training.max_completion_length,
         "temperature": training.temperature,

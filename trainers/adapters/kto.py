@@ -9,14 +9,15 @@ from typing import Any
 from datasets import Dataset
 from trl import KTOConfig, KTOTrainer
 
-from trainers.adapters.arguments import common
+from trainers.adapters.arguments import build_common_arguments
 from trainers.adapters.resumable import Resumable
-from trainers.attempt import Attempt
-from trainers.callbacks import BetweenSteps
-from trainers.evaluate import HeldOut
-from trainers.hyperparameters import KTO
+from trainers.adapters.tables import table_of
+from trainers.attempt.callbacks import BetweenSteps
+from trainers.attempt.context import Attempt
+from trainers.attempt.evaluate import HeldOut
+from trainers.contract.hyperparameters import KTO
 from trainers.methods.stack import Stack
-from trainers.policies import adapters
+from trainers.policies.loading import build_lora_config
 
 
 class KTOAdapter(Resumable, KTOTrainer):  # type: ignore[misc]
@@ -27,18 +28,18 @@ class KTOAdapter(Resumable, KTOTrainer):  # type: ignore[misc]
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
             args=kto_config(attempt, stack),
-            train_dataset=as_dataset(rows),
+            train_dataset=build_kto_dataset(rows),
             callbacks=[between],
-            peft_config=adapters(attempt.spec.lora) if attempt.spec.lora else None,
+            peft_config=build_lora_config(attempt.spec.lora) if attempt.spec.lora else None,
         )
         self.attach(attempt, heldout, between, stack)
 
 
-def as_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
-    return Dataset.from_list([{name: row[name] for name in ("prompt", "completion", "label")} for row in rows])
+def build_kto_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
+    return table_of(rows, ("prompt", "completion", "label"))
 
 
 def kto_config(attempt: Attempt, stack: Stack) -> KTOConfig:
     training = attempt.spec.training
     assert isinstance(training, KTO)
-    return KTOConfig(**common(attempt) | {"beta": training.beta, "max_length": training.max_length} | stack.base.arguments())
+    return KTOConfig(**build_common_arguments(attempt) | {"beta": training.beta, "max_length": training.max_length} | stack.base.arguments())

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.batch import LossBatch
+from trainers.maths.reduce import masked_mean
 from trainers.methods.base import Method
+from trainers.methods.batch import LossBatch
 from trainers.methods.stack import Stack
-from trainers.reduce import masked_mean
 
 if TYPE_CHECKING:
     from trainers.adapters.grpo import GRPOAdapter
@@ -35,6 +35,17 @@ class MicroBatch:
         there: Tensor = self.inputs["completion_mask"]
         return there * self.inputs["tool_mask"] if "tool_mask" in self.inputs else there
 
+    @property
+    def token_count(self) -> Tensor:
+        """Loss tokens of the sampled batch over its micro-batches, as TRL counts them."""
+        everywhere: Tensor = self.inputs["num_items_in_batch"]
+        return everywhere / self.trainer.accelerator.num_processes / self.trainer.args.steps_per_generation
+
+    @property
+    def row_scale(self) -> float:
+        """Takes the completions that a method left out from what TRL divides its loss by."""
+        return self.batch.row_scale if self.batch is not None else 1.0
+
     def after_forward(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> Tensor:
         """Called when the policy's log-probabilities (B, T) are known and TRL has not read the advantages yet. Returns those TRL is to use."""
         used = self.apply(logprobs, entropies, logits)
@@ -45,7 +56,9 @@ class MicroBatch:
         """The hooks of the forward pass."""
         if not self.stack.shapes_rollouts:
             return logprobs
-        self.batch = self.batch_of(logprobs, entropies, logits)
+        kept = self.kept()
+        logprobs, entropies = without_gradient(logprobs, kept), without_gradient(entropies, kept)
+        self.batch = self.batch_of(logprobs, entropies, None if logits is None else without_gradient(logits, kept))
         self.weigh()
         if (method := self.stack.one("log_ratios")) is not None:
             ratios = method.log_ratios(self.batch)
@@ -55,6 +68,14 @@ class MicroBatch:
         if self.stack.one("policy_loss") is not None:  # TRL's own term is 0 without advantages; what is left of its loss is the KL penalty
             self.inputs["advantages"] = torch.zeros_like(self.inputs["advantages"])
         return logprobs
+
+    def kept(self) -> Tensor | None:
+        """(B, 1) or (B, T) bool of this slice: False where a method left a completion, or some of its tokens, out of the loss; None: nowhere."""
+        batch = self.trainer.scoring.rollout_batch
+        if batch is None or batch.kept is None:
+            return None
+        kept = batch.kept[self.rows.to(batch.kept.device)]
+        return kept if kept.dim() == 2 else kept[:, None]
 
     def batch_of(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> LossBatch:
         inputs, trainer = self.inputs, self.trainer
@@ -75,6 +96,8 @@ class MicroBatch:
             epsilon=(trainer.epsilon_low, trainer.epsilon_high),
             reference_logprobs=inputs.get("ref_per_token_logps"),
             logits=logits,
+            token_count=self.token_count,
+            loss_type=trainer.loss_type,
         )
 
     def weigh(self) -> None:
@@ -103,10 +126,20 @@ class MicroBatch:
             total = total + own
         for method in self.stack.filling("loss"):
             if (term := method.loss(self.batch)) is not None:
-                term = masked_mean(term, self.batch.mask) if term.dim() == 2 else term
+                term = self.batch.token_mean(term) if term.dim() == 2 else term
                 method.log("loss", term)
                 total = total + term
         return total
+
+
+def without_gradient(values: Tensor, kept: Tensor | None) -> Tensor:
+    """(B, T) or (B, T, V) with the same numbers and, where nothing is kept, no gradient: no term of the loss, whoever adds it, moves those tokens.
+
+    The mask stays as it is, so that what is reported goes on counting them; rows left out whole leave the loss's means by ``Scoring.leave_out``.
+    """
+    if kept is None:
+        return values
+    return torch.where(kept if values.dim() == 2 else kept[..., None], values, values.detach())
 
 
 def weights_of(methods: Sequence[Method], batch: LossBatch) -> Tensor:

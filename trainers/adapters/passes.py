@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from trainers.telemetry import Scored
+from trainers.attempt.telemetry import Scored
 
 if TYPE_CHECKING:
     from trainers.adapters.micro_batch import MicroBatch
@@ -79,7 +79,7 @@ def last_planes(micro: "MicroBatch", epsilon: tuple[float, float], loss_type: st
     return planes
 
 
-def copied(planes: dict[str, Tensor]) -> Arrays:
+def copy_planes_to_host(planes: dict[str, Tensor]) -> Arrays:
     """One copy from the device for all of them."""
     if not planes:
         return {}

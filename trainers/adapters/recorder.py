@@ -6,7 +6,7 @@ from typing import Any
 
 
 @contextmanager
-def recorded(*models: Any) -> Iterator[list[Any]]:
+def record_outputs(*models: Any) -> Iterator[list[Any]]:
     """The outputs of every forward pass of ``models`` inside the block, in order. A model given as None is left out."""
     outputs: list[Any] = []
     handles = [model.register_forward_hook(lambda module, args, output: outputs.append(output)) for model in models if model is not None]

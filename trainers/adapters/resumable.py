@@ -11,12 +11,12 @@ from peft import PeftModel
 from transformers import PrinterCallback, Trainer
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 
-from trainers.attempt import Attempt
-from trainers.callbacks import BetweenSteps
-from trainers.evaluate import HeldOut
-from trainers.events import Checkpoint
+from trainers.attempt.callbacks import BetweenSteps
+from trainers.attempt.context import Attempt
+from trainers.attempt.evaluate import HeldOut
+from trainers.contract.events import Checkpoint
 from trainers.methods.stack import Stack
-from trainers.policies import load_model, size
+from trainers.policies.loading import compute_folder_size, load_model
 
 NAME = "checkpoint-"
 COUNTERS = "counters.json"  # what TRL counts outside the trainer's state
@@ -83,14 +83,14 @@ class Resumable(Trainer):  # type: ignore[misc]
         if self.stack.fills("reference"):
             self.accelerator.unwrap_model(self.stack.context.reference).save_pretrained(partial / REFERENCE)
         (partial / COUNTERS).write_text(json.dumps(self.counters()))
-        written = size(partial)
+        written = compute_folder_size(partial)
         sync_folder(partial)
         self.attempt.reporter.writer.sync()
         shutil.rmtree(path, ignore_errors=True)
         partial.rename(path)
-        sync(root)
+        fsync_path(root)
         self.attempt.reporter.event(Checkpoint, step=step, path=str(path.relative_to(self.attempt.folder)), bytes=written)
-        for old in checkpoints(root)[: -self.attempt.spec.limits.keep_checkpoints]:
+        for old in list_whole_checkpoints(root)[: -self.attempt.spec.limits.keep_checkpoints]:
             shutil.rmtree(old)
         self.attempt.reporter.phase("training", step, self.state.max_steps)
 
@@ -118,7 +118,7 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix(NAME))
 
 
-def checkpoints(root: Path) -> list[Path]:
+def list_whole_checkpoints(root: Path) -> list[Path]:
     """The whole checkpoints, oldest first."""
     found = [path for path in root.glob(f"{NAME}*") if path.name.removeprefix(NAME).isdigit() and (path / COUNTERS).is_file()]
     return sorted(found, key=step_of)
@@ -130,7 +130,7 @@ def clear_partial(root: Path) -> None:
         shutil.rmtree(path)
 
 
-def sync(path: Path) -> None:
+def fsync_path(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -140,5 +140,5 @@ def sync(path: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     for path in folder.rglob("*"):
-        sync(path)
-    sync(folder)
+        fsync_path(path)
+    fsync_path(folder)

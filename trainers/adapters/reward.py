@@ -10,14 +10,15 @@ from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, set_seed
 from trl import RewardConfig, RewardTrainer
 
-from trainers.adapters.arguments import common
+from trainers.adapters.arguments import build_common_arguments
 from trainers.adapters.resumable import Resumable
-from trainers.attempt import Attempt
-from trainers.callbacks import BetweenSteps
-from trainers.evaluate import HeldOut
-from trainers.hyperparameters import Reward
+from trainers.adapters.tables import table_of
+from trainers.attempt.callbacks import BetweenSteps
+from trainers.attempt.context import Attempt
+from trainers.attempt.evaluate import HeldOut
+from trainers.contract.hyperparameters import Reward
 from trainers.methods.stack import Stack
-from trainers.policies import adapters, weights_dtype
+from trainers.policies.loading import build_lora_config, weights_dtype
 
 
 class RewardAdapter(Resumable, RewardTrainer):  # type: ignore[misc]
@@ -28,9 +29,11 @@ class RewardAdapter(Resumable, RewardTrainer):  # type: ignore[misc]
             model=reward_model(attempt),
             processing_class=attempt.policy.tokenizer,
             args=reward_config(attempt, stack),
-            train_dataset=as_dataset(rows),
+            train_dataset=build_reward_dataset(rows),
             callbacks=[between],
-            peft_config=adapters(attempt.spec.lora, "SEQ_CLS", modules_to_save=["score"]) if attempt.spec.lora else None,  # the head is trained whole
+            peft_config=build_lora_config(attempt.spec.lora, "SEQ_CLS", modules_to_save=["score"])
+            if attempt.spec.lora
+            else None,  # the head is trained whole
         )
         self.attach(attempt, None, between, stack)
 
@@ -46,11 +49,11 @@ def reward_model(attempt: Attempt) -> Any:
     return model.to(policy.device)
 
 
-def as_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
-    return Dataset.from_list([{name: row[name] for name in ("prompt", "chosen", "rejected")} for row in rows])
+def build_reward_dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
+    return table_of(rows, ("prompt", "chosen", "rejected"))
 
 
 def reward_config(attempt: Attempt, stack: Stack) -> RewardConfig:
     training = attempt.spec.training
     assert isinstance(training, Reward)
-    return RewardConfig(**common(attempt) | {"max_length": training.max_length} | stack.base.arguments())
+    return RewardConfig(**build_common_arguments(attempt) | {"max_length": training.max_length} | stack.base.arguments())

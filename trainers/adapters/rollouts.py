@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainers import arrays, rewards
-from trainers.events import AnyEvent, Message
-from trainers.sampling import Completion
+from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
+from trainers.contract import arrays
+from trainers.contract.events import AnyEvent, Message
+from trainers.judges import rewards
+from trainers.policies.sampling import Completion
 from trainers.tasks.base import Example
-from trainers.telemetry import Pieces, Scored, rollout
 
 Array = npt.NDArray[Any]
 UNSCORED = "no reward function had an opinion on it"
@@ -63,7 +64,7 @@ class GenerationBatch:
             turns=episode.turns if episode and len(episode.turns) > 1 else [],
             contributions={name: values[row] for name, values in self.contributions.items()},
             shaped={name: values[row] for name, values in self.shaped.items()},
-            token_advantages=b"" if self.token_advantages is None else arrays.pack(self.token_advantages[row][: len(self.ids[row])], "e"),
+            token_advantages=b"" if self.token_advantages is None else arrays.pack_array(self.token_advantages[row][: len(self.ids[row])], "e"),
             filtered=self.left_out(row, score, ended, episode),
         )
 
@@ -84,18 +85,18 @@ def build_events(scored: Sequence[Scored], statistics: Mapping[str, Array], piec
     made: list[AnyEvent] = []
     for i, one in enumerate(scored):
         count = len(one.ids)
-        more = {name: packed(name, values[i, :count]) for name, values in statistics.items() if name not in ("logprobs", "entropies")}
-        made.append(rollout(one, logprobs[i, :count], entropies[i, :count], pieces, stamp, **more))
+        more = {name: pack_statistic(name, values[i, :count]) for name, values in statistics.items() if name not in ("logprobs", "entropies")}
+        made.append(build_rollout_event(one, logprobs[i, :count], entropies[i, :count], pieces, stamp, **more))
     return made
 
 
-def packed(name: str, values: Array) -> bytes:
+def pack_statistic(name: str, values: Array) -> bytes:
     """(T,) as the event carries it; nothing where all ratios are 1 or nothing was clipped."""
     if name == "ratios":  # their distance from 1 is often below what float16 can tell
-        return b"" if (values == 1.0).all() else arrays.pack(values, "f")
+        return b"" if (values == 1.0).all() else arrays.pack_array(values, "f")
     if name == "clipped":
-        return arrays.pack(values, "B") if values.any() else b""
-    return arrays.pack(values, "e")
+        return arrays.pack_array(values, "B") if values.any() else b""
+    return arrays.pack_array(values, "e")
 
 
 def character_ends(pieces: Pieces, ids: Sequence[Sequence[int]], texts: Sequence[str]) -> list[list[int]]:

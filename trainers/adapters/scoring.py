@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers import advantages as group_relative
 from trainers.adapters.rollouts import GenerationBatch, character_ends
-from trainers.batch import RolloutBatch
-from trainers.events import Message
+from trainers.contract.events import Message
+from trainers.maths import advantages as group_relative
+from trainers.methods.base import Method
+from trainers.methods.batch import RolloutBatch
 from trainers.methods.history import History, Visit
 from trainers.methods.session import Session
 from trainers.methods.stack import Stack
-from trainers.sampling import Completion, as_rows
+from trainers.policies.sampling import Completion, as_rows
 
 if TYPE_CHECKING:
     from trainers.adapters.grpo import GRPOAdapter
@@ -109,10 +110,25 @@ class Scoring:
         batch = self.rollout_batch = self.batch_of(rows, output, scores, reported)
         self.token_weights = None
         advantages = advantages_of(self.stack, batch, advantages, self.trainer.scale_rewards, reported)
+        self.leave_out(batch, output)
         for method in self.stack.filling("observe"):
             method.observe(batch)
         self.remember(batch)
         return advantages
+
+    def leave_out(self, batch: RolloutBatch, output: dict[str, Any]) -> None:
+        """Takes the completions that a method leaves out from the loss: from what is summed and from what it is divided by.
+
+        TRL's mask of tokens that the policy did not write is used: the forward pass still sees them, and their statistics are reported. Where nothing
+        is left there is nothing to divide by, no gradient either way (``batch.kept``), and the means that TRL reports would be of no token at all.
+        """
+        out = batch.left_out
+        if not out.any() or out.all():
+            return
+        there = output["completion_mask"]
+        output["tool_mask"] = output.get("tool_mask", torch.ones_like(there)) * (~out)[:, None].to(there.dtype)
+        tokens = (there * output["tool_mask"]).sum()
+        output["num_items_in_batch"] = self.trainer.accelerator.gather(tokens).sum()
 
     def batch_of(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> RolloutBatch:
         trainer = self.trainer
@@ -176,23 +192,30 @@ class Scoring:
         """Adds the batch's groups to the history that curricula look at."""
         if self.stack.history is None:
             return
-        reward, accuracy = batch.grouped(batch.reward).mean(1).tolist(), batch.grouped(batch.correct.float()).mean(1).tolist()
+        reward, accuracy = batch.grouped(batch.reward).mean(1).tolist(), batch.grouped(batch.correct.double()).mean(1).tolist()
         for place, (mean, share) in enumerate(zip(reward, accuracy, strict=True)):
             self.stack.history.add(batch.example_ids[place * batch.group_size], Visit(batch.step, mean, share))
 
 
 def advantages_of(stack: Stack, batch: RolloutBatch, plain: Tensor, scale: Scale, reported: GenerationBatch) -> Tensor:
-    """(B,) or (B, T) advantages after every method. ``plain`` (B,): TRL's, of the rewards before any method. Fills in what is reported."""
+    """(B,) or (B, T) advantages after every method: makers, then maps, then gates. ``plain`` (B,): TRL's, of the rewards before any method.
+
+    Fills in what is reported, and ``batch.kept``. Raises ValueError for a gate that answers anything but 0 and 1, FloatingPointError for nan.
+    """
     advantages = plain
-    shaped = shape(stack, batch, reported)
+    shaped = shape_rewards(stack, batch, reported)
     if not torch.equal(shaped, batch.reward):
-        advantages = group_relative.scaled(shaped, batch.group_size, scale)
+        advantages = group_relative.compute_trl_advantages(shaped, batch.group_size, scale)
     reported.contributions["base"] = advantages.tolist()
     for method in stack.filling("advantages"):
-        advantages = method.advantages(batch, advantages)
+        if method.roles.get("advantages") == "gates":
+            apply_gate(method, batch, advantages)
+            advantages = mask_advantages(advantages, batch.kept)
+        else:
+            advantages = method.advantages(batch, advantages)
         reported.contributions[method.card.name] = row_means(advantages, batch.mask).tolist()
-    unscored = batch.rewards.isnan().all(1)
-    advantages = advantages.masked_fill(unscored if advantages.dim() == 1 else unscored[:, None], 0.0)
+    keep_only(batch, ~(batch.rewards.isnan().all(1) | batch.left_out))
+    advantages = mask_advantages(advantages, batch.kept)
     check_finite(advantages, "an advantage", stack)
     reported.advantages = row_means(advantages, batch.mask).tolist()
     reported.filtered = batch.filtered
@@ -201,7 +224,37 @@ def advantages_of(stack: Stack, batch: RolloutBatch, plain: Tensor, scale: Scale
     return advantages
 
 
-def shape(stack: Stack, batch: RolloutBatch, reported: GenerationBatch) -> Tensor:
+def apply_gate(gate: Method, batch: RolloutBatch, advantages: Tensor) -> None:
+    """Takes out of ``batch.kept`` what a gate leaves out. It sees ones, so that an advantage that happens to be 0 is no answer of its."""
+    answer = gate.advantages(batch, torch.ones_like(advantages))
+    if not ((answer == 0) | (answer == 1)).all():
+        raise ValueError(f"{gate.card.name} gates advantages and has to answer 0 or 1: one that scales them maps")
+    keep_only(batch, answer.bool())
+    there = answer.bool() if answer.dim() == 1 else ((answer * batch.mask) > 0).any(1)
+    batch.leave_out(~there, f"left out of the loss ({gate.card.name})")
+
+
+def keep_only(batch: RolloutBatch, kept: Tensor) -> None:
+    """Narrows ``batch.kept`` to (B,) or (B, T) bool; it stays None where nothing has been left out."""
+    if batch.kept is None:
+        batch.kept = None if kept.all() else kept
+        return
+    before = batch.kept
+    if before.dim() != kept.dim():
+        before, kept = (one if one.dim() == 2 else one[:, None] for one in (before, kept))
+    batch.kept = before & kept
+
+
+def mask_advantages(advantages: Tensor, kept: Tensor | None) -> Tensor:
+    """(B,) or (B, T) -> the same, or (B, T) where single tokens are left out: 0 where nothing is kept."""
+    if kept is None:
+        return advantages
+    if advantages.dim() != kept.dim():
+        advantages, kept = (one if one.dim() == 2 else one[:, None] for one in (advantages, kept))
+    return torch.where(kept, advantages, torch.zeros_like(advantages))
+
+
+def shape_rewards(stack: Stack, batch: RolloutBatch, reported: GenerationBatch) -> Tensor:
     """(B,) reward after every method that shapes it."""
     shaped = batch.reward
     for method in stack.filling("rewards"):

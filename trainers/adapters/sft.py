@@ -4,25 +4,24 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from datasets import Dataset
 from torch import Tensor
 from trl import SFTConfig, SFTTrainer
 
-from trainers.adapters.arguments import common
-from trainers.adapters.dpo import ROW, WithRows
+from trainers.adapters.arguments import build_common_arguments
+from trainers.adapters.dpo import WithRows
 from trainers.adapters.micro_batch import log_weights
-from trainers.adapters.recorder import recorded
+from trainers.adapters.recorder import record_outputs
 from trainers.adapters.resumable import Resumable
-from trainers.attempt import Attempt
-from trainers.batch import TokenBatch
-from trainers.callbacks import BetweenSteps
-from trainers.evaluate import HeldOut
-from trainers.hyperparameters import SFT
+from trainers.adapters.tables import ROW, table_of
+from trainers.attempt.callbacks import BetweenSteps
+from trainers.attempt.context import Attempt
+from trainers.attempt.evaluate import HeldOut
+from trainers.contract.hyperparameters import SFT
+from trainers.maths.reduce import masked_mean
+from trainers.methods.batch import TokenBatch
 from trainers.methods.stack import Stack
-from trainers.policies import adapters
-from trainers.reduce import masked_mean
-from trainers.sampling import as_rows
+from trainers.policies.loading import build_lora_config
+from trainers.policies.sampling import as_rows
 from trainers.tasks.base import Task
 
 
@@ -40,10 +39,10 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
         super().__init__(
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
-            args=SFTConfig(**common(attempt) | settings | stack.base.arguments()),
-            train_dataset=Dataset.from_list([{"prompt": row["prompt"], "completion": row["completion"], ROW: i} for i, row in enumerate(rows)]),
+            args=SFTConfig(**build_common_arguments(attempt) | settings | stack.base.arguments()),
+            train_dataset=table_of(rows, ("prompt", "completion"), numbered=True),
             callbacks=[between],
-            peft_config=adapters(attempt.spec.lora) if attempt.spec.lora else None,
+            peft_config=build_lora_config(attempt.spec.lora) if attempt.spec.lora else None,
         )
         self.data_collator = WithRows(self.data_collator)
         self.attach(attempt, heldout, between, stack)
@@ -57,7 +56,7 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
         numbers = inputs.pop(ROW).tolist()
         if not self.stack.fills("sft_weights", "loss"):
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        with recorded(model) as outputs:
+        with record_outputs(model) as outputs:
             loss: Tensor = super().compute_loss(model, inputs, False, num_items_in_batch)
         batch = self.batch_of(numbers, inputs, outputs[0])
         weights: Tensor | None = None
@@ -66,13 +65,14 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
                 log_weights(method, found, batch.mask)
                 weights = found.detach() if weights is None else weights * found.detach()
         if weights is not None:
-            count = batch.mask.sum() if num_items_in_batch is None else num_items_in_batch
-            loss = -(weights * batch.logprobs * batch.mask).sum() / torch.as_tensor(count).clamp(min=1)
+            loss = -masked_mean(weights * batch.logprobs, batch.mask, num_items_in_batch)
         for method in self.stack.filling("loss"):
             if (term := method.loss(batch)) is not None:
-                term = masked_mean(term, batch.mask) if term.dim() == 2 else term
+                slices = self.current_gradient_accumulation_steps
+                count = None if num_items_in_batch is None else num_items_in_batch / slices
+                term = masked_mean(term, batch.mask, count) if term.dim() == 2 else term
                 method.log("loss", term)
-                loss = loss + term / self.current_gradient_accumulation_steps
+                loss = loss + term / slices
         return loss
 
     def batch_of(self, numbers: list[int], inputs: dict[str, Any], output: Any) -> TokenBatch:
@@ -89,7 +89,7 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
         )
 
 
-def demonstrations(task: Task, count: int, seed: int, difficulty: str) -> list[dict[str, Any]]:
+def build_demonstrations(task: Task, count: int, seed: int, difficulty: str) -> list[dict[str, Any]]:
     """Rows of the task's demonstrations, of the quality the task says they have."""
     rng = random.Random(seed)
     return [

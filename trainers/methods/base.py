@@ -1,24 +1,27 @@
-"""Method: one published idea as hooks that an adapter calls, in the order of the recipe. A subclass fills the hooks it needs and no others.
+"""Method: one published idea as hooks that an adapter calls. A subclass fills the hooks it needs and no others. Where the order of methods changes
+what comes out, their ``roles`` decide it (``trainers/contract/stack_order.py``), among equals the order of the recipe.
 
 Hooks are thin: the formulas are pure functions in the same file, on tensors, without self, trainer or device. Shapes: B sequences, G per group,
 N = B / G groups, T completion tokens, F reward functions, V vocabulary, D hidden size.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict
+from trainers.contract.hyperparameters import Strict
+from trainers.contract.stack_order import Role
 from trainers.methods.card import Card, Owned, Panel, Requirement, Trainer
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, PairBatch, RolloutBatch, TokenBatch
-    from trainers.events import Message
+    from trainers.contract.events import Message
+    from trainers.methods.batch import LossBatch, PairBatch, RolloutBatch, TokenBatch
     from trainers.methods.context import RunContext
     from trainers.methods.history import History
     from trainers.methods.session import Session
-    from trainers.sampling import Completion
+    from trainers.policies.sampling import Completion
     from trainers.tasks.base import Example
 
 # What a method may ask the adapter for. Each is one more forward pass a step unless the adapter has it anyway.
@@ -42,8 +45,12 @@ class Method:
     Config: ClassVar[type[Strict]] = NoConfig
     trains: ClassVar[frozenset[Trainer]] = frozenset({"grpo"})  # trainers it can be stacked on
     owns: ClassVar[frozenset[Owned]] = frozenset()
+    roles: ClassVar[Mapping[str, Role]] = {}  # ordered hook -> whether it makes, maps or gates what comes in; one entry for each that is filled
+    idle: ClassVar[Mapping[str, tuple[str, Any]]] = {}  # hook -> (parameter, value) under which it leaves what comes in as it is
     needs: ClassVar[frozenset[Need]] = frozenset()
-    excludes: ClassVar[frozenset[str]] = frozenset()  # names of methods and bases it cannot be stacked with, beyond what ``owns`` says
+    excludes: ClassVar[Mapping[str, str]] = {}  # method or base it cannot be stacked with, beyond what ``owns`` and ``roles`` say -> why
+    cautions: ClassVar[Mapping[str, str]] = {}  # method it can be stacked with -> what of which one is lost then
+    whole_answers: ClassVar[bool] = False  # its policy loss takes one advantage for an answer: the mean of what its tokens have
     requires: ClassVar[tuple[Requirement, ...]] = ()
     ordered: ClassVar[bool] = False  # pairs: rows are trained on in the order that ``data`` left them, not shuffled
 
@@ -80,8 +87,8 @@ class Method:
         """Given the run's policy, task, seed and folder. Loads what else the method needs."""
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
-        """What the run trains on: list of Example (GRPO), or of rows with prompt, chosen, rejected (DPO), prompt, completion, label (KTO),
-        prompt, completion (SFT). Extra keys of rows reach the batch."""
+        """Has a role. What the run trains on: list of Example (GRPO), or of rows with prompt, chosen, rejected (DPO), prompt, completion,
+        label (KTO), prompt, completion (SFT). Extra keys of rows reach the batch."""
         return rows
 
     # Each generation batch (GRPO), before and while completions are sampled.
@@ -101,11 +108,15 @@ class Method:
     # Each generation batch, after scoring; without gradients.
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
-        """(B,) total rewards so far -> (B,). Components are ``batch.rewards`` (B, F)."""
+        """Has a role. (B,) total rewards so far -> (B,). Components are ``batch.rewards`` (B, F)."""
         return rewards
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
-        """(B,) or (B, T) so far -> (B,) or (B, T). Rewards after shaping are ``batch.shaped`` (B,)."""
+        """Has a role. (B,) or (B, T) so far -> (B,) or (B, T). Rewards after shaping are ``batch.shaped`` (B,).
+
+        A gate is given ones and answers 0 where nothing is to be learnt: no gradient reaches those rows or tokens in any pass, whatever else the
+        stack does. It says why in words with ``batch.leave_out``.
+        """
         return advantages
 
     def observe(self, batch: "RolloutBatch") -> None:
@@ -132,7 +143,7 @@ class Method:
     # Pairs (DPO), each micro-batch, with gradients.
 
     def pair_ratios(self, batch: "PairBatch", chosen: Tensor, rejected: Tensor) -> tuple[Tensor, Tensor]:
-        """Token log-ratios log pi / pi_ref of chosen (B, T) and rejected (B, T'), 0 where masked -> the same shapes."""
+        """Has a role. Token log-ratios log pi / pi_ref of chosen (B, T) and rejected (B, T'), 0 where masked -> the same shapes."""
         return chosen, rejected
 
     def pair_margins(self, batch: "PairBatch") -> Tensor | None:
@@ -140,7 +151,7 @@ class Method:
         return None
 
     def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
-        """(B,) loss of each pair; ``base(score)`` is the loss below this method in the stack, for any score (B,)."""
+        """Has a role. (B,) loss of each pair; ``base(score)`` is the loss below this method in the stack, for any score (B,)."""
         losses: Tensor = base(score)
         return losses
 

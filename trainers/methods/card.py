@@ -8,7 +8,7 @@ Provenance = Literal["code", "paper", "abstract"]
 Trainer = Literal["grpo", "dpo", "kto", "sft", "reward"]
 
 # What at most one method of a recipe may decide.
-Owned = Literal["advantages", "policy loss", "log ratio", "rollout", "curriculum", "reference", "pair loss", "labels", "stage"]
+Owned = Literal["advantages", "policy loss", "log ratio", "rollout", "curriculum", "prompt", "reference", "pair loss", "labels", "stage"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Card:
-    """``formula``: LaTeX, one display equation each. ``reading``: empty when *as published*, else what is our reading and why.
+    """``formula``: LaTeX, one display equation each. ``reading``: of a method known from an abstract alone, what is our reading and why.
+    ``departures``: what is done otherwise than in the code or paper, a short sentence each; *as published* is said only where there are none.
     ``claim``: the quantity the method is about and its direction, for ablations: ``("entropy", "higher")``.
     ``base``: the base method its paper builds on (the parent it is compared with).
     """
@@ -76,4 +77,5 @@ class Card:
     idea: str
     formula: tuple[str, ...]
     reading: str = ""
+    departures: tuple[str, ...] = ()
     claim: tuple[str, Literal["higher", "lower"]] = ("heldout/accuracy", "higher")

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers import policies, rewards
-from trainers.attempt import Attempt
-from trainers.events import Message
-from trainers.judge import Judge
-from trainers.sampling import Completion, Sampler, Sampling, chat_ids
+from trainers.attempt.context import Attempt
+from trainers.contract.events import Message
+from trainers.judges import rewards
+from trainers.judges.judge import Judge
+from trainers.policies import loading as policies
+from trainers.policies.sampling import Completion, Sampler, Sampling, chat_ids
 from trainers.tasks.base import Example, Task
 
 
@@ -76,11 +77,11 @@ class RunContext:
 
     def right(self, example: Example, text: str) -> bool:
         """Whether the task's accuracy says so."""
-        return (rewards.score(self.task, next(iter(self.task.rewards)), text, example) or 0.0) > 0.5
+        return (rewards.apply_reward_function(self.task, next(iter(self.task.rewards)), text, example) or 0.0) > 0.5
 
     def sample(self, examples: Sequence[Example], temperature: float = 1.0, key: object = "", model: Any = None) -> list[Completion]:
         """One completion for each example, with seeded randomness of its own; log-probabilities and entropies included."""
-        from trainers.evaluate import own_randomness
+        from trainers.attempt.evaluate import own_randomness
 
         longest = getattr(self.training, "max_completion_length", 0) or self.training.max_length // 2
         sampler = Sampler(model or self.model, self.tokenizer, self.task, Sampling(temperature, longest, self.attempt.sampling_batch))

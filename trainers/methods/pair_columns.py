@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from trainers.batch import PairBatch
-from trainers.datasets import MARGIN, WEIGHT
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.data.datasets import MARGIN, WEIGHT
 from trainers.methods.base import Base
+from trainers.methods.batch import PairBatch
 
 
 class Config(Strict):
@@ -24,16 +24,17 @@ class PairColumns(Base):
     Config = Config
     trainer = "dpo"
     trains = frozenset({"dpo"})
+    idle = {"pair_margins": ("use_margins", False)}
 
     def pair_margins(self, batch: PairBatch) -> Tensor | None:
         """(B,) in units of the score: nats of the scaled log-ratio for DPO, of the mean log-ratio for IPO."""
-        return column(batch, MARGIN, 0.0) if self.config.use_margins else None
+        return read_pair_column(batch, MARGIN, 0.0) if self.config.use_margins else None
 
     def pair_weights(self, batch: PairBatch, losses: Tensor) -> Tensor | None:
-        return column(batch, WEIGHT, 1.0)
+        return read_pair_column(batch, WEIGHT, 1.0)
 
 
-def column(batch: PairBatch, name: str, default: float) -> Tensor | None:
+def read_pair_column(batch: PairBatch, name: str, default: float) -> Tensor | None:
     """(B,) a column of numbers, ``default`` where a row lacks it; None where every row does."""
     values = batch.column(name)
     if all(value is None for value in values):

@@ -25,7 +25,7 @@ def module_name(name: str) -> str:
 
 
 @cache
-def places() -> dict[str, str]:
+def find_method_modules() -> dict[str, str]:
     """Module (without package) -> full dotted name, of every built-in method; nothing is imported."""
     return {found.name: f"{package.__name__}.{found.name}" for package in GROUPS.values() for found in pkgutil.iter_modules(package.__path__)}
 
@@ -41,9 +41,9 @@ def method_in(module: str) -> type[Method]:
     return kind
 
 
-def get(name: str) -> type[Method]:
+def load_method_class(name: str) -> type[Method]:
     """The method called ``name``; imports its module only. Raises UnknownMethod."""
-    if place := places().get(module_name(name)):
+    if place := find_method_modules().get(module_name(name)):
         kind = method_in(place)
         if kind.card.name == name:
             return kind

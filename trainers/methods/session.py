@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.methods.context import RunContext
-from trainers.sampling import Completion, Sampler, Sampling
+from trainers.policies.sampling import Completion, Sampler, Sampling
 from trainers.tasks.base import Example
 
 

@@ -1,4 +1,4 @@
-"""The methods of one run, in order, called as one. Adapters talk to the stack, never to a single method."""
+"""The methods of one run, called as one: each hook in the order that the methods' roles ask for. Adapters talk to the stack, not to a method."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -6,14 +6,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainers import refusals, stacking
-from trainers.attempt import Attempt
+from trainers.attempt.context import Attempt
+from trainers.catalog.entries import entries_for
+from trainers.contract import refusals, stacking
+from trainers.contract.problems import Problem, SpecError
+from trainers.contract.spec import MethodChoice, RunSpec
+from trainers.contract.stack_order import in_order
 from trainers.methods import registry
 from trainers.methods.base import Base, Method, hooks_of
 from trainers.methods.context import RunContext
 from trainers.methods.history import History
-from trainers.problems import Problem, SpecError
-from trainers.spec import MethodChoice, RunSpec
 
 
 class Stack:
@@ -30,8 +32,9 @@ class Stack:
         return self.run
 
     def filling(self, hook: str) -> list[Method]:
-        """The methods that fill a hook, in order."""
-        return [method for method in self.methods if hook in hooks_of(type(method))]
+        """The methods that fill a hook, in the order they act in."""
+        found = [method for method in self.methods if hook in hooks_of(type(method))]
+        return in_order(found, hook, lambda method: method.roles.get(hook))
 
     def fills(self, *hooks: str) -> bool:
         return any(self.filling(hook) for hook in hooks)
@@ -86,19 +89,19 @@ class Stack:
             method.gradients(model)
 
 
-def build(spec: RunSpec) -> Stack:
+def build_stack(spec: RunSpec) -> Stack:
     """The stack a spec asks for. Raises SpecError with every problem found."""
-    problems = stacking.check(spec).problems
+    problems = stacking.check_stack(spec, entries_for(spec)).problems
     if problems:
         raise SpecError(problems)
-    base = make(stacking.base_choice(spec), "base")
+    base = make_method(stacking.base_choice(spec), "base")
     assert isinstance(base, Base)
-    return Stack(base, [make(choice, f"methods.{place}") for place, choice in enumerate(spec.methods)])
+    return Stack(base, [make_method(choice, f"methods.{place}") for place, choice in enumerate(spec.methods)])
 
 
-def make(choice: MethodChoice, where: str) -> Method:
+def make_method(choice: MethodChoice, where: str) -> Method:
     try:
-        kind = registry.get(choice.name)
+        kind = registry.load_method_class(choice.name)
         return kind(kind.Config.model_validate(choice.config))
     except registry.UnknownMethod:
         raise SpecError([Problem(f"{where}.name", choice.name, "there is no such method", "choose one of the catalogue")]) from None
@@ -109,6 +112,6 @@ def make(choice: MethodChoice, where: str) -> Method:
 
 def of_attempt(attempt: Attempt) -> Stack:
     """The prepared stack of a run. Raises SpecError."""
-    stack = build(attempt.spec)
+    stack = build_stack(attempt.spec)
     stack.prepare(RunContext(attempt))
     return stack

@@ -65,12 +65,12 @@ class LabClient:
             with self.opener.open(request, timeout=TIMEOUT) as response:
                 return dict(json.load(response))
         except urllib.error.HTTPError as error:
-            raise refused(error) from None
+            raise lab_error_from_response(error) from None
         except (OSError, ValueError) as error:  # no connection, cut off in the middle, or an answer that is no JSON
             raise LabError(f"the lab at {self.url} cannot be reached: {error}", temporary=True) from None
 
 
-def refused(error: urllib.error.HTTPError) -> LabError:
+def lab_error_from_response(error: urllib.error.HTTPError) -> LabError:
     try:
         problem = json.loads(error.read(1 << 16))
     except (OSError, ValueError):

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainers import rewards
-from trainers.events import AnyEvent, Message
-from trainers.telemetry import Pieces, Scored, rollout
+from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
+from trainers.contract.events import AnyEvent, Message
+from trainers.judges import rewards
 
 log = logging.getLogger(__name__)
 
@@ -106,15 +106,15 @@ class Observer:
         self.groups = {(phase, step): first + -(-count // size)}
         for row in range(count):
             own = ids[row][mask[row]].tolist()
-            score = {name: number(values[row]) for name, values in scores.items()}
+            score = {name: to_finite_number(values[row]) for name, values in scores.items()}
             scored = Scored(
                 step=step,
                 phase=phase,  # type: ignore[arg-type]
                 group=first + row // size,
                 sample=row % size,
-                prompt=messages(prompts[row]),
+                prompt=to_prompt_messages(prompts[row]),
                 reference=str(inputs[row].get("answer") or inputs[row].get("solution") or "") if row < len(inputs) else "",
-                text=text_of(texts[row]),
+                text=content_to_text(texts[row]),
                 rewards=score,
                 reward=rewards.weighted_sum(score, weights),
                 advantage=advantages[row],
@@ -151,23 +151,23 @@ class Observer:
     def event(self, one: Sampled, stamp: dict[str, Any]) -> AnyEvent:
         empty = np.full(len(one.scored.ids), np.nan, np.float32)
         logprobs, entropies = (empty if values is None else values for values in (one.logprobs, one.entropies))
-        return rollout(one.scored, logprobs, entropies, self.pieces, stamp)
+        return build_rollout_event(one.scored, logprobs, entropies, self.pieces, stamp)
 
 
-def number(value: Any) -> float | None:
+def to_finite_number(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def messages(prompt: Any) -> list[Message]:
+def to_prompt_messages(prompt: Any) -> list[Message]:
     if isinstance(prompt, str):
         return [Message("user", prompt)]
-    return [Message(str(one.get("role", "user")), text_of(one.get("content"))) for one in prompt]
+    return [Message(str(one.get("role", "user")), content_to_text(one.get("content"))) for one in prompt]
 
 
-def text_of(content: Any) -> str:
+def content_to_text(content: Any) -> str:
     """A completion or a message's content as text; parts that are no text are left out."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(text_of(part.get("content", part.get("text", ""))) for part in content if isinstance(part, dict))
+        return "".join(content_to_text(part.get("content", part.get("text", ""))) for part in content if isinstance(part, dict))
     return "" if content is None else str(content)

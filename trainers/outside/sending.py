@@ -11,8 +11,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from trainers.contract.spool import SPOOL
 from trainers.outside.client import LabClient, LabError
-from trainers.spool import SPOOL
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ EVERY_SECONDS = 1.0
 PATIENCE = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds between tries while the lab is away
 
 
-def introduce(folder: Path, opening: dict[str, Any]) -> dict[str, Any]:
+def ensure_run_opening(folder: Path, opening: dict[str, Any]) -> dict[str, Any]:
     """The opening kept in ``folder``, written there when there is none yet: a script started again continues its run."""
     path = folder / OPENING
     if path.exists():

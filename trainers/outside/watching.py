@@ -14,12 +14,12 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from trainers.events import AttemptFinished, AttemptStarted
+from trainers.attempt.report import Reporter
+from trainers.contract.events import AttemptFinished, AttemptStarted
+from trainers.contract.spool import SPOOL, SpoolWriter, last_attempt
 from trainers.outside.client import LabClient
 from trainers.outside.observing import Observer
-from trainers.outside.sending import Background, Sender, introduce
-from trainers.report import Reporter
-from trainers.spool import SPOOL, SpoolWriter, last_attempt
+from trainers.outside.sending import Background, Sender, ensure_run_opening
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class LabCallback(TrainerCallback):  # type: ignore[misc]
             return
         folder = self.folder or Path(args.output_dir or ".") / "lab"
         self.total_steps = max(0, state.max_steps)
-        introduce(folder, self.opening(args, rest.get("model")))
+        ensure_run_opening(folder, self.opening(args, rest.get("model")))
         attempt = last_attempt(folder / SPOOL) + 1
         self.reporter = Reporter(SpoolWriter(folder / SPOOL), attempt)
         self.reporter.event(AttemptStarted, **self.beginning(args, state, rest.get("model")))
@@ -84,7 +84,7 @@ class LabCallback(TrainerCallback):  # type: ignore[misc]
             "host": socket.gethostname(),
             "device": str(args.device),
             "command": [Path(sys.argv[0]).name] if sys.argv else [],  # arguments may hold secrets
-            "versions": {name: found for name in PACKAGES if (found := installed(name))},
+            "versions": {name: found for name in PACKAGES if (found := find_package_version(name))},
             "special_tokens": {int(key): token.content for key, token in added.items() if token.special},
             "parameters": sum(one.numel() for one in model.parameters()) if model is not None else 0,
         }
@@ -92,7 +92,9 @@ class LabCallback(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **rest: Any) -> None:
         if self.reporter is None or not logs or "train_runtime" in logs:
             return
-        values = {heldout(name): float(value) for name, value in logs.items() if isinstance(value, int | float) and name not in ("epoch", "step")}
+        values = {
+            to_heldout_name(name): float(value) for name, value in logs.items() if isinstance(value, int | float) and name not in ("epoch", "step")
+        }
         self.reporter.metrics(state.global_step, values, int(getattr(state, "num_input_tokens_seen", 0) or logs.get("num_tokens") or 0))
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> TrainerControl:
@@ -143,7 +145,7 @@ def watch(trainer: Any, name: str = "", folder: str | Path | None = None, client
     return callback
 
 
-def heldout(name: str) -> str:
+def to_heldout_name(name: str) -> str:
     """transformers' eval_reward is the lab's heldout/reward."""
     return f"heldout/{name.removeprefix('eval_')}" if name.startswith("eval_") else name
 
@@ -152,7 +154,7 @@ def is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def installed(package: str) -> str:
+def find_package_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:

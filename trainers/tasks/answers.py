@@ -20,7 +20,7 @@ def write_answer(working: list[str], answer: str) -> str:
     return f"{THINK}{' '.join(working)}{END_THINK}{ANSWER}{answer}{END_ANSWER}"
 
 
-def correct(text: str, example: Example) -> float:
+def score_correctness(text: str, example: Example) -> float:
     parts = worked_answer(text)
     return float(parts is not None and parts[1] == example.reference)
 
@@ -29,7 +29,7 @@ def well_formed(text: str, example: Example) -> float:
     return float(worked_answer(text) is not None)
 
 
-def brevity(text: str, gold: str, is_correct: RewardFunction, example: Example) -> float | None:
+def score_relative_brevity(text: str, gold: str, is_correct: RewardFunction, example: Example) -> float | None:
     """1 up to the length of the gold completion, falling to 0 at twice that; no opinion on a wrong answer, so silence earns nothing."""
     if not is_correct(text, example):
         return None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from trainers.events import Message
+from trainers.contract.events import Message
 
 Split = Literal["train", "heldout", "pairs"]
 
@@ -71,7 +71,7 @@ class Task:
         repeats = 0
         while len(drawn) < count:
             example = self.example(rng, difficulty)
-            digest = digest_of(example)
+            digest = digest_example(example)
             if digest[0] % BUCKETS not in wanted:
                 continue
             if digest in seen and repeats < FRESH_TRIES:
@@ -98,7 +98,7 @@ class Task:
         return None
 
 
-def digest_of(example: Example) -> bytes:
+def digest_example(example: Example) -> bytes:
     """What makes an example the same as another one: its prompt and its data (16 bytes, the same on every machine)."""
     text = json.dumps([[[message.role, message.content] for message in example.prompt], example.data], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).digest()

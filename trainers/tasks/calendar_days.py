@@ -8,7 +8,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.tasks import answers
 from trainers.tasks.base import Example, Reward, Task
 
@@ -52,7 +52,7 @@ SIZES = {
 }
 
 
-def plural(days: int) -> str:
+def format_day_count(days: int) -> str:
     return f"{days} day" if days == 1 else f"{days} days"
 
 
@@ -60,7 +60,7 @@ def day_after(day: int, change: int) -> int:
     return (day + change) % len(DAYS)
 
 
-def steps(example: Example) -> list[str]:
+def list_day_steps(example: Example) -> list[str]:
     day, lines = example.data["today"], []
     for change in example.data["changes"]:
         then = day_after(day, change)
@@ -69,17 +69,17 @@ def steps(example: Example) -> list[str]:
     return lines
 
 
-def gold(example: Example) -> str:
-    return answers.write_answer(steps(example), example.reference)
+def write_gold_answer(example: Example) -> str:
+    return answers.write_answer(list_day_steps(example), example.reference)
 
 
-def brevity(text: str, example: Example) -> float | None:
+def score_brevity(text: str, example: Example) -> float | None:
     if "changes" not in example.data:
         return None
-    return answers.brevity(text, gold(example), answers.correct, example)
+    return answers.score_relative_brevity(text, write_gold_answer(example), answers.score_correctness, example)
 
 
-def working(text: str, example: Example) -> float | None:
+def score_working(text: str, example: Example) -> float | None:
     """Share of the events on the way with a right step that starts from the day before it; extra steps count as wrong."""
     if "changes" not in example.data:
         return None
@@ -108,10 +108,10 @@ class CalendarDays(Task):
         "hard": "3 or 4 events in a chain, 1 to 12 days apart, and 2 more that do not matter.",
     }
     rewards = {
-        "correct": Reward(answers.correct, "1 when the form is right and the answer is exactly the weekday.", 1.0),
+        "correct": Reward(answers.score_correctness, "1 when the form is right and the answer is exactly the weekday.", 1.0),
         "format": Reward(answers.well_formed, "1 for exactly one <think> part followed by one <answer> part.", 0.0),
-        "brevity": Reward(brevity, "Correct answers only: 1 up to the gold length, 0 from twice that on.", 0.0),
-        "working": Reward(working, "Share of the events with a right step that goes on from the day before it.", 0.0),
+        "brevity": Reward(score_brevity, "Correct answers only: 1 up to the gold length, 0 from twice that on.", 0.0),
+        "working": Reward(score_working, "Share of the events with a right step that goes on from the day before it.", 0.0),
     }
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 40 % work carefully and are right,"
@@ -124,11 +124,11 @@ class CalendarDays(Task):
         events = rng.sample(EVENTS, count + sizes.asides)
         today = rng.randrange(len(DAYS))
         changes = [rng.randint(1, sizes.days)]
-        story = [f"The {events[0]} is in {plural(changes[0])}"]
+        story = [f"The {events[0]} is in {format_day_count(changes[0])}"]
         for number, event in enumerate(events[1:], 1):
             change = rng.randint(1, sizes.days) * rng.choice((1, -1))
             anchor = events[number - 1] if number < count else rng.choice(events[:number])
-            story.append(f"the {event} {plural(abs(change))} {'after' if change > 0 else 'before'} the {anchor}")
+            story.append(f"the {event} {format_day_count(abs(change))} {'after' if change > 0 else 'before'} the {anchor}")
             if number < count:
                 changes.append(change)
         question = f"Today is {DAYS[today]}. {', '.join(story)}. On which day is the {events[count - 1]}?"
@@ -136,7 +136,7 @@ class CalendarDays(Task):
         return Example([Message("user", question)], answer, {"today": today, "changes": changes})
 
     def gold(self, example: Example) -> str:
-        return gold(example)
+        return write_gold_answer(example)
 
     def demonstration(self, example: Example, rng: random.Random) -> str:
         kind = rng.random()
@@ -144,5 +144,5 @@ class CalendarDays(Task):
             return answers.write_answer([], rng.choice(DAYS))
         if kind < 0.60:
             early = example.data["changes"][:-1]
-            return answers.write_answer(steps(example)[:-1], DAYS[day_after(example.data["today"], sum(early))])
-        return gold(example)
+            return answers.write_answer(list_day_steps(example)[:-1], DAYS[day_after(example.data["today"], sum(early))])
+        return write_gold_answer(example)

@@ -8,7 +8,7 @@ episode is Search-R1's (arXiv 2503.09516).
 import random
 from dataclasses import dataclass
 
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.tasks import answers
 from trainers.tasks.base import Example, Reward, Task
 
@@ -49,7 +49,7 @@ def look_up(example: Example, key: str) -> str:
     return f"{INFORMATION}{facts.get(key.strip(), UNKNOWN)}{END_INFORMATION}"
 
 
-def episode(text: str, example: Example) -> tuple[list[str], str] | None:
+def parse_episode(text: str, example: Example) -> tuple[list[str], str] | None:
     """(keys searched, answer) of a whole episode; None unless it is searches, each followed by the world's own answer, and one final answer."""
     rest, keys = text.strip(), list[str]()
     while rest.startswith(SEARCH):
@@ -72,30 +72,30 @@ def write_episode(keys: list[str], answer: str, example: Example) -> str:
     return f"{searches}{answers.ANSWER}{answer}{answers.END_ANSWER}"
 
 
-def gold(example: Example) -> str:
+def write_gold_answer(example: Example) -> str:
     return write_episode(example.data["hops"], example.reference, example)
 
 
-def correct(text: str, example: Example) -> float:
-    parts = episode(text, example)
+def score_correctness(text: str, example: Example) -> float:
+    parts = parse_episode(text, example)
     return float(parts is not None and parts[1] == example.reference)
 
 
 def well_formed(text: str, example: Example) -> float:
-    return float(episode(text, example) is not None)
+    return float(parse_episode(text, example) is not None)
 
 
-def brevity(text: str, example: Example) -> float | None:
+def score_brevity(text: str, example: Example) -> float | None:
     if "hops" not in example.data:
         return None
-    return answers.brevity(text, gold(example), correct, example)
+    return answers.score_relative_brevity(text, write_gold_answer(example), score_correctness, example)
 
 
-def searches(text: str, example: Example) -> float | None:
+def score_searches(text: str, example: Example) -> float | None:
     """Share of the facts on the way to the answer that were looked up."""
     if "hops" not in example.data:
         return None
-    parts = episode(text, example)
+    parts = parse_episode(text, example)
     hops: list[str] = example.data["hops"]
     return len(set(hops) & set(parts[0])) / len(set(hops)) if parts else 0.0
 
@@ -110,10 +110,10 @@ class Kb(Task):
         "hard": "Always two relations, then an attribute; 12 people, 120 facts and more words to know.",
     }
     rewards = {
-        "correct": Reward(correct, "1 when the episode is well formed and the answer is exactly right.", 1.0),
+        "correct": Reward(score_correctness, "1 when the episode is well formed and the answer is exactly right.", 1.0),
         "format": Reward(well_formed, "1 for searches with the world's own answers, then one final <answer>.", 0.0),
-        "brevity": Reward(brevity, "Correct answers only: 1 up to the gold length, 0 from twice that on.", 0.0),
-        "searches": Reward(searches, "Share of the facts on the way to the answer that were looked up.", 0.0),
+        "brevity": Reward(score_brevity, "Correct answers only: 1 up to the gold length, 0 from twice that on.", 0.0),
+        "searches": Reward(score_searches, "Share of the facts on the way to the answer that were looked up.", 0.0),
     }
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 25 % follow every hop and are right,"
@@ -141,7 +141,7 @@ class Kb(Task):
         return Example([Message("user", question)], facts[hops[-1]], data)
 
     def gold(self, example: Example) -> str:
-        return gold(example)
+        return write_gold_answer(example)
 
     def demonstration(self, example: Example, rng: random.Random) -> str:
         kind, attribute = rng.random(), example.data["attribute"]
@@ -150,7 +150,7 @@ class Kb(Task):
         if kind < 0.75:
             key = f"{example.data['person']} {attribute}"
             return write_episode([key], example.data["facts"][key], example)
-        return gold(example)
+        return write_gold_answer(example)
 
     def respond(self, example: Example, text: str) -> str | None:
         if not text.endswith(END_SEARCH):

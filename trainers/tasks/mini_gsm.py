@@ -7,7 +7,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.tasks import answers
 from trainers.tasks.base import Example, Reward, Task
 
@@ -34,7 +34,7 @@ SIZES = {
 }
 
 
-def equations(example: Example) -> list[str]:
+def list_equations(example: Example) -> list[str]:
     total, lines = example.data["start"], []
     for change in example.data["changes"]:
         lines.append(f"{total}{change:+d}={total + change}")
@@ -42,17 +42,17 @@ def equations(example: Example) -> list[str]:
     return lines
 
 
-def gold(example: Example) -> str:
-    return answers.write_answer(equations(example), example.reference)
+def write_gold_answer(example: Example) -> str:
+    return answers.write_answer(list_equations(example), example.reference)
 
 
-def brevity(text: str, example: Example) -> float | None:
+def score_brevity(text: str, example: Example) -> float | None:
     if "changes" not in example.data:
         return None
-    return answers.brevity(text, gold(example), answers.correct, example)
+    return answers.score_relative_brevity(text, write_gold_answer(example), answers.score_correctness, example)
 
 
-def working(text: str, example: Example) -> float | None:
+def score_working(text: str, example: Example) -> float | None:
     """Share of the problem's changes that have a right equation which starts from the total before it; extra lines count as wrong."""
     if "changes" not in example.data:
         return None
@@ -81,10 +81,10 @@ class MiniGsm(Task):
         "hard": "4 to 6 changes of 1 to 19, starting from 10 to 60; allow completions of 70 tokens.",
     }
     rewards = {
-        "correct": Reward(answers.correct, "1 when the form is right and the answer is exactly the total.", 1.0),
+        "correct": Reward(answers.score_correctness, "1 when the form is right and the answer is exactly the total.", 1.0),
         "format": Reward(answers.well_formed, "1 for exactly one <think> part followed by one <answer> part.", 0.0),
-        "brevity": Reward(brevity, "Correct answers only: 1 up to the gold length, 0 from twice that on.", 0.0),
-        "working": Reward(working, "Share of the changes with a right equation that goes on from the total before.", 0.0),
+        "brevity": Reward(score_brevity, "Correct answers only: 1 up to the gold length, 0 from twice that on.", 0.0),
+        "working": Reward(score_working, "Share of the changes with a right equation that goes on from the total before.", 0.0),
     }
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 40 % work carefully and are right,"
@@ -104,7 +104,7 @@ class MiniGsm(Task):
         return Example([Message("user", ", ".join(story) + ". How many?")], str(total), {"start": start, "changes": changes})
 
     def gold(self, example: Example) -> str:
-        return gold(example)
+        return write_gold_answer(example)
 
     def demonstration(self, example: Example, rng: random.Random) -> str:
         kind = rng.random()
@@ -112,6 +112,6 @@ class MiniGsm(Task):
             guess = int(example.reference) + rng.randint(-LARGEST_ERROR, LARGEST_ERROR)
             return answers.write_answer([], str(max(0, guess)))
         if kind < 0.60:
-            early = equations(example)[:-1]
+            early = list_equations(example)[:-1]
             return answers.write_answer(early, early[-1].partition("=")[2])
-        return gold(example)
+        return write_gold_answer(example)

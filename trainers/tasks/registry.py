@@ -30,13 +30,13 @@ class Registry:
 
 
 @cache
-def registry() -> Registry:
+def load_task_registry() -> Registry:
     """All tasks, loaded once in a process."""
     tasks: dict[str, Task] = {kind.name: kind() for kind in BUILT_IN}
     broken: dict[str, str] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
-            task = load(entry)
+            task = load_task_plugin(entry)
             if task.name in tasks:
                 raise TypeError(f"a task named {task.name!r} exists already")
             tasks[task.name] = task
@@ -46,7 +46,7 @@ def registry() -> Registry:
     return Registry(tasks, broken)
 
 
-def load(entry: EntryPoint) -> Task:
+def load_task_plugin(entry: EntryPoint) -> Task:
     kind = entry.load()
     if not (isinstance(kind, type) and issubclass(kind, Task)):
         raise TypeError(f"{entry.value} is not a subclass of trainers.tasks.base.Task")
@@ -60,12 +60,12 @@ def load(entry: EntryPoint) -> Task:
 
 def all_tasks() -> dict[str, Task]:
     """Every usable task by name, built-in ones first."""
-    return dict(registry().tasks)
+    return dict(load_task_registry().tasks)
 
 
-def get(name: str) -> Task:
+def get_task(name: str) -> Task:
     """The task called ``name``. Raises UnknownTask, whose message lists the names there are."""
-    found = registry()
+    found = load_task_registry()
     if name in found.tasks:
         return found.tasks[name]
     reason = f" (its plugin cannot be loaded: {found.broken[name]})" if name in found.broken else ""

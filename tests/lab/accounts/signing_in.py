@@ -11,7 +11,7 @@ from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, hotp_value, 
 from django.core import mail
 from django.test import Client
 
-from lab.accounts.models import User
+from lab.teams.accounts.models import User
 
 PASSWORD = "correct horse battery"
 SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
@@ -44,3 +44,12 @@ def link_in_the_mail(to: str) -> str:
     [text] = [str(one.body) for one in mail.outbox if one.to == [to]][-1:]
     [found] = re.findall(r"http://127\.0\.0\.1:8000(/\S+)", text)
     return str(found)
+
+
+def choose_password(client: Client, link: str, password: str) -> Any:
+    """Opens the mailed link and chooses a password behind it."""
+    form = client.get(link)
+    assert form.status_code == 302, form.content.decode()
+    answer = client.post(form.headers["Location"], {"password1": password, "password2": password})
+    assert answer.status_code == 302, answer.content.decode()
+    return answer

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
+from lab.teams.accounts.models import Team, User
 from tests.lab.accounts.signing_in import confirm, give_app
 
 PAGES = [

@@ -10,9 +10,9 @@ from asgiref.testing import ApplicationCommunicator
 from channels.routing import URLRouter
 from django.test import Client
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.accounts.second_factor import has_second_factor, needs_second_factor, open_to_their_members
-from lab.accounts.sessions import keys_of
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.teams.accounts.second_factor import has_second_factor, needs_second_factor, open_to_their_members
+from lab.teams.accounts.sessions import list_session_keys
 from lab.urls import websocket_urlpatterns
 from tests.conftest import make_member
 from tests.lab.accounts.signing_in import PASSWORD, SECRET, code_of, confirm, give_app, sign_in
@@ -94,7 +94,7 @@ def test_the_first_factor_ends_sessions_that_a_password_alone_began(as_owner: Cl
     as_owner.post("/accounts/2fa/totp/activate/", {"code": code_of(secret)})
     assert as_owner.get("/runs/").status_code == 200
     assert elsewhere.get("/runs/").status_code == 302
-    assert keys_of(owner) == [as_owner.session.session_key]
+    assert list_session_keys(owner) == [as_owner.session.session_key]
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from django.contrib.sessions.models import Session
 from django.core import mail
 from django.test import Client
 
-from lab.accounts.models import User
-from lab.accounts.sessions import end_sessions
-from lab.audit.models import Entry
+from lab.teams.accounts.models import User
+from lab.teams.accounts.sessions import end_sessions
+from lab.teams.audit.models import Entry
 from tests.lab.accounts.signing_in import PASSWORD, confirm, link_in_the_mail, sign_in
 
 NEW = "another fine secret"
@@ -103,7 +103,7 @@ def test_a_reset_link_names_the_labs_own_address_whatever_host_was_asked(client:
 def test_ended_sessions_stand_in_the_audit_log(elsewhere: Client, as_owner: Client, owner: User) -> None:
     as_owner.get("/account/")
     as_owner.post("/accounts/sessions/")
-    entry = Entry.objects.get(action="session.revoke", team=None)
+    entry = Entry.across_teams.get(action="session.revoke", team=None)
     assert entry.actor == owner
     assert "Firefox" in entry.details["browser"]
 

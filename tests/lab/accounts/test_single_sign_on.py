@@ -13,10 +13,11 @@ from django.test import Client
 from django.utils import timezone
 from environ import Env
 
-from lab.accounts.models import Invitation, Team, User
-from lab.lib.single_sign_on import providers
+from lab.lib.single_sign_on import build_sso_providers
+from lab.teams.accounts.address_proof import is_verified, mark_verified
+from lab.teams.accounts.models import Invitation, Team, User
 from tests.lab.accounts.provider import CLIENT, SECRET, Provider
-from tests.lab.accounts.signing_in import give_app
+from tests.lab.accounts.signing_in import PASSWORD, choose_password, give_app, link_in_the_mail
 
 START = "/accounts/oidc/sso/login/"
 
@@ -33,7 +34,7 @@ def shared() -> Iterator[Provider]:
 def provider(shared: Provider, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Provider:
     for name, value in {"URL": shared.url, "CLIENT": CLIENT, "SECRET": SECRET, "NAME": "Example ID"}.items():
         monkeypatch.setenv(f"LAB_OIDC_{name}", value)
-    settings.SOCIALACCOUNT_PROVIDERS = providers(Env())
+    settings.SOCIALACCOUNT_PROVIDERS = build_sso_providers(Env())
     shared.claims, shared.audience = {}, CLIENT
     return shared
 
@@ -75,11 +76,38 @@ def test_without_a_provider_there_is_none(client: Client, db: None) -> None:
 
 
 def test_somebody_with_an_account_comes_in_and_is_known_from_then_on(come: Callable[..., Any], client: Client, owner: User) -> None:
+    mark_verified(owner)
     assert come("Owner@example.org", sub="42").headers["Location"] == "/"
     assert inside(client) == owner
     client.logout()
     come("renamed@elsewhere.org", sub="42", verified=False)
     assert inside(client) == owner
+
+
+def test_an_account_whose_address_nobody_has_proved_is_not_connected_and_the_way_in_is_shown(
+    come: Callable[..., Any], client: Client, owner: User, invited: str
+) -> None:
+    """Somebody else may have made it; also where another invitation of the address is open."""
+    User.objects.create_user(invited, PASSWORD)
+    for email in (owner.email, invited):
+        page = come(email)
+        assert page.status_code == 403
+        assert "Your address is not verified here" in page.content.decode()
+        assert 'action="/accounts/password/reset/"' in page.content.decode()
+        assert inside(client) is None
+    assert not SocialAccount.objects.exists()
+    client.post("/accounts/password/reset/", {"email": owner.email})  # the button of that page
+    choose_password(Client(), link_in_the_mail(owner.email), "another horse entirely")
+    come(owner.email)
+    assert inside(client) == owner
+    assert SocialAccount.objects.get().user == owner
+
+
+def test_without_a_mail_server_the_way_in_is_by_connecting_it_oneself(come: Callable[..., Any], owner: User, settings: Any) -> None:
+    settings.EMAIL_BACKEND = "lab.teams.accounts.mail.PrivateFolder"
+    page = come(owner.email).content.decode()
+    assert "no mail server" in page
+    assert "connect Example ID on your account page" in page
 
 
 @pytest.mark.parametrize("verified", [False, "false", None, 0, "no"])
@@ -101,13 +129,14 @@ def test_an_open_invitation_makes_the_account_and_lets_it_in(come: Callable[...,
     assert user is not None
     assert (user.email, user.get_full_name(), user.has_usable_password()) == (invited, "Ada Byron", False)
     assert [(one.team.name, one.role) for one in user.memberships.all()] == [("Reasoning", "researcher")]
-    assert Invitation.objects.get().accepted_by == user
+    assert Invitation.across_teams.get().accepted_by == user
+    assert is_verified(user)
     assert client.get("/t/reasoning/runs/").status_code == 200
 
 
 @pytest.mark.parametrize("change", [{"revoked_at": timezone.now()}, {"accepted_at": timezone.now()}, {"expires_at": timezone.now()}])
 def test_a_closed_invitation_opens_nothing(change: dict[str, Any], come: Callable[..., Any], client: Client, invited: str) -> None:
-    Invitation.objects.update(**change)
+    Invitation.across_teams.update(**change)
     come(invited)
     assert inside(client) is None
 
@@ -125,6 +154,7 @@ def test_an_address_somebody_only_asked_to_change_to_opens_nothing(come: Callabl
 
 
 def test_a_closed_account_stays_closed(come: Callable[..., Any], client: Client, owner: User) -> None:
+    mark_verified(owner)
     User.objects.update(is_active=False)
     come(owner.email)
     assert inside(client) is None
@@ -132,6 +162,7 @@ def test_a_closed_account_stays_closed(come: Callable[..., Any], client: Client,
 
 def test_the_second_factor_of_the_lab_is_asked_for(come: Callable[..., Any], client: Client, owner: User) -> None:
     give_app(owner)
+    mark_verified(owner)
     assert come(owner.email).headers["Location"].startswith("/accounts/2fa/authenticate/")
     assert inside(client) is None
 
@@ -151,5 +182,5 @@ def test_an_answer_nobody_asked_for_is_not_taken(provider: Provider, client: Cli
 def test_a_provider_that_is_away_is_said(client: Client, settings: Any, monkeypatch: pytest.MonkeyPatch, db: None) -> None:
     for name, value in {"URL": "http://127.0.0.1:1", "CLIENT": CLIENT, "SECRET": SECRET}.items():
         monkeypatch.setenv(f"LAB_OIDC_{name}", value)
-    settings.SOCIALACCOUNT_PROVIDERS = providers(Env())
+    settings.SOCIALACCOUNT_PROVIDERS = build_sso_providers(Env())
     assert "could not be reached" in client.post(START).content.decode()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from lab.accounts.models import Role, Team, User
-from lab.alerts import chores
-from lab.alerts.models import Rule, Watch
+from lab.teams.accounts.models import Role, Team, User
+from lab.watching.alerts import chores
+from lab.watching.alerts.models import Rule, Watch
 from tests.conftest import make_member
 
 

@@ -5,13 +5,18 @@ The webhook leads to an address set aside for documentation: its test is refused
 
 from __future__ import annotations
 
-from lab.accounts.models import Team, User
-from lab.alerts import kinds, signing
-from lab.alerts.models import Delivery, DeliveryState, Notice, Rule, Webhook
+from lab.teams.accounts.models import Team, User
+from lab.watching.alerts import addresses, kinds, signatures
+from lab.watching.alerts.models import Delivery, DeliveryState, Notice, Rule, Webhook
 
 
 def make_alerts(team: Team, user: User, mark: str) -> None:
-    hook = Webhook.objects.create(team=team, name=f"webhook {mark}"[:80], url="https://192.0.2.1/", secret=signing.keep(f"secret {mark}"))
+    hook = Webhook.objects.create(
+        team=team,
+        name=f"webhook {mark}"[:80],
+        **addresses.build_address_fields("https://192.0.2.1/"),
+        secret=signatures.seal_webhook_secret(f"secret {mark}"),
+    )
     condition = {"kind": kinds.METRIC, "metric": f"metric {mark}", "direction": "above", "number": 1e300, "words": f"word {mark}"[:100]}
     Rule.objects.create(team=team, owner=user, **condition)
     Rule.objects.create(team=team, owner=None, webhook=hook, **condition)

@@ -9,11 +9,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from lab.accounts.models import Team, User
-from lab.alerts import kinds
-from lab.alerts.models import Notice, Rule
-from lab.alerts.notifying import notify
-from lab.runs.models import Status
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Status
+from lab.watching.alerts import kinds
+from lab.watching.alerts.models import Notice, Rule
+from lab.watching.alerts.notices import notify_members
 from tests.hostile import PAYLOADS
 from tests.lab.alerts.conftest import look
 from tests.lab.supervisor.spools import make_run, measured, started, store
@@ -23,8 +23,8 @@ VALID = {"kind": "metric", "metric": "reward", "direction": "above", "number": "
 
 
 def tell(team: Team, user: User, subject: str = "Run 1 finished", key: str = "k1") -> Notice:
-    notify(team, kinds.NEWS, subject, url=f"/t/{team.slug}/runs/", users=[user], key=key)
-    return Notice.objects.get(user=user, key=key)
+    notify_members(team, kinds.NEWS, subject, url=f"/t/{team.slug}/runs/", users=[user], key=key)
+    return Notice.across_teams.get(user=user, key=key)
 
 
 def signed_in(user: User) -> Client:
@@ -43,39 +43,39 @@ def test_the_inbox_shows_what_i_was_told_and_nothing_of_others(team: Team, owner
     for path in (f"/inbox/{theirs.pk}/open/", f"/inbox/{theirs.pk}/read/"):
         assert as_owner.get(path).status_code in (404, 405)
         assert as_owner.post(path).status_code in (404, 405)
-    assert Notice.objects.get(pk=theirs.pk).read_at is None
+    assert Notice.across_teams.get(pk=theirs.pk).read_at is None
 
 
 def test_a_link_opens_and_marks_read_and_unread_brings_it_back(team: Team, owner: User, as_owner: Client) -> None:
     one = tell(team, owner)
     as_owner.head(f"/inbox/{one.pk}/open/")
-    assert Notice.objects.get().read_at is None
+    assert Notice.across_teams.get().read_at is None
     opened = as_owner.get(f"/inbox/{one.pk}/open/")
     assert opened.headers["Location"] == "/t/reasoning/runs/"
-    assert Notice.objects.get().read_at is not None
+    assert Notice.across_teams.get().read_at is not None
     as_owner.post(f"/inbox/{one.pk}/read/", {"unread": "1"})
-    assert Notice.objects.get().read_at is None
+    assert Notice.across_teams.get().read_at is None
 
 
 def test_a_notice_never_leads_out_of_the_lab(team: Team, owner: User, as_owner: Client) -> None:
     one = tell(team, owner)
     for url in ("https://evil.example.org/", "//evil.example.org/", "javascript:alert(1)", ""):
-        Notice.objects.update(url=url)
+        Notice.across_teams.update(url=url)
         assert as_owner.get(f"/inbox/{one.pk}/open/").headers["Location"].endswith("/inbox/")
 
 
 def test_all_read_can_be_undone_for_exactly_those(team: Team, owner: User, as_owner: Client) -> None:
     before = tell(team, owner, key="k0")
-    Notice.objects.update(read_at=timezone.now())
+    Notice.across_teams.update(read_at=timezone.now())
     for number in range(3):
         tell(team, owner, key=f"k{number + 1}")
     where = as_owner.post("/inbox/read/").headers["Location"]
-    assert not Notice.objects.unread().exists()
+    assert not Notice.across_teams.unread().exists()
     page = as_owner.get(where).content.decode()
     at = page.split('name="at" value="')[1].split('"')[0]
     as_owner.post("/inbox/unread/", {"at": at})
-    assert Notice.objects.unread().count() == 3
-    assert Notice.objects.get(pk=before.pk).read_at is not None
+    assert Notice.across_teams.unread().count() == 3
+    assert Notice.across_teams.get(pk=before.pk).read_at is not None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_odd_address_of_the_inbox_is_a_page(query: str, team: Team, owner: Us
 def test_a_rule_is_made_changed_switched_and_deleted(team: Team, owner: User, as_owner: Client) -> None:
     run = make_run(team)
     as_owner.post("/alerts/new/", {**VALID, "run": f"#{run.number}", "words": "a", "email": "on"})
-    one = Rule.objects.get(metric="reward")
+    one = Rule.across_teams.get(metric="reward")
     assert (one.owner, one.run, one.number, one.direction, one.mine, one.email) == (owner, run, 0.8, "above", True, True)
     page = as_owner.get("/alerts/").content.decode()
     assert "reward above 0.8" in page
@@ -97,26 +97,29 @@ def test_a_rule_is_made_changed_switched_and_deleted(team: Team, owner: User, as
     one.refresh_from_db()
     assert (one.kind, one.metric, one.run, one.mine) == ("run-finished", "", None, False)
     as_owner.post(f"/alerts/{one.pk}/switch/", {"on": "0"})
-    assert not Rule.objects.get(pk=one.pk).enabled
+    assert not Rule.across_teams.get(pk=one.pk).enabled
     as_owner.post(f"/alerts/{one.pk}/delete/")
-    assert not Rule.objects.filter(pk=one.pk).exists()
+    assert not Rule.across_teams.filter(pk=one.pk).exists()
 
 
 def test_a_form_sent_twice_makes_one_rule(team: Team, owner: User, as_owner: Client) -> None:
     for _ in range(2):
         as_owner.post("/alerts/new/", VALID)
-    assert Rule.objects.filter(metric="reward").count() == 1
+    assert Rule.across_teams.filter(metric="reward").count() == 1
 
 
 def test_a_rule_that_is_changed_looks_anew(team: Team, owner: User, as_owner: Client) -> None:
     run = make_run(team, status=Status.RUNNING, created_by=owner)
     store(run, started(), measured(1, values={"reward": 0.5}))
     as_owner.post("/alerts/new/", {**VALID, "number": "0.4"})
-    one = Rule.objects.get(metric="reward")
+    one = Rule.across_teams.get(metric="reward")
     look()
     as_owner.post(f"/alerts/{one.pk}/", {**VALID, "number": "0.3"})
     look()
-    assert list(Notice.objects.order_by("created_at").values_list("subject", flat=True)) == [f"{run}: reward above 0.4", f"{run}: reward above 0.3"]
+    assert list(Notice.across_teams.order_by("created_at").values_list("subject", flat=True)) == [
+        f"{run}: reward above 0.4",
+        f"{run}: reward above 0.3",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_what_cannot_be_used_is_named_and_nothing_is_lost(change: dict[str, str]
     make_run(team)
     page = as_owner.post("/alerts/new/", {**VALID, "recipe": "grpo", **change}).content.decode()
     assert said in page
-    assert not Rule.objects.filter(metric="reward").exists()
+    assert not Rule.across_teams.filter(metric="reward").exists()
     if "metric" not in change:
         assert 'value="reward"' in page
 
@@ -158,7 +161,7 @@ def test_the_preview_counts_last_week(team: Team, owner: User, as_owner: Client)
     for value in (0.5, 0.9):
         run = make_run(team, status=Status.FINISHED, finished_at=timezone.now(), created_by=owner)
         store(run, started(), measured(1, values={"kl": value}))
-        type(run).objects.filter(pk=run.pk).update(status=Status.FINISHED, finished_at=timezone.now())
+        type(run).objects.same_row(run).update(status=Status.FINISHED, finished_at=timezone.now())
     query = {"kind": "metric", "metric": "kl", "direction": "above", "number": "0.8"}
     assert "1 time</strong>" in as_owner.get("/alerts/preview/", query).content.decode()
     assert "2 times</strong>" in as_owner.get("/alerts/preview/", {"kind": "run-finished", "mine": "on"}).content.decode()
@@ -185,7 +188,7 @@ def test_an_annotator_turns_mail_about_queues_off(team: Team, annotator: User) -
     page = client.get("/alerts/").content.decode()
     assert "Queue due" in page
     assert "New alert" not in page
-    one = Rule.objects.get(owner=annotator)
+    one = Rule.across_teams.get(owner=annotator)
     client.post(f"/alerts/{one.pk}/switch/", {"what": "email", "on": "0"})
     one.refresh_from_db()
     assert (one.email, one.inbox, one.enabled) == (False, True, True)
@@ -195,7 +198,7 @@ def test_a_kind_a_role_may_not_know_is_not_offered(team: Team, viewer: User) -> 
     client = signed_in(viewer)
     assert "Labels in conflict" not in client.get("/alerts/new/").content.decode()
     client.post("/alerts/new/", {"kind": kinds.CONFLICTS, "inbox": "on"})
-    assert not Rule.objects.filter(owner=viewer, kind=kinds.CONFLICTS).exists()
+    assert not Rule.across_teams.filter(owner=viewer, kind=kinds.CONFLICTS).exists()
 
 
 @pytest.mark.parametrize("payload", PAYLOADS[:12])

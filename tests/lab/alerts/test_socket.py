@@ -6,12 +6,12 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import AnonymousUser
 
-from lab.accounts.models import Membership, Team, User
-from lab.alerts import kinds
-from lab.alerts.models import Notice
-from lab.alerts.notifying import notify
-from lab.runs import consumers
+from lab.teams.accounts.models import Membership, Team, User
+from lab.training.runs import consumers
 from lab.urls import websocket_urlpatterns
+from lab.watching.alerts import kinds
+from lab.watching.alerts.models import Notice
+from lab.watching.alerts.notices import notify_members
 from tests.lab import test_consumers
 from tests.lab.test_consumers import close_code, opened
 
@@ -26,7 +26,7 @@ def all_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @sync_to_async
 def tell(team: Team, user: User, key: str) -> None:
-    notify(team, kinds.NEWS, f"subject {key}", url="/t/reasoning/runs/", users=[user], key=key)
+    notify_members(team, kinds.NEWS, f"subject {key}", url="/t/reasoning/runs/", users=[user], key=key)
 
 
 async def test_the_count_comes_at_once_and_new_notices_by_name(team: Team, owner: User, teammate: User) -> None:
@@ -39,7 +39,7 @@ async def test_the_count_comes_at_once_and_new_notices_by_name(team: Team, owner
         told = await page.until_type("inbox")
         assert told["unread"] == 2
         assert [one["subject"] for one in told["new"]] == ["subject fresh"]
-        await sync_to_async(Notice.objects.filter(user=owner).update)(read_at="2026-01-01T00:00:00Z")
+        await sync_to_async(Notice.across_teams.filter(user=owner).update)(read_at="2026-01-01T00:00:00Z")
         assert (await page.until_type("inbox"))["unread"] == 0
 
 

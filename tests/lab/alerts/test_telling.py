@@ -11,13 +11,13 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from lab.accounts.models import Membership, Project, Role, Team, User
-from lab.alerts import chores, kinds
-from lab.alerts.models import Delivery, Looked, Notice, Rule, Watch, Webhook
-from lab.alerts.notifying import notify
-from lab.labels.models import Item, ItemState, Queue, QueueMember
-from lab.runs.models import Run, Status
-from lab.usage.models import Quota, Storage
+from lab.labelling.labels.models import Item, ItemState, Queue, QueueMember
+from lab.teams.accounts.models import Membership, Project, Role, Team, User
+from lab.training.runs.models import Run, Status
+from lab.watching.alerts import addresses, chores, kinds
+from lab.watching.alerts.models import Delivery, Looked, Notice, Rule, Watch, Webhook
+from lab.watching.alerts.notices import notify_members
+from lab.watching.usage.models import Quota, Storage
 from tests.conftest import make_member
 from tests.lab.alerts.conftest import look
 from tests.lab.labels.queues import judge, pair_queue
@@ -28,18 +28,18 @@ Maker = Callable[..., Rule]
 
 
 def told(user: User) -> list[str]:
-    return list(Notice.objects.filter(user=user).order_by("created_at").values_list("kind", flat=True))
+    return list(Notice.across_teams.filter(user=user).order_by("created_at").values_list("kind", flat=True))
 
 
 def end(run: Run, status: Status = Status.FINISHED) -> None:
-    Run.objects.filter(pk=run.pk).update(
+    Run.across_teams.filter(pk=run.pk).update(
         status=status, finished_at=timezone.now(), reason="out of memory" if status == Status.FAILED else "", attempt=1
     )
 
 
 def test_what_has_just_ended_is_found_by_an_index() -> None:
     now = timezone.now()
-    ended = Run.objects.filter(status__in=(Status.FINISHED, Status.FAILED), finished_at__gt=now - timedelta(minutes=2), finished_at__lte=now)
+    ended = Run.across_teams.filter(status__in=(Status.FINISHED, Status.FAILED), finished_at__gt=now - timedelta(minutes=2), finished_at__lte=now)
     with connections["default"].cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")  # a table of a test is too small for any index
     assert "run_ended" in ended.explain()
@@ -54,7 +54,7 @@ def test_a_run_that_ends_is_told_once(team: Team, owner: User, rule: Maker, stat
     end(run, status)
     look()
     look()
-    one = Notice.objects.get(user=owner)
+    one = Notice.across_teams.get(user=owner)
     assert (one.kind, one.subject) == (kind, f"#{run.number} math 7b {status}")
     assert one.url == f"/t/reasoning/runs/{run.pk}/" + ("logs/" if status == Status.FAILED else "")
     assert ("out of memory" in one.text) == (status == Status.FAILED)
@@ -65,16 +65,16 @@ def test_a_run_that_is_resumed_and_ends_again_is_told_again(team: Team, owner: U
     run = make_run(team)
     end(run, Status.FAILED)
     look()
-    Run.objects.filter(pk=run.pk).update(attempt=2, finished_at=timezone.now())
+    Run.across_teams.filter(pk=run.pk).update(attempt=2, finished_at=timezone.now())
     look()
-    Run.objects.filter(pk=run.pk).update(attempt=3, finished_at=timezone.now())
+    Run.across_teams.filter(pk=run.pk).update(attempt=3, finished_at=timezone.now())
     look()
     assert told(owner) == [kinds.FAILED] * 3
 
 
 def test_what_happened_before_the_rule_is_not_told(team: Team, owner: User, rule: Maker) -> None:
     end(make_run(team))
-    Run.objects.update(finished_at=timezone.now() - timedelta(seconds=1))
+    Run.across_teams.update(finished_at=timezone.now() - timedelta(seconds=1))
     rule(kinds.FINISHED)
     look()
     assert told(owner) == []
@@ -87,10 +87,10 @@ def test_a_silent_trainer_and_a_lost_worker_are_told(team: Team, owner: User, ru
     lost = make_run(team, name="lost", status=Status.LOST, reason="lost its worker w1", rescues=1)
     look()
     look()
-    assert set(Notice.objects.values_list("subject", flat=True)) == {f"{silent} is silent", f"{lost} lost its worker"}
-    Run.objects.filter(pk=lost.pk).update(rescues=2)  # taken up, and lost again
+    assert set(Notice.across_teams.values_list("subject", flat=True)) == {f"{silent} is silent", f"{lost} lost its worker"}
+    Run.across_teams.filter(pk=lost.pk).update(rescues=2)  # taken up, and lost again
     look()
-    assert Notice.objects.filter(user=owner).count() == 3
+    assert Notice.across_teams.filter(user=owner).count() == 3
 
 
 def training(team: Team, **fields: Any) -> Run:
@@ -109,7 +109,7 @@ def test_a_metric_beyond_its_number_is_told_at_the_first_point(team: Team, owner
     look()
     store(run, measured(6, values={"kl": 0.9}))
     look()
-    one = Notice.objects.get(user=owner)
+    one = Notice.across_teams.get(user=owner)
     assert "kl is 0.75 at step 4" in one.text
 
 
@@ -120,7 +120,7 @@ def test_a_rule_made_while_a_run_trains_judges_its_newest_point_only(team: Team,
     rule(kinds.METRIC, metric="kl", direction="above", number=0.5)
     below = rule(kinds.METRIC, metric="kl", direction="below", number=0.2)
     look()
-    assert set(Notice.objects.values_list("subject", flat=True)) == {f"{low}: kl above 0.5", f"{spiked}: kl below 0.2"}
+    assert set(Notice.across_teams.values_list("subject", flat=True)) == {f"{low}: kl above 0.5", f"{spiked}: kl below 0.2"}
     assert Looked.objects.filter(rule=below, told=True).count() == 1
 
 
@@ -135,7 +135,7 @@ def test_a_metric_without_change_is_told_once_it_lasts(team: Team, owner: User, 
     store(run, measured(10, values={"reward": 0.505}))
     look()
     look()
-    one = Notice.objects.get(user=owner)
+    one = Notice.across_teams.get(user=owner)
     assert "reward is 0.505 at step 10" in one.text
     assert one.subject == f"{run}: reward within 0.01 for 5 steps"
 
@@ -145,34 +145,34 @@ def test_what_the_doctor_finds_is_told_once_for_each_finding(team: Team, owner: 
     run = training(team, trainer="grpo")
     store(run, *(measured(step, values={"reward": 0.5, "entropy": 0.6 - 0.0059 * step}) for step in range(1, 101)))
     look()
-    first = Notice.objects.filter(user=owner).count()
+    first = Notice.across_teams.filter(user=owner).count()
     assert first >= 1
-    assert Notice.objects.filter(user=owner, url=f"/t/reasoning/runs/{run.pk}/doctor/").count() == first
+    assert Notice.across_teams.filter(user=owner, url=f"/t/reasoning/runs/{run.pk}/doctor/").count() == first
     store(run, measured(101, values={"reward": 0.5, "entropy": 0.01}))
-    Looked.objects.update(at=timezone.now() - timedelta(minutes=5))
+    Looked.across_teams.update(at=timezone.now() - timedelta(minutes=5))
     look()
-    assert Notice.objects.filter(user=owner).values("key").distinct().count() == Notice.objects.filter(user=owner).count()
+    assert Notice.across_teams.filter(user=owner).values("key").distinct().count() == Notice.across_teams.filter(user=owner).count()
 
 
 def test_a_queue_is_told_a_day_before_it_is_due_and_when_it_is_overdue(team: Team, owner: User, annotator: User, rule: Maker) -> None:
     rule(kinds.DUE, owner=annotator, mine=True)
     queue = pair_queue(team, items=1, due=timezone.now() + timedelta(hours=30), assigned_only=True)
     look()
-    Queue.objects.update(due=timezone.now() + timedelta(hours=20))
+    Queue.across_teams.update(due=timezone.now() + timedelta(hours=20))
     look()
     assert told(annotator) == []  # not assigned
     QueueMember.objects.create(queue=queue, user=annotator)
     look()
     look()
-    assert Notice.objects.get(user=annotator).subject == "Queue “q” is due soon"
-    Queue.objects.update(due=timezone.now() - timedelta(seconds=0.01))
-    Rule.objects.update(since=timezone.now() - timedelta(minutes=1))
+    assert Notice.across_teams.get(user=annotator).subject == "Queue “q” is due soon"
+    Queue.across_teams.update(due=timezone.now() - timedelta(seconds=0.01))
+    Rule.across_teams.update(since=timezone.now() - timedelta(minutes=1))
     look()
-    assert Notice.objects.filter(user=annotator).latest("created_at").subject == "Queue “q” is overdue"
-    Item.objects.update(state=ItemState.DONE)
-    Queue.objects.update(due=timezone.now() + timedelta(hours=2))
+    assert Notice.across_teams.filter(user=annotator).latest("created_at").subject == "Queue “q” is overdue"
+    Item.across_teams.update(state=ItemState.DONE)
+    Queue.across_teams.update(due=timezone.now() + timedelta(hours=2))
     look()
-    assert Notice.objects.filter(user=annotator).count() == 2  # nothing waits in it
+    assert Notice.across_teams.filter(user=annotator).count() == 2  # nothing waits in it
 
 
 def test_labels_in_conflict_are_told_to_leads_only(team: Team, owner: User, teammate: User, annotator: User, rule: Maker) -> None:
@@ -184,8 +184,8 @@ def test_labels_in_conflict_are_told_to_leads_only(team: Team, owner: User, team
     assert queue.items.get().state == ItemState.CONFLICT
     look()
     look()
-    assert Notice.objects.get().subject == "1 conflict in queue “q”"
-    assert Notice.objects.get().user == owner
+    assert Notice.across_teams.get().subject == "1 conflict in queue “q”"
+    assert Notice.across_teams.get().user == owner
 
 
 def test_a_quota_that_is_used_up_is_told_once_a_month(team: Team, owner: User, rule: Maker) -> None:
@@ -194,7 +194,7 @@ def test_a_quota_that_is_used_up_is_told_once_a_month(team: Team, owner: User, r
     Storage.objects.create(team=team)
     look()
     assert told(owner) == []
-    Storage.objects.update(spools=2000)
+    Storage.across_teams.update(spools=2000)
     look()
     look()
     assert told(owner) == [kinds.QUOTA]
@@ -207,7 +207,7 @@ def test_filters_narrow_a_rule(team: Team, owner: User, teammate: User, rule: Ma
     for change in ({}, {"name": "code"}, {"created_by": teammate}, {"project": None}, {"recipe": "grpo"}):
         end(make_run(team, **{**fits, **change}))
     look()
-    assert [one.subject for one in Notice.objects.filter(user=owner)] == ["#1 big math finished"]
+    assert [one.subject for one in Notice.across_teams.filter(user=owner)] == ["#1 big math finished"]
 
 
 def test_a_rule_of_the_team_tells_all_who_may_know(team: Team, owner: User, teammate: User, annotator: User, stranger: User, rule: Maker) -> None:
@@ -218,7 +218,7 @@ def test_a_rule_of_the_team_tells_all_who_may_know(team: Team, owner: User, team
     rule(kinds.FINISHED, owner=gone)
     end(make_run(team))
     look()
-    assert set(Notice.objects.values_list("user", flat=True)) == {owner.pk, teammate.pk}
+    assert set(Notice.across_teams.values_list("user", flat=True)) == {owner.pk, teammate.pk}
 
 
 def test_two_rules_tell_once_by_both_channels(team: Team, owner: User, rule: Maker) -> None:
@@ -226,8 +226,8 @@ def test_two_rules_tell_once_by_both_channels(team: Team, owner: User, rule: Mak
     rule(kinds.FINISHED, inbox=False, email=True)
     end(make_run(team))
     look()
-    assert Notice.objects.get().inbox
-    assert Delivery.objects.get().notice == Notice.objects.get()
+    assert Notice.across_teams.get().inbox
+    assert Delivery.across_teams.get().notice == Notice.across_teams.get()
 
 
 def test_everybody_begins_with_rules_about_their_own_things_and_keeps_what_they_change(
@@ -254,12 +254,12 @@ def test_everybody_begins_with_rules_about_their_own_things_and_keeps_what_they_
 def test_notify_is_idempotent_and_knows_who_may_know(team: Team, owner: User, teammate: User, annotator: User, stranger: User) -> None:
     url = "/t/reasoning/policies/"
     for _ in range(2):
-        notify(team, kinds.PROMOTION, "candidate\r\nBcc: x", url=url, users=[owner, teammate, annotator, stranger], key="p1")
-    assert [(one.user, one.subject) for one in Notice.objects.all()] == [(owner, "candidate Bcc: x")]
-    assert notify(team, kinds.NEWS, "n", url="//evil.example.org", users=[annotator], key="n1") == 1
-    assert Notice.objects.get(user=annotator).url == ""
+        notify_members(team, kinds.PROMOTION, "candidate\r\nBcc: x", url=url, users=[owner, teammate, annotator, stranger], key="p1")
+    assert [(one.user, one.subject) for one in Notice.across_teams.all()] == [(owner, "candidate Bcc: x")]
+    assert notify_members(team, kinds.NEWS, "n", url="//evil.example.org", users=[annotator], key="n1") == 1
+    assert Notice.across_teams.get(user=annotator).url == ""
     with pytest.raises(KeyError):
-        notify(team, "gossip", "n", url="", key="k")
+        notify_members(team, "gossip", "n", url="", key="k")
 
 
 def test_a_watcher_that_fails_silences_no_other(team: Team, owner: User, rule: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def test_a_round_with_nothing_due_is_one_query(team: Team, django_assert_num_que
 
 @pytest.mark.django_db(transaction=True)
 def test_several_workers_tell_once(team: Team, owner: User, rule: Maker) -> None:
-    hook = Webhook.objects.create(team=team, name="h", url="https://hooks.example.org/", secret=b"")
+    hook = Webhook.objects.create(team=team, name="h", **addresses.build_address_fields("https://hooks.example.org/"), secret=b"")
     rule(kinds.FINISHED, email=True)
     rule(kinds.FINISHED, owner=None, webhook=hook, email=True)
     chores.sweep()
@@ -292,7 +292,7 @@ def test_several_workers_tell_once(team: Team, owner: User, rule: Maker) -> None
 
     def work() -> None:
         start.wait()
-        chores.watch("runs", timezone.now())
+        chores.run_watcher("runs", timezone.now())
         chores.sweep()
         connections.close_all()
 
@@ -302,6 +302,6 @@ def test_several_workers_tell_once(team: Team, owner: User, rule: Maker) -> None
         thread.start()
     for thread in threads:
         thread.join()
-    assert Notice.objects.filter(user=owner).count() == 5
+    assert Notice.across_teams.filter(user=owner).count() == 5
     assert Delivery.objects.filter(webhook=hook).count() == 5
-    assert Delivery.objects.filter(notice__user=owner).count() == 5
+    assert Delivery.across_teams.filter(notice__user=owner).count() == 5

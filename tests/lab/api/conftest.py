@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Role, Team, User
-from lab.accounts.permissions import TABLE, allowed
-from lab.api import limits, tokens, v1
-from lab.api.base import SCOPES
+from lab.edges.api import limits, tokens, v1
+from lab.edges.api.base import SCOPES
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.accounts.permissions import TABLE, is_role_allowed
 from tests.conftest import make_member
 
 
@@ -34,19 +34,19 @@ assert v1.operations  # each operation names its scope when it is read
 
 
 def scopes_of(role: str) -> list[str]:
-    return [name for name in TABLE if name in SCOPES and allowed(role, name)]
+    return [name for name in TABLE if name in SCOPES and is_role_allowed(role, name)]
 
 
 def client_of(team: Team, user: User, *scopes: str) -> ApiClient:
     """With every scope the person's role has, unless some are named."""
     role = user.memberships.get(team=team).role
-    return ApiClient(tokens.create(team, user, "test", list(scopes) or scopes_of(role), None)[1])
+    return ApiClient(tokens.create_access_token(team, user, "test", list(scopes) or scopes_of(role), None)[1])
 
 
 @pytest.fixture(autouse=True)
 def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests of the limit count for themselves."""
-    monkeypatch.setattr(limits, "taken", lambda key, limit=None: None)
+    monkeypatch.setattr(limits, "count_token_request", lambda key, limit=None: None)
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.api import openapi, tokens
-from lab.runs.models import Run, Status
+from lab.edges.api import openapi, tokens
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.lab.api.conftest import scopes_of
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/api.md").read_text()
@@ -26,14 +26,14 @@ def environment(live_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     user = User.objects.create_user("docs@example.org", "correct horse battery")
     team.memberships.create(user=user, role="researcher")
     monkeypatch.setenv("LAB_URL", live_server.url)
-    monkeypatch.setenv("LAB_TOKEN", tokens.create(team, user, "docs", scopes_of("researcher"), None)[1])
+    monkeypatch.setenv("LAB_TOKEN", tokens.create_access_token(team, user, "docs", scopes_of("researcher"), None)[1])
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_the_examples_run(environment: None) -> None:
     [python] = [text for kind, text in BLOCKS if kind == "python"]
     exec(compile(python, "docs/api.md", "exec"), {})
-    assert [(run.name, run.status) for run in Run.objects.all()] == [("sweep", Status.STOPPED)]
+    assert [(run.name, run.status) for run in Run.across_teams.all()] == [("sweep", Status.STOPPED)]
     if shutil.which("curl"):
         commands = next(text for kind, text in BLOCKS if "curl" in text)
         answers = subprocess.run(["bash", "-ec", commands], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -43,7 +43,7 @@ def test_the_examples_run(environment: None) -> None:
 
 def test_the_page_of_the_api_names_every_operation(as_owner: Client) -> None:
     page = as_owner.get("/t/reasoning/api/").content.decode()
-    missing = [one.view_func.__name__ for _, one in openapi.operations() if f'id="{one.view_func.__name__}"' not in page]
+    missing = [one.view_func.__name__ for _, one in openapi.iterate_operations() if f'id="{one.view_func.__name__}"' not in page]
     assert missing == []
     assert "`" not in re.sub(r"<(pre|code).*?</\1>", "", page, flags=re.DOTALL).partition('class="api-body')[2].partition("<table")[0]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.accounts.models import Role, Team, User
-from lab.datasets.models import Version
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Judgement, Kind, Queue
+from lab.data.datasets.models import Version
+from lab.labelling.labels.models import Judgement, Kind, Queue
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.cast import Cast, make_cast
@@ -56,11 +56,11 @@ def test_what_cannot_be_answered_names_its_field(api: ApiClient, queue: Queue) -
 
 
 def test_annotators_see_the_queues_open_to_them_and_nothing_else(team: Team, cast: Cast, as_role: Callable[[str], ApiClient]) -> None:
-    Queue.objects.update(selection="run=1&gold_by=correct")
+    Queue.across_teams.update(selection="run=1&gold_by=correct")
     api = as_role("annotator")
     assert [row["name"] for row in api.ask("queues").json()["items"]] == ["queue mark"]
     assert api.ask(f"queues/{cast.queue.pk}").json()["selection"] == ""
-    Queue.objects.update(assigned_only=True)
+    Queue.across_teams.update(assigned_only=True)
     assert api.ask("queues").json()["items"] == []
     assert api.ask(f"queues/{cast.queue.pk}").status_code == 404
     assert api.send(f"queues/{cast.queue.pk}/next").status_code == 403
@@ -71,7 +71,7 @@ def test_annotators_see_the_queues_open_to_them_and_nothing_else(team: Team, cas
 def test_a_queue_is_made_by_the_rules_of_the_form(api: ApiClient, cast: Cast) -> None:
     made = api.send("queues", {"name": "pairs", "selection": f"run={cast.run.number}", "kind": "single", "overlap": 2, "per": 0, "blind": False})
     assert made.status_code == 201, made.content
-    queue = Queue.objects.get(pk=made.json()["id"])
+    queue = Queue.across_teams.get(pk=made.json()["id"])
     assert (queue.overlap, queue.blind, queue.kind) == (2, False, "single")
     assert queue.items.exists()
     wrong = api.send("queues", {"name": " ", "how": "runs", "a_run": 999, "b_run": 1, "overlap": 0})
@@ -93,7 +93,7 @@ def test_a_dataset_is_made_frozen_and_read(api: ApiClient, cast: Cast) -> None:
     assert made.status_code == 201, made.content
     version = api.send(f"datasets/{made.json()['id']}/freeze", {"rule": {"test_share": 0}, "notes": "first"})
     assert (version.status_code, version.json()["number"], version.json()["state"]) == (201, 1, "queued")
-    assert Version.objects.get(pk=version.json()["id"]).rule["test_share"] == 0
+    assert Version.across_teams.get(pk=version.json()["id"]).rule["test_share"] == 0
     wrong = api.send(f"datasets/{made.json()['id']}/freeze", {"rule": {"test_share": 7}})
     assert [one["field"] for one in wrong.json()["errors"]] == ["rule.test_share"]
     assert api.send("datasets", {"name": "x", "queues": [10**6]}).json()["errors"][0]["field"] == "queues"

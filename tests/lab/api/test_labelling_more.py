@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lab.accounts.models import Role, Team, User
-from lab.audit.models import Entry
-from lab.labels.models import Item, ItemState, Judgement, JudgementState, Queue, QueueMember
+from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Queue, QueueMember
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.audit.models import Entry
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.quality.labelling import judge, queue_of, scored_run
@@ -46,7 +46,9 @@ def test_conflicts_come_page_by_page_without_names_and_origins_unless_revealed(a
     assert [vote["by"] for vote in hidden["votes"]] == [None, None]
     assert {vote["choice"] for vote in hidden["votes"]} == {"1", "2"}
     shown = api.ask(f"items/{items[0]}", reveal=True).json()
-    assert [answer["origin"]["rollout"] for answer in shown["answers"]] == [Item.objects.get(pk=items[0]).rollouts[place] for place in shown["order"]]
+    assert [answer["origin"]["rollout"] for answer in shown["answers"]] == [
+        Item.across_teams.get(pk=items[0]).rollouts[place] for place in shown["order"]
+    ]
     assert [vote["by"]["id"] for vote in shown["votes"]] == [one.pk for one in people]
     assert fields_of(api.ask(f"queues/{queue.pk}/conflicts", after="x")) == ["after"]
 
@@ -58,16 +60,16 @@ def test_a_conflict_is_decided_in_the_order_it_was_shown_and_the_decision_is_tak
     assert fields_of(api.send(path, {"answer": {"choice": "1"}, "order": [0, 0]})) == ["order"]
     decided = api.send(path, {"answer": {"choice": "1"}, "comment": "Its sum is right.", "reveal": True}).json()
     assert (decided["state"], decided["decision"]["choice"], decided["decision"]["by"]["id"]) == ("settled", "1", owner.pk)
-    item = Item.objects.get(pk=conflict["item"])
+    item = Item.across_teams.get(pk=conflict["item"])
     assert item.final is not None
     assert item.final["verdict"] == "ab"[conflict["order"][0]]
     assert item.final_comment == "[decided with run, step, reward and labellers shown] Its sum is right."
     stored = api.send(path, {"answer": {"choice": "2"}, "order": [0, 1]}).json()
-    assert Item.objects.get(pk=item.pk).final["verdict"] == "b"  # type: ignore[index]
+    assert Item.across_teams.get(pk=item.pk).final["verdict"] == "b"  # type: ignore[index]
     assert stored["decision"]["choice"] == str(conflict["order"].index(1) + 1)
     assert api.send(path, method="delete").json()["state"] == "conflict"
     assert api.send(path, method="delete").status_code == 409
-    assert list(Entry.objects.filter(kind="item").order_by("pk").values_list("action", flat=True)) == [
+    assert list(Entry.across_teams.filter(kind="item").order_by("pk").values_list("action", flat=True)) == [
         "label.decide",
         "label.decide",
         "label.undecide",
@@ -119,7 +121,7 @@ def test_who_reviews_and_still_labels_a_blind_queue_is_shown_neither_others_word
     item = queue.items.order_by("place").first()
     assert item is not None
     Judgement.objects.filter(item=item, user=people[1]).delete()
-    Item.objects.filter(pk=item.pk).update(state=ItemState.OPEN, room=1)
+    Item.across_teams.filter(pk=item.pk).update(state=ItemState.OPEN, room=1)
     assert len(api.ask(f"queues/{queue.pk}/review").json()["items"]) == 4
     assert api.ask(f"items/{item.pk}").status_code == 403
 
@@ -157,4 +159,4 @@ def test_a_queue_is_paused_and_closed_and_its_people_are_chosen(api: ApiClient, 
     assert own.ask(f"queues/{queue.pk}/conflicts").status_code == 200
     assert fields_of(api.send(f"queues/{queue.pk}/people/{people[0].pk}", {}, method="put")) == ["the body"]
     assert api.send(f"queues/{queue.pk}/people/{10**9}", {"labels": True}, method="put").status_code == 404
-    assert list(Entry.objects.filter(action="queue.people").order_by("pk").values_list("details__did", flat=True)) == ["remove", "reviewer"]
+    assert list(Entry.across_teams.filter(action="queue.people").order_by("pk").values_list("details__did", flat=True)) == ["remove", "reviewer"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.accounts.models import Role, Team, User
-from lab.audit.models import Entry
-from lab.policies.models import Alias, Gate, Proposal, Removal
-from lab.runs.models import Run
+from lab.models.policies.models import Alias, Gate, Proposal, Removal
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.audit.models import Entry
+from lab.training.runs.models import Run
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.policies.making import at, final_of, matched, trained, vote
@@ -59,7 +59,7 @@ def test_one_policy_with_its_files_and_the_archive(api: ApiClient, run: Run) -> 
     with tarfile.open(fileobj=io.BytesIO(b"".join(answer.streaming_content))) as archive:
         names = {name.split("/")[1] for name in archive.getnames()}
     assert {"model.safetensors", "config.json", "SHA256SUMS"} <= names
-    assert Entry.objects.get(action="policy.download").token.startswith("lab_")
+    assert Entry.across_teams.get(action="policy.download").token.startswith("lab_")
     for file in one.run.folder.joinpath("final").iterdir():
         file.unlink()
     assert api.ask(f"policies/{one.pk}/download").json()["type"] == "/api/#missing"
@@ -100,7 +100,7 @@ def test_proposals_are_refused_with_a_reason_or_withdrawn(team: Team, run: Run, 
     assert researcher.send(f"proposals/{second['id']}/withdraw").status_code == 409
     wrong = researcher.send(f"policies/{one.pk}/proposals", {"alias": "No name!"})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "alias")
-    assert Proposal.objects.count() == 2
+    assert Proposal.across_teams.count() == 2
 
 
 def test_aliases_are_given_rolled_back_cleared_and_gated_by_admins(team: Team, run: Run, researcher: ApiClient, admin: ApiClient) -> None:
@@ -117,8 +117,8 @@ def test_aliases_are_given_rolled_back_cleared_and_gated_by_admins(team: Team, r
     assert admin.send(f"policies/{one.pk}/aliases", {"alias": "candidate"}).status_code == 409
     assert admin.send("aliases/candidate/gate", {"low": 1.0}, method="put").json()["errors"][0]["field"] == "low"
     assert admin.send("aliases/candidate/gate", method="delete").json()["gate"] is None
-    assert not Gate.objects.exists()
-    assert Alias.objects.get().checkpoint is None
+    assert not Gate.across_teams.exists()
+    assert Alias.across_teams.get().checkpoint is None
 
 
 def test_a_policy_is_deleted_after_a_while_unless_it_is_kept_or_relied_on(run: Run, researcher: ApiClient, admin: ApiClient) -> None:
@@ -131,7 +131,7 @@ def test_a_policy_is_deleted_after_a_while_unless_it_is_kept_or_relied_on(run: R
     admin.send(f"policies/{one.pk}/aliases", {"alias": "candidate"})
     refused = admin.send(f"policies/{one.pk}", method="delete")
     assert (refused.status_code, "alias candidate" in refused.json()["detail"]) == (409, True)
-    assert Removal.objects.get().kept_at is not None
+    assert Removal.across_teams.get().kept_at is not None
 
 
 def test_the_rules_of_what_is_kept_are_looked_at_before_they_are_in_force(run: Run, researcher: ApiClient, admin: ApiClient) -> None:

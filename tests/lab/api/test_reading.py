@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lab.accounts.models import Role, Team, User
-from lab.annotations.models import Comment
-from lab.api import tokens
-from lab.audit.models import Entry
+from lab.edges.api import tokens
+from lab.rollouts.annotations.models import Comment
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.audit.models import Entry
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.cast import Cast, make_cast
@@ -49,7 +49,7 @@ def test_an_export_is_a_line_a_rollout_and_audited(api: ApiClient, cast: Cast) -
     assert response.headers["Content-Type"] == "application/x-ndjson"
     assert [line["reward"] for line in lines] == [1.0, 0.0]
     assert "token_ids" in lines[0]
-    assert Entry.objects.filter(action="rollouts.export", via="api").count() == 1
+    assert Entry.across_teams.filter(action="rollouts.export", via="api").count() == 1
 
 
 def test_one_rollout_its_tokens_its_group_and_its_prompt(api: ApiClient, cast: Cast) -> None:
@@ -84,7 +84,7 @@ def test_people_say_things_and_take_them_back(api: ApiClient, cast: Cast, team: 
     other = client_of(team, make_member("other@here.example.org", team, Role.RESEARCHER))
     assert other.delete(f"/api/v1/comments/{said[0]}").status_code == 403
     assert api.delete(f"/api/v1/comments/{said[0]}").status_code == 204
-    assert Comment.objects.get(pk=said[0]).deleted_at
+    assert Comment.across_teams.get(pk=said[0]).deleted_at
     assert api.delete(f"/api/v1/comments/{said[0]}").status_code == 404
 
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_said_names_its_field(path: str, body: dict[str, Any], fi
 
 
 def test_a_service_token_says_nothing(team: Team, owner: User, cast: Cast) -> None:
-    _, secret = tokens.create(team, None, "bot", ["rollouts.annotate", "runs.read"], None, role="researcher", by=owner)
+    _, secret = tokens.create_access_token(team, None, "bot", ["rollouts.annotate", "runs.read"], None, role="researcher", by=owner)
     response = ApiClient(secret).send(f"rollouts/{cast.rollout.pk}/tags", {"name": "loops"})
     assert response.status_code == 403
     assert "Use a token of a person" in response.json()["detail"]

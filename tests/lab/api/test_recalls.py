@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lab.accounts.models import Role, Team, User
-from lab.datasets.models import Recall, Version
-from lab.labels.models import Judgement, JudgementState
-from lab.runs.launch import launch
+from lab.data.datasets.models import Recall, Version
+from lab.labelling.labels.models import Judgement, JudgementState
+from lab.teams.accounts.models import Role, Team, User
+from lab.training.runs.launch import launch_run
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient
 from tests.lab.loop.making import SPEC, finished_run, frozen, labelled_queue, place, sampled
@@ -29,7 +29,7 @@ def version(team: Team, owner: User, ann: User, settings: Any, tmp_path: Any) ->
     settings.DATASETS_ROOT = tmp_path / "datasets"
     queue = labelled_queue(team, owner, finished_run(team, owner, *sampled(50, 51)))
     mine = list(queue.items.order_by("place").values_list("pk", flat=True)[:3])
-    Judgement.objects.filter(item__in=mine).update(user=ann)
+    Judgement.across_teams.filter(item__in=mine).update(user=ann)
     return frozen(team, owner, queue)
 
 
@@ -39,19 +39,19 @@ def fields_of(answer: Any) -> set[str]:
 
 
 def withdrawn() -> int:
-    return Judgement.objects.filter(state=JudgementState.WITHDRAWN).count()
+    return Judgement.across_teams.filter(state=JudgementState.WITHDRAWN).count()
 
 
 def test_a_recall_is_previewed_done_once_and_undone(api: ApiClient, team: Team, owner: User, ann: User, version: Version) -> None:
     dpo = {**SPEC, "recipe": "dpo", "training": {"trainer": "dpo", "max_steps": 20}, "dataset": {"file": version.train_file}}
-    child = launch(team, owner, dpo, "child")
+    child = launch_run(team, owner, dpo, "child")
     place(child, 20, "final", final=True)
-    grandchild = launch(team, owner, {**SPEC, "policy": {"kind": "run", "run": str(child.pk)}}, "grandchild")
+    grandchild = launch_run(team, owner, {**SPEC, "policy": {"kind": "run", "run": str(child.pk)}}, "grandchild")
     target = {"kind": "labeller", "labeller": ann.pk}
     preview = api.send("recalls/preview", target).json()
     assert (preview["labels"], [one["version"] for one in preview["versions"]]) == (3, [version.pk])
     assert ([one["number"] for one in preview["trained"]], [one["name"] for one in preview["descended"]]) == ([child.number], [grandchild.name])
-    assert (Recall.objects.count(), withdrawn()) == (0, 0)
+    assert (Recall.across_teams.count(), withdrawn()) == (0, 0)
     made = api.send("recalls", {**target, **REASON}, **{"Idempotency-Key": "once"})
     again = api.send("recalls", {**target, **REASON}, **{"Idempotency-Key": "once"})
     assert (made.status_code, again.status_code, made.json()["id"]) == (201, 200, again.json()["id"])
@@ -78,4 +78,4 @@ def test_what_cannot_be_recalled_names_its_fields(api: ApiClient, ann: User, str
     assert fields_of(api.send("recalls", {"kind": "labeller", "labeller": stranger.pk, **REASON})) == {"labeller"}
     assert fields_of(api.send("recalls/preview", {"kind": "queue", "queue": 10**18, "labeller": ann.pk})) == {"queue", "labeller"}
     assert as_role("viewer").send("recalls/preview", {"kind": "labeller", "labeller": ann.pk}).status_code == 403
-    assert not Recall.objects.exists()
+    assert not Recall.across_teams.exists()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lab.accounts.models import Team, User
-from lab.api import tokens
-from lab.audit.models import Entry
-from lab.runs.launch import launch_recipe
-from lab.runs.models import Run, Status
+from lab.edges.api import tokens
+from lab.teams.accounts.models import Team, User
+from lab.teams.audit.models import Entry
+from lab.training.runs.launch import launch_recipe
+from lab.training.runs.models import Run, Status
 from tests.lab.api.conftest import ApiClient
 
 QUICK = {"check": False, "recipe": "grpo"}
@@ -44,10 +44,10 @@ def test_a_recipe_is_launched_as_the_browser_does(api: ApiClient, owner: User) -
     response = api.send("runs", {**QUICK, "name": "mine", "overrides": {"training": {"max_steps": 7}}})
     assert response.status_code == 201, response.content
     [made] = response.json()["runs"]
-    run = Run.objects.get()
+    run = Run.across_teams.get()
     assert (made["id"], made["name"], made["total_steps"], made["status"]) == (str(run.pk), "mine", 7, "queued")
     assert run.created_by == owner
-    assert [(one.via, one.actor_id) for one in Entry.objects.filter(action="run.launch")] == [("api", owner.pk)]
+    assert [(one.via, one.actor_id) for one in Entry.across_teams.filter(action="run.launch")] == [("api", owner.pk)]
     spec = api.ask(f"runs/{run.pk}").json()["spec"]
     assert "output" not in spec
     assert spec["training"]["max_steps"] == 7
@@ -74,7 +74,7 @@ def test_problems_of_a_launch_have_the_path_in_the_body(api: ApiClient) -> None:
     ):
         response = api.send("runs", body)
         assert (response.status_code, [one["field"] for one in response.json()["errors"]]) == (422, [field]), body
-    assert Run.objects.count() == 0
+    assert Run.across_teams.count() == 0
 
 
 def test_the_trainers_check_is_asked_and_its_findings_have_paths(api: ApiClient) -> None:
@@ -82,7 +82,7 @@ def test_the_trainers_check_is_asked_and_its_findings_have_paths(api: ApiClient)
     response = api.send("runs/check", {"recipe": "grpo", "overrides": wrong})
     assert response.status_code == 422, response.content
     assert all(one["field"].startswith("overrides.") for one in response.json()["errors"])
-    assert Run.objects.count() == 0
+    assert Run.across_teams.count() == 0
 
 
 def test_a_launch_with_a_key_is_done_once(api: ApiClient) -> None:
@@ -93,7 +93,7 @@ def test_a_launch_with_a_key_is_done_once(api: ApiClient) -> None:
     assert (first.json()["fresh"], second.json()["fresh"]) == (True, False)
     other = api.send("runs", {**QUICK, "name": "other"}, **key)
     assert other.status_code == 409
-    assert Run.objects.count() == 1
+    assert Run.across_teams.count() == 1
     assert api.send("runs", {**QUICK, "overrides": {"odd": 1}}, **{"Idempotency-Key": "two"}).status_code == 422
     assert api.send("runs", QUICK, **{"Idempotency-Key": "two"}).status_code == 201, "a refused request does not use its key up"
 
@@ -109,15 +109,15 @@ def test_verbs_change_once_and_say_so(api: ApiClient, team: Team, owner: User) -
     assert api.send(f"runs/{run.pk}/resume").json()["status"] == "queued"
     clone = api.send(f"runs/{run.pk}/clone", {"check": False, "overrides": {"training": {"max_steps": 300}}})
     assert clone.status_code == 201, clone.content
-    assert Run.objects.get(pk=clone.json()["runs"][0]["id"]).cloned_from == run
+    assert Run.across_teams.get(pk=clone.json()["runs"][0]["id"]).cloned_from == run
 
 
 def test_a_service_token_launches_for_nobody(team: Team, owner: User) -> None:
-    _, secret = tokens.create(team, None, "nightly", ["runs.launch", "runs.read"], None, role="researcher", by=owner)
+    _, secret = tokens.create_access_token(team, None, "nightly", ["runs.launch", "runs.read"], None, role="researcher", by=owner)
     response = ApiClient(secret).send("runs", QUICK)
     assert response.status_code == 201, response.content
     assert response.json()["runs"][0]["created_by"] is None
-    assert Entry.objects.get(action="run.launch").who == "service token nightly"
+    assert Entry.across_teams.get(action="run.launch").who == "service token nightly"
 
 
 def test_another_teams_run_is_not_found(as_role: Callable[[str], ApiClient], stranger: User) -> None:

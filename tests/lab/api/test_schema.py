@@ -16,32 +16,32 @@ from schemathesis.checks import load_all_checks, not_a_server_error
 from schemathesis.core.transport import Response
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from lab.accounts.models import Role, Team, User
-from lab.accounts.permissions import allowed
-from lab.api import openapi
+from lab.edges.api import openapi
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.accounts.permissions import is_role_allowed
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.cast import Cast, make_cast
 
 load_all_checks()
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-DOCUMENT = openapi.document()
+DOCUMENT = openapi.build_openapi_document()
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 NAMES = sorted(one["operationId"] for methods in DOCUMENT["paths"].values() for one in methods.values())
 OF_AUTHORS = {"delete_comment"}  # only who wrote it may
 OBJECTS = ("run", "rollout", "prompt", "comment", "tag", "queue", "item", "judgement", "user", "dataset", "version", "recall")
 OBJECTS += ("ablation", "project", "checkpoint", "alias", "proposal", "notice", "rule", "team_rule", "webhook", "delivery")
-OUTSIDE = {"send_events"}  # takes lines of a spool, not JSON: tests of lab.outside
+OUTSIDE = {"send_events"}  # takes lines of a spool, not JSON: tests of lab.supervision.outside
 
 
 def test_every_operation_names_its_permission() -> None:
-    silent = [f"{one.methods} {path}" for path, one in openapi.operations() if openapi.permission_of(one) is None]
-    assert silent == [], "Give these operations auth=needs(…) with a line of lab/accounts/permissions.py (or any_token)."
+    silent = [f"{one.methods} {path}" for path, one in openapi.iterate_operations() if openapi.permission_of(one) is None]
+    assert silent == [], "Give these operations auth=needs(…) with a line of lab/teams/accounts/permissions.py (or any_token)."
 
 
 def test_names_are_told_apart_and_everything_is_described() -> None:
     assert len(NAMES) == len(set(NAMES))
-    poor = [one.view_func.__name__ for _, one in openapi.operations() if not one.summary or not one.tags]
+    poor = [one.view_func.__name__ for _, one in openapi.iterate_operations() if not one.summary or not one.tags]
     assert poor == []
 
 
@@ -51,7 +51,7 @@ def test_no_two_shapes_share_a_name() -> None:
     def below(kind: type) -> set[type]:
         return {found for one in kind.__subclasses__() for found in {one, *below(one)}}
 
-    names = sorted(one.__name__ for one in below(Schema) if one.__module__.startswith("lab.api") and "[" not in one.__name__)
+    names = sorted(one.__name__ for one in below(Schema) if one.__module__.startswith("lab.edges.api") and "[" not in one.__name__)
     assert len(names) > 50
     assert sorted({name for name in names if names.count(name) > 1}) == []
 
@@ -97,7 +97,7 @@ def test_answers_are_as_described_for_each_role(clients: dict[str, ApiClient], c
         operation = SCHEMA.find_operation_by_id(name)
         permission = operation.definition.raw["x-permission"]
         for role, seen in examine(operation, clients, cast, GenerationMode.POSITIVE, 2, wrong).items():
-            may = not permission or allowed(role, permission)
+            may = not permission or is_role_allowed(role, permission)
             refused = 403 in seen and seen <= {403, 404}  # an id that no address can hold is a 404 to everybody
             if not may and not refused:
                 wrong.append(f"{role} must not {name}: {seen}")

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.test import Client
 
-from lab.accounts.models import ApiToken, Role, Team, User
-from lab.api import tokens
-from lab.audit.models import Entry
+from lab.edges.api import tokens
+from lab.teams.accounts.models import ApiToken, Role, Team, User
+from lab.teams.audit.models import Entry
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient
 
@@ -33,20 +33,20 @@ def test_a_token_is_made_shown_once_used_and_revoked(as_owner: Client, owner: Us
     secret = made(as_owner)
     assert secret not in as_owner.get(AT).content.decode()
     assert ApiClient(secret).ask("me").json()["may"] == ["runs.read"]
-    token = ApiToken.objects.get()
+    token = ApiToken.across_teams.get()
     assert token.expires_at is not None
     as_owner.post(f"{AT}{token.pk}/revoke/")
     assert ApiClient(secret).ask("me").status_code == 401
     assert "Revoked and expired" in as_owner.get(AT).content.decode()
-    acts = list(Entry.objects.filter(kind="apitoken", action__in=("token.create", "token.revoke")).order_by("pk").values_list("action", "actor"))
+    acts = list(Entry.across_teams.filter(kind="apitoken", action__in=("token.create", "token.revoke")).order_by("pk").values_list("action", "actor"))
     assert acts == [("token.create", owner.pk), ("token.revoke", owner.pk)]
-    assert secret[-40:] not in str(list(Entry.objects.values()))
+    assert secret[-40:] not in str(list(Entry.across_teams.values()))
 
 
 def test_what_is_missing_stands_at_its_field_and_nothing_is_lost(as_owner: Client) -> None:
     response = as_owner.post(f"{AT}new/", {"name": "kept words", "days": "5"})
     page = response.content.decode()
-    assert (response.status_code, ApiToken.objects.count()) == (422, 0)
+    assert (response.status_code, ApiToken.across_teams.count()) == (422, 0)
     assert "Tick at least one thing" in page
     assert 'value="kept words"' in page
 
@@ -73,7 +73,7 @@ def test_admins_make_service_tokens_within_the_role_they_choose(as_owner: Client
 
 
 def test_only_admins_see_and_revoke_what_is_not_theirs(as_owner: Client, team: Team, teammate: User, stranger: User) -> None:
-    token, secret = tokens.create(team, teammate, "of a teammate", ["runs.read"], None)
+    token, secret = tokens.create_access_token(team, teammate, "of a teammate", ["runs.read"], None)
     other = make_member("other@example.org", team)
     assert "of a teammate" not in signed_in(other).get(AT).content.decode()
     assert signed_in(other).post(f"{AT}{token.pk}/revoke/").status_code == 404

@@ -10,9 +10,9 @@ import redis
 from django.test import Client
 from django.utils import timezone
 
-from lab.accounts.models import ApiToken, Membership, Role, Team, User
-from lab.api import limits, tokens
-from lab.audit.models import Entry
+from lab.edges.api import limits, tokens
+from lab.teams.accounts.models import ApiToken, Membership, Role, Team, User
+from lab.teams.audit.models import Entry
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient, client_of
 
@@ -26,45 +26,45 @@ def refused(secret: str) -> str:
 
 
 def test_a_token_says_who_asks_and_is_not_stored(team: Team, owner: User) -> None:
-    token, secret = tokens.create(team, owner, "notebook", ["runs.read"], None)
+    token, secret = tokens.create_access_token(team, owner, "notebook", ["runs.read"], None)
     answer = ApiClient(secret).ask("me").json()
     assert (answer["user"]["email"], answer["team"]["slug"], answer["role"], answer["may"]) == (owner.email, "reasoning", "owner", ["runs.read"])
     assert secret.startswith(f"{token.prefix}_")
     assert len(secret) == len(token.prefix) + 41
-    stored = str(ApiToken.objects.values().get())
+    stored = str(ApiToken.across_teams.values().get())
     assert secret not in stored
     assert secret[-40:] not in stored
 
 
 def test_a_service_token_acts_with_its_role_for_nobody(team: Team, owner: User) -> None:
-    _, secret = tokens.create(team, None, "nightly", ["runs.read", "members.read"], None, role="researcher", by=owner)
+    _, secret = tokens.create_access_token(team, None, "nightly", ["runs.read", "members.read"], None, role="researcher", by=owner)
     answer = ApiClient(secret).ask("me").json()
     assert answer["user"] is None
     assert answer["role"] == "researcher"
     with pytest.raises(ValueError, match="service token acts as"):
-        tokens.create(team, None, "too much", ["runs.read"], None, role="owner")
+        tokens.create_access_token(team, None, "too much", ["runs.read"], None, role="owner")
 
 
 def test_a_token_gets_no_scope_its_role_lacks(team: Team) -> None:
     viewer = make_member("viewer@example.org", team, Role.VIEWER)
     for scope in ("runs.launch", "no.such", ""):
         with pytest.raises(ValueError, match="has no scope"):
-            tokens.create(team, viewer, "greedy", [scope], None)
+            tokens.create_access_token(team, viewer, "greedy", [scope], None)
 
 
 def test_revoked_expired_unknown_and_mangled_tokens_are_refused(team: Team, owner: User) -> None:
-    token, secret = tokens.create(team, owner, "gone", [], None)
-    assert tokens.revoke(token, owner)
-    assert not tokens.revoke(token, owner)
+    token, secret = tokens.create_access_token(team, owner, "gone", [], None)
+    assert tokens.revoke_access_token(token, owner)
+    assert not tokens.revoke_access_token(token, owner)
     assert "revoked" in refused(secret)
-    _, late = tokens.create(team, owner, "late", [], timezone.now() - timedelta(seconds=1))
+    _, late = tokens.create_access_token(team, owner, "late", [], timezone.now() - timedelta(seconds=1))
     assert "expired" in refused(late)
-    _, good = tokens.create(team, owner, "good", [], None)
+    _, good = tokens.create_access_token(team, owner, "good", [], None)
     for wrong in (good[:-1], good[:-1] + ("a" if good[-1] != "a" else "b"), good.upper(), "lab_", "é" * 53, good + " ", "' OR 1=1 --"):
         if wrong.strip() != good:
-            assert tokens.find(wrong) is None
+            assert tokens.find_usable_token(wrong) is None
     assert "not known" in refused(good[:-2] + "__")
-    assert tokens.find(good) is not None
+    assert tokens.find_usable_token(good) is not None
 
 
 def test_no_token_or_another_scheme_is_refused(client: Client, owner: User) -> None:
@@ -76,7 +76,7 @@ def test_no_token_or_another_scheme_is_refused(client: Client, owner: User) -> N
 
 
 def test_deactivation_of_member_or_person_ends_the_token(team: Team, teammate: User) -> None:
-    _, secret = tokens.create(team, teammate, "mine", ["runs.read"], None)
+    _, secret = tokens.create_access_token(team, teammate, "mine", ["runs.read"], None)
     Membership.objects.filter(user=teammate).update(active=False)
     said = refused(secret)
     assert teammate.email not in said
@@ -87,8 +87,8 @@ def test_deactivation_of_member_or_person_ends_the_token(team: Team, teammate: U
 
 
 def test_a_team_that_asks_for_a_second_factor_refuses_tokens_of_people_without(team: Team, owner: User) -> None:
-    _, secret = tokens.create(team, owner, "mine", [], None)
-    _, service = tokens.create(team, None, "service", [], None, role="viewer", by=owner)
+    _, secret = tokens.create_access_token(team, owner, "mine", [], None)
+    _, service = tokens.create_access_token(team, None, "service", [], None, role="viewer", by=owner)
     Team.objects.filter(pk=team.pk).update(requires_mfa=True)
     assert "second factor" in refused(secret)
     assert ApiClient(service).ask("me").status_code == 200
@@ -108,17 +108,17 @@ def test_scope_and_role_are_both_needed(team: Team, teammate: User) -> None:
 
 
 def test_the_last_use_is_written_once_a_minute_and_audited_once_an_hour(team: Team, owner: User) -> None:
-    token, secret = tokens.create(team, owner, "mine", [], None)
+    token, secret = tokens.create_access_token(team, owner, "mine", [], None)
     client = ApiClient(secret)
     client.ask("me")
-    first = ApiToken.objects.get(pk=token.pk)
+    first = ApiToken.across_teams.get(pk=token.pk)
     assert first.last_used_at is not None
     assert first.last_used_from == "127.0.0.1"
     client.ask("me")
-    assert ApiToken.objects.get(pk=token.pk).last_used_at == first.last_used_at
-    entries = Entry.objects.filter(action="token.use")
+    assert ApiToken.across_teams.get(pk=token.pk).last_used_at == first.last_used_at
+    entries = Entry.across_teams.filter(action="token.use")
     assert [(one.via, one.token, one.actor_id) for one in entries] == [("api", token.prefix, owner.pk)]
-    ApiToken.objects.update(last_used_at=timezone.now() - timedelta(hours=1, minutes=1))
+    ApiToken.across_teams.update(last_used_at=timezone.now() - timedelta(hours=1, minutes=1))
     client.ask("me")
     assert entries.all().count() == 2
 
@@ -130,7 +130,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, settings: Any, uncounted: None) -> 
 
 
 def test_a_token_may_ask_so_often_and_is_told_when_to_come_back(counted: None, team: Team, owner: User) -> None:
-    _, secret = tokens.create(team, owner, "eager", [], None)
+    _, secret = tokens.create_access_token(team, owner, "eager", [], None)
     client, other = ApiClient(secret), client_of(team, owner)
     answers = [client.ask("me") for _ in range(4)]
     assert [one.status_code for one in answers] == [200] * 3 + [429]
@@ -142,7 +142,7 @@ def test_a_token_may_ask_so_often_and_is_told_when_to_come_back(counted: None, t
 
 
 def test_without_redis_everybody_may_pass(counted: None, team: Team, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "client", lambda: redis.Redis(unix_socket_path="/nowhere/redis.sock"))
+    monkeypatch.setattr(limits, "open_redis_client", lambda: redis.Redis(unix_socket_path="/nowhere/redis.sock"))
     monkeypatch.setattr(limits, "_away_until", 0.0)
-    _, secret = tokens.create(team, owner, "eager", [], None)
+    _, secret = tokens.create_access_token(team, owner, "eager", [], None)
     assert {ApiClient(secret).ask("me").status_code for _ in range(8)} == {200}

@@ -4,9 +4,9 @@ from urllib.parse import quote
 
 from django.http import QueryDict
 
-from lab.accounts.models import Team
-from lab.browse.pages import read_page
-from lab.browse.selection import Selection
+from lab.rollouts.browse.pages import read_page
+from lab.rollouts.browse.selection import Selection
+from lab.teams.accounts.models import Team
 
 
 def ask(text: str = "", after: str = "") -> Selection:

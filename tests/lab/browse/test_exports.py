@@ -11,15 +11,15 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from lab.accounts.models import Team, User
-from lab.annotations.models import Rating, RolloutTag, Tag
-from lab.browse.records import NAMES
 from lab.lib.downloads import csv_safe
-from lab.runs.models import Run
-from lab.trajectories.models import Rollout
+from lab.rollouts.annotations.models import Rating, RolloutTag, Tag
+from lab.rollouts.browse.records import NAMES
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
-from trainers.events import Message
+from trainers.contract.events import Message
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ def test_json_lines_hold_everything_in_the_selections_order(as_owner: Client, te
         9, 1, 3, prompt=[Message("system", "be brief"), Message("user", "1 + 1?")], reward=7.0, advantage=0.5, contributions={"base": 0.25}
     )
     store(run, best)
-    newest = Rollout.objects.latest("pk")
+    newest = Rollout.across_teams.latest("pk")
     RolloutTag.objects.create(rollout=newest, tag=Tag.objects.create(team=team, name="keep"), user=owner)
     Rating.objects.create(rollout=newest, user=owner, value=3)
     found = lines(exported(as_owner, "jsonl", "?run=1&sort=-reward"))
-    assert [record["id"] for record in found[1:]] == list(Rollout.objects.filter(reward=1.0).order_by("-pk").values_list("pk", flat=True))
+    assert [record["id"] for record in found[1:]] == list(Rollout.across_teams.filter(reward=1.0).order_by("-pk").values_list("pk", flat=True))
     first = found[0]
     assert first["prompt"] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "1 + 1?"}]
     expected = {"run": 1, "run_name": "first", "step": 9, "group": 1, "sample": 3, "reward": 7.0, "advantage": 0.5, "contributions": {"base": 0.25}}
@@ -105,7 +105,7 @@ def test_no_cell_of_a_csv_is_a_formula(as_owner: Client, team: Team) -> None:
 
 
 def test_a_file_that_would_be_too_large_is_refused_with_a_way_on(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.browse.actions.MOST", 10)
+    monkeypatch.setattr("lab.rollouts.browse.actions.MOST", 10)
     response = as_owner.get("/rollouts/export/jsonl/?run=1&sort=-reward")
     body = response.content.decode()
     assert response.status_code == 400
@@ -130,14 +130,14 @@ def test_an_export_asks_by_batches(as_owner: Client, team: Team, run: Run) -> No
 
 
 def test_only_the_ticked_rollouts_are_taken_along(as_owner: Client, run: Run) -> None:
-    ids = list(Rollout.objects.values_list("pk", flat=True)[3:6])
+    ids = list(Rollout.across_teams.values_list("pk", flat=True)[3:6])
     query = "&".join(f"id={pk}" for pk in [ids[2], ids[0], "x", 2**63, 0, ids[2]])
     assert [record["id"] for record in lines(exported(as_owner, "jsonl", f"?f=step:eq:99&{query}"))] == [ids[2], ids[0]]
 
 
 def test_another_teams_rollouts_are_not_taken_along(as_stranger: Client, run: Run) -> None:
     assert lines(exported(as_stranger, "jsonl", "?run=1")) == []
-    assert lines(exported(as_stranger, "jsonl", f"?id={Rollout.objects.latest('pk').pk}")) == []
+    assert lines(exported(as_stranger, "jsonl", f"?id={Rollout.across_teams.latest('pk').pk}")) == []
 
 
 def send(client: Client, **data: Any) -> str:
@@ -147,18 +147,18 @@ def send(client: Client, **data: Any) -> str:
 
 
 def test_ticked_rollouts_are_tagged_and_what_had_it_is_said(as_owner: Client, team: Team, run: Run) -> None:
-    ids = list(Rollout.objects.values_list("pk", flat=True)[:3])
+    ids = list(Rollout.across_teams.values_list("pk", flat=True)[:3])
     body = send(as_owner, tag=" Loop ", id=ids[:2], query="?run=1&sort=-reward")
     assert "Tagged 2 rollouts “Loop”." in body
     assert "1 had it already" not in body
     assert "1 had it already" in send(as_owner, tag="loop", id=ids[1:], query="")
-    assert sorted(RolloutTag.objects.values_list("rollout_id", "tag__name")) == [(pk, "Loop") for pk in sorted(ids)]
+    assert sorted(RolloutTag.across_teams.values_list("rollout_id", "tag__name")) == [(pk, "Loop") for pk in sorted(ids)]
     assert "Took “loop” off 1 of 1 rollout." in send(as_owner, tag="loop", id=ids[:1], act="remove")
-    assert RolloutTag.objects.count() == 2
+    assert RolloutTag.across_teams.count() == 2
 
 
 def test_tagging_many_is_undone_and_leaves_what_was_tagged_before(as_owner: Client, run: Run) -> None:
-    first = Rollout.objects.earliest("pk").pk
+    first = Rollout.across_teams.earliest("pk").pk
     send(as_owner, tag="loop", id=[first])
     body = send(as_owner, tag="loop", scope="all", query="?f=step:le:2")
     assert "“<bdi>loop</bdi>” is on 15 more rollouts." in body
@@ -166,30 +166,30 @@ def test_tagging_many_is_undone_and_leaves_what_was_tagged_before(as_owner: Clie
     response = as_owner.post("/rollouts/tag/undo/", {"query": "?f=step:le:2"}, follow=True)
     assert response.redirect_chain[0][0] == "/rollouts/?f=step%3Ale%3A2"
     assert "Took “loop” off 15 rollouts again." in response.content.decode()
-    assert list(RolloutTag.objects.values_list("rollout_id", flat=True)) == [first]
+    assert list(RolloutTag.across_teams.values_list("rollout_id", flat=True)) == [first]
     assert "nothing left to undo" in as_owner.post("/rollouts/tag/undo/", follow=True).content.decode()
 
 
 def test_a_whole_selection_is_tagged(as_owner: Client, run: Run) -> None:
     assert "Tagged 8 rollouts" in send(as_owner, tag="two", scope="all", query="?f=step:eq:2&after=W10")
-    assert set(RolloutTag.objects.values_list("rollout__step", flat=True)) == {2}
+    assert set(RolloutTag.across_teams.values_list("rollout__step", flat=True)) == {2}
     assert "Tagged 24 rollouts" in send(as_owner, tag="pattern", scope="all", query="?re=answer")
 
 
 def test_tagging_says_what_is_missing_and_keeps_the_address(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = Rollout.objects.latest("pk").pk
+    key = Rollout.across_teams.latest("pk").pk
     assert "Type a tag first" in send(as_owner, tag=" ", id=[key])
     assert "at most 50 characters" in send(as_owner, tag="x" * 51, id=[key])
     assert "No rollout is ticked" in send(as_owner, tag="x")
     assert "No rollout is ticked" in send(as_owner, tag="x", id=["0", "-1", "9" * 30, "x"])
-    monkeypatch.setattr("lab.browse.actions.MOST_TAGGED", 5)
+    monkeypatch.setattr("lab.rollouts.browse.actions.MOST_TAGGED", 5)
     assert "more than 5 rollouts" in send(as_owner, tag="x", scope="all")
-    assert not RolloutTag.objects.exists()
+    assert not RolloutTag.across_teams.exists()
     response = as_owner.post("/rollouts/tag/", {"tag": "", "query": "?run=1&f=step%3Aeq%3A2"})
     assert response.headers["Location"] == "/rollouts/?run=1&f=step%3Aeq%3A2"
 
 
 def test_another_teams_rollouts_are_not_tagged(as_stranger: Client, run: Run) -> None:
-    assert "No rollout is ticked" in send(as_stranger, tag="x", id=[Rollout.objects.latest("pk").pk])
+    assert "No rollout is ticked" in send(as_stranger, tag="x", id=[Rollout.across_teams.latest("pk").pk])
     assert "No rollout is ticked" in send(as_stranger, tag="x", scope="all", query="?run=1")
-    assert not RolloutTag.objects.exists()
+    assert not RolloutTag.across_teams.exists()

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from lab.accounts.models import Team
-from lab.browse.pages import Count, neighbours, read_page, stream
-from lab.runs.models import Run
-from lab.trajectories.models import Rollout
+from lab.rollouts.browse.pages import Count, find_neighbour_ids, read_page, stream_rollouts
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
 from tests.lab.browse.stored import ask
 from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
 
@@ -61,7 +61,7 @@ SORTS = ["reward", "-reward", "length", "-length", "mean_entropy", "-step", "sam
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("scope", ["run=1", ""])
 def test_every_rollout_is_on_one_page_in_order_whatever_the_ties(runs: list[Run], team: Team, sort: str, scope: str) -> None:
-    rows = list(Rollout.objects.filter(run=runs[0]) if scope else Rollout.objects.all())
+    rows = list(Rollout.across_teams.filter(run=runs[0]) if scope else Rollout.across_teams.all())
     found = everything(team, f"{scope}&sort={sort}")
     assert [row.pk for row in found] == [row.pk for row in expected(rows, sort)]
 
@@ -71,7 +71,7 @@ def test_newest_first_is_by_step_in_a_run_and_by_arrival_over_several(runs: list
     places = [(row.step, row.group, row.sample) for row in rows]
     assert places == sorted(places, reverse=True)
     assert len(places) == 51
-    assert [row.pk for row in everything(team, "")] == sorted(Rollout.objects.values_list("pk", flat=True), reverse=True)
+    assert [row.pk for row in everything(team, "")] == sorted(Rollout.across_teams.values_list("pk", flat=True), reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_neighbours_walk_the_selection(runs: list[Run], team: Team) -> None:
     rows = everything(team, "run=1&sort=-reward")
     for before, row, after in zip([None, *rows], rows, [*rows[1:], None], strict=False):
         ids = (before.pk if before else None, after.pk if after else None)
-        assert neighbours(team, ask("run=1&sort=-reward"), row) == ids
+        assert find_neighbour_ids(team, ask("run=1&sort=-reward"), row) == ids
 
 
 def test_a_stream_is_the_selection_in_its_order(runs: list[Run], team: Team) -> None:
-    assert [row.pk for row in stream(team, ask("sort=-reward"))] == [row.pk for row in everything(team, "sort=-reward")]
-    assert [row.completion for row in stream(team, ask("run=2"), limit=3)] == ["<answer>7</answer>"] * 3
+    assert [row.pk for row in stream_rollouts(team, ask("sort=-reward"))] == [row.pk for row in everything(team, "sort=-reward")]
+    assert [row.completion for row in stream_rollouts(team, ask("run=2"), limit=3)] == ["<answer>7</answer>"] * 3
 
 
 def test_counts_stop_at_a_thousand(run: Run, team: Team) -> None:
@@ -113,7 +113,7 @@ def test_counts_stop_at_a_thousand(run: Run, team: Team) -> None:
 def test_rows_come_with_run_prompt_and_the_start_of_their_texts(runs: list[Run], team: Team, django_assert_max_num_queries: Any) -> None:
     with django_assert_max_num_queries(6):
         page = read_page(team, ask(""))
-        shown = [(row.run.number, row.prompt.head, row.head, row.rewards) for row in page.rows]
+        shown = [(row.run.number, row.prompt_head, row.head, row.rewards) for row in page.rows]
     assert shown[0] == (1, "What is 7 + 0?", "<answer>7</answer>", {"correct": 1.0, "format": None})
 
 

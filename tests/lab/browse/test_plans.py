@@ -11,13 +11,13 @@ from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext, override_settings
 
-from lab.accounts.models import Team
-from lab.browse import walk
-from lab.browse.histograms import histograms
-from lab.browse.indexing import index_all
-from lab.browse.pages import neighbours, read_page
-from lab.runs.models import Run
-from lab.trajectories.models import Rollout
+from lab.rollouts.browse import walk
+from lab.rollouts.browse.histograms import compute_field_histograms
+from lab.rollouts.browse.indexing import index_all
+from lab.rollouts.browse.pages import find_neighbour_ids, read_page
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
 from tests.lab.browse.stored import ask
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 
@@ -44,8 +44,8 @@ def stored(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pyte
             store(run, started(), rollout(1000))
             with connection.cursor() as cursor:
                 cursor.execute(COPIES, [run.pk, STEPS, GROUPS - 1, SAMPLES - 1, run.pk])
-            newest = Rollout.objects.order_by("-pk").values_list("pk", flat=True)[0]
-            Run.objects.filter(pk=run.pk).update(last_rollout=newest, rollouts=STEPS * GROUPS * SAMPLES + 1)
+            newest = Rollout.across_teams.order_by("-pk").values_list("pk", flat=True)[0]
+            Run.across_teams.filter(pk=run.pk).update(last_rollout=newest, rollouts=STEPS * GROUPS * SAMPLES + 1)
         index_all()
         with connection.cursor() as cursor:
             for table in ("trajectories_rollout", "trajectories_rolloutwords", "trajectories_prompt", "browse_promptwords"):
@@ -113,7 +113,7 @@ def test_deep_pages_and_neighbours_start_where_they_are(full: Team) -> None:
     page = read_page(full, ask("run=2"))
     for _ in range(3):
         page = read_page(full, ask("run=2", page.next))
-    for plan in [*plans(lambda: read_page(full, ask("run=2", page.next))), *plans(lambda: neighbours(full, ask("run=2"), page.rows[3]))]:
+    for plan in [*plans(lambda: read_page(full, ask("run=2", page.next))), *plans(lambda: find_neighbour_ids(full, ask("run=2"), page.rows[3]))]:
         if "ROW(" in plan:
             assert re.search(r"Index Cond: .*ROW\(step, group_index, sample", plan), plan
             break
@@ -122,6 +122,6 @@ def test_deep_pages_and_neighbours_start_where_they_are(full: Team) -> None:
 
 
 def test_histograms_answer_from_the_index(full: Team) -> None:
-    for plan in plans(lambda: histograms(full, ask("run=2&f=advantage:ge:0.5"), ("reward", "length", "mean_entropy"))):
+    for plan in plans(lambda: compute_field_histograms(full, ask("run=2&f=advantage:ge:0.5"), ("reward", "length", "mean_entropy"))):
         if "trajectories_rollout" in plan:
             assert "Index Only Scan using rollout_listed" in plan, plan

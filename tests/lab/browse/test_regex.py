@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from lab.accounts.models import Team
-from lab.browse import regex
-from lab.browse.pages import Count, neighbours, read_page, stream
-from lab.browse.regex import TooSlow
-from lab.runs.models import Run
+from lab.rollouts.browse import regex
+from lab.rollouts.browse.pages import Count, find_neighbour_ids, read_page, stream_rollouts
+from lab.rollouts.browse.regex import TooSlow
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
 from tests.lab.browse.stored import ask, places
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 
@@ -44,8 +44,8 @@ def test_pages_of_a_pattern_follow_each_other(run: Run, team: Team, monkeypatch:
         assert page.previous
         back = read_page(team, ask(rf"{scope}&re=answer \d*5\n", page.previous), 4)
         assert [row.pk for row in back.rows] == pages[-2]
-    assert [row.pk for row in stream(team, ask(r"re=answer \d*5\n"))] == [row.pk for row in found]
-    assert neighbours(team, ask(r"re=answer \d*5\n"), found[3]) == (found[2].pk, found[4].pk)
+    assert [row.pk for row in stream_rollouts(team, ask(r"re=answer \d*5\n"))] == [row.pk for row in found]
+    assert find_neighbour_ids(team, ask(r"re=answer \d*5\n"), found[3]) == (found[2].pk, found[4].pk)
 
 
 def test_what_was_examined_is_counted(run: Run, team: Team) -> None:
@@ -86,6 +86,6 @@ def test_a_pattern_that_explodes_gives_a_part_in_time_and_the_rest_on_going_on(t
 
 
 def test_a_stream_that_takes_too_long_says_so_instead_of_ending_early(trap: Run, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.browse.pages.STREAM_SECONDS", 0.3)
+    monkeypatch.setattr("lab.rollouts.browse.pages.STREAM_SECONDS", 0.3)
     with pytest.raises(TooSlow):
-        list(stream(team, ask(f"run=1&re={SLOW}")))
+        list(stream_rollouts(team, ask(f"run=1&re={SLOW}")))

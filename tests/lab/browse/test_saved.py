@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.browse.models import SavedView
+from lab.rollouts.browse.models import SavedView
+from lab.teams.accounts.models import Team, User
 from tests.lab.supervisor.spools import make_run
 
 QUERY = "?run=1&f=reward%3Alt%3A0&sort=-length&cols=-prompt"
@@ -24,7 +24,7 @@ def save(client: Client, name: str = "short", query: str = QUERY, **data: str) -
 
 
 def only() -> SavedView:
-    return SavedView.objects.get()
+    return SavedView.across_teams.get()
 
 
 def menu(client: Client, query: str = "") -> str:
@@ -69,13 +69,13 @@ def test_a_name_that_cannot_be_used_loses_nothing(name: str, words: str, as_owne
     response = as_owner.post("/rollouts/views/", {"name": name, "query": QUERY}, follow=True)
     assert words in response.content.decode()
     assert response.redirect_chain[0][0] == f"/rollouts/{QUERY}"
-    assert not SavedView.objects.exists()
+    assert not SavedView.across_teams.exists()
 
 
 def test_renaming_and_sharing(as_owner: Client, as_teammate: Client) -> None:
     save(as_owner)
     save(as_owner, name="other")
-    view = SavedView.objects.get(name="short")
+    view = SavedView.across_teams.get(name="short")
     as_owner.post(f"/rollouts/views/{view.pk}/rename/", {"name": "  <b>long</b>  ones ", "shared": "1"})
     view.refresh_from_db()
     assert (view.name, view.shared) == ("<b>long</b> ones", True)
@@ -107,14 +107,14 @@ def test_a_shared_view_is_opened_by_the_team_and_changed_by_its_owner(as_owner: 
         assert as_teammate.post(f"/rollouts/views/{key}/{verb}/", {"name": "x"}).status_code == 404
     assert as_stranger.get(f"/rollouts/views/{key}/").status_code == 404
     save(as_teammate)  # the same name is another person's view
-    assert SavedView.objects.count() == 2
+    assert SavedView.across_teams.count() == 2
 
 
 def test_deleting_can_be_undone_under_the_same_address(as_owner: Client, as_teammate: Client) -> None:
     save(as_owner, shared="1")
     key = only().pk
     page = as_owner.post(f"/rollouts/views/{key}/delete/", follow=True)
-    assert not SavedView.objects.exists()
+    assert not SavedView.across_teams.exists()
     banner = page.context["deleted_view"]
     assert "The view “<bdi>short</bdi>” is deleted." in page.content.decode()
     assert as_teammate.post("/rollouts/views/restore/", {"token": banner["token"]}).status_code == 404
@@ -129,7 +129,7 @@ def test_deleting_can_be_undone_under_the_same_address(as_owner: Client, as_team
 @pytest.mark.parametrize("token", ["", "x", "a:b:c", "é\0"])
 def test_a_forged_way_back_brings_nothing(token: str, as_owner: Client) -> None:
     assert "cannot be brought back" in as_owner.post("/rollouts/views/restore/", {"token": token}, follow=True).content.decode()
-    assert not SavedView.objects.exists()
+    assert not SavedView.across_teams.exists()
 
 
 @pytest.mark.parametrize("query", ["?f=run__team:eq:1&q=\0", "?" + "x" * 30_000, "%%%", "?re=("])

@@ -10,18 +10,18 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team, User
-from lab.annotations.models import Comment, Rating, RolloutTag, Tag
-from lab.browse.fields import FIELDS, field_named
-from lab.browse.histograms import HISTOGRAMS, histograms
-from lab.browse.indexing import index_all
-from lab.browse.pages import matching, read_page
-from lab.browse.selection import Filter, Selection
-from lab.runs.models import Run
-from lab.trajectories.models import Rollout
+from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, Tag
+from lab.rollouts.browse.fields import FIELDS, field_named
+from lab.rollouts.browse.histograms import HISTOGRAMS, compute_field_histograms
+from lab.rollouts.browse.indexing import index_all
+from lab.rollouts.browse.pages import filter_matching_rollouts, read_page
+from lab.rollouts.browse.selection import Filter, Selection
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 from tests.lab.browse.stored import ask, places
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.events import Message
+from trainers.contract.events import Message
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20).map(str.strip)
 numbers = st.one_of(st.integers(-(10**9), 10**9).map(str), st.floats(-1e9, 1e9).map(str))
@@ -214,5 +214,5 @@ def test_every_selection_can_be_asked(run: Run, team: Team, selection: Selection
         asked = replace(selection, runs=runs)
         found = {row.pk for row in read_page(team, asked, 5).rows}
         if not asked.pattern:
-            assert found <= set(matching(team, asked).values_list("pk", flat=True))
-        histograms(team, asked, HISTOGRAMS)
+            assert found <= set(filter_matching_rollouts(team, asked).values_list("pk", flat=True))
+        compute_field_histograms(team, asked, HISTOGRAMS)

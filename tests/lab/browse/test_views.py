@@ -14,19 +14,19 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.annotations.models import Rating, RolloutTag, Tag
-from lab.browse import regex
-from lab.browse.address import Address
-from lab.browse.bars import drawn
-from lab.browse.columns import Choice, table
-from lab.browse.histograms import Histogram
-from lab.browse.selection import Selection
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout
+from lab.rollouts.annotations.models import Rating, RolloutTag, Tag
+from lab.rollouts.browse import regex
+from lab.rollouts.browse.address import Address
+from lab.rollouts.browse.bars import build_histogram_bars
+from lab.rollouts.browse.columns import Choice, build_table_columns
+from lab.rollouts.browse.histograms import Histogram
+from lab.rollouts.browse.selection import Selection
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.training.runs.models import Run, Status
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
-from trainers.events import Message
+from trainers.contract.events import Message
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_rollouts_of_the_whole_team_newest_first_with_their_run(as_owner: Client
     other = make_run(team, name="second")
     store(other, started(), rollout(1, completion="from the second run"))
     body = page(as_owner)
-    assert shown(body) == list(Rollout.objects.order_by("-pk").values_list("pk", flat=True))
+    assert shown(body) == list(Rollout.across_teams.order_by("-pk").values_list("pk", flat=True))
     assert "<strong>25</strong> rollouts, newest first" in body
     for text in ("first</bdi>", "second</bdi>", "from the second run"):
         assert text in body
@@ -116,7 +116,7 @@ def test_a_header_sorts_and_the_second_click_turns_it_round(as_owner: Client, ru
     falling = page(as_owner, "?sort=-reward")
     assert 'aria-sort="descending"' in falling
     assert 'href="?sort=reward"' in falling
-    values = dict(Rollout.objects.values_list("pk", "reward"))
+    values = dict(Rollout.across_teams.values_list("pk", "reward"))
     assert values[shown(falling)[0]] == 5.0
     assert values[shown(page(as_owner, "?sort=reward"))[0]] == -2.0
 
@@ -147,14 +147,14 @@ def test_columns_are_chosen_kept_and_the_address_wins(as_owner: Client, run: Run
 
 def test_a_choice_of_columns_survives_names_of_any_kind() -> None:
     names = ["a,b", "-minus", "ü%", *filter(None, PAYLOADS[:3])]
-    offered = table(names, one_run=True)
+    offered = build_table_columns(names, one_run=True)
     wanted = [column.name for column in offered if column.name.startswith("component.") and "a,b" not in column.name] + ["max_entropy"]
     read = Choice.read(str(Choice.of(offered, wanted)))
     assert [column.name for column in offered if read.sees(column)] == [column.name for column in offered if column.name in wanted]
 
 
 def test_annotations_stand_in_the_row(as_owner: Client, team: Team, owner: User, run: Run) -> None:
-    first = Rollout.objects.order_by("-pk")[0]
+    first = Rollout.across_teams.order_by("-pk")[0]
     RolloutTag.objects.create(rollout=first, tag=Tag.objects.create(team=team, name="<b>loop</b>"), user=owner)
     Rating.objects.create(rollout=first, user=owner, value=4)
     body = page(as_owner, "?f=tag:has:" + "%3Cb%3ELOOP%3C/b%3E")
@@ -212,7 +212,7 @@ def test_an_open_page_learns_of_new_rollouts(as_owner: Client, as_stranger: Clie
         return int(client.get(f"/rollouts/newest/{query}").json()["newest"])
 
     make_run(team, status=Status.RUNNING)
-    first = Rollout.objects.latest("pk").pk
+    first = Rollout.across_teams.latest("pk").pk
     assert f'data-newest="{first}" data-growing="/rollouts/newest/"' in page(as_owner)
     assert "data-growing" not in page(as_owner, "?run=1")
     store(run, rollout(9))
@@ -225,7 +225,7 @@ def test_words_that_are_not_indexed_yet_are_announced(as_owner: Client, run: Run
 
 
 def test_a_pattern_that_takes_too_long_says_how_far_it_came_and_goes_on(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regex.search, "__defaults__", (1.0,))  # seconds
+    monkeypatch.setattr(regex.search_matching_keys, "__defaults__", (1.0,))  # seconds
     store(run, rollout(9, 0, 0, completion="x" * 4001 + "y"))
     body = page(as_owner, "?run=1&re=" + quote(r"^(x+)(x+)(x+)\1\2\3y$"))
     assert re.search(r"The regular expression took too long: it looked at \d+ of about 25 rollouts\.", body)
@@ -246,7 +246,7 @@ def test_the_histograms_come_apart_and_each_bin_is_a_link(as_owner: Client, run:
 
 def test_bins_of_a_whole_number_share_out_every_rollout() -> None:
     found = Histogram("length", [0.0, 2.5, 5.0], [3, 2], (None, None))
-    bars = drawn(found, Address(Selection()))
+    bars = build_histogram_bars(found, Address(Selection()))
     assert bars is not None
     assert [(bar.lo, bar.hi) for bar in bars.bars] == [("0", "3"), ("3", "5")]
     assert "length%3Ale%3A5" in bars.bars[1].url
@@ -342,4 +342,4 @@ def test_a_viewer_sees_no_way_to_tag(client: Client, team: Team, run: Run) -> No
     assert 'id="tag-form"' not in page(client)
     response: Any = client.post("/rollouts/tag/", {"tag": "x", "scope": "all"})
     assert response.status_code == 403
-    assert not RolloutTag.objects.exists()
+    assert not RolloutTag.across_teams.exists()

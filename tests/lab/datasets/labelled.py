@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from lab.accounts.models import Team, User
-from lab.datasets.models import Dataset, Form
-from lab.labels.implied import implied
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue
-from lab.runs.models import Run
-from lab.trajectories.models import Rollout
+from lab.data.datasets.models import Dataset, Form
+from lab.labelling.labels.implied_preferences import derive_preferences
+from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.events import Message
+from trainers.contract.events import Message
 
 
 def run_with(team: Team, steps: int = 3, groups: int = 2, samples: int = 2, **fields: Any) -> Run:
@@ -58,11 +58,11 @@ def judge(item: Item, user: User, verdict: str, **fields: Any) -> Judgement:
     """A judgement with its preferences, and the item's state."""
     values = {"order": list(range(len(item.rollouts))), "seconds": 5.0, **fields}
     made = Judgement.objects.create(item=item, queue=item.queue, user=user, key=uuid.uuid4(), verdict=verdict, **values)
-    pairs = implied(verdict, made.tiers, item.rollouts)
+    pairs = derive_preferences(verdict, made.tiers, item.rollouts)
     Preference.objects.bulk_create(Preference(judgement=made, item=item, chosen=chosen, rejected=rejected) for chosen, rejected in pairs)
     labels = item.judgements.count()
     state = ItemState.OPEN if labels < item.queue.overlap else ItemState.DONE
-    Item.objects.filter(pk=item.pk).update(labels=labels, room=max(0, item.queue.overlap - labels), state=state)
+    Item.across_teams.filter(pk=item.pk).update(labels=labels, room=max(0, item.queue.overlap - labels), state=state)
     item.refresh_from_db()
     return made
 

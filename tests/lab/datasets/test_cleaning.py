@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from lab.datasets.cleaning import Evidence, posterior, suspicions
-from lab.datasets.rules import Cleaning
+from lab.data.datasets.cleaning import Evidence, estimate_label_posterior, score_suspicions
+from lab.data.datasets.rules import Cleaning
 
 NOISE = 0.3
 
@@ -32,7 +32,7 @@ def noisy(people: int, votes: int, functions: float = 0.0, pairs: int = 1000, se
 
 
 def quality(evidence: list[Evidence], wrong: list[bool], cleaning: Cleaning) -> tuple[float, float]:
-    bad = [one.score > cleaning.threshold for one in suspicions(evidence, cleaning)]
+    bad = [one.score > cleaning.threshold for one in score_suspicions(evidence, cleaning)]
     hits = sum(one and truth for one, truth in zip(bad, wrong, strict=True))
     return hits / max(1, sum(bad)), hits / sum(wrong)
 
@@ -55,25 +55,25 @@ def test_a_labeller_who_is_often_wrong_is_known_by_the_others() -> None:
         label = 1 if careless + sum(others) > 0 else -1
         evidence.append(Evidence([(0, careless * label), (1, others[0] * label), (2, others[1] * label)]))
         wrong.append(label < 0)
-    _, reliability = posterior(evidence)
+    _, reliability = estimate_label_posterior(evidence)
     assert reliability["user 0"] == pytest.approx(0.55, abs=0.06)
     assert reliability["user 1"] == pytest.approx(0.95, abs=0.06)  # a little less: it is estimated with the truth unknown
 
 
 def test_votes_and_gaps_of_the_card() -> None:
     votes = [Evidence(rewards={f"r{n}": 1.0 if n < agree else -1.0 for n in range(6)}) for agree in (0, 2, 3, 6)]
-    majority = [one.score > 0.5 for one in suspicions(votes, Cleaning(by=("rewards",)))]
-    everybody = [one.score > 0.5 for one in suspicions(votes, Cleaning(by=("rewards",), vote="all"))]
+    majority = [one.score > 0.5 for one in score_suspicions(votes, Cleaning(by=("rewards",)))]
+    everybody = [one.score > 0.5 for one in score_suspicions(votes, Cleaning(by=("rewards",), vote="all"))]
     assert majority == [True, True, False, False]
     assert everybody == [True, False, False, False]
     gaps = [Evidence(gap=gap) for gap in (-2, 0.1, 3, 1)]
-    assert [one.score > 0.5 for one in suspicions(gaps, Cleaning(by=("gap",), gap_share=0.25))] == [True, False, False, False]
+    assert [one.score > 0.5 for one in score_suspicions(gaps, Cleaning(by=("gap",), gap_share=0.25))] == [True, False, False, False]
 
 
 def test_labels_given_too_fast_are_suspect_and_ties_are_no_votes() -> None:
     cleaning = Cleaning(by=("speed", "labellers"), min_seconds=2)
-    fast, slow = suspicions([Evidence([(1, 0)], seconds=0.5), Evidence([(1, 0)], seconds=2.0)], cleaning)
+    fast, slow = score_suspicions([Evidence([(1, 0)], seconds=0.5), Evidence([(1, 0)], seconds=2.0)], cleaning)
     assert fast.score == pytest.approx(0.875)
     assert slow.score == 0.5
     assert fast.reasons == ["judged in 0.5 s"]
-    assert suspicions([], cleaning) == []
+    assert score_suspicions([], cleaning) == []

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Role, Team, User
-from lab.datasets.freezing import build
-from lab.datasets.models import Dataset, Recall, RecallKind, Version, VersionState
-from lab.labels.models import Judgement, Preference, Queue
-from lab.trajectories.models import Rollout
+from lab.data.datasets.freezing import build_version
+from lab.data.datasets.models import Dataset, Recall, RecallKind, Version, VersionState
+from lab.labelling.labels.models import Judgement, Preference, Queue
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS, stored
 from tests.lab.datasets.labelled import dataset_of, groups_of, judge_all, queue_of, run_with
@@ -37,7 +37,7 @@ def frozen(client: Client, dataset: Dataset, queue: Queue, **fields: Any) -> Ver
     assert response.status_code == 302, response.content.decode()
     version = dataset.versions.first()
     assert version is not None
-    build(version.pk)
+    build_version(version.pk)
     version.refresh_from_db()
     return version
 
@@ -51,7 +51,7 @@ def page(client: Client, url: str, **query: Any) -> str:
 def test_from_a_queue_to_a_version(as_owner: Client, team: Team, queue: Queue) -> None:
     assert "No datasets yet" in page(as_owner, "/datasets/")
     made = as_owner.post("/datasets/new/", {"name": "First", "form": "preference", "queue": [queue.pk]})
-    dataset = Dataset.objects.get()
+    dataset = Dataset.across_teams.get()
     assert made["Location"] == f"/datasets/{dataset.pk}/"
     assert "None is frozen yet" in page(as_owner, f"/datasets/{dataset.pk}/")
     preview = page(as_owner, f"/datasets/{dataset.pk}/preview/", **RULE, queues=queue.pk, last_step=2)
@@ -106,7 +106,7 @@ def test_addresses_that_make_no_sense_are_no_errors(as_owner: Client, dataset: D
 
 
 def test_rows_are_filtered(as_owner: Client, dataset: Dataset, queue: Queue, teammate: User) -> None:
-    Judgement.objects.filter(user=teammate, item=queue.items.first()).delete()
+    Judgement.across_teams.filter(user=teammate, item=queue.items.first()).delete()
     version = frozen(as_owner, dataset, queue)
     assert page(as_owner, f"/datasets/versions/{version.pk}/", labeller=teammate.pk).count('class="pair-row"') == 5
     assert page(as_owner, f"/datasets/versions/{version.pk}/", q="answer 1.0.0").count('class="pair-row"') == 1
@@ -192,7 +192,7 @@ def test_texts_are_shown_as_text(as_owner: Client, team: Team, owner: User) -> N
 
 @pytest.mark.parametrize(("form", "word"), [("kto", "+ Good"), ("completion", "corrected by a person")])
 def test_other_forms_are_shown(as_owner: Client, team: Team, owner: User, queue: Queue, form: str, word: str) -> None:
-    Judgement.objects.filter(user=owner).update(correction="Better so.")
+    Judgement.across_teams.filter(user=owner).update(correction="Better so.")
     dataset = dataset_of(team, owner, queue, form=form)
     assert "Cleaning" not in page(as_owner, f"/datasets/{dataset.pk}/")
     version = frozen(as_owner, dataset, queue, corrections="use")

@@ -7,10 +7,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.datasets.deciding import Candidate, LeftOut, decide
-from lab.datasets.rules import Rule
-from lab.datasets.votes import Judged, Vote
-from lab.labels.implied import implied
+from lab.data.datasets.decisions import Candidate, LeftOut, decide_candidates
+from lab.data.datasets.rules import Rule
+from lab.data.datasets.votes import Judged, Vote
+from lab.labelling.labels.implied_preferences import derive_preferences
 
 PAIR_VOTES = st.lists(st.sampled_from(["a", "b", "tie", "bad"]), min_size=1, max_size=7)
 TIERS = st.lists(st.integers(0, 2), min_size=4, max_size=4)
@@ -19,12 +19,12 @@ TIERS = st.lists(st.integers(0, 2), min_size=4, max_size=4)
 def judged(
     verdicts: list[tuple[str, list[list[int]] | None]], rollouts: tuple[int, ...], kind: str, final: dict[str, object] | None = None
 ) -> Judged:
-    votes = [Vote(n, n, said, frozenset(implied(said, tiers, rollouts)), seconds=3.0) for n, (said, tiers) in enumerate(verdicts)]
+    votes = [Vote(n, n, said, frozenset(derive_preferences(said, tiers, rollouts)), seconds=3.0) for n, (said, tiers) in enumerate(verdicts)]
     return Judged(1, 1, 1, rollouts, kind, False, tuple(votes), final)
 
 
 def split(found: Judged, rule: Rule) -> tuple[list[Candidate], list[str]]:
-    every = list(decide(found, rule, {}))
+    every = list(decide_candidates(found, rule, {}))
     return [one for one in every if isinstance(one, Candidate)], [str(one) for one in every if isinstance(one, LeftOut)]
 
 

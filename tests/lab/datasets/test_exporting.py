@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.datasets.freezing import build, freeze
-from lab.datasets.models import Version
-from lab.datasets.rules import Cleaning, Rule
+from lab.data.datasets.freezing import build_version, freeze_next_version
+from lab.data.datasets.models import Version
+from lab.data.datasets.rules import Cleaning, Rule
+from lab.teams.accounts.models import Team, User
 from tests.lab.datasets.labelled import dataset_of, groups_of, judge_all, queue_of, run_with
-from trainers.datasets import read_rows
+from trainers.data.datasets import read_rows
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def version(team: Team, owner: User) -> Version:
     queue = queue_of(team, owner, groups_of(run_with(team, steps=5)))
     judge_all(queue, [owner])
     rule = Rule(test_share=0.3, margin="votes", cleaning=Cleaning(by=("gap",), gap_share=0.2, action="down-weight"))
-    found = freeze(dataset_of(team, owner, queue), owner, rule)
-    build(found.pk)
+    found = freeze_next_version(dataset_of(team, owner, queue), owner, rule)
+    build_version(found.pk)
     found.refresh_from_db()
     assert found.counts["test"]
     assert found.counts["train"]

@@ -14,19 +14,19 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from lab.accounts.models import Team, User
-from lab.datasets import chores
-from lab.datasets.downstream import flags_of, runs_of
-from lab.datasets.freezing import build, freeze, now
-from lab.datasets.models import LOST_AFTER, Dataset, Recall, RecallKind, Version, VersionState
-from lab.datasets.rules import Cleaning, Rule, RuleError
-from lab.labels.models import Item, ItemState, Judgement, JudgementState, Kind
-from lab.runs.models import Run
-from lab.trajectories.models import Rollout
+from lab.data.datasets import chores
+from lab.data.datasets.downstream import flags_of, runs_of
+from lab.data.datasets.freezing import build_version, freeze_next_version, preview_next_version
+from lab.data.datasets.models import LOST_AFTER, Dataset, Recall, RecallKind, Version, VersionState
+from lab.data.datasets.rules import Cleaning, Rule, RuleError
+from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Kind
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 from tests.lab.datasets.labelled import dataset_of, groups_of, judge, judge_all, queue_of, run_with
 from tests.lab.supervisor.spools import make_run
-from trainers.datasets import read_rows
-from trainers.events import Message
+from trainers.contract.events import Message
+from trainers.data.datasets import read_rows
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def dataset(team: Team, owner: User, teammate: User, run: Run) -> Dataset:
 
 
 def frozen(dataset: Dataset, **rule: Any) -> Version:
-    version = freeze(dataset, None, Rule.read({"test_share": 0, **rule}))
-    build(version.pk)
+    version = freeze_next_version(dataset, None, Rule.read({"test_share": 0, **rule}))
+    build_version(version.pk)
     version.refresh_from_db()
     return version
 
@@ -59,7 +59,7 @@ def lines(version: Version, split: str = "train") -> list[dict[str, Any]]:
 
 
 def item(dataset: Dataset, place: int = 0) -> Item:
-    return Item.objects.filter(queue__datasets=dataset).order_by("place")[place]
+    return Item.across_teams.filter(queue__datasets=dataset).order_by("place")[place]
 
 
 def test_a_version_is_rows_files_and_a_digest_that_agree(dataset: Dataset) -> None:
@@ -87,13 +87,13 @@ def test_labels_that_change_later_do_not_change_a_version(dataset: Dataset) -> N
     before = version.path().read_bytes()
     for judgement in item(dataset).judgements.all():
         judgement.preferences.all().delete()
-        Judgement.objects.filter(pk=judgement.pk).update(verdict="tie")
-    Judgement.objects.filter(item=item(dataset, 1)).update(state=JudgementState.WITHDRAWN)
-    build(version.pk)  # a message that comes twice
+        Judgement.across_teams.filter(pk=judgement.pk).update(verdict="tie")
+    Judgement.across_teams.filter(item=item(dataset, 1)).update(state=JudgementState.WITHDRAWN)
+    build_version(version.pk)  # a message that comes twice
     version.refresh_from_db()
     assert version.path().read_bytes() == before
     assert version.rows.count() == 6
-    assert len(now(dataset, Rule.read(version.rule)).rows) == 4
+    assert len(preview_next_version(dataset, Rule.read(version.rule)).rows) == 4
 
 
 def test_every_row_says_where_it_came_from(dataset: Dataset, run: Run, owner: User, teammate: User) -> None:
@@ -134,8 +134,8 @@ def test_rules_decide_what_is_left_out_and_say_how_much(dataset: Dataset, owner:
     Judgement.objects.filter(item=split_votes, user=teammate).get().preferences.all().delete()
     for judgement in tied.judgements.all():
         judgement.preferences.all().delete()
-        Judgement.objects.filter(pk=judgement.pk).update(verdict="tie")
-    Item.objects.filter(pk=item(dataset, 2).pk).update(state=ItemState.OPEN)
+        Judgement.across_teams.filter(pk=judgement.pk).update(verdict="tie")
+    Item.across_teams.filter(pk=item(dataset, 2).pk).update(state=ItemState.OPEN)
     version = ready(dataset, min_agreement=0.8, first_step=1, last_step=2)
     left_out = {
         "pairs with too little agreement": 1,
@@ -151,7 +151,7 @@ def test_rules_decide_what_is_left_out_and_say_how_much(dataset: Dataset, owner:
 
 def test_an_adjudicated_answer_outweighs_the_votes(dataset: Dataset) -> None:
     first = item(dataset)
-    Item.objects.filter(pk=first.pk).update(state=ItemState.SETTLED, final={"verdict": "b", "strength": 3, "tiers": None, "correction": ""})
+    Item.across_teams.filter(pk=first.pk).update(state=ItemState.SETTLED, final={"verdict": "b", "strength": 3, "tiers": None, "correction": ""})
     version = ready(dataset, aggregation="adjudicated", margin="strength")
     [row] = version.rows.all()
     assert row.rollouts == first.rollouts[::-1]
@@ -163,10 +163,10 @@ def test_an_adjudicated_answer_outweighs_the_votes(dataset: Dataset) -> None:
 def test_votes_weigh_by_the_share_of_gold_right(dataset: Dataset, owner: User, teammate: User) -> None:
     gold, asked = [item(dataset, place) for place in (0, 1, 2)], item(dataset, 3)
     for one in gold:
-        Item.objects.filter(pk=one.pk).update(gold={"verdict": "a"})
-    for judgement in Judgement.objects.filter(user=teammate, item__in=[*gold, asked]):
+        Item.across_teams.filter(pk=one.pk).update(gold={"verdict": "a"})
+    for judgement in Judgement.across_teams.filter(user=teammate, item__in=[*gold, asked]):
         judgement.preferences.update(chosen=asked.rollouts[1], rejected=asked.rollouts[0])
-        Judgement.objects.filter(pk=judgement.pk).update(verdict="b")
+        Judgement.across_teams.filter(pk=judgement.pk).update(verdict="b")
     assert not ready(dataset).rows.filter(item=asked.pk).exists()
     row = ready(dataset, aggregation="weighted").rows.get(item=asked.pk)
     assert row.rollouts == asked.rollouts
@@ -190,7 +190,7 @@ def test_duplicates_go_and_contradictions_are_reported(team: Team, owner: User) 
 
 
 def test_corrections_take_the_place_of_the_chosen_answer(dataset: Dataset, team: Team, owner: User) -> None:
-    Judgement.objects.filter(item=item(dataset), user=owner).update(correction="The right one.")
+    Judgement.across_teams.filter(item=item(dataset), user=owner).update(correction="The right one.")
     row = ready(dataset, corrections="use").rows.get(place=0)
     assert row.row["chosen"] == [{"role": "assistant", "content": "The right one."}]
     assert row.rollouts == [item(dataset).rollouts[1]]
@@ -224,13 +224,13 @@ def test_a_ranking_gives_its_implied_pairs(team: Team, owner: User) -> None:
 
 def test_recalled_labels_flag_versions_and_are_not_frozen_again(dataset: Dataset, team: Team, owner: User, teammate: User) -> None:
     version = ready(dataset)
-    Judgement.objects.filter(item=item(dataset), user=teammate).delete()
+    Judgement.across_teams.filter(item=item(dataset), user=teammate).delete()
     recall = Recall.objects.create(team=team, kind=RecallKind.LABELLER, labeller=teammate, reason="asked to", by=owner)
     assert flags_of([version]) == {version.pk: [recall]}
     after = ready(dataset)
     assert flags_of([version, after]).keys() == {version.pk}
     assert teammate.pk not in after.rows.get(place=1).labellers
-    Recall.objects.filter(pk=recall.pk).update(undone_at=timezone.now())
+    Recall.across_teams.filter(pk=recall.pk).update(undone_at=timezone.now())
     assert flags_of([version]) == {}
     prompt = Recall.objects.create(team=team, kind=RecallKind.PROMPT, prompt=item(dataset).prompt_id, reason="leaked", by=owner)
     rule = Recall.objects.create(team=team, kind=RecallKind.RULE, rule={"test_share": 0, "cleaning": {"by": []}}, reason="wrong", by=owner)
@@ -250,7 +250,7 @@ def test_an_empty_version_is_refused_with_the_reasons(dataset: Dataset) -> None:
     assert "6 items with too few labels" in version.error
     assert not version.train_file
     assert version.retry()
-    build(version.pk)
+    build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.FAILED
 
@@ -258,21 +258,21 @@ def test_an_empty_version_is_refused_with_the_reasons(dataset: Dataset) -> None:
 def test_a_rule_that_cannot_work_is_refused_before_anything_is_made(dataset: Dataset, team: Team, owner: User) -> None:
     for wrong in ({"test_share": 2}, {"aggregation": "best"}, {"first_step": 5, "last_step": 2}, {"min_agreement": "much"}, {"queues": ["x"]}):
         with pytest.raises(RuleError):
-            freeze(dataset, None, Rule.read(wrong))
+            freeze_next_version(dataset, None, Rule.read(wrong))
     with pytest.raises(RuleError, match="no queue is chosen"):
-        freeze(dataset_of(team, owner), None, Rule())
-    assert not Version.objects.exists()
+        freeze_next_version(dataset_of(team, owner), None, Rule())
+    assert not Version.across_teams.exists()
 
 
 def test_a_build_whose_worker_is_gone_is_taken_up_again(dataset: Dataset) -> None:
-    version = freeze(dataset, None, Rule())
+    version = freeze_next_version(dataset, None, Rule())
     assert version.claim()
     assert not version.claim()
-    Version.objects.filter(pk=version.pk).update(beat_at=timezone.now() - LOST_AFTER - timedelta(seconds=1))
-    chores.sweep()
+    Version.across_teams.filter(pk=version.pk).update(beat_at=timezone.now() - LOST_AFTER - timedelta(seconds=1))
+    chores.sweep_versions_and_uploads()
     version.refresh_from_db()
     assert version.state == VersionState.QUEUED
-    build(version.pk)
+    build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.READY
 
@@ -284,9 +284,9 @@ def test_a_rule_survives_being_stored() -> None:
 
 
 def test_building_asks_a_number_of_queries_that_does_not_grow_with_the_items(dataset: Dataset, django_assert_max_num_queries: Any) -> None:
-    version = freeze(dataset, None, Rule())
+    version = freeze_next_version(dataset, None, Rule())
     with django_assert_max_num_queries(40):
-        build(version.pk)
+        build_version(version.pk)
     assert connection.vendor == "postgresql"
 
 
@@ -294,7 +294,7 @@ def test_suspect_labels_are_reported_left_out_swapped_or_weighed_less(dataset: D
     wrong = item(dataset, 2)
     for judgement in wrong.judgements.all():
         judgement.preferences.update(chosen=wrong.rollouts[1], rejected=wrong.rollouts[0])
-        Judgement.objects.filter(pk=judgement.pk).update(verdict="b")
+        Judgement.across_teams.filter(pk=judgement.pk).update(verdict="b")
     by = {"by": ["rewards"], "vote": "all"}
     reported = ready(dataset, cleaning=by)
     suspect = reported.rows.get(item=wrong.pk)
@@ -318,8 +318,8 @@ def test_versions_frozen_at_once_get_numbers_of_their_own_and_each_is_built_once
             connection.close()
 
     with ThreadPoolExecutor(4) as pool:
-        versions = list(pool.map(lambda _: apart(lambda: freeze(dataset, None, Rule(test_share=0))), range(4)))
-        list(pool.map(lambda _: apart(lambda: build(versions[0].pk)), range(4)))
+        versions = list(pool.map(lambda _: apart(lambda: freeze_next_version(dataset, None, Rule(test_share=0))), range(4)))
+        list(pool.map(lambda _: apart(lambda: build_version(versions[0].pk)), range(4)))
     assert sorted(version.number for version in versions) == [1, 2, 3, 4]
     versions[0].refresh_from_db()
     assert versions[0].state == VersionState.READY

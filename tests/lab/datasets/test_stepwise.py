@@ -14,24 +14,24 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from lab.accounts.models import Role, Team, User
-from lab.datasets.downstream import flags_of
-from lab.datasets.freezing import build, freeze, now
-from lab.datasets.models import Dataset, Form, Recall, RecallKind, Version, VersionState
-from lab.datasets.rules import Rule, RuleError
-from lab.labels import settling
-from lab.labels.claim_view import steps_and_units
-from lab.labels.claiming import claim
-from lab.labels.judging import submit
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Judgement, Kind, Queue
-from lab.trajectories.models import Rollout
+from lab.data.datasets.downstream import flags_of
+from lab.data.datasets.freezing import build_version, freeze_next_version, preview_next_version
+from lab.data.datasets.models import Dataset, Form, Recall, RecallKind, Version, VersionState
+from lab.data.datasets.rules import Rule, RuleError
+from lab.labelling.labels import settlement
+from lab.labelling.labels.claim_view import steps_and_units
+from lab.labelling.labels.item_claims import claim_items
+from lab.labelling.labels.judgements import submit_judgement
+from lab.labelling.labels.models import Judgement, Kind, Queue
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.hostile import RUN
 from tests.lab.datasets.labelled import dataset_of
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message, Turn
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message, Turn
 
 SCRIPT = f"<script>{RUN}</script>"
 TEXTS = ("First.", "Then.", "Last.")
@@ -58,8 +58,8 @@ def answer(group: int = 0, texts: Sequence[str] = TEXTS, prompt: Sequence[Messag
     text = "\n\n".join(texts)
     tokens = [one for part in texts[:-1] for one in [*part, "\n\n"]] + [*texts[-1]]
     count = len(tokens)
-    packed = {"ids": pack_ids(list(range(1, count + 1))), "lengths": pack([len(one) for one in tokens], "H")}
-    packed |= {"logprobs": pack([0.0] * count, "e"), "entropies": pack([0.0] * count, "e")}
+    packed = {"ids": pack_ids(list(range(1, count + 1))), "lengths": pack_array([len(one) for one in tokens], "H")}
+    packed |= {"logprobs": pack_array([0.0] * count, "e"), "entropies": pack_array([0.0] * count, "e")}
     return rollout(1, group, 0, prompt=list(prompt), completion=text, **packed, **more)
 
 
@@ -74,20 +74,20 @@ def queue_with(team: Team, *answers: Any, overlap: int = 1, **settings: Any) -> 
 
 def said(item: Any, marks: str, choice: str = "good", spans: Sequence[tuple[int, int, str]] = ()) -> dict[str, Any]:
     """``marks``: a letter a step, g x n, or - for none."""
-    steps, _ = steps_and_units(item.rollouts[0])
+    steps, _ = steps_and_units(item.queue.team_id, item.rollouts[0])
     given = [{"start": step.start, "end": step.end, "mark": MARKS[one]} for step, one in zip(steps, marks, strict=False) if one != "-"]
     return {"choice": choice, "steps": given, "spans": [{"start": start, "end": end, "mark": mark} for start, end, mark in spans]}
 
 
 def label(queue: Queue, user: User, marks: str, **more: Any) -> Judgement:
     """The person's next item of the queue, through the verb that the page calls."""
-    held = claim(queue, user, hold=1)[0]
-    return submit(queue, user, held.token, uuid.uuid4(), said(held.item, marks, **more), 7.0)
+    held = claim_items(queue, user, hold=1)[0]
+    return submit_judgement(queue, user, held.token, uuid.uuid4(), said(held.item, marks, **more), 7.0)
 
 
 def rows(team: Team, user: User, queue: Queue, **rule: Any) -> list[dict[str, Any]]:
     dataset = dataset_of(team, user, queue, form=Form.STEPWISE)
-    return [one.row for one in now(dataset, made_rule(dataset, **rule)).rows]
+    return [one.row for one in preview_next_version(dataset, made_rule(dataset, **rule)).rows]
 
 
 def made_rule(dataset: Dataset, **rule: Any) -> Rule:
@@ -96,8 +96,8 @@ def made_rule(dataset: Dataset, **rule: Any) -> Rule:
 
 
 def frozen(dataset: Dataset, **rule: Any) -> Version:
-    version = freeze(dataset, None, made_rule(dataset, **rule))
-    build(version.pk)
+    version = freeze_next_version(dataset, None, made_rule(dataset, **rule))
+    build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.READY, version.error
     return version
@@ -117,7 +117,7 @@ def test_a_row_is_trls_stepwise_supervision(team: Team, ann: User) -> None:
 def test_a_prompt_of_several_messages_is_text_and_kept_as_it_was(team: Team, ann: User) -> None:
     queue = queue_with(team, answer(prompt=[Message("system", "Be brief."), Message("user", "Why?")]))
     label(queue, ann, "g")
-    [made] = now(dataset_of(team, ann, queue, form=Form.STEPWISE), Rule(queues=(queue.pk,))).rows
+    [made] = preview_next_version(dataset_of(team, ann, queue, form=Form.STEPWISE), Rule(queues=(queue.pk,))).rows
     assert made.row["prompt"] == "system: Be brief.\n\nuser: Why?"
     assert made.provenance["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
 
@@ -168,7 +168,7 @@ def test_what_is_left_out_is_counted_with_its_reason(team: Team, ann: User) -> N
     queue = queue_with(team, answer(0), answer(1), answer(2))
     for marks in ("g--", "-gg", ""):
         label(queue, ann, marks)
-    found = now(dataset_of(team, ann, queue, form=Form.STEPWISE), Rule(queues=(queue.pk,)))
+    found = preview_next_version(dataset_of(team, ann, queue, form=Form.STEPWISE), Rule(queues=(queue.pk,)))
     assert found.left_out == {
         "steps from the first that nobody marked": 2 + 3,
         "answers whose first step is not decided": 1,
@@ -180,14 +180,14 @@ def test_only_accepted_judgements_of_a_reviewed_queue_count(team: Team, owner: U
     queue = queue_with(team, overlap=2, reviewed=True)
     accepted, _ = label(queue, ann, "ggx"), label(queue, bob, "xxx")
     assert rows(team, owner, queue) == []
-    settling.accept(accepted, owner)
+    settlement.accept_judgement(accepted, owner)
     assert [row["labels"] for row in rows(team, owner, queue)] == [[True, True, False]]
 
 
 def test_what_was_sent_back_and_labels_of_a_recalled_labeller_do_not_count(team: Team, owner: User, ann: User, bob: User) -> None:
     queue = queue_with(team, overlap=2)
     one, _ = label(queue, ann, "xxx"), label(queue, bob, "ggg")
-    settling.send_back(one, owner, "Look again.")
+    settlement.send_back(one, owner, "Look again.")
     assert [row["labels"] for row in rows(team, owner, queue, finished_only=False)] == [[True, True, True]]
     Recall.objects.create(team=team, kind=RecallKind.LABELLER, labeller=bob, reason="x")
     assert rows(team, owner, queue, finished_only=False) == []
@@ -197,11 +197,11 @@ def test_an_adjudicated_answer_decides_where_it_marks_steps(team: Team, owner: U
     queue = queue_with(team, overlap=2)
     item = label(queue, ann, "ggg").item
     label(queue, bob, "xxx", choice="bad")
-    settling.decide(item, owner, {"choice": "good"}, [0])
+    settlement.decide_queue_item(item, owner, {"choice": "good"}, [0])
     assert rows(team, owner, queue) == []  # the decision marks none, and the labellers are split
-    settling.decide(item, owner, said(item, "gxx"), [0])
+    settlement.decide_queue_item(item, owner, said(item, "gxx"), [0])
     dataset = dataset_of(team, owner, queue, form=Form.STEPWISE)
-    [made] = now(dataset, made_rule(dataset, aggregation="adjudicated")).rows
+    [made] = preview_next_version(dataset, made_rule(dataset, aggregation="adjudicated")).rows
     assert made.row["labels"] == [True, False, False]
     assert made.provenance["adjudicated"] is True
     assert made.provenance["steps"][0]["marks"] == {str(ann.pk): "good", str(bob.pk): "bad"}
@@ -266,7 +266,7 @@ def test_duplicates_go_once_and_contradictions_go(team: Team, ann: User) -> None
     other = queue_with(team, answer(0), answer(1), answer(2, ("Alone.", "So.")))
     for marks in ("ggg", "gxg", "gg"):
         label(other, ann, marks)
-    found = now(dataset_of(team, ann, other, form=Form.STEPWISE), Rule(queues=(other.pk,)))
+    found = preview_next_version(dataset_of(team, ann, other, form=Form.STEPWISE), Rule(queues=(other.pk,)))
     assert [one.row["completions"][0] for one in found.rows] == ["Alone."]
     assert found.left_out["contradictions"] == 2
     assert found.contradictions == [sorted(other.items.order_by("place").values_list("pk", flat=True)[:2])]
@@ -285,7 +285,7 @@ def test_a_changed_step_is_a_change_of_its_row(team: Team, owner: User, ann: Use
     queue = queue_with(team)
     item = label(queue, ann, "ggg").item
     version = frozen(dataset_of(team, owner, queue, form=Form.STEPWISE))
-    settling.decide(item, owner, said(item, "ggx"), [0])
+    settlement.decide_queue_item(item, owner, said(item, "ggx"), [0])
     page = as_owner.get(reverse("version-diff", args=[version.pk]), {"against": "now"})
     assert (page.context["changes"]["changed"], page.context["total"]) == (1, 1)
     assert "− wrong" in page.content.decode()
@@ -323,8 +323,8 @@ def test_the_form_of_the_rule_takes_the_choice(team: Team, owner: User, ann: Use
     sent = {"rule": "1", "queues": str(queue.pk), "neutral": "bad", "test_share": "0", "finished_only": "on"}
     as_owner.post(reverse("dataset-freeze", args=[dataset.pk]), sent)
     version = dataset.versions.get()
-    build(version.pk)
-    assert json.loads(Version.objects.get().path().read_text())["labels"] == [True, False]
+    build_version(version.pk)
+    assert json.loads(Version.across_teams.get().path().read_text())["labels"] == [True, False]
     assert as_owner.post(reverse("dataset-freeze", args=[dataset.pk]), {**sent, "neutral": "maybe"}).status_code == 422
     assert dataset.versions.count() == 1
 
@@ -345,7 +345,7 @@ def test_a_dataset_of_steps_wants_a_queue_that_asks_for_them(team: Team, owner: 
     assert refused.status_code == 422
     assert "marks of steps" in refused.content.decode()
     assert as_owner.post(reverse("dataset-new"), {**sent, "queue": [without.pk, asking.pk]}).status_code == 302
-    assert Dataset.objects.get().form == Form.STEPWISE
+    assert Dataset.across_teams.get().form == Form.STEPWISE
 
 
 def test_no_trainer_takes_it_and_the_page_says_what_to_do(team: Team, owner: User, ann: User, as_owner: Client) -> None:

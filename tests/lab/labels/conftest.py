@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.accounts.models import Role, Team, User
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from lab.accounts.models import Team, User
-from lab.labels.claiming import claim
-from lab.labels.judging import submit
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Judgement, Kind, Queue
-from lab.trajectories.models import Rollout
+from lab.labelling.labels.item_claims import claim_items
+from lab.labelling.labels.judgements import submit_judgement
+from lab.labelling.labels.models import Judgement, Kind, Queue
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 
 
@@ -33,8 +33,8 @@ def group_queue(team: Team, kind: Kind, items: int, answers: int, **settings: An
 
 def judge(queue: Queue, user: User, choice: str | None = None, **answer: Any) -> Judgement:
     """The user's next item, answered in stored places: "a" and "b" instead of the side."""
-    held = claim(queue, user, hold=1)[0]
+    held = claim_items(queue, user, hold=1)[0]
     if choice in ("a", "b"):
         choice = str(held.order.index("ab".index(choice)) + 1)
     data = {**answer, **({"choice": choice} if choice else {})}
-    return submit(queue, user, held.token, uuid.uuid4(), data, 1.0)
+    return submit_judgement(queue, user, held.token, uuid.uuid4(), data, 1.0)

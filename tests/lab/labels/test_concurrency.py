@@ -15,12 +15,12 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.labels.claiming import Refused, claim, free_claims
-from lab.labels.judging import Expired, NothingToUndo, submit, undo
-from lab.labels.models import Change, Claim, Item, Judgement, Preference, Queue
-from lab.labels.pages import settings as pages
-from lab.labels.settling import SEATED, accept, decide, locked
+from lab.labelling.labels.item_claims import Refused, claim_items, free_claims
+from lab.labelling.labels.judgements import Expired, NothingToUndo, submit_judgement, undo_last_judgement
+from lab.labelling.labels.models import Change, Claim, Item, Judgement, Preference, Queue
+from lab.labelling.labels.pages import settings as pages
+from lab.labelling.labels.settlement import SEATED, accept_judgement, decide_queue_item, lock_item
+from lab.teams.accounts.models import Membership, Role, Team, User
 from tests.conftest import make_member
 from tests.lab.labels.queues import judge, pair_queue
 
@@ -70,30 +70,30 @@ def sound(queue: Queue) -> None:
 def test_fifty_people_asking_at_once_never_share_a_seat(team: Team, overlap: int) -> None:
     queue = pair_queue(team, items=60, overlap=overlap)
     users = people(team, 50)
-    found = at_once(*(lambda user=user: claim(queue, user, hold=2) for user in users))
+    found = at_once(*(lambda user=user: claim_items(queue, user, hold=2) for user in users))
     taken = Counter(one.item_id for claims in found for one in claims)
     assert max(taken.values()) <= overlap
-    assert sum(taken.values()) == Claim.objects.count() == min(100, 60 * overlap)
+    assert sum(taken.values()) == Claim.across_teams.count() == min(100, 60 * overlap)
     sound(queue)
 
 
 def test_an_answer_sent_twice_at_once_is_recorded_once(team: Team) -> None:
     queue = pair_queue(team)
     [user] = people(team, 1)
-    [held] = claim(queue, user, hold=1)
+    [held] = claim_items(queue, user, hold=1)
     key = uuid.uuid4()
-    sent = lambda: submit(queue, user, held.token, key, {"choice": "1"}, 1.0)  # noqa: E731
+    sent = lambda: submit_judgement(queue, user, held.token, key, {"choice": "1"}, 1.0)  # noqa: E731
     results = at_once(*[sent] * 4)
-    assert {row.pk for row in results} == {Judgement.objects.get().pk}
-    assert (Preference.objects.count(), Change.objects.filter(what="submitted").count()) == (1, 1)
+    assert {row.pk for row in results} == {Judgement.across_teams.get().pk}
+    assert (Preference.across_teams.count(), Change.across_teams.filter(what="submitted").count()) == (1, 1)
     sound(queue)
 
 
 def test_two_windows_with_different_answers_record_one_and_tell_the_other(team: Team) -> None:
     queue = pair_queue(team)
     [user] = people(team, 1)
-    [held] = claim(queue, user, hold=1)
-    results = at_once(*(lambda choice=choice: submit(queue, user, held.token, uuid.uuid4(), {"choice": choice}, 1.0) for choice in "12"))
+    [held] = claim_items(queue, user, hold=1)
+    results = at_once(*(lambda choice=choice: submit_judgement(queue, user, held.token, uuid.uuid4(), {"choice": choice}, 1.0) for choice in "12"))
     assert sorted(type(result).__name__ for result in results) == ["Expired", "Judgement"]
     sound(queue)
 
@@ -104,14 +104,14 @@ def test_a_late_answer_against_somebody_who_takes_the_seat(team: Team) -> None:
     seen: Counter[str] = Counter()
     for _ in range(8):
         queue = pair_queue(team, items=1)
-        [held] = claim(queue, ann, hold=1)
-        Claim.objects.filter(pk=held.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
-        late = lambda: submit(queue, ann, held.token, uuid.uuid4(), {"choice": "1", "rationale": "mine"}, 1.0)  # noqa: B023, E731
-        said, taken = at_once(late, lambda: claim(queue, bob))  # noqa: B023
+        [held] = claim_items(queue, ann, hold=1)
+        Claim.across_teams.filter(pk=held.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+        late = lambda: submit_judgement(queue, ann, held.token, uuid.uuid4(), {"choice": "1", "rationale": "mine"}, 1.0)  # noqa: B023, E731
+        said, taken = at_once(late, lambda: claim_items(queue, bob))  # noqa: B023
         seen[type(said).__name__] += 1
         if isinstance(said, Expired):
             assert (said.by, len(taken)) == (bob, 1)
-            assert Claim.objects.get(pk=held.pk).draft["rationale"] == "mine"
+            assert Claim.across_teams.get(pk=held.pk).draft["rationale"] == "mine"
             assert Change.objects.get(item=held.item, what="expired").after["answer"]["rationale"] == "mine"
         else:
             assert (said.verdict in "ab", taken) == (True, [])
@@ -124,7 +124,7 @@ def test_undo_never_lets_anybody_slip_into_the_seat(team: Team) -> None:
     for _ in range(5):
         queue = pair_queue(team, items=1)
         judge(queue, ann, "a")
-        back, taken = at_once(lambda: undo(queue, ann), lambda: claim(queue, bob))  # noqa: B023
+        back, taken = at_once(lambda: undo_last_judgement(queue, ann), lambda: claim_items(queue, bob))  # noqa: B023
         assert (back.item_id, taken) == (queue.items.get().pk, [])
         sound(queue)
 
@@ -134,7 +134,7 @@ def test_undoing_a_skip_against_somebody_who_takes_the_item(team: Team) -> None:
     for _ in range(5):
         queue = pair_queue(team, items=1)
         judge(queue, ann, "skip", reason="?")
-        back, taken = at_once(lambda: undo(queue, ann), lambda: claim(queue, bob))  # noqa: B023
+        back, taken = at_once(lambda: undo_last_judgement(queue, ann), lambda: claim_items(queue, bob))  # noqa: B023
         assert isinstance(back, NothingToUndo) == bool(taken)
         sound(queue)
 
@@ -143,7 +143,7 @@ def test_undoing_twice_at_once_takes_back_two_or_says_there_is_one(team: Team) -
     queue = pair_queue(team, items=1)
     [ann] = people(team, 1)
     judge(queue, ann, "a")
-    results = at_once(lambda: undo(queue, ann), lambda: undo(queue, ann))
+    results = at_once(lambda: undo_last_judgement(queue, ann), lambda: undo_last_judgement(queue, ann))
     assert sorted(type(result).__name__ for result in results) == ["Claim", "NothingToUndo"]
     sound(queue)
 
@@ -151,22 +151,22 @@ def test_undoing_twice_at_once_takes_back_two_or_says_there_is_one(team: Team) -
 def test_who_is_deactivated_while_they_submit_is_in_or_out_but_not_half(team: Team) -> None:
     users = people(team, 6)
     queue = pair_queue(team, items=6)
-    held = [claim(queue, user, hold=1)[0] for user in users]
+    held = [claim_items(queue, user, hold=1)[0] for user in users]
     sends = [
-        lambda user=user, mine=mine: submit(queue, user, mine.token, uuid.uuid4(), {"choice": "1", "rationale": "kept"}, 1.0)
+        lambda user=user, mine=mine: submit_judgement(queue, user, mine.token, uuid.uuid4(), {"choice": "1", "rationale": "kept"}, 1.0)
         for user, mine in zip(users, held, strict=True)
     ]
     leaves = [lambda user=user: User.objects.filter(pk=user.pk).update(is_active=False) for user in users]
     results = at_once(*sends, *leaves)[:6]
     assert all(isinstance(result, (Judgement, Refused)) for result in results), results
-    assert Judgement.objects.count() == sum(isinstance(result, Judgement) for result in results)
+    assert Judgement.across_teams.count() == sum(isinstance(result, Judgement) for result in results)
     for result, mine in zip(results, held, strict=True):
         if isinstance(result, Refused):
-            assert Claim.objects.get(pk=mine.pk).draft["rationale"] == "kept"
+            assert Claim.across_teams.get(pk=mine.pk).draft["rationale"] == "kept"
     boss = make_member("boss@example.org", team)
-    claim(queue, boss)
+    claim_items(queue, boss)
     sound(queue)
-    assert not Claim.objects.filter(seated=True).exclude(user=boss).exists()
+    assert not Claim.across_teams.filter(seated=True).exclude(user=boss).exists()
 
 
 def test_the_last_two_labels_of_an_item_settle_it_together(team: Team) -> None:
@@ -174,12 +174,12 @@ def test_the_last_two_labels_of_an_item_settle_it_together(team: Team) -> None:
     ann, bob = people(team, 2)
     queue = pair_queue(team, items=5, overlap=2)
     for _ in range(5):
-        mine, theirs = claim(queue, ann, hold=1)[0], claim(queue, bob, hold=1)[0]
+        mine, theirs = claim_items(queue, ann, hold=1)[0], claim_items(queue, bob, hold=1)[0]
         assert mine.item_id == theirs.item_id
         pairs: Sequence[tuple[User, Claim, int]] = ((ann, mine, 0), (bob, theirs, 1))
         at_once(
             *(
-                lambda user=user, held=held, place=place: submit(
+                lambda user=user, held=held, place=place: submit_judgement(
                     queue, user, held.token, uuid.uuid4(), {"choice": str(held.order.index(place) + 1)}, 1.0
                 )
                 for user, held, place in pairs
@@ -194,13 +194,14 @@ def test_accepting_against_undoing_and_deciding_against_submitting(team: Team) -
     boss = make_member("boss@example.org", team)
     queue = pair_queue(team, items=1, overlap=2)
     said = judge(queue, ann, "a")
-    accepted, back = at_once(lambda: accept(said, boss), lambda: undo(queue, ann))
+    accepted, back = at_once(lambda: accept_judgement(said, boss), lambda: undo_last_judgement(queue, ann))
     said.refresh_from_db()
     assert said.state == ("withdrawn" if isinstance(back, Claim) else "accepted")
     assert isinstance(accepted, Refused) == isinstance(back, Claim)
-    [held] = claim(queue, bob, hold=1)
+    [held] = claim_items(queue, bob, hold=1)
     submitted, decided = at_once(
-        lambda: submit(queue, bob, held.token, uuid.uuid4(), {"choice": "1"}, 1.0), lambda: decide(held.item, boss, {"choice": "tie"}, [0, 1])
+        lambda: submit_judgement(queue, bob, held.token, uuid.uuid4(), {"choice": "1"}, 1.0),
+        lambda: decide_queue_item(held.item, boss, {"choice": "tie"}, [0, 1]),
     )
     assert decided is None
     assert isinstance(submitted, (Judgement, Expired))
@@ -218,15 +219,15 @@ def test_a_crowd_that_labels_expires_undoes_and_is_freed_leaves_every_seat_count
 
         def labour() -> None:
             for turn in range(6):
-                held = claim(queue, user, hold=2)
+                held = claim_items(queue, user, hold=2)
                 if not held:
                     return
                 if (turn + number) % 5 == 0:
-                    Claim.objects.filter(pk=held[-1].pk).update(expires_at=timezone.now())
+                    Claim.across_teams.filter(pk=held[-1].pk).update(expires_at=timezone.now())
                 try:
-                    submit(queue, user, held[0].token, uuid.uuid4(), {"choice": "12"[turn % 2]}, 1.0)
+                    submit_judgement(queue, user, held[0].token, uuid.uuid4(), {"choice": "12"[turn % 2]}, 1.0)
                     if (turn + number) % 3 == 0:
-                        undo(queue, user)
+                        undo_last_judgement(queue, user)
                 except (Expired, NothingToUndo):
                     pass
             if number % 4 == 0:
@@ -236,27 +237,27 @@ def test_a_crowd_that_labels_expires_undoes_and_is_freed_leaves_every_seat_count
 
     assert [error for error in at_once(*(work(number) for number in range(8))) if error] == []
     sound(queue)
-    assert Judgement.objects.values("item", "user").distinct().count() == Judgement.objects.count()
+    assert Judgement.across_teams.values("item", "user").distinct().count() == Judgement.across_teams.count()
 
 
 def test_somebody_who_is_submitting_while_a_queue_gets_more_seats_is_not_in_the_way(team: Team) -> None:
     """Who submits holds an item and refers to the queue; who widens holds the queue and wants every item."""
     [ann] = people(team, 1)
     queue = pair_queue(team, items=2)
-    [held] = claim(queue, ann, hold=1)
+    [held] = claim_items(queue, ann, hold=1)
     form: Any = SimpleNamespace(fields_of_queue=lambda: {"overlap": 2}, cleaned_data={})
     holding = threading.Event()
 
     def label() -> Judgement:
         with transaction.atomic():
-            locked(held.item_id)
+            lock_item(held.item_id)
             holding.set()
             until_somebody_waits()
-            return submit(queue, ann, held.token, uuid.uuid4(), {"choice": "1"}, 1.0)
+            return submit_judgement(queue, ann, held.token, uuid.uuid4(), {"choice": "1"}, 1.0)
 
     def widen() -> None:
         holding.wait(30)
-        pages.save(queue, form, [])
+        pages.save_queue_settings(queue, form, [])
 
     said, widened = at_once(label, widen)
     assert (type(said).__name__, widened) == ("Judgement", None)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from django.http import QueryDict
 
-from lab.accounts.models import Team, User
-from lab.browse.selection import Selection
-from lab.labels import filling
-from lab.labels.gold import mixed, verified
-from lab.labels.models import Kind, Strategy
-from lab.labels.pairing import make
-from lab.labels.pool import read_pool
-from lab.labels.recipe import Recipe
-from lab.trajectories.models import Rollout
+from lab.labelling.labels import queue_items
+from lab.labelling.labels.gold import mix_gold_items, select_gold_items
+from lab.labelling.labels.models import Kind, Strategy
+from lab.labelling.labels.pairs import make_items_from_pool
+from lab.labelling.labels.pool import read_pool
+from lab.labelling.labels.recipe import Recipe
+from lab.rollouts.browse.selection import Selection
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 
 
@@ -38,11 +38,11 @@ def stored(team: Team) -> None:
 
 
 def test_one_side_is_right_and_the_other_wrong(team: Team, stored: None) -> None:
-    found = verified(read_pool(team, recipe()), recipe())
+    found = select_gold_items(read_pool(team, recipe()), recipe())
     assert len(found) == 10
     for item, known in zip(found.items, found.known, strict=True):
-        right = Rollout.objects.get(pk=item[0 if known["verdict"] == "a" else 1])
-        wrong = Rollout.objects.get(pk=item[1 if known["verdict"] == "a" else 0])
+        right = Rollout.across_teams.get(pk=item[0 if known["verdict"] == "a" else 1])
+        wrong = Rollout.across_teams.get(pk=item[1 if known["verdict"] == "a" else 0])
         assert (right.rewards["correct"], wrong.rewards["correct"]) == (1.0, 0.0)
         assert right.prompt_id == wrong.prompt_id
     assert len(set(found.prompts)) == 10  # no prompt twice while there are others
@@ -50,13 +50,13 @@ def test_one_side_is_right_and_the_other_wrong(team: Team, stored: None) -> None
 
 def test_of_single_answers_half_are_right(team: Team, stored: None) -> None:
     wanted = recipe(kind=Kind.SINGLE)
-    found = verified(read_pool(team, wanted), wanted)
+    found = select_gold_items(read_pool(team, wanted), wanted)
     assert sorted(known["verdict"] for known in found.known) == ["bad"] * 5 + ["good"] * 5
 
 
 def test_gold_items_are_in_every_stretch_of_the_queue_and_in_it_once(team: Team, stored: None) -> None:
     pool = read_pool(team, recipe())
-    items = mixed(make(pool, recipe()), verified(pool, recipe()), seed=0)
+    items = mix_gold_items(make_items_from_pool(pool, recipe()), select_gold_items(pool, recipe()), seed=0)
     places = [at for at, item in enumerate(items) if item.gold]
     assert len(places) == 10
     assert [item.place for item in items] == [float(at) for at in range(len(items))]
@@ -65,22 +65,22 @@ def test_gold_items_are_in_every_stretch_of_the_queue_and_in_it_once(team: Team,
 
 
 def test_what_cannot_be_verified_is_said(team: Team, stored: None) -> None:
-    made = filling.plan(team, recipe(gold=500))
+    made = queue_items.plan_items(team, recipe(gold=500))
     assert made.gold == 80  # each right answer beside each of the two wrong ones
     [lacking] = [one for one in made.left_out if one.what == "gold items"]
     assert lacking.count == 420
 
 
 def test_a_queue_keeps_what_is_known_to_itself(team: Team, owner: User, stored: None) -> None:
-    made = filling.plan(team, recipe(strategy=Strategy.LARGEST_GAP))
-    queue = filling.create(team, owner, made, {"name": "with gold"}, ())
+    made = queue_items.plan_items(team, recipe(strategy=Strategy.LARGEST_GAP))
+    queue = queue_items.create_queue_from_plan(team, owner, made, {"name": "with gold"}, ())
     assert queue.items.filter(gold__isnull=False).count() == made.gold == 10
     assert queue.items.count() == len(made)
     assert queue.items.filter(gold__verdict__in=["a", "b"], gold__by="correct").count() == 10
-    again = filling.more(queue, 20)
-    assert not {tuple(sorted(item.rollouts)) for item in again.items} & filling.taken_by(queue)
+    again = queue_items.plan_more_items(queue, 20)
+    assert not {tuple(sorted(item.rollouts)) for item in again.items} & queue_items.taken_by(queue)
 
 
 def test_gold_items_are_among_the_most_that_were_asked_for(team: Team, stored: None) -> None:
-    made = filling.plan(team, recipe(most=30))
+    made = queue_items.plan_items(team, recipe(most=30))
     assert (len(made), made.gold, made.share) == (30, 10, pytest.approx(1 / 3))

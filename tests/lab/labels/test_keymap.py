@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.labels.keymap import ACTIONS
-from lab.labels.models import KeyMap, Kind
+from lab.labelling.labels.keymap import ACTIONS
+from lab.labelling.labels.models import KeyMap, Kind
+from lab.teams.accounts.models import Team, User
 from tests.lab.labels.queues import group_queue, pair_queue
 from tests.lab.labels.test_work import config, of, page
 

@@ -10,17 +10,17 @@ from django.http import QueryDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team
-from lab.browse.selection import Selection
-from lab.labels import filling
-from lab.labels.models import Kind, Strategy
-from lab.labels.pairing import make
-from lab.labels.pool import Pool, read_pool
-from lab.labels.recipe import How, Recipe, Side, Window
-from lab.runs.models import Run
-from lab.trajectories.models import Rollout
+from lab.labelling.labels import queue_items
+from lab.labelling.labels.models import Kind, Strategy
+from lab.labelling.labels.pairs import make_items_from_pool
+from lab.labelling.labels.pool import Pool, read_pool
+from lab.labelling.labels.recipe import How, Recipe, Side, Window
+from lab.rollouts.browse.selection import Selection
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.events import Message
+from trainers.contract.events import Message
 
 
 def recipe(query: str = "", **fields: Any) -> Recipe:
@@ -36,7 +36,7 @@ def answers(*texts: str, step: int = 1, group: int = 0, attempt: int = 1, **fiel
 
 
 def texts_of(items: Any) -> list[list[str]]:
-    return [[Rollout.objects.get(pk=pk).completion for pk in item] for item in items]
+    return [[Rollout.across_teams.get(pk=pk).completion for pk in item] for item in items]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def run(team: Team) -> Run:
 
 def test_pairs_are_of_one_group_and_never_of_the_same_text(team: Team, run: Run) -> None:
     store(run, started(), *answers("a", "b", "a"), *answers("c", "d", group=1))
-    made = make(read_pool(team, recipe()), recipe())
+    made = make_items_from_pool(read_pool(team, recipe()), recipe())
     assert Counter(map(tuple, texts_of(made.items))) == {("a", "b"): 1, ("c", "d"): 1}
     assert why(made) == {"both texts are the same": 1, "the same two texts to the same prompt again": 1}
 
@@ -54,7 +54,7 @@ def test_pairs_are_of_one_group_and_never_of_the_same_text(team: Team, run: Run)
 def test_empty_and_replayed_rollouts_are_in_no_item_and_are_counted(team: Team, run: Run) -> None:
     store(run, started(), *answers("a", " \n", "b", step=1), *answers("x", "y", step=2))
     store(run, started(2, from_step=1), *answers("p", "q", step=2, attempt=2))
-    made = filling.plan(team, recipe())
+    made = queue_items.plan_items(team, recipe())
     assert Counter(map(tuple, texts_of(item.rollouts for item in made.items))) == {("a", "b"): 1, ("p", "q"): 1}
     assert why(made)["the completion is empty"] == 1
     assert why(made)["a resumed attempt sampled these steps again"] == 2
@@ -62,9 +62,9 @@ def test_empty_and_replayed_rollouts_are_in_no_item_and_are_counted(team: Team, 
 
 def test_a_selection_narrows_what_is_paired(team: Team, run: Run) -> None:
     store(run, started(), *answers("a", "b", "c"))
-    assert len(make(read_pool(team, recipe("f=reward:ge:1")), recipe()).items) == 1
-    assert len(make(read_pool(team, recipe("re=[ab]")), recipe()).items) == 1
-    assert make(read_pool(team, recipe("run=99")), recipe()).items == []
+    assert len(make_items_from_pool(read_pool(team, recipe("f=reward:ge:1")), recipe()).items) == 1
+    assert len(make_items_from_pool(read_pool(team, recipe("re=[ab]")), recipe()).items) == 1
+    assert make_items_from_pool(read_pool(team, recipe("run=99")), recipe()).items == []
 
 
 def test_across_steps_the_early_answer_is_the_first(team: Team, run: Run) -> None:
@@ -73,7 +73,7 @@ def test_across_steps_the_early_answer_is_the_first(team: Team, run: Run) -> Non
         run, started(), *answers("one", step=1, **asked), *answers("two", step=5, **asked), *answers("nine", step=9, **asked), *answers("z", step=9)
     )
     wanted = recipe(how=How.TIME, early=Window(0, 5), late=Window(6, 9))
-    made = make(read_pool(team, wanted), wanted)
+    made = make_items_from_pool(read_pool(team, wanted), wanted)
     assert sorted(texts_of(made.items)) == [["one", "nine"], ["two", "nine"]]
 
 
@@ -85,9 +85,9 @@ def test_across_runs_the_answer_of_run_a_is_the_first_and_the_newest_unless_a_st
     ours, theirs = Side(run.number), Side(other.number)
     for a, b, expected in ((ours, theirs, ["new", "theirs"]), (theirs, ours, ["theirs", "new"]), (Side(run.number, 0), theirs, ["old", "theirs"])):
         wanted = recipe(how=How.RUNS, a=a, b=b, phase="heldout")
-        assert texts_of(make(read_pool(team, wanted), wanted).items) == [expected]
+        assert texts_of(make_items_from_pool(read_pool(team, wanted), wanted).items) == [expected]
     wanted = recipe(how=How.RUNS, a=Side(run.number, 0), b=Side(run.number, 10))
-    assert texts_of(make(read_pool(team, wanted), wanted).items) == [["old", "new"]]
+    assert texts_of(make_items_from_pool(read_pool(team, wanted), wanted).items) == [["old", "new"]]
 
 
 def test_another_teams_rollouts_are_in_no_pool(team: Team, stranger: Any, run: Run) -> None:
@@ -99,20 +99,20 @@ def test_another_teams_rollouts_are_in_no_pool(team: Team, stranger: Any, run: R
 
 def test_a_ranking_has_each_text_of_the_group_once(team: Team, run: Run) -> None:
     store(run, started(), *answers("a", "b", "a", "c"), *answers("x", "x", group=1))
-    made = make(read_pool(team, recipe()), recipe(kind=Kind.RANKING))
+    made = make_items_from_pool(read_pool(team, recipe()), recipe(kind=Kind.RANKING))
     assert texts_of(made.items) == [["a", "b", "c"]]
     assert why(made) == {"the same text as another answer of the group": 2, "fewer than two different texts": 1}
 
 
 def test_single_answers_are_asked_once(team: Team, run: Run) -> None:
     store(run, started(), *answers("a", "b", "a"))
-    made = make(read_pool(team, recipe()), recipe(kind=Kind.SINGLE))
+    made = make_items_from_pool(read_pool(team, recipe()), recipe(kind=Kind.SINGLE))
     assert sorted(texts_of(made.items)) == [["a"], ["b"]]
 
 
 def test_pairs_of_pairs_share_no_answer(team: Team, run: Run) -> None:
     store(run, started(), *answers(*"abcdef"))
-    made = make(read_pool(team, recipe()), recipe(kind=Kind.CLEARER))
+    made = make_items_from_pool(read_pool(team, recipe()), recipe(kind=Kind.CLEARER))
     assert made.items
     assert all(len(set(item)) == 4 for item in made.items)
 
@@ -120,8 +120,8 @@ def test_pairs_of_pairs_share_no_answer(team: Team, run: Run) -> None:
 def test_what_the_queue_has_is_not_made_again(team: Team, run: Run) -> None:
     store(run, started(), *answers("a", "b", "c"))
     pool = read_pool(team, recipe())
-    first = make(pool, recipe(most=2))
-    rest = make(pool, recipe(), taken=frozenset(tuple(sorted(item)) for item in first.items))
+    first = make_items_from_pool(pool, recipe(most=2))
+    rest = make_items_from_pool(pool, recipe(), taken=frozenset(tuple(sorted(item)) for item in first.items))
     assert len(rest.items) == 1
     assert not {*map(frozenset, rest.items)} & {*map(frozenset, first.items)}
     assert why(rest) == {"already in the queue": 2}
@@ -130,7 +130,7 @@ def test_what_the_queue_has_is_not_made_again(team: Team, run: Run) -> None:
 def test_the_most_from_one_group_is_its_best_by_the_strategy(team: Team, run: Run) -> None:
     store(run, started(), *answers("a", "b", "c"), *answers("x", "y", group=1))
     wanted = recipe(per=1, strategy=Strategy.LARGEST_GAP)
-    assert texts_of(make(read_pool(team, wanted), wanted).items) == [["a", "c"], ["x", "y"]]
+    assert texts_of(make_items_from_pool(read_pool(team, wanted), wanted).items) == [["a", "c"], ["x", "y"]]
 
 
 @pytest.mark.parametrize("how", [How.GROUP, How.TIME, How.RUNS])
@@ -159,7 +159,7 @@ def pool_of(rows: list[Any], sided: bool) -> Pool:
 def test_all_pairs_there_are_are_found_once(rows: list[Any], sided: bool, strategy: Strategy) -> None:
     """Against the plain way of writing it down."""
     pool = pool_of(rows, sided)
-    made = make(pool, recipe(how=How.TIME if sided else How.GROUP, strategy=strategy, early=Window(0, 1), late=Window(2, 3)))
+    made = make_items_from_pool(pool, recipe(how=How.TIME if sided else How.GROUP, strategy=strategy, early=Window(0, 1), late=Window(2, 3)))
     by_id = {int(pk): (int(pool.bucket[at]), int(pool.side[at]), int(pool.text[at])) for at, pk in enumerate(pool.id)}
     texts = [(by_id[one][0], frozenset((by_id[one][2], by_id[other][2]))) for one, other in made.items]
     expected = set()

@@ -11,13 +11,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from lab.accounts.models import Role, Team, User
-from lab.labels import people
-from lab.labels.claiming import claim
-from lab.labels.guidelines import render
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Item, ItemState, Judgement, Kind, Purpose, Queue, QueueStatus, Verdict
-from lab.runs.models import Run
+from lab.labelling.labels import people
+from lab.labelling.labels.guidelines import render_guidelines
+from lab.labelling.labels.item_claims import claim_items
+from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Purpose, Queue, QueueStatus, Verdict
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.teams.accounts.models import Role, Team, User
+from lab.training.runs.models import Run
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS
 from tests.lab.supervisor.spools import make_run, rollout, started, store
@@ -76,19 +76,19 @@ def test_without_queues_the_list_says_how_to_make_one(as_owner: Client, as_annot
 
 def test_annotators_see_only_queues_open_to_them(as_annotator: Client, annotator: User, queue: Queue) -> None:
     assert queue.name in page(as_annotator, "/label/")
-    Queue.objects.update(assigned_only=True)
+    Queue.across_teams.update(assigned_only=True)
     assert queue.name not in page(as_annotator, "/label/")
     assert as_annotator.get(f"/label/{queue.pk}/").status_code == 404
-    people.add(queue, annotator)
+    people.add_labeller(queue, annotator)
     assert queue.name in page(as_annotator, "/label/")
 
 
 def test_the_list_counts_items_labels_and_agreement(as_owner: Client, queue: Queue, owner: User, annotator: User) -> None:
     judge(queue, owner)
     pks = list(queue.items.order_by("place").values_list("pk", flat=True))
-    Item.objects.filter(pk__in=pks[:3]).update(state=ItemState.DONE, labels=2)
-    Item.objects.filter(pk=pks[3]).update(state=ItemState.CONFLICT, labels=2)
-    Item.objects.filter(pk=pks[4]).update(state=ItemState.DROPPED)
+    Item.across_teams.filter(pk__in=pks[:3]).update(state=ItemState.DONE, labels=2)
+    Item.across_teams.filter(pk=pks[3]).update(state=ItemState.CONFLICT, labels=2)
+    Item.across_teams.filter(pk=pks[4]).update(state=ItemState.DROPPED)
     shown = page(as_owner, "/label/")
     assert "4/5" in shown
     assert "1 conflict" in shown
@@ -119,7 +119,7 @@ def test_a_queue_is_made_from_a_selection_with_everything_that_was_asked(as_owne
     )
     wanted |= {**rubric, "rubric_required": ["yes", ""], "rubric_name": ["", ""], "overlap": 3, "trust": 80, "due": "2099-01-02T03:04", "token": "t"}
     response = as_owner.post("/label/new/", wanted)
-    made = Queue.objects.get()
+    made = Queue.across_teams.get()
     assert response.url == f"/label/{made.pk}/"
     assert (made.items.count(), made.items.filter(gold__isnull=False).count(), made.overlap, made.min_trust) == (4, 2, 3, 0.8)
     assert set(made.items.values_list("room", flat=True)) == {3}
@@ -129,7 +129,7 @@ def test_a_queue_is_made_from_a_selection_with_everything_that_was_asked(as_owne
     ]
     assert list(made.members.values_list("user", "labels")) == [(annotator.pk, True)]
     assert as_owner.post("/label/new/", wanted).url == response.url  # the same form again
-    assert Queue.objects.count() == 1
+    assert Queue.across_teams.count() == 1
     assert f"run={run.number}" in made.selection
     assert "Be fair</h3>" in page(as_owner, response.url)
 
@@ -167,7 +167,7 @@ def test_wrong_input_is_told_at_the_field_and_nothing_is_lost(as_owner: Client, 
     assert words in shown
     assert "My long guidelines" in shown or guidelines != "My long guidelines"
     assert 'value="77"' in shown
-    assert not Queue.objects.exists()
+    assert not Queue.across_teams.exists()
 
 
 def test_the_preview_says_how_many_what_is_left_out_and_shows_the_first(as_owner: Client, run: Run) -> None:
@@ -176,7 +176,7 @@ def test_the_preview_says_how_many_what_is_left_out_and_shows_the_first(as_owner
     assert "beyond the 4 that were asked for" in shown
     assert "fewer than 30 earlier votes" in shown
     assert shown.count('class="sample"') == 3
-    assert not Queue.objects.exists()
+    assert not Queue.across_teams.exists()
     assert "Your team has no run #99" in as_owner.post("/label/new/?part=preview", form(how="runs", a_run=99, b_run=1)).content.decode()
 
 
@@ -214,9 +214,9 @@ def test_only_a_queue_without_labels_is_deleted(as_owner: Client, queue: Queue, 
     judge(queue, owner)
     shown = as_owner.post(f"/label/{queue.pk}/act/", {"act": "delete"}, follow=True).content.decode()
     assert "so it is not deleted" in shown
-    Judgement.objects.all().delete()
+    Judgement.across_teams.all().delete()
     as_owner.post(f"/label/{queue.pk}/act/", {"act": "delete"})
-    assert not Queue.objects.exists()
+    assert not Queue.across_teams.exists()
 
 
 def test_more_items_come_after_the_others_and_are_not_those_it_has(as_owner: Client, queue: Queue, run: Run) -> None:
@@ -240,18 +240,18 @@ def test_a_wrong_number_of_further_items_is_told(as_owner: Client, queue: Queue,
 
 def test_who_is_removed_or_paused_gives_back_what_they_held(as_owner: Client, queue: Queue, annotator: User) -> None:
     for act, back in (("remove", "add"), ("pause", "resume")):
-        assert len(claim(queue, annotator)) == 2
+        assert len(claim_items(queue, annotator)) == 2
         as_owner.post(f"/label/{queue.pk}/people/", {"act": act, "user": annotator.pk})
         assert not queue.claims.filter(seated=True).exists()
         assert set(queue.items.values_list("room", flat=True)) == {2}
         as_owner.post(f"/label/{queue.pk}/people/", {"act": back, "user": annotator.pk})
-    assert len(claim(queue, annotator)) == 2
+    assert len(claim_items(queue, annotator)) == 2
 
 
 def test_a_reviewer_of_an_assigned_queue_does_not_label_in_it(as_owner: Client, queue: Queue, annotator: User) -> None:
-    Queue.objects.update(assigned_only=True)
+    Queue.across_teams.update(assigned_only=True)
     as_owner.post(f"/label/{queue.pk}/people/", {"act": "reviewer", "user": annotator.pk})
-    [row] = [person for person in people.people_of(Queue.objects.get()) if person.user == annotator]
+    [row] = [person for person in people.people_of(Queue.across_teams.get()) if person.user == annotator]
     assert (row.reviews, row.labels) == (True, False)
 
 
@@ -287,9 +287,9 @@ def test_settings_before_and_after_labels(as_owner: Client, queue: Queue, owner:
 def test_more_labels_an_item_open_what_was_done(as_owner: Client, queue: Queue, owner: User) -> None:
     judge(queue, owner)
     done = queue.items.order_by("place")[0]
-    Item.objects.filter(pk=done.pk).update(state=ItemState.DONE, room=0, labels=2)
+    Item.across_teams.filter(pk=done.pk).update(state=ItemState.DONE, room=0, labels=2)
     settled = queue.items.order_by("place")[1]
-    Item.objects.filter(pk=settled.pk).update(state=ItemState.SETTLED, room=0)
+    Item.across_teams.filter(pk=settled.pk).update(state=ItemState.SETTLED, room=0)
     as_owner.post(f"/label/{queue.pk}/settings/", form(overlap=3))
     done.refresh_from_db()
     settled.refresh_from_db()
@@ -306,7 +306,7 @@ def test_the_forecast_has_an_adjustable_width(as_owner: Client, queue: Queue) ->
 
 
 def test_the_due_date_shows_when_it_is_over(as_owner: Client, queue: Queue) -> None:
-    Queue.objects.update(due=timezone.now() - timedelta(hours=1))
+    Queue.across_teams.update(due=timezone.now() - timedelta(hours=1))
     assert "overdue since" in page(as_owner, "/label/")
 
 
@@ -322,7 +322,7 @@ def test_guidelines_run_nothing_and_fetch_nothing(payload: str) -> None:
         f"| {payload} |\n|---|\n| x |",
         f"<{payload}>",
     ):
-        tags.feed(render(markdown))
+        tags.feed(render_guidelines(markdown))
     assert tags.seen <= {"a", "p", "h1", "h3", "h4", "code", "pre", "em", "strong", "blockquote", "ul", "ol", "li", "hr", "br", "s"} | TABLE
     assert {name for _, name, _ in tags.attributes} <= {"href", "rel", "title", "start"}
     assert not [
@@ -347,7 +347,7 @@ class Tags(HTMLParser):
 
 
 def test_guidelines_keep_what_people_write() -> None:
-    made = render("# Title\n\n1. **bold** `code`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[link](https://example.org)")
+    made = render_guidelines("# Title\n\n1. **bold** `code`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n[link](https://example.org)")
     for part in ("<h3>Title</h3>", "<strong>bold</strong>", "<td>2</td>", 'href="https://example.org"', 'rel="noopener noreferrer nofollow"'):
         assert part in made
 
@@ -358,7 +358,7 @@ def test_hostile_texts_are_text_on_every_page(as_owner: Client, team: Team, owne
     store(run, started(), *(rollout(1, 0, at, completion=text, rewards={text: 1.0}, reward=1.0) for at, text in enumerate(texts)))
     asked = form(selection=f"run={run.number}", per=0, name=PAYLOADS[0], guidelines=PAYLOADS[0], rubric_label=[PAYLOADS[1]], rubric_kind=["scale"])
     response = as_owner.post("/label/new/", asked)
-    made = Queue.objects.get()
+    made = Queue.across_teams.get()
     assert json.dumps(made.rubric)
     for url in (
         "/label/",
@@ -381,7 +381,7 @@ def test_a_queue_leads_to_taking_its_labels_back_and_to_a_dataset(as_owner: Clie
     item = judge(queue, annotator).item
     assert recall in page(as_owner, f"/label/{queue.pk}/")
     assert dataset not in page(as_owner, f"/label/{queue.pk}/")
-    Item.objects.filter(pk=item.pk).update(state=ItemState.DONE)
+    Item.across_teams.filter(pk=item.pk).update(state=ItemState.DONE)
     text = page(as_owner, f"/label/{queue.pk}/")
     assert all(link in text for link in (recall, dataset, person))
     assert person in page(as_owner, f"/label/{queue.pk}/quality/")
@@ -389,7 +389,7 @@ def test_a_queue_leads_to_taking_its_labels_back_and_to_a_dataset(as_owner: Clie
     assert f'<option value="{queue.pk}" selected>' in page(as_owner, unescape(recall))
     assert f'<option value="{annotator.pk}" selected>' in page(as_owner, unescape(person))
     assert f'name="queue" value="{queue.pk}" checked' in page(as_owner, dataset)
-    Queue.objects.update(purpose=Purpose.AB)
+    Queue.across_teams.update(purpose=Purpose.AB)
     assert dataset not in page(as_owner, f"/label/{queue.pk}/")
 
 

@@ -12,14 +12,14 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Role, Team, User
-from lab.browse.conditions import matching
-from lab.browse.selection import Selection
-from lab.labels.implied import implied
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Item, ItemState, Judgement, JudgementState, Kind, Verdict
-from lab.labels.seen import Tally, tally
-from lab.trajectories.models import Rollout
+from lab.labelling.labels.implied_preferences import derive_preferences
+from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Kind, Verdict
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.labelling.labels.rollout_labels import Tally, tally_answer
+from lab.rollouts.browse.conditions import filter_matching_rollouts
+from lab.rollouts.browse.selection import Selection
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, store
@@ -67,7 +67,7 @@ def of_group(client: Client, one: Rollout) -> str:
 )
 def test_a_ranking_counts_as_its_pairs(place: int, expected: Tally) -> None:
     """{A=B}>C>{D=E}: 8 pairs, so that 8 are chosen and 8 rejected over all members, and none inside a tie."""
-    assert tally([10, 11, 12, 13, 14], "ranked", [[0, 1], [2], [3, 4]], 10 + place) == expected
+    assert tally_answer([10, 11, 12, 13, 14], "ranked", [[0, 1], [2], [3, 4]], 10 + place) == expected
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=26))
@@ -75,8 +75,8 @@ def test_what_is_counted_are_the_pairs_that_are_written(levels: list[int]) -> No
     """``levels``: the tier of each member."""
     rollouts = list(range(100, 100 + len(levels)))
     tiers = [[place for place, level in enumerate(levels) if level == one] for one in sorted(set(levels))]
-    counted = [tally(rollouts, "ranked", tiers, pk) for pk in rollouts]
-    pairs = implied("ranked", tiers, rollouts)
+    counted = [tally_answer(rollouts, "ranked", tiers, pk) for pk in rollouts]
+    pairs = derive_preferences("ranked", tiers, rollouts)
     assert [one.chosen for one in counted] == [sum(better == pk for better, _ in pairs) for pk in rollouts]
     assert [one.rejected for one in counted] == [sum(worse == pk for _, worse in pairs) for pk in rollouts]
     assert all(one.chosen + one.rejected + one.tied == len(rollouts) - 1 for one in counted)
@@ -93,7 +93,7 @@ def test_what_is_counted_are_the_pairs_that_are_written(levels: list[int]) -> No
     ],
 )
 def test_a_pair_counts_for_both_of_its_answers(verdict: str, first: Tally, second: Tally) -> None:
-    assert [tally([7, 9], verdict, None, pk) for pk in (7, 9)] == [first, second]
+    assert [tally_answer([7, 9], verdict, None, pk) for pk in (7, 9)] == [first, second]
 
 
 def test_a_lead_sees_what_was_said_and_by_whom(as_owner: Client, team: Team, group: list[Rollout]) -> None:
@@ -146,7 +146,7 @@ def test_a_decided_conflict_says_so(as_owner: Client, team: Team, owner: User, g
 
 
 def test_names_of_people_and_queues_are_text(as_owner: Client, team: Team, group: list[Rollout], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.labels.seen.LISTED", len(PAYLOADS))
+    monkeypatch.setattr("lab.labelling.labels.rollout_labels.LISTED", len(PAYLOADS))
     for payload in PAYLOADS:
         item = item_of(team, Kind.PAIR, group[:2])
         item.queue.name = stored(payload)[:100]
@@ -186,7 +186,7 @@ def test_the_number_of_queries_does_not_grow_with_the_labels(as_owner: Client, t
 
 def test_the_browser_finds_what_is_labelled(as_owner: Client, team: Team, stranger: User, group: list[Rollout]) -> None:
     def found(value: str) -> list[int]:
-        rows = matching(team, Selection.read(QueryDict(f"f=labelled:is:{value}")))
+        rows = filter_matching_rollouts(team, Selection.read(QueryDict(f"f=labelled:is:{value}")))
         return sorted(rows.values_list("sample", flat=True))
 
     assert (found("yes"), found("no")) == ([], [0, 1, 2, 3, 4])

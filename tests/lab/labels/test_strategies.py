@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team, User
-from lab.labels.disagreement import model_for, with_reward
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Judgement, JudgementState, Kind, Ordering, Preference, Queue, Strategy, Verdict
-from lab.labels.reordering import EVERY, reorder, reorder_grown, to_front
-from lab.labels.strategies import LEAST, Features, fit, order, scores
-from lab.trajectories.models import Rollout
+from lab.labelling.labels.disagreement import model_for, with_reward
+from lab.labelling.labels.item_order import EVERY, reorder_grown, reorder_unseen_items, to_front
+from lab.labelling.labels.models import Judgement, JudgementState, Kind, Ordering, Preference, Queue, Strategy, Verdict
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.labelling.labels.strategies import LEAST, Features, fit_disagreement_model, order_by_score, score_candidates
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 
 
@@ -24,7 +24,7 @@ def features(gap: list[float], entropy: list[float] | None = None, length: list[
 
 
 def first_to_last(strategy: Strategy, given: Features) -> list[int]:
-    return order(scores(strategy, given, seed=3), seed=3).tolist()
+    return order_by_score(score_candidates(strategy, given, seed=3), seed=3).tolist()
 
 
 def test_orders_by_hand() -> None:
@@ -36,7 +36,7 @@ def test_orders_by_hand() -> None:
 
 def test_random_is_decided_by_the_seed_alone() -> None:
     asked = features([0.0] * 50)
-    one, again, other = (order(scores(Strategy.RANDOM, asked, seed), seed).tolist() for seed in (1, 1, 2))
+    one, again, other = (order_by_score(score_candidates(Strategy.RANDOM, asked, seed), seed).tolist() for seed in (1, 1, 2))
     assert one == again != other
     assert sorted(one) == list(range(50))
 
@@ -53,15 +53,15 @@ def test_without_votes_small_gaps_of_spread_and_undecided_groups_come_first() ->
 
 def test_too_few_votes_and_votes_that_all_say_the_same_give_no_model() -> None:
     rng = np.random.default_rng(0)
-    assert fit(rng.normal(size=(LEAST - 1, 3)), rng.random(LEAST - 1) < 0.5) is None
-    assert fit(rng.normal(size=(100, 3)), np.zeros(100, dtype=bool)) is None
+    assert fit_disagreement_model(rng.normal(size=(LEAST - 1, 3)), rng.random(LEAST - 1) < 0.5) is None
+    assert fit_disagreement_model(rng.normal(size=(100, 3)), np.zeros(100, dtype=bool)) is None
 
 
 def test_the_model_finds_what_people_disagree_about() -> None:
     rng = np.random.default_rng(1)
     seen = rng.normal(size=(600, 3)) * (1.0, 30.0, 0.2)
     truth = 1 / (1 + np.exp(1 + 1.5 * seen[:, 0] - 0.05 * seen[:, 1]))
-    model = fit(seen, rng.random(600) < truth)
+    model = fit_disagreement_model(seen, rng.random(600) < truth)
     assert model is not None
     assert np.corrcoef(model.probability(seen), truth)[0, 1] > 0.95
     assert model.votes == 600
@@ -69,7 +69,7 @@ def test_the_model_finds_what_people_disagree_about() -> None:
 
 def test_few_separable_votes_stay_short_of_certainty() -> None:
     seen = np.column_stack([np.linspace(-1, 1, LEAST), np.zeros(LEAST), np.zeros(LEAST)])
-    model = fit(seen, seen[:, 0] > 0)
+    model = fit_disagreement_model(seen, seen[:, 0] > 0)
     assert model is not None
     assert 0.001 < model.probability(seen).min() < model.probability(seen).max() < 0.999
 
@@ -83,7 +83,7 @@ def queue(team: Team, owner: User) -> Queue:
     ]
     store(run, started(), *events)
     found: dict[int, list[Rollout]] = {}
-    for one in Rollout.objects.order_by("sample"):
+    for one in Rollout.across_teams.order_by("sample"):
         found.setdefault(one.step, []).append(one)
     items = [NewItem(pair[0].prompt_id, (pair[0].pk, pair[1].pk)) for _, pair in sorted(found.items())]
     return make_queue(team, owner, name="q", kind=Kind.PAIR, items=items, strategy=Strategy.DISAGREEMENT)
@@ -92,7 +92,7 @@ def queue(team: Team, owner: User) -> Queue:
 def vote(queue: Queue, user: User, count: int) -> None:
     """Labels the first ``count`` items that have none: people dislike answers that are much longer."""
     for item in queue.items.filter(room=queue.overlap).order_by("place")[:count]:
-        step = Rollout.objects.get(pk=item.rollouts[0]).step
+        step = Rollout.across_teams.get(pk=item.rollouts[0]).step
         chosen, rejected = item.rollouts if step > 60 else reversed(item.rollouts)
         said = Judgement.objects.create(item=item, queue=queue, user=user, key=uuid.uuid4(), verdict=Verdict.A, order=[0, 1], seconds=1)
         Preference.objects.create(judgement=said, item=item, chosen=chosen, rejected=rejected)
@@ -107,27 +107,27 @@ def test_unserved_items_are_put_in_the_models_order_and_others_stay(queue: Queue
     assert gold is not None
     queue.items.filter(pk=gold.pk).update(gold={"verdict": "a"})
     before = sorted(queue.items.values_list("place", flat=True))
-    done = reorder(queue)
+    done = reorder_unseen_items(queue)
     assert (done.votes, done.labels) == (40, 40)
     assert done.moved > 0
     assert dict(queue.items.exclude(room=1).values_list("pk", "place")) == served
     assert queue.items.get(pk=gold.pk).place == gold.place
     assert sorted(queue.items.values_list("place", flat=True)) == before
-    waiting = [Rollout.objects.get(pk=item.rollouts[0]).step for item in queue.items.filter(room=1, gold__isnull=True).order_by("place")]
+    waiting = [Rollout.across_teams.get(pk=item.rollouts[0]).step for item in queue.items.filter(room=1, gold__isnull=True).order_by("place")]
     assert np.mean(waiting[:10]) > np.mean(waiting[-10:])  # the much longer answers, which people dislike, come first
 
 
 def test_without_enough_votes_the_order_says_so(queue: Queue, owner: User) -> None:
     vote(queue, owner, LEAST - 1)
-    assert reorder(queue).votes == 0
+    assert reorder_unseen_items(queue).votes == 0
 
 
 def test_withdrawn_votes_and_another_teams_teach_nothing(queue: Queue, owner: User, stranger: User) -> None:
     vote(queue, owner, 80)
-    runs = [Rollout.objects.first().run_id]  # type: ignore[union-attr]
+    runs = [Rollout.across_teams.first().run_id]  # type: ignore[union-attr]
     assert model_for(queue.team, runs) is not None
     assert model_for(stranger.memberships.get().team, runs) is None
-    Judgement.objects.update(state=JudgementState.WITHDRAWN)
+    Judgement.across_teams.update(state=JudgementState.WITHDRAWN)
     assert model_for(queue.team, runs) is None
 
 
@@ -137,7 +137,7 @@ def test_a_queue_is_ordered_again_every_50_labels(queue: Queue, owner: User) -> 
     assert reorder_grown() == 1
     assert reorder_grown() == 0
     vote(queue, owner, EVERY - 1)
-    Ordering.objects.update(at="2020-01-01T00:00Z")
+    Ordering.across_teams.update(at="2020-01-01T00:00Z")
     assert reorder_grown() == 0
     vote(queue, owner, 1)
     assert reorder_grown() == 1

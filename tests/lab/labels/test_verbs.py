@@ -15,18 +15,18 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.accounts.models import Role, Team, User
-from lab.labels.claiming import claim
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Claim, Item, ItemState, Judgement, Kind, Preference, Queue, QueueStatus, Rationale
-from lab.labels.settling import accept, send_back, withdraw
-from lab.trajectories.models import Prompt, Rollout
+from lab.labelling.labels.item_claims import claim_items
+from lab.labelling.labels.models import Claim, Item, ItemState, Judgement, Kind, Preference, Queue, QueueStatus, Rationale
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.labelling.labels.settlement import accept_judgement, send_back, withdraw_judgement
+from lab.rollouts.trajectories.models import Prompt, Rollout
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS
 from tests.lab.labels.queues import group_queue, judge, pair_queue
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message, Turn
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message, Turn
 
 
 @pytest.fixture
@@ -61,15 +61,15 @@ def test_a_pair_goes_out_and_comes_back(as_ann: Client, team: Team, ann: User) -
     assert [len(one["answers"]) for one in reply["claims"]] == [2, 2]
     assert reply["progress"] == {"done": 0, "total": 3, "conflicts": 0, "mine": 0}
     held = reply["claims"][0]
-    stored = Claim.objects.get(token=held["token"])
+    stored = Claim.across_teams.get(token=held["token"])
     assert [answer["text"] for answer in held["answers"]] == [
-        Rollout.objects.get(pk=stored.item.rollouts[place]).completion for place in stored.order
+        Rollout.across_teams.get(pk=stored.item.rollouts[place]).completion for place in stored.order
     ]
     assert held["prompt"] == [["user", "What is 1 + 0?"]]
     assert 890 < held["seconds_left"] <= 900
     done = sent(as_ann, queue, held, choice="2", strength=3, rationale="shorter")
     assert (done["progress"]["done"], done["gold"]) == (1, None)
-    said = Judgement.objects.get(pk=done["judgement"])
+    said = Judgement.across_teams.get(pk=done["judgement"])
     assert (said.user, said.verdict, said.rationale) == (ann, "ab"[stored.order[1]], "shorter")
 
 
@@ -81,7 +81,7 @@ def test_a_blind_queue_says_nothing_of_where_an_answer_comes_from(as_ann: Client
     assert all(set(answer) == {"text", "turns", "tokens"} for answer in held["answers"])
     open_queue = pair_queue(team, blind=False)
     held = next_one(as_ann, open_queue)
-    run = Rollout.objects.get(pk=Claim.objects.get(token=held["token"]).item.rollouts[0]).run
+    run = Rollout.across_teams.get(pk=Claim.across_teams.get(token=held["token"]).item.rollouts[0]).run
     assert held["reference"] == "1"
     assert {answer["about"]["run"] for answer in held["answers"]} == {run.number}
     assert set(held["answers"][0]["about"]) == {"run", "step", "reward", "url"}
@@ -93,7 +93,7 @@ def test_the_known_answer_stays_here_until_the_person_has_answered(as_ann: Clien
     reply = ask(as_ann, queue, "next")
     assert "gold" not in json.dumps(reply)
     for held, right in zip(reply["claims"], (True, False), strict=True):
-        order = Claim.objects.get(token=held["token"]).order
+        order = Claim.across_teams.get(token=held["token"]).order
         done = sent(as_ann, queue, held, choice=str(order.index(0 if right else 1) + 1))
         assert done["gold"]["right"] is right
         assert ("the first is better" if order[0] == 0 else "the second is better") in done["gold"]["message"] or right
@@ -117,12 +117,17 @@ def test_hostile_texts_come_as_they_are_stored(as_ann: Client, team: Team) -> No
         ask(as_ann, queue, "draft", token=held["token"], draft={"rationale": text, text: [text]})
         done = sent(as_ann, queue, held, choice="tie", rationale=text)
         kept = text.replace("\0", "\u2400").replace("\ud800", "\ufffd").replace("\r\n", "\n").replace("\r", "\n").strip()
-        assert Judgement.objects.get(pk=done["judgement"]).rationale == kept
+        assert Judgement.across_teams.get(pk=done["judgement"]).rationale == kept
 
 
 def test_turns_of_the_environment_are_told_apart(as_ann: Client, team: Team) -> None:
     run = make_run(team)
-    packed = {"ids": pack_ids([1, 2, 3]), "lengths": pack([2, 3, 4], "H"), "logprobs": pack([0.0] * 3, "e"), "entropies": pack([0.0] * 3, "e")}
+    packed = {
+        "ids": pack_ids([1, 2, 3]),
+        "lengths": pack_array([2, 3, 4], "H"),
+        "logprobs": pack_array([0.0] * 3, "e"),
+        "entropies": pack_array([0.0] * 3, "e"),
+    }
     turns = [Turn("assistant", 0, 1), Turn("tool", 1, 2), Turn("assistant", 2, 3)]
     store(run, started(), *(rollout(1, 0, sample, completion="abCDEfghi", turns=turns, **packed) for sample in range(2)))
     rows = list(Rollout.objects.filter(run=run))
@@ -141,7 +146,7 @@ def test_of_two_pairs_the_answer_that_earlier_labels_preferred_is_named(as_ann: 
 
     def named() -> set[int]:
         held = next_one(as_ann, clearer)
-        order = Claim.objects.get(token=held["token"]).order
+        order = Claim.across_teams.get(token=held["token"]).order
         assert all(answer.get("preferred", True) is True for answer in held["answers"])
         return {item.rollouts[place] for place, answer in zip(order, held["answers"], strict=True) if "preferred" in answer}
 
@@ -149,15 +154,15 @@ def test_of_two_pairs_the_answer_that_earlier_labels_preferred_is_named(as_ann: 
     assert named() == set()  # nobody has said anything
     first = earlier(a, b, verdicts="bba")
     assert named() == {b}
-    withdraw(first[1], owner, "recalled")
+    withdraw_judgement(first[1], owner, "recalled")
     assert named() == set()  # as many on either side
     earlier(b, c, verdicts="aaa")
     assert named() == set()  # of two pairs, so it says nothing of either
     [said] = earlier(d, c, verdicts="a", reviewed=True)
     assert named() == set()  # nobody has accepted it yet
-    accept(said, owner)
+    accept_judgement(said, owner)
     assert named() == {d}
-    Item.objects.filter(pk=said.item_id).update(state=ItemState.SETTLED, final={"verdict": "b"})
+    Item.across_teams.filter(pk=said.item_id).update(state=ItemState.SETTLED, final={"verdict": "b"})
     assert named() == {c}  # whoever decided the item has the last word
     other = make_team_of_strangers(item, a, b)
     assert other.judgements.count() == 1
@@ -181,14 +186,14 @@ def test_answers_that_are_not_stored_yet_come_as_texts(as_ann: Client, team: Tea
     held = next_one(as_ann, queue)
     assert sorted(answer["text"] for answer in held["answers"]) == ["one", "two"]
     sent(as_ann, queue, held, choice="1")
-    assert (Judgement.objects.count(), Preference.objects.count()) == (1, 0)
+    assert (Judgement.across_teams.count(), Preference.across_teams.count()) == (1, 0)
 
 
 def test_an_item_whose_answer_was_deleted_leaves_the_queue(as_ann: Client, team: Team) -> None:
     queue = pair_queue(team, items=3)
     gone = queue.items.order_by("place").first()
     assert gone is not None
-    Rollout.objects.filter(pk=gone.rollouts[0]).delete()
+    Rollout.across_teams.filter(pk=gone.rollouts[0]).delete()
     reply = ask(as_ann, queue, "next")
     assert len(reply["claims"]) == 2
     assert gone.pk not in {one["item"] for one in reply["claims"]}
@@ -201,8 +206,8 @@ def single_queue(team: Team, **settings: Any) -> tuple[Queue, Rollout]:
     text = "First.\n\nThen.\n\nLast."
     tokens = [*"First.", "\n\n", *"Then.", "\n\n", *"Last."]
     count = len(tokens)
-    packed = {"ids": pack_ids(list(range(1, count + 1))), "lengths": pack([len(one) for one in tokens], "H")}
-    packed |= {"logprobs": pack([0.0] * count, "e"), "entropies": pack([0.0] * count, "e")}
+    packed = {"ids": pack_ids(list(range(1, count + 1))), "lengths": pack_array([len(one) for one in tokens], "H")}
+    packed |= {"logprobs": pack_array([0.0] * count, "e"), "entropies": pack_array([0.0] * count, "e")}
     store(run, started(), rollout(1, 0, 0, completion=text, **packed))
     row = Rollout.objects.get(run=run)
     return make_queue(team, None, name="q", kind=Kind.SINGLE, items=[NewItem(row.prompt_id, (row.pk,))], **settings), row
@@ -218,7 +223,7 @@ def test_steps_and_spans_are_stored_with_their_text(as_ann: Client, team: Team) 
         {"start": step["start"], "end": step["end"], "mark": mark} for step, mark in zip(answer["steps"], ("good", "bad", "neutral"), strict=True)
     ]
     done = sent(as_ann, queue, held, choice="bad", steps=steps[::-1], spans=[{"start": 0, "end": 5, "mark": "good"}])
-    said = Judgement.objects.get(pk=done["judgement"])
+    said = Judgement.across_teams.get(pk=done["judgement"])
     assert [(step["mark"], step["text"]) for step in said.steps] == [("good", "First."), ("bad", "Then."), ("neutral", "Last.")]
     assert said.spans == [{"start": 0, "end": 5, "mark": "good", "text": "First"}]
     back = ask(as_ann, queue, "undo")["claim"]
@@ -262,7 +267,7 @@ def test_rubric_rationale_and_correction_are_kept(as_ann: Client, team: Team) ->
     held = next_one(as_ann, queue)
     assert fields(sent(as_ann, queue, held, 422, choice="1")) == {"rubric.help", "rationale"}
     done = sent(as_ann, queue, held, choice="1", rubric={"help": 4, "safe": True, "tone": ""}, rationale="why", correction="better")
-    said = Judgement.objects.get(pk=done["judgement"])
+    said = Judgement.across_teams.get(pk=done["judgement"])
     assert (said.rubric, said.rationale, said.correction) == ({"help": 4, "safe": "yes"}, "why", "better")
 
 
@@ -297,7 +302,7 @@ def test_a_pair_is_read_strictly(as_ann: Client, team: Team, answer: dict[str, A
     held = next_one(as_ann, queue)
     if wrong:
         assert fields(sent(as_ann, queue, held, 422, **answer)) == wrong
-        assert not Judgement.objects.exists()
+        assert not Judgement.across_teams.exists()
     assert sent(as_ann, queue, held, **{"choice": "1"} if wrong else answer)["judgement"]
 
 
@@ -359,14 +364,14 @@ def test_the_same_key_twice_is_one_label(as_ann: Client, team: Team) -> None:
     held = next_one(as_ann, queue)
     data = {"token": held["token"], "key": str(uuid.uuid4()), "seconds": 1.5, "answer": {"choice": "1"}}
     assert ask(as_ann, queue, "submit", **data)["judgement"] == ask(as_ann, queue, "submit", **data)["judgement"]
-    assert Judgement.objects.count() == 1
+    assert Judgement.across_teams.count() == 1
 
 
 def test_an_expired_lock_is_a_conflict_that_names_who_has_the_item(as_ann: Client, team: Team, owner: User) -> None:
     queue = pair_queue(team, items=1)
     held = next_one(as_ann, queue)
-    Claim.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    claim(queue, owner)
+    Claim.across_teams.update(expires_at=timezone.now() - timedelta(seconds=1))
+    claim_items(queue, owner)
     reply = sent(as_ann, queue, held, 409, choice="1", rationale="lost?")
     assert (reply["error"], "owner@example.org" in reply["message"], "kept" in reply["fix"]) == ("expired", True, True)
     assert ask(as_ann, queue, "draft", 409, token=held["token"], draft={"choice": "1"})["error"] == "expired"
@@ -403,7 +408,7 @@ def test_one_looks_again_at_what_was_sent_back(as_ann: Client, team: Team, ann: 
     assert (reply["judgement"], reply["state"], reply["comment"], reply["claim"]["draft"]["rationale"]) == (said.pk, "returned", "too short", "first")
     revised = {"judgement": said.pk, "key": str(uuid.uuid4()), "seconds": 3, "answer": {"choice": "tie"}}
     assert ask(as_ann, queue, "revise", **revised)["judgement"] == said.pk
-    accept(said, owner)
+    accept_judgement(said, owner)
     assert ask(as_ann, queue, "revise", 409, **{**revised, "key": str(uuid.uuid4())})["error"] == "reviewed"
     assert ask(as_ann, queue, "undo", 409)["error"] == "reviewed"
     theirs = judge(queue, owner, "a")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Role, Team, User
-from lab.labels.claiming import claim
-from lab.labels.judging import submit
-from lab.labels.models import Judgement, Kind, Queue, QueueMember, QueueStatus
-from lab.labels.settling import send_back
+from lab.labelling.labels.item_claims import claim_items
+from lab.labelling.labels.judgements import submit_judgement
+from lab.labelling.labels.models import Judgement, Kind, Queue, QueueMember, QueueStatus
+from lab.labelling.labels.settlement import send_back
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.labels.queues import group_queue, pair_queue
@@ -44,8 +44,8 @@ def config(text: str) -> dict[str, Any]:
 
 
 def judged(queue: Queue, user: User) -> Judgement:
-    held = claim(queue, user, hold=1)[0]
-    return submit(queue, user, held.token, uuid.uuid4(), {"choice": "1"}, 1.0)
+    held = claim_items(queue, user, hold=1)[0]
+    return submit_judgement(queue, user, held.token, uuid.uuid4(), {"choice": "1"}, 1.0)
 
 
 def test_annotators_get_it_and_viewers_strangers_and_nobody_do_not(queue: Queue, team: Team, ann: User, stranger: User) -> None:
@@ -72,7 +72,7 @@ def test_what_a_person_wrote_about_the_queue_can_do_nothing(team: Team, ann: Use
         {"name": f"q{place}", "label": text, "kind": "choice", "choices": [text, "b"], "required": False} for place, text in enumerate(payloads)
     ]
     queue = pair_queue(team, 1, guidelines="\n\n".join(payloads), rubric=questions)
-    Queue.objects.filter(pk=queue.pk).update(name=f"<img src=x onerror={MARK}>")
+    Queue.across_teams.filter(pk=queue.pk).update(name=f"<img src=x onerror={MARK}>")
     text = page(ann, queue)
     assert config(text)["queue"]["rubric"] == questions
     outside = re.sub(r'<script id="labelling-config".*?</script>', "", text, flags=re.S)
@@ -112,8 +112,8 @@ def test_an_address_names_the_item_to_revise_or_is_ignored(queue: Queue, ann: Us
 def test_only_queues_the_person_may_label_in_are_offered_next(queue: Queue, team: Team, ann: User, stranger: User) -> None:
     free, closed, assigned, theirs, paused = (pair_queue(team, 1) for _ in range(5))
     for number, one in enumerate((free, closed, assigned, theirs, paused)):
-        Queue.objects.filter(pk=one.pk).update(name=f"queue number {number}", assigned_only=one in (assigned, theirs))
-    Queue.objects.filter(pk=closed.pk).update(status=QueueStatus.CLOSED)
+        Queue.across_teams.filter(pk=one.pk).update(name=f"queue number {number}", assigned_only=one in (assigned, theirs))
+    Queue.across_teams.filter(pk=closed.pk).update(status=QueueStatus.CLOSED)
     QueueMember.objects.create(queue=theirs, user=ann)
     QueueMember.objects.create(queue=paused, user=ann, paused_at="2026-01-01T00:00Z")
     QueueMember.objects.create(queue=assigned, user=stranger)

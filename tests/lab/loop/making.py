@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
-from lab.accounts.models import Team, User
-from lab.datasets.freezing import build, freeze
-from lab.datasets.models import Dataset, Form, Version, VersionState
-from lab.datasets.rules import Rule
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, Verdict
-from lab.runs.launch import launch
-from lab.runs.models import Checkpoint, Run, Status
-from lab.trajectories.models import Rollout
+from lab.data.datasets.freezing import build_version, freeze_next_version
+from lab.data.datasets.models import Dataset, Form, Version, VersionState
+from lab.data.datasets.rules import Rule
+from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, Verdict
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Checkpoint, Run, Status
 from tests.lab.supervisor.spools import measured, rollout, started, store
-from trainers.events import AnyEvent, Message
+from trainers.contract.events import AnyEvent, Message
 
 SPEC: dict[str, Any] = {
     "recipe": "grpo",
@@ -52,27 +53,31 @@ def heldout(step: int, texts: list[str], mark: str = "") -> list[AnyEvent]:
 
 def finished_run(team: Team, user: User | None = None, *events: AnyEvent, step: int = 100, kept: tuple[int, ...] = (50,), **spec: Any) -> Run:
     """A run that trained ``step`` steps: its checkpoints and its final policy are folders."""
-    run = launch(team, user, {**SPEC, **spec}, "source")
+    run = launch_run(team, user, {**SPEC, **spec}, "source")
     store(run, started(total_steps=step), *events)
     (run.folder / "run.json").write_text(json.dumps(run.spec))
     for number in kept:
         place(run, number, f"checkpoints/checkpoint-{number}")
     place(run, step, "final", final=True)
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED, step=step)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED, step=step)
     run.refresh_from_db()
     return run
 
 
 def place(run: Run, step: int, path: str, final: bool = False) -> None:
     """A folder that looks like a policy from outside, and the row that says it is there."""
-    folder = run.folder / path
+    place_folder(run.folder / path)
+    Checkpoint.objects.create(run=run, attempt=1, step=step, path=path, bytes=2, final=final, created_at=run.created_at)
+
+
+def place_folder(folder: Path) -> None:
+    """A folder that looks like a policy from outside."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 256}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text("{}")
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     (folder / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
-    Checkpoint.objects.create(run=run, attempt=1, step=step, path=path, bytes=2, final=final, created_at=run.created_at)
 
 
 def judge(item: Item, user: User, verdict: str = "a", **fields: Any) -> Judgement:
@@ -83,7 +88,7 @@ def judge(item: Item, user: User, verdict: str = "a", **fields: Any) -> Judgemen
         Preference.objects.create(judgement=made, item=item, chosen=chosen, rejected=rejected)
     count = item.judgements.counting().exclude(verdict=Verdict.SKIP).count()
     state = ItemState.DONE if count >= item.queue.overlap else ItemState.OPEN
-    Item.objects.filter(pk=item.pk).update(labels=count, room=max(0, item.queue.overlap - count), state=state)
+    Item.across_teams.filter(pk=item.pk).update(labels=count, room=max(0, item.queue.overlap - count), state=state)
     item.refresh_from_db()
     return made
 
@@ -108,8 +113,8 @@ def frozen(team: Team, user: User, *queues: Queue, name: str = "Preferences", fo
 
 
 def frozen_again(dataset: Dataset, user: User, **rule: Any) -> Version:
-    version = freeze(dataset, user, Rule(queues=tuple(dataset.queues.values_list("pk", flat=True)), **{"test_share": 0.0, **rule}))
-    build(version.pk)
+    version = freeze_next_version(dataset, user, Rule(queues=tuple(dataset.queues.values_list("pk", flat=True)), **{"test_share": 0.0, **rule}))
+    build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.READY, version.error
     return version

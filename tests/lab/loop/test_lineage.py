@@ -10,14 +10,14 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team, User
-from lab.datasets.models import Recall, RecallKind, Version
-from lab.labels.models import Queue
-from lab.loop.graph import Graph, Node, graph_of
-from lab.loop.layout import GAP_X, HEIGHT, WIDTH, acyclic, layout
-from lab.loop.matches import ask
-from lab.runs.launch import launch
-from lab.runs.models import Run
+from lab.data.datasets.models import Recall, RecallKind, Version
+from lab.data.loop.graph import Graph, Node, graph_of
+from lab.data.loop.graph_layout import GAP_X, HEIGHT, WIDTH, compute_graph_layout, remove_cycles
+from lab.data.loop.matches import request_match
+from lab.labelling.labels.models import Queue
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Run
 from tests.hostile import PAYLOADS
 from tests.lab.loop.making import SPEC, finished_run, frozen, heldout, labelled_queue, sampled
 
@@ -31,7 +31,7 @@ def version(team: Team, owner: User, settings: Any, tmp_path: Any) -> Version:
 
 @pytest.fixture
 def child(version: Version, owner: User) -> Run:
-    source = Run.objects.get(name="source")
+    source = Run.across_teams.get(name="source")
     policy = {"kind": "run", "run": str(source.pk), "checkpoint": 50}
     dpo = {"policy": policy, "recipe": "dpo", "training": {"trainer": "dpo", "max_steps": 20}, "dataset": {"file": version.train_file}}
     return finished_run(version.dataset.team, owner, *heldout(0, ["c", "d"]), *heldout(20, ["e", "f"]), step=20, kept=(), **dpo)
@@ -48,8 +48,8 @@ def page(client: Client, **query: Any) -> str:
 
 
 def test_every_step_of_the_loop_is_an_edge(team: Team, owner: User, version: Version, child: Run) -> None:
-    Run.objects.filter(pk=child.pk).update(name="child")
-    match = ask(team, owner, Run.objects.get(name="child"))
+    Run.across_teams.filter(pk=child.pk).update(name="child")
+    match = request_match(team, owner, Run.across_teams.get(name="child"))
     found = edges(graph_of(team))
     assert match.queue is not None
     assert {
@@ -67,9 +67,9 @@ def test_every_step_of_the_loop_is_an_edge(team: Team, owner: User, version: Ver
 
 
 def test_around_one_object_stands_only_what_belongs_to_it(as_owner: Client, team: Team, owner: User, version: Version, child: Run) -> None:
-    Run.objects.filter(pk=child.pk).update(name="child")
-    launch(team, owner, SPEC, "elsewhere")
-    for query in ({"version": version.pk}, {"run": 2}, {"run": str(child.pk)}, {"queue": Queue.objects.get().pk}):
+    Run.across_teams.filter(pk=child.pk).update(name="child")
+    launch_run(team, owner, SPEC, "elsewhere")
+    for query in ({"version": version.pk}, {"run": 2}, {"run": str(child.pk)}, {"queue": Queue.across_teams.get().pk}):
         text = page(as_owner, **query)
         for part in ("#1 source", "Pairs", "Preferences v1", "#2 child"):
             assert part in text
@@ -80,7 +80,7 @@ def test_around_one_object_stands_only_what_belongs_to_it(as_owner: Client, team
 
 def test_recalled_labels_mark_everything_below(as_owner: Client, team: Team, owner: User, version: Version, child: Run) -> None:
     assert "flagged" not in page(as_owner, run=2).split("lineage-key")[0]
-    Recall.objects.create(team=team, kind=RecallKind.QUEUE, queue=Queue.objects.get(), reason="r", by=owner)
+    Recall.objects.create(team=team, kind=RecallKind.QUEUE, queue=Queue.across_teams.get(), reason="r", by=owner)
     graph = graph_of(team)
     marked = {node.title: node.flag for node in graph.nodes.values() if node.flag}
     assert marked == {"Pairs": "recalled", "Preferences v1": "recalled labels", f"#2 {child.name}": "on recalled labels"}
@@ -90,12 +90,12 @@ def test_recalled_labels_mark_everything_below(as_owner: Client, team: Team, own
 def test_a_run_of_the_command_line_on_a_file_of_the_same_name_is_not_joined(team: Team, owner: User, version: Version, tmp_path: Any) -> None:
     other = tmp_path / version.train_file
     other.write_bytes(version.path().read_bytes())
-    launch(team, owner, {**SPEC, "training": {"trainer": "dpo"}, "dataset": {"path": str(other)}}, "by hand", paths=True)
+    launch_run(team, owner, {**SPEC, "training": {"trainer": "dpo"}, "dataset": {"path": str(other)}}, "by hand", paths=True)
     assert not any(one == "Preferences v1" for one, _ in edges(graph_of(team)))
 
 
 def test_another_teams_objects_are_not_found(as_stranger: Client, version: Version, child: Run) -> None:
-    for query in ({"version": version.pk}, {"run": child.pk}, {"run": child.number}, {"queue": Queue.objects.get().pk}):
+    for query in ({"version": version.pk}, {"run": child.pk}, {"run": child.number}, {"queue": Queue.across_teams.get().pk}):
         assert as_stranger.get("/lineage/", query).status_code == 404
     assert "source" not in page(as_stranger)
 
@@ -111,8 +111,8 @@ def test_a_team_without_anything_is_told_what_to_do(as_owner: Client) -> None:
 
 def test_hostile_names_are_text(as_owner: Client, version: Version, child: Run) -> None:
     for text in [text for text in PAYLOADS if "<" in text][:8]:
-        Run.objects.filter(pk=child.pk).update(name=text[:100])
-        Queue.objects.update(name=text[:100])
+        Run.across_teams.filter(pk=child.pk).update(name=text[:100])
+        Queue.across_teams.update(name=text[:100])
         assert text[:100] not in page(as_owner, run=2)
 
 
@@ -123,9 +123,9 @@ def test_more_runs_do_not_mean_more_queries(team: Team, owner: User, version: Ve
         return len(queries)
 
     before = asked()
-    source = Run.objects.get(name="source")
+    source = Run.across_teams.get(name="source")
     for number in range(5):
-        launch(team, owner, {**SPEC, "policy": {"kind": "run", "run": str(source.pk)}}, f"more {number}")
+        launch_run(team, owner, {**SPEC, "policy": {"kind": "run", "run": str(source.pk)}}, f"more {number}")
     assert asked() == before <= 12
 
 
@@ -147,8 +147,8 @@ GRAPHS = st.integers(1, 12).flatmap(
 @given(GRAPHS)
 def test_any_graph_is_laid_out_without_overlap_and_left_to_right(drawn: tuple[int, list[tuple[int, int]]]) -> None:
     nodes, pairs = list(range(drawn[0])), drawn[1]
-    placed = layout(nodes, pairs)
-    kept = acyclic(nodes, pairs)
+    placed = compute_graph_layout(nodes, pairs)
+    kept = remove_cycles(nodes, pairs)
     assert set(placed.at) == set(nodes)
     assert set(placed.paths) == set(kept)
     for one, two in kept:
@@ -157,6 +157,6 @@ def test_any_graph_is_laid_out_without_overlap_and_left_to_right(drawn: tuple[in
         (x, y), (left, top) = placed.at[one], placed.at[two]
         assert x != left or abs(y - top) >= HEIGHT
     assert all(0 <= x <= placed.width - WIDTH and 0 <= y <= placed.height - HEIGHT for x, y in placed.at.values())
-    assert layout(nodes, pairs) == placed
+    assert compute_graph_layout(nodes, pairs) == placed
     if all(one < two for one, two in pairs):  # nothing to break
         assert set(kept) == set(pairs)

@@ -6,11 +6,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from lab.accounts.models import Role, Team, User
-from lab.datasets.models import Dataset, Form, Recall, RecallKind, Row, Version, VersionState
-from lab.loop import checkpoints
-from lab.loop.models import Match
-from lab.runs.models import Run
+from lab.data.datasets.models import Dataset, Form, Recall, RecallKind, Row, Version, VersionState
+from lab.data.loop import checkpoints
+from lab.data.loop.models import Match
+from lab.teams.accounts.models import Role, Team, User
+from lab.training.runs.models import Run
 from tests.conftest import make_member
 from tests.lab.html_forms import error_of, form_values
 from tests.lab.loop.making import finished_run, frozen, labelled_queue, sampled
@@ -30,19 +30,19 @@ def page(client: Client, version: Version, **query: Any) -> str:
 
 
 def send(client: Client, version: Version, **changed: Any) -> Any:
-    run = Run.objects.get(name="source", team__slug="reasoning")
+    run = Run.across_teams.get(name="source", team__slug="reasoning")
     values = {"trainer": "dpo", "policy": f"{run.pk}:50", "name": "Taught", "learning_rate": "1e-5", "max_steps": "20", "batch": "28"}
     values |= {"evaluation": "64", "match": "on", "prompts": "40", "overlap": "2", "token": "t", **changed}
     return client.post(f"/datasets/versions/{version.pk}/train/", {key: value for key, value in values.items() if value is not None})
 
 
 def test_the_policy_that_sampled_the_rows_is_prefilled(as_owner: Client, version: Version) -> None:
-    [source] = checkpoints.sampled(version)
+    [source] = checkpoints.list_sampling_runs(version)
     assert (source.answers, source.median) == (56, 52)  # rollouts of steps 50 to 56 were sampled after 49 to 55 updates
-    best = checkpoints.prefilled([source])
+    best = checkpoints.suggest_start_policy([source])
     assert best is not None
     assert (best.run, best.checkpoint) == (source.run, 50)
-    found = {choice.candidate.checkpoint: choice for choice in checkpoints.choices([source])}
+    found = {choice.candidate.checkpoint: choice for choice in checkpoints.list_policy_choices([source])}
     assert set(found) == {"start", 50, 90, "final"}
     assert (found[50].answers, found[50].distance, found[50].far) == (56, 2, 0)
     assert (found["final"].answers, found["final"].distance, found["final"].far) == (0, 48, 56)
@@ -56,14 +56,14 @@ def test_held_out_answers_of_the_last_step_come_from_the_final_policy() -> None:
 
 def test_the_button_launches_dpo_on_the_frozen_file_and_asks_for_a_match(as_owner: Client, version: Version, owner: User, team: Team) -> None:
     response = send(as_owner, version, labeller=str(owner.pk))
-    run = Run.objects.get(name="Taught")
+    run = Run.across_teams.get(name="Taught")
     assert response.status_code == 302
     assert response.url == f"/runs/{run.pk}/"
     spec = run.spec
     assert (spec["training"]["trainer"], spec["training"]["max_steps"], spec["training"]["learning_rate"]) == ("dpo", 20, 1e-5)
     assert spec["dataset"]["path"] == str(version.path())
     assert spec["dataset"]["sha256"] == version.counts["sha256"]["train"]
-    source = Run.objects.get(name="source", team__slug="reasoning")
+    source = Run.across_teams.get(name="source", team__slug="reasoning")
     assert spec["policy"] == {"kind": "run", "folder": str(source.folder), "checkpoint": 50}
     assert (spec["task"], spec["seed"], spec["evaluation"]["prompts"]) == (source.spec["task"], source.spec["seed"], 64)
     match = Match.objects.get(child=run)
@@ -73,7 +73,7 @@ def test_the_button_launches_dpo_on_the_frozen_file_and_asks_for_a_match(as_owne
 def test_sending_the_form_twice_launches_once(as_owner: Client, version: Version) -> None:
     first, second = send(as_owner, version), send(as_owner, version)
     assert first.url == second.url
-    assert Run.objects.filter(name="Taught").count() == Match.objects.count() == 1
+    assert Run.across_teams.filter(name="Taught").count() == Match.across_teams.count() == 1
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_sending_the_form_twice_launches_once(as_owner: Client, version: Version
     ],
 )
 def test_bad_input_is_refused_at_its_field_and_nothing_is_lost(as_owner: Client, version: Version, field: str, value: str, words: str) -> None:
-    value = value.format(run=Run.objects.get(name="source", team__slug="reasoning").pk)
+    value = value.format(run=Run.across_teams.get(name="source", team__slug="reasoning").pk)
     response = send(as_owner, version, **{field: value})
     text = response.content.decode()
     assert response.status_code == 422
     assert words in text
     assert "Nothing was launched" in text
     assert 'value="Taught"' in text
-    assert not Run.objects.filter(name="Taught").exists()
-    assert not Match.objects.exists()
+    assert not Run.across_teams.filter(name="Taught").exists()
+    assert not Match.across_teams.exists()
 
 
 def test_a_file_that_is_another_one_by_now_is_refused(as_owner: Client, version: Version) -> None:
@@ -107,7 +107,7 @@ def test_a_file_that_is_another_one_by_now_is_refused(as_owner: Client, version:
     response = send(as_owner, version)
     assert response.status_code == 422
     assert "changed" in response.content.decode()
-    assert not Run.objects.filter(name="Taught").exists()
+    assert not Run.across_teams.filter(name="Taught").exists()
 
 
 def test_what_the_form_of_the_version_cannot_train_says_why(as_owner: Client, version: Version) -> None:
@@ -119,10 +119,10 @@ def test_what_the_form_of_the_version_cannot_train_says_why(as_owner: Client, ve
 def test_a_reward_model_gets_no_match_and_is_not_measured(as_owner: Client, version: Version) -> None:
     assert "Blind A/B" not in page(as_owner, version, trainer="reward")
     send(as_owner, version, trainer="reward")
-    run = Run.objects.get(name="Taught")
+    run = Run.across_teams.get(name="Taught")
     assert run.spec["training"]["trainer"] == "reward"
     assert run.spec["evaluation"]["prompts"] == 0
-    assert not Match.objects.exists()
+    assert not Match.across_teams.exists()
 
 
 @pytest.mark.parametrize(("form", "trainer"), [(Form.KTO, "kto"), (Form.COMPLETION, "sft")])
@@ -132,15 +132,15 @@ def test_every_form_of_dataset_has_its_trainer(as_owner: Client, team: Team, own
     assert f'name="trainer" value="{trainer}"' in text
     assert "Make a dataset of that form" in text
     assert send(as_owner, other, trainer=trainer).status_code == 302
-    run = Run.objects.get(name="Taught")
+    run = Run.across_teams.get(name="Taught")
     assert run.spec["training"]["trainer"] == trainer
-    assert Match.objects.get().child == run
+    assert Match.across_teams.get().child == run
 
 
 def test_the_rate_is_never_above_the_one_its_policy_was_trained_with(as_owner: Client, version: Version) -> None:
     assert 'value="5e-05"' in page(as_owner, version)
-    source = Run.objects.get(name="source", team__slug="reasoning")
-    Run.objects.filter(pk=source.pk).update(spec={**source.spec, "training": {**source.spec["training"], "learning_rate": 1e-6}})
+    source = Run.across_teams.get(name="source", team__slug="reasoning")
+    Run.across_teams.filter(pk=source.pk).update(spec={**source.spec, "training": {**source.spec["training"], "learning_rate": 1e-6}})
     assert 'value="1e-06"' in page(as_owner, version)
 
 
@@ -149,10 +149,10 @@ def test_all_settings_opens_the_launch_form_with_the_same_values(as_owner: Clien
     text = response.content.decode()
     assert response.status_code == 200
     assert 'action="/launch/dpo/"' in text
-    source = Run.objects.get(name="source", team__slug="reasoning")
+    source = Run.across_teams.get(name="source", team__slug="reasoning")
     for part in (f'value="{source.pk}:50" selected', 'value="33"', version.train_file, 'value="Taught"'):
         assert part in text
-    assert not Run.objects.filter(name="Taught").exists()
+    assert not Run.across_teams.filter(name="Taught").exists()
 
 
 @pytest.fixture
@@ -172,11 +172,11 @@ def test_the_full_form_launches_on_the_frozen_digest_and_the_match_follows(
     assert version.counts["sha256"]["train"] in as_owner.post(reverse("launch-preflight"), all_settings).content.decode()
     again = form_values(refused.content.decode(), "data-launch") | {"stages.0.training.learning_rate": "2e-5"}
     first, second = (as_owner.post("/launch/dpo/", again) for _ in range(2))
-    run = Run.objects.get(name="Taught")
+    run = Run.across_teams.get(name="Taught")
     assert first.url == second.url == f"/runs/{run.pk}/"
     assert run.spec["dataset"] == {"path": str(version.path()), "sha256": version.counts["sha256"]["train"]}
     assert run.spec["training"]["learning_rate"] == 2e-5
-    match = Match.objects.get()
+    match = Match.across_teams.get()
     assert (match.child, match.version, match.prompts, match.overlap, match.labellers) == (run, version, 40, 2, [owner.pk])
     assert (match.team, match.created_by) == (team, owner)
 
@@ -187,30 +187,30 @@ def test_a_changed_file_is_refused_by_the_full_form_too(as_owner: Client, versio
     response = as_owner.post("/launch/dpo/", all_settings)
     assert response.status_code == 422
     assert "changed" in error_of(response.content.decode(), "dataset")
-    assert not Run.objects.filter(name="Taught").exists()
+    assert not Run.across_teams.filter(name="Taught").exists()
 
 
 def test_no_match_where_the_box_is_unticked_or_none_was_asked_for(as_owner: Client, version: Version, all_settings: dict[str, str]) -> None:
     del all_settings["follow"]
     assert as_owner.post("/launch/dpo/", all_settings).status_code == 302
     assert "Blind A/B" not in send(as_owner, version, act="all", match=None).content.decode()
-    assert Run.objects.filter(name="Taught").exists()
-    assert not Match.objects.exists()
+    assert Run.across_teams.filter(name="Taught").exists()
+    assert not Match.across_teams.exists()
 
 
 def test_a_match_without_held_out_prompts_is_refused_at_their_number(as_owner: Client, all_settings: dict[str, str]) -> None:
     response = as_owner.post("/launch/dpo/", {**all_settings, "stages.0.evaluation.prompts": "0"})
     assert response.status_code == 422
     assert "blind A/B compares" in error_of(response.content.decode(), "stages.0.evaluation.prompts")
-    assert not Match.objects.exists()
+    assert not Match.across_teams.exists()
 
 
 def test_another_file_keeps_neither_the_digest_nor_the_version(as_owner: Client, version: Version, all_settings: dict[str, str]) -> None:
     copy = version.path().with_name("copy.jsonl")
     copy.write_bytes(version.path().read_bytes())
     assert as_owner.post("/launch/dpo/", {**all_settings, "dataset": copy.name}).status_code == 302
-    assert Run.objects.get(name="Taught").spec["dataset"] == {"path": str(copy), "sha256": None}
-    assert Match.objects.get().version is None
+    assert Run.across_teams.get(name="Taught").spec["dataset"] == {"path": str(copy), "sha256": None}
+    assert Match.across_teams.get().version is None
 
 
 def test_a_wish_that_is_not_ours_makes_nothing(
@@ -222,34 +222,34 @@ def test_a_wish_that_is_not_ours_makes_nothing(
     form = form_values(as_stranger.get("/launch/grpo/").content.decode(), "data-launch")
     taken = {**form, "follows": all_settings["follows"], "follow": "on"}
     assert as_stranger.post("/launch/grpo/", taken).status_code == 422
-    assert not Match.objects.exists()
+    assert not Match.across_teams.exists()
 
 
 def test_few_pairs_far_pairs_and_recalled_labels_are_warned_about(as_owner: Client, team: Team, owner: User, version: Version) -> None:
     assert "Only 56 rows" not in page(as_owner, version)
     assert "were recalled" not in page(as_owner, version)
-    source = Run.objects.get(name="source", team__slug="reasoning")
+    source = Run.across_teams.get(name="source", team__slug="reasoning")
     assert "56 of 56 answers were sampled by another run" in page(as_owner, version, policy=f"{source.pk}:final")
     Recall.objects.create(team=team, kind=RecallKind.LABELLER, labeller=owner, reason="labelled while <b>asleep</b>", by=owner)
     assert "labelled while &lt;b&gt;asleep&lt;/b&gt;" in page(as_owner, version)
-    Version.objects.filter(pk=version.pk).update(counts={**version.counts, "train": 5})
+    Version.across_teams.filter(pk=version.pk).update(counts={**version.counts, "train": 5})
     assert "Only 5 rows" in page(as_owner, version)
 
 
 def test_an_import_lets_the_person_choose_the_policy(as_owner: Client, version: Version) -> None:
     Row.objects.filter(version=version).update(rollouts=[])
     text = page(as_owner, version)
-    source = Run.objects.get(name="source", team__slug="reasoning")
+    source = Run.across_teams.get(name="source", team__slug="reasoning")
     assert "No rollout of your team is in this version" in text
     assert send(as_owner, version, policy="elsewhere", elsewhere=f"{source.pk}:final").status_code == 302
-    assert Run.objects.get(name="Taught").parent == source
+    assert Run.across_teams.get(name="Taught").parent == source
 
 
 def test_a_version_that_is_not_ready_cannot_be_trained_on(as_owner: Client, version: Version) -> None:
-    Version.objects.filter(pk=version.pk).update(state=VersionState.BUILDING)
+    Version.across_teams.filter(pk=version.pk).update(state=VersionState.BUILDING)
     assert "still being frozen" in page(as_owner, version)
     assert send(as_owner, version).status_code == 200
-    assert not Run.objects.filter(name="Taught").exists()
+    assert not Run.across_teams.filter(name="Taught").exists()
 
 
 def test_only_leads_train_and_only_on_their_own_versions(client: Client, as_stranger: Client, team: Team, version: Version) -> None:
@@ -265,4 +265,4 @@ def test_a_run_of_another_team_is_not_taken(as_owner: Client, version: Version, 
     response = send(as_owner, version, policy=f"{other.pk}:final")
     assert response.status_code == 422
     assert "Choose a policy" in response.content.decode()
-    assert Dataset.objects.count() == 1
+    assert Dataset.across_teams.count() == 1

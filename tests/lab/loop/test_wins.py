@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Role, Team, User
-from lab.labels.models import Item, ItemState, Judgement, JudgementState, Queue
-from lab.loop import chores
-from lab.loop.models import Match
-from lab.loop.win_rate import BOOTSTRAP, WILSON, Rate, Vote, bootstrap, child_places, rate, tally
-from lab.runs.models import Run, Status
+from lab.data.loop import chores
+from lab.data.loop.models import Match
+from lab.data.loop.win_rate import BOOTSTRAP, WILSON, Rate, Vote, bootstrap_interval, child_places, estimate_win_rate, tally_match
+from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Queue
+from lab.teams.accounts.models import Role, Team, User
+from lab.training.runs.models import Run, Status
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS
 from tests.lab.loop.making import finished_run, heldout, judge
@@ -26,7 +26,7 @@ def run(team: Team, owner: User) -> Run:
 @pytest.fixture
 def match(run: Run, owner: User) -> Match:
     made = Match.objects.create(team=run.team, child=run, created_by=owner, overlap=2)
-    chores.sweep()
+    chores.run_loop_chores()
     made.refresh_from_db()
     return made
 
@@ -50,7 +50,7 @@ def panel(client: Client, run: Run) -> str:
 
 def test_wilsons_interval_of_plain_votes_is_the_published_one() -> None:
     votes = [Vote(item, 1, float(item < 15)) for item in range(20)]
-    found = rate(votes)
+    found = estimate_win_rate(votes)
     assert found is not None
     assert found.method == WILSON
     assert (found.value, round(found.low, 4), round(found.high, 4)) == (0.75, 0.5313, 0.8881)  # as statsmodels and Newcombe (1998) give it
@@ -58,7 +58,7 @@ def test_wilsons_interval_of_plain_votes_is_the_published_one() -> None:
 
 def test_ties_count_half_and_are_resampled_by_prompt() -> None:
     votes = [Vote(item, 1, score) for item, score in enumerate([1.0] * 10 + [0.5] * 4 + [0.0] * 6)]
-    found = rate(votes)
+    found = estimate_win_rate(votes)
     assert found is not None
     assert (found.value, found.method) == (0.6, BOOTSTRAP)
     spread = 1.96 * np.std([1.0] * 10 + [0.5] * 4 + [0.0] * 6) / np.sqrt(20)
@@ -68,7 +68,7 @@ def test_ties_count_half_and_are_resampled_by_prompt() -> None:
 def test_votes_of_a_prompt_hang_together() -> None:
     once = [Vote(item, 1, float(item % 3 > 0)) for item in range(30)]
     thrice = [Vote(one.item, user, one.score) for one in once for user in range(3)]
-    one, three = rate(once), rate(thrice)
+    one, three = estimate_win_rate(once), estimate_win_rate(thrice)
     assert one is not None
     assert three is not None
     assert one.value == three.value
@@ -76,13 +76,13 @@ def test_votes_of_a_prompt_hang_together() -> None:
 
 
 def test_one_voice_is_not_taken_for_certainty() -> None:
-    ties = rate([Vote(item, 1, 0.5) for item in range(12)])
+    ties = estimate_win_rate([Vote(item, 1, 0.5) for item in range(12)])
     assert ties is not None
     assert ties.low < 0.4 < 0.6 < ties.high
-    wins = rate([Vote(item, user, 1.0) for item in range(12) for user in range(2)])
+    wins = estimate_win_rate([Vote(item, user, 1.0) for item in range(12) for user in range(2)])
     assert wins is not None
     assert (wins.high, round(wins.low, 3)) == (1.0, 0.758)  # twelve prompts, not 24 votes
-    assert rate([]) is None
+    assert estimate_win_rate([]) is None
 
 
 def test_the_bootstrap_covers() -> None:
@@ -90,7 +90,7 @@ def test_the_bootstrap_covers() -> None:
     draw, held = np.random.default_rng(3), 0
     for _ in range(300):
         sums = draw.choice([0.0, 0.5, 1.0], size=40, p=[0.3, 0.2, 0.5])
-        low, high = bootstrap(sums, np.ones(40))
+        low, high = bootstrap_interval(sums, np.ones(40))
         held += low <= 0.6 <= high
     assert held / 300 > 0.9
 
@@ -103,7 +103,7 @@ def test_same_texts_as_ties_pull_the_figure_to_one_half() -> None:
 def test_what_counts(match: Match, owner: User, teammate: User) -> None:
     vote(match, owner, "wwwwwwltbs")
     vote(match, teammate, "wwwwlllt")
-    counted = tally(match)
+    counted = tally_match(match)
     assert (counted.record.wins, counted.record.ties, counted.record.losses) == (10, 3, 4)
     assert (counted.rate.value if counted.rate else None) == pytest.approx((10 + 1.5) / 17)
     assert counted.rate is not None
@@ -119,19 +119,19 @@ def test_an_adjudicated_prompt_is_one_vote(match: Match, owner: User, teammate: 
     item = match.queue.items.order_by("place").first()  # type: ignore[union-attr]
     assert item is not None
     final = {"verdict": word("w", child_places(match, [item])[item.pk])}
-    Item.objects.filter(pk=item.pk).update(state=ItemState.SETTLED, final=final)
-    counted = tally(match)
+    Item.across_teams.filter(pk=item.pk).update(state=ItemState.SETTLED, final=final)
+    counted = tally_match(match)
     assert (counted.record.wins, counted.record.votes, counted.adjudicated, counted.shared) == (1, 1, 1, 0)
 
 
 def test_withdrawn_returned_and_unreviewed_votes_do_not_count(match: Match, owner: User) -> None:
     made = vote(match, owner, "wwww")
     for judgement, state in zip(made, JudgementState, strict=True):
-        Judgement.objects.filter(pk=judgement.pk).update(state=state)
-    assert tally(match).record.votes == 2
-    Queue.objects.update(reviewed=True)
+        Judgement.across_teams.filter(pk=judgement.pk).update(state=state)
+    assert tally_match(match).record.votes == 2
+    Queue.across_teams.update(reviewed=True)
     match.refresh_from_db()
-    assert tally(match).record.votes == 1
+    assert tally_match(match).record.votes == 1
 
 
 def test_the_panel_says_too_few_then_the_rate_with_its_interval(as_owner: Client, run: Run, match: Match, owner: User) -> None:
@@ -153,7 +153,7 @@ def test_the_panel_says_too_few_then_the_rate_with_its_interval(as_owner: Client
 def test_the_panel_while_the_run_trains_and_when_it_stops(as_owner: Client, run: Run) -> None:
     Match.objects.create(team=run.team, child=run)
     for status, words in ((Status.RUNNING, "Comes by itself once this run has finished"), (Status.FAILED, "this run is failed")):
-        Run.objects.filter(pk=run.pk).update(status=status)
+        Run.across_teams.filter(pk=run.pk).update(status=status)
         assert words in panel(as_owner, run)
 
 
@@ -171,7 +171,7 @@ def test_hostile_names_are_text(as_owner: Client, team: Team, owner: User, run: 
     markup = [text for text in PAYLOADS if "<" in text or "&" in text][:10]
     for text in markup:
         other = finished_run(team, owner, *heldout(0, ["a"]), *heldout(100, ["b"]))
-        Run.objects.filter(pk=other.pk).update(name=text[:100])
+        Run.across_teams.filter(pk=other.pk).update(name=text[:100])
         Match.objects.create(team=team, child=run, against=other)
     page = panel(as_owner, run)
     assert page.count('class="win"') == len(markup)

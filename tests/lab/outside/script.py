@@ -6,7 +6,7 @@ from typing import Any
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from trainers import tiny
+from trainers.policies import tiny
 
 
 def longer_is_better(completions: list[Any], **rest: Any) -> list[float]:
@@ -17,7 +17,7 @@ def grpo_trainer(output: Path, steps: int) -> GRPOTrainer:
     """Two prompts with four completions each, in every step."""
     from datasets import Dataset
 
-    policy = str(tiny.untrained())
+    policy = str(tiny.ensure_untrained_policy())
     rows = Dataset.from_list([{"prompt": [{"role": "user", "content": f"count to {number}"}]} for number in range(8)])
     settings = GRPOConfig(
         output_dir=str(output),

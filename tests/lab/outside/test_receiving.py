@@ -2,22 +2,28 @@
 
 import random
 import threading
+import time
 import uuid
+import zlib
 from datetime import timedelta
+from typing import Any
 
+import numpy as np
 import pytest
 from django.db import connection
 from django.utils import timezone
+from msgspec import structs
 
-from lab.accounts.models import Team, User
-from lab.audit.models import Entry
-from lab.outside import receiving
-from lab.outside.receiving import OWNER, Opening, Refused, open_run, receive
-from lab.runs.models import Run, Status
-from lab.supervisor import sweeper
-from tests.lab.supervisor.spools import assert_database_equals_spool, finished, rollout, started, steps
-from trainers import spool
-from trainers.events import AnyEvent, Asked, Checkpoint, Message
+from lab.supervision.outside import received_spools
+from lab.supervision.outside.received_spools import OWNER, Opening, Refused, open_run, receive_spool_piece
+from lab.supervision.supervisor import sweeper
+from lab.teams.accounts.models import Team, User
+from lab.teams.audit.models import Entry
+from lab.training.runs.models import LogChunk, Run, Status
+from lab.watching.usage.models import Quota
+from tests.lab.supervisor.spools import assert_database_equals_spool, finished, measured, rollout, started, steps
+from trainers.contract import arrays, spool
+from trainers.contract.events import AnyEvent, Asked, Checkpoint, Message, Warned
 
 KEY = uuid.UUID("0f0f0f0f-0000-4000-8000-000000000001")
 
@@ -39,16 +45,31 @@ def run(team: Team, owner: User) -> Run:
 def test_a_run_appears_runs_and_finishes(run: Run, owner: User) -> None:
     assert (run.status, run.number, run.created_by, run.outside) == (Status.RUNNING, 1, owner, True)
     data = lines(started(), *steps(1, 3))
-    assert receive(run, 0, data) == receiving.Heard(len(data), stop=False)
+    assert receive_spool_piece(run, 0, data) == received_spools.Heard(len(data), stop=False)
     assert_database_equals_spool(run)
-    receive(run, len(data), lines(finished()))
+    receive_spool_piece(run, len(data), lines(finished()))
     assert (run.status, run.step, run.owner) == (Status.FINISHED, 3, "")
-    assert Entry.objects.get(action="run.launch").object_id == str(run.pk)
+    assert Entry.across_teams.get(action="run.launch").object_id == str(run.pk)
+
+
+def test_a_run_that_is_sent_after_it_has_trained_took_as_long_as_it_trained(run: Run) -> None:
+    hour = 3600.0
+    began = time.time() - 5 * hour
+    events = [started(), *steps(1, 3), finished()]
+    sent = [structs.replace(event, time=began + place * hour / (len(events) - 1)) for place, event in enumerate(events)]
+    receive_spool_piece(run, 0, lines(*sent))
+    assert run.started_at is not None
+    assert run.finished_at is not None
+    assert (run.finished_at - run.started_at).total_seconds() == pytest.approx(hour)
+    assert run.started_at.timestamp() == pytest.approx(began)
+    ahead = [structs.replace(event, time=time.time() + hour) for event in (started(attempt=2, from_step=3), finished(attempt=2))]
+    receive_spool_piece(run, receive_spool_piece(run, 0, b"").offset, lines(*ahead))
+    assert run.finished_at <= timezone.now()  # a script's clock that is ahead
 
 
 def test_opening_twice_gives_the_same_run_and_two_teams_share_no_key(run: Run, team: Team, owner: User, stranger: User) -> None:
     data = lines(started())
-    receive(run, 0, data)
+    receive_spool_piece(run, 0, data)
     again, offset = open_run(team, owner, opening(name="another name"))
     assert (again.pk, again.name, offset) == (run.pk, "mine", len(data))
     theirs, offset = open_run(stranger.memberships.get().team, stranger, opening())
@@ -67,11 +88,11 @@ def test_any_pieces_in_any_order_end_as_the_bytes_that_were_written(run: Run, se
     while at < ends[-1]:
         place = ends.index(at)
         piece = rows[place : place + draw.randint(1, 9)]
-        said = receive(run, at, b"".join(piece)).offset
+        said = receive_spool_piece(run, at, b"".join(piece)).offset
         if draw.random() < 0.5:  # the answer was lost: sent again, and from an earlier place
-            assert receive(run, at, b"".join(piece)).offset == said
-            assert receive(run, ends[draw.randrange(place + 1)], b"".join(piece)).offset >= said
-        at = receive(run, said, b"").offset
+            assert receive_spool_piece(run, at, b"".join(piece)).offset == said
+            assert receive_spool_piece(run, ends[draw.randrange(place + 1)], b"".join(piece)).offset >= said
+        at = receive_spool_piece(run, said, b"").offset
     assert (run.folder / spool.SPOOL).read_bytes() == b"".join(rows)
     assert_database_equals_spool(run)
 
@@ -89,62 +110,108 @@ def test_any_pieces_in_any_order_end_as_the_bytes_that_were_written(run: Run, se
             "asked",
         ),
         (b"\n" * 3, "body.1", "line 1"),
+        (lines(started(), rollout(logprobs=arrays.pack_array([0.0] * 3, "e"))), "body.2.logprobs", "3 values for 4 token ids"),
+        (lines(rollout(ids=b"")), "body.1.lengths", "4 values for 0 token ids"),
+        (lines(rollout(lengths=b"")), "body.1.lengths", "0 values for 4 token ids"),
+        (lines(rollout(ids=arrays.pack_array(np.zeros(20_000), "H"))), "body.1.ids", "may come with up to 16,456 tokens"),
+        (lines(rollout(ids=b"fz" + zlib.compress(bytes(40_000_000)))), "body.1.ids", "more than"),
+        (lines(rollout(mask=b"Bz123")), "body.1.mask", "damaged"),
+        (lines(measured(1, values={f"m{number}": 1.0 for number in range(2001)})), "body.1", "more than 2,000 metrics"),
     ],
 )
 def test_what_is_no_event_is_refused_whole_with_its_line(run: Run, data: bytes, field: str, words: str) -> None:
     with pytest.raises(Refused, match=words) as refused:
-        receive(run, 0, data)
+        receive_spool_piece(run, 0, data)
     assert refused.value.field == field
-    assert receive(run, 0, b"").offset == 0
+    assert receive_spool_piece(run, 0, b"").offset == 0
 
 
 @pytest.mark.parametrize(
     ("fields", "field"),
-    [({"name": "x" * 101}, "name"), ({"trainer": "ppo"}, "trainer"), ({"total_steps": -1}, "total_steps"), ({"config": {"a": "\0"}}, "config")],
+    [
+        ({"name": "x" * 101}, "name"),
+        ({"trainer": "ppo"}, "trainer"),
+        ({"total_steps": -1}, "total_steps"),
+        ({"config": {"a": "\0"}}, "config"),
+        ({"config": {"a": [float("nan")]}}, "config"),
+    ],
 )
 def test_an_opening_that_makes_no_sense_names_its_field(team: Team, owner: User, fields: dict[str, object], field: str) -> None:
     with pytest.raises(Refused) as refused:
         open_run(team, owner, opening(**fields))
     assert refused.value.field == field
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
+
+
+def test_arrays_that_unpack_to_far_more_than_was_sent_are_refused(run: Run) -> None:
+    one = arrays.pack_array(np.zeros(16_000), "H")
+    many = dict.fromkeys(("ids", "lengths", "logprobs", "entropies", "mask", "weights", "ratios", "clipped"), one)
+    receive_spool_piece(run, 0, lines(rollout(**many)))
+    with pytest.raises(Refused, match="far more than was sent"):
+        receive_spool_piece(run, 0, lines(*[rollout(sample=number, **many) for number in range(60)]))
+
+
+def test_a_team_whose_storage_is_used_up_can_send_nothing_more(run: Run, team: Team, owner: User) -> None:
+    quota = Quota.objects.create(team=team, storage_bytes=100_000)
+    receive_spool_piece(run, 0, first := lines(started(), *steps(1, 3)))
+    quota.storage_bytes = len(first) + 10
+    quota.save()
+    with pytest.raises(Refused, match=r"storage quota has .* left") as refused:
+        receive_spool_piece(run, len(first), lines(*steps(4, 4)))
+    assert refused.value.field == "storage"
+    assert receive_spool_piece(run, 0, b"").offset == len(first)
+    quota.storage_bytes = 0
+    quota.save()
+    with pytest.raises(Refused, match="storage quota"):
+        open_run(team, owner, opening(key=uuid.uuid4()))
+    assert open_run(team, owner, opening())[1] == len(first)
+    quota.delete()
+    assert receive_spool_piece(run, len(first), more := lines(*steps(4, 4))).offset == len(first) + len(more)
+
+
+def test_many_warnings_are_one_text(run: Run, django_assert_max_num_queries: Any) -> None:
+    data = lines(started(), *[Warned(attempt=1, time=1.0, message=f"warning {number}", step=number) for number in range(500)])
+    with django_assert_max_num_queries(60):
+        receive_spool_piece(run, 0, data)
+    assert LogChunk.objects.get(run=run, notice=True).text.count("\n") == 500
 
 
 def test_silence_loses_a_run_no_worker_takes_it_and_a_report_brings_it_back(run: Run) -> None:
-    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    Run.across_teams.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
     sweeper.lose_expired()
     run.refresh_from_db()
     assert run.status == Status.LOST
     assert "stopped reporting" in run.reason
-    assert not Run.objects.waiting().exists()
+    assert not Run.across_teams.waiting().exists()
     assert not run.claim("worker/1")
     assert not run.resume()
-    receive(run, 0, lines(started()))
+    receive_spool_piece(run, 0, lines(started()))
     assert run.status == Status.RUNNING
 
 
 def test_a_person_who_stops_it_is_heard_at_the_next_report(run: Run) -> None:
-    receive(run, 0, data := lines(started()))
+    receive_spool_piece(run, 0, data := lines(started()))
     assert run.request_stop()
-    assert receive(run, len(data), b"").stop
-    receive(run, len(data), lines(finished(outcome="stopped", step=3)))
+    assert receive_spool_piece(run, len(data), b"").stop
+    receive_spool_piece(run, len(data), lines(finished(outcome="stopped", step=3)))
     assert run.status == Status.STOPPED
 
 
 def test_a_script_started_again_goes_on_in_the_same_run(run: Run) -> None:
     first = lines(started(), *steps(1, 2), finished(outcome="failed", error="out of memory"))
-    receive(run, 0, first)
+    receive_spool_piece(run, 0, first)
     assert (run.status, run.reason) == (Status.FAILED, "out of memory")
     second = lines(started(2, from_step=1), *steps(2, 3, attempt=2), finished(2))
-    receive(run, len(first), second)
+    receive_spool_piece(run, len(first), second)
     assert (run.status, run.attempt, run.reason) == (Status.FINISHED, 2, "")
     assert_database_equals_spool(run)
 
 
 def test_a_torn_line_of_a_web_process_that_died_is_cut_off(run: Run) -> None:
-    receive(run, 0, data := lines(started()))
+    receive_spool_piece(run, 0, data := lines(started()))
     with (run.folder / spool.SPOOL).open("ab") as file:
         file.write(b'{"event": "metr')
-    assert receive(run, len(data), lines(*steps(1, 1))).offset > len(data)
+    assert receive_spool_piece(run, len(data), lines(*steps(1, 1))).offset > len(data)
     assert_database_equals_spool(run)
 
 
@@ -155,7 +222,7 @@ def test_two_senders_of_the_same_piece_store_it_once(team: Team, owner: User) ->
 
     def send() -> None:
         barrier.wait()
-        heard.append(receive(Run.objects.get(pk=run.pk), 0, data).offset)
+        heard.append(receive_spool_piece(Run.across_teams.get(pk=run.pk), 0, data).offset)
         connection.close()
 
     threads = [threading.Thread(target=send) for _ in range(4)]
@@ -168,6 +235,6 @@ def test_two_senders_of_the_same_piece_store_it_once(team: Team, owner: User) ->
 
 
 def test_hostile_text_is_stored_as_text(run: Run) -> None:
-    receive(run, 0, lines(started(), rollout(completion="<script>alert(1)</script>")))
+    receive_spool_piece(run, 0, lines(started(), rollout(completion="<script>alert(1)</script>")))
     assert run.rollouts == 1
-    assert Run.objects.get(pk=run.pk).owner == OWNER
+    assert Run.across_teams.get(pk=run.pk).owner == OWNER

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.api import tokens
-from lab.runs import metrics
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout
+from lab.edges.api import tokens
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs import metrics
+from lab.training.runs.models import Run, Status
 from tests.lab.supervisor.spools import assert_database_equals_spool, finished, started, steps, write
-from trainers import arrays
 from trainers.__main__ import main
+from trainers.contract import arrays
+from trainers.contract.spool import SPOOL
 from trainers.outside.client import LabClient, LabError
-from trainers.outside.sending import Sender, introduce
-from trainers.spool import SPOOL
+from trainers.outside.sending import Sender, ensure_run_opening
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OPENING = {"name": "elsewhere", "trainer": "grpo", "policy": "p", "task": "t", "total_steps": 10, "config": {}}
@@ -25,7 +25,7 @@ OPENING = {"name": "elsewhere", "trainer": "grpo", "policy": "p", "task": "t", "
 
 @pytest.fixture
 def secret(team: Team, owner: User) -> str:
-    return tokens.create(team, owner, "my script", ["runs.send"], None)[1]
+    return tokens.create_access_token(team, owner, "my script", ["runs.send"], None)[1]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def client_of(live_server: Any, secret: str) -> LabClient:
 
 
 def kept(folder: Path, *events: Any) -> Path:
-    introduce(folder, OPENING)
+    ensure_run_opening(folder, OPENING)
     write(folder, list(events))
     return folder
 
@@ -42,7 +42,7 @@ def kept(folder: Path, *events: Any) -> Path:
 def test_everything_arrives_once_however_often_it_is_sent(client_of: LabClient, tmp_path: Path) -> None:
     folder = kept(tmp_path / "run", started(), *steps(1, 2))
     assert Sender(client_of, folder).finish(20)
-    run = Run.objects.get()
+    run = Run.across_teams.get()
     assert (run.name, run.status, run.step) == ("elsewhere", Status.RUNNING, 2)
     late = Sender(client_of, folder)
     late.offset = 0  # as after an answer that never came
@@ -65,7 +65,7 @@ def test_the_command_sends_what_was_kept_while_the_lab_was_away(
     assert "try again later" in capsys.readouterr().err
     monkeypatch.setenv("LAB_URL", live_server.url)
     assert main(["send", str(folder)]) == 0
-    run = Run.objects.get()
+    run = Run.across_teams.get()
     assert f"/t/{run.team.slug}/runs/{run.pk}/" in capsys.readouterr().out
     assert run.status == Status.FINISHED
     assert main(["send", str(tmp_path)]) == 2
@@ -73,19 +73,19 @@ def test_the_command_sends_what_was_kept_while_the_lab_was_away(
 
 def test_a_token_that_may_not_is_refused_in_words_and_nothing_is_tried_again(live_server: Any, team: Team, owner: User, tmp_path: Path) -> None:
     folder = kept(tmp_path / "run", started())
-    reader = tokens.create(team, owner, "reader", ["runs.read"], None)[1]
+    reader = tokens.create_access_token(team, owner, "reader", ["runs.read"], None)[1]
     for secret, words in ((reader, "runs.send"), ("lab_nobody00_x", "401")):
         with pytest.raises(LabError, match=words) as refused:
             Sender(LabClient(live_server.url, secret), folder).finish(20)
         assert not refused.value.temporary
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
 
 
 def test_another_teams_token_does_not_find_the_run(client_of: LabClient, live_server: Any, stranger: User, tmp_path: Path) -> None:
     folder = kept(tmp_path / "run", started())
     assert Sender(client_of, folder).finish(20)
     key = json.loads((folder / "outside.json").read_text())["key"]
-    theirs = tokens.create(stranger.memberships.get().team, stranger, "theirs", ["runs.send"], None)[1]
+    theirs = tokens.create_access_token(stranger.memberships.get().team, stranger, "theirs", ["runs.send"], None)[1]
     with pytest.raises(LabError, match="No run was begun with this key"):
         LabClient(live_server.url, theirs).send(key, 0, b"")
 
@@ -116,18 +116,18 @@ def test_a_trl_script_with_two_more_lines_is_a_run_with_rollouts_tokens_and_metr
     trainer = grpo_trainer(tmp_path / "output", steps=3)
     watch(trainer, name="my GRPO", folder=tmp_path / "kept", client=client_of, task="count")
     trainer.train()
-    run = Run.objects.get()
+    run = Run.across_teams.get()
     assert (run.name, run.status, run.step, run.total_steps, run.trainer) == ("my GRPO", Status.FINISHED, 3, 3, "grpo")
     assert_database_equals_spool(run)
     logged = {entry["step"]: entry["reward"] for entry in trainer.state.log_history if "reward" in entry}
-    reward = metrics.read(run.pk)["reward"]
+    reward = metrics.read_metric_series(run.pk)["reward"]
     assert dict(zip(reward.steps.tolist(), reward.values.tolist(), strict=True)) == pytest.approx(logged)
     stored = list(Rollout.objects.filter(run=run).select_related("tokens").order_by("step", "group", "sample"))
     assert len(stored) == 3 * 8
     for one in stored:
         assert one.reward == pytest.approx(len(one.completion) / 100)
         assert one.length > 0
-        entropies, logprobs = arrays.unpack(bytes(one.tokens.entropies)), arrays.unpack(bytes(one.tokens.logprobs))
+        entropies, logprobs = arrays.unpack_array(bytes(one.tokens.entropies)), arrays.unpack_array(bytes(one.tokens.logprobs))
         assert len(entropies) == len(logprobs) == one.length
         assert one.mean_entropy == pytest.approx(float(entropies.astype(float).mean()), abs=1e-2)
     groups = {(one.step, one.group) for one in stored}

@@ -7,8 +7,8 @@ import pytest
 from django.core import mail
 from django.test import Client
 
-from lab.accounts.models import JoinRequest, Membership, Team, User
-from lab.people import inviting
+from lab.teams.accounts.models import JoinRequest, Membership, Team, User
+from lab.teams.people import invitations
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS, stored
 
@@ -22,8 +22,8 @@ def post(client: Client, path: str, **fields: str) -> Any:
 
 
 def test_every_text_field_takes_or_refuses_every_payload(team: Team, owner: User, as_owner: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inviting, "MOST_A_DAY", 10_000)
-    link = inviting.invite(team, "new@example.org", "viewer", owner).link
+    monkeypatch.setattr(invitations, "MOST_A_DAY", 10_000)
+    link = invitations.create_invitation(team, "new@example.org", "viewer", owner).link
     invitation = "/" + link.split("/", 3)[3]
     broken = []
     for text in PAYLOADS:
@@ -57,7 +57,7 @@ def test_no_page_of_the_room_holds_it_as_markup(text: str, team: Team, owner: Us
     Team.objects.filter(pk=team.pk).update(name=stored(text)[:80], join_requests=True)
     asking = User.objects.create_user("asking@example.org", "x", first_name=stored(text)[:150])
     JoinRequest.objects.create(team=team, user=asking, message=stored(text)[:300])
-    invitation = inviting.invite(Team.objects.get(pk=team.pk), "new@example.org", "viewer", owner).link
+    invitation = invitations.create_invitation(Team.objects.get(pk=team.pk), "new@example.org", "viewer", owner).link
     pk = Membership.objects.get(user=member).pk
     pages = [f"/t/reasoning/team/{page}" for page in ("", f"members/{pk}/", "role/", "settings/", "transfer/", "leave/", "delete/")]
     for path in (*pages, "/teams/", "/t/reasoning/nothing/", "/" + invitation.split("/", 3)[3]):

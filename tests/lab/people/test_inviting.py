@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,15 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from lab.accounts.models import Invitation, Membership, Role, Team, User
-from lab.audit.models import Entry
-from lab.labels.models import Kind, Queue, QueueMember, QueueStatus
-from lab.people import inviting
-from lab.people.rules import Refused
+from lab.edges.api import tokens
+from lab.labelling.labels.models import Kind, Queue, QueueMember, QueueStatus
+from lab.teams.accounts.address_proof import is_verified, mark_verified
+from lab.teams.accounts.models import Invitation, JoinRequest, Membership, Role, Team, User
+from lab.teams.audit.models import Entry
+from lab.teams.people import invitations
+from lab.teams.people.member_rules import Refused
 from tests.conftest import make_member
+from tests.lab.accounts.signing_in import choose_password, give_app, link_in_the_mail, sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -47,9 +51,10 @@ def new_account(path: str, client: Client | None = None, **fields: str) -> Any:
 def test_the_mail_has_the_link_and_says_who_what_and_how_long(as_owner: Client, team: Team) -> None:
     path = sent(as_owner)
     [message] = mail.outbox
+    assert path not in str(message.body)  # that link is another one
     assert message.to == ["new@example.org"]
     assert message.subject == "You are invited to team Reasoning in Policy Lab"
-    for words in (path, "owner@example.org", "as annotator", "works once", "only for new@example.org"):
+    for words in ("http://127.0.0.1:8000/invitation/", "owner@example.org", "as annotator", "works once", "only for new@example.org"):
         assert words in str(message.body)
     assert "/t/reasoning" not in str(message.body)  # who is invited is not in the team yet
 
@@ -70,9 +75,9 @@ def test_without_mail_the_link_is_still_there(as_owner: Client, settings: Any) -
 
 def test_only_a_fingerprint_is_stored_and_the_audit_log_has_no_secret(as_owner: Client) -> None:
     secret = token(sent(as_owner))
-    made = Invitation.objects.get()
+    made = Invitation.across_teams.get()
     assert secret not in (made.digest, str(made.__dict__))
-    entry = Entry.objects.get(action="member.invite")
+    entry = Entry.across_teams.get(action="member.invite")
     assert (entry.label, entry.details) == ("new@example.org", {"role": "annotator"})
 
 
@@ -85,12 +90,86 @@ def test_somebody_new_sets_name_and_password_there_and_is_in(as_owner: Client, t
     assert (user.get_full_name(), user.check_password(PASSWORD), user.is_staff) == ("Ada Byron", True, False)
     assert Membership.objects.get(user=user).role == Role.ANNOTATOR
     address = EmailAddress.objects.get(user=user)
-    assert (address.email, address.verified, address.primary) == ("new@example.org", True, True)
+    assert (address.email, address.verified, address.primary) == ("new@example.org", False, True)
     assert visitor.get("/t/reasoning/label/").status_code == 200
-    assert Entry.objects.get(action="member.join").actor == user
+    assert Entry.across_teams.get(action="member.join").actor == user
     assert Client().get(path).status_code == 410
     assert new_account(path, name="Eve").status_code == 410
     assert User.objects.filter(email="new@example.org").count() == 1
+
+
+def test_the_mailed_link_verifies_the_address_and_the_shown_one_does_not(as_owner: Client) -> None:
+    """The inviter sees the other one: with it they could make somebody else's account before them."""
+    for email, of_mail in (("a@example.org", True), ("b@example.org", False)):
+        shown = sent(as_owner, email)
+        visitor = Client()
+        new_account(link_in_the_mail(email) if of_mail else shown, visitor)
+        user = User.objects.get(email=email)
+        assert is_verified(user) is of_mail
+        assert visitor.get("/t/reasoning/label/").status_code == 200
+        proofs = [one for one in mail.outbox if one.to == [email] and "Verify your e-mail address" in one.subject]
+        assert len(proofs) == (0 if of_mail else 1)
+        for one in (shown, link_in_the_mail(email) if of_mail else shown):
+            assert Client().get(one).status_code == 410  # whichever was used, both are
+
+
+def test_without_a_mail_server_no_link_verifies(as_owner: Client, settings: Any, tmp_path: Path) -> None:
+    settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = "lab.teams.accounts.mail.PrivateFolder", str(tmp_path / "mail")
+    path = sent(as_owner)
+    [file] = (tmp_path / "mail").iterdir()
+    assert path in file.read_text()  # the operator may hand it over
+    new_account(path)
+    assert not is_verified(User.objects.get(email="new@example.org"))
+    assert Invitation.across_teams.get().mailed_digest is None
+    assert len(list((tmp_path / "mail").iterdir())) == 1
+
+
+def test_a_link_from_before_there_was_a_mail_server_verifies_nothing_afterwards(as_owner: Client, settings: Any, tmp_path: Path) -> None:
+    settings.EMAIL_BACKEND, settings.EMAIL_FILE_PATH = "lab.teams.accounts.mail.PrivateFolder", str(tmp_path / "mail")
+    path = sent(as_owner)
+    settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+    new_account(path)
+    assert not is_verified(User.objects.get(email="new@example.org"))
+
+
+def test_who_finds_their_invitation_used_by_somebody_else_gets_the_account(as_owner: Client, owner: User, team: Team) -> None:
+    """The whole attack: an admin invites, uses the shown link themselves, and sets up what would outlive a new password."""
+    shown, thief, victim = sent(as_owner), Client(), Client()
+    new_account(shown, thief)
+    stolen = User.objects.get(email="new@example.org")
+    give_app(stolen)
+    _, secret = tokens.create_access_token(team, stolen, "thief's", ["label.see"], None)
+    mail_link = next(str(one.body) for one in mail.outbox if one.subject.startswith("You are invited"))
+    page = victim.get(re.search(r"(/invitation/[-\w]+/)", mail_link)[1]).content.decode()  # type: ignore[index]
+    assert "/accounts/password/reset/" in page
+    victim.post("/accounts/password/reset/", {"email": stolen.email})
+    choose_password(victim, link_in_the_mail(stolen.email), "the owner chose this")
+    assert is_verified(stolen)
+    assert thief.get("/account/").status_code == 302
+    assert tokens.find_usable_token(secret) is None
+    assert sign_in(thief, stolen.email, PASSWORD).status_code == 200
+    assert sign_in(victim, stolen.email, "the owner chose this").headers["Location"] == "/"  # no code of the thief's app is asked for
+    assert victim.get("/t/reasoning/label/").status_code == 200
+
+
+def test_an_address_with_an_account_nobody_has_proved_is_told_the_way_to_it(as_owner: Client, stranger: User) -> None:
+    path = sent(as_owner, stranger.email)
+    assert "Somebody else may have" in Client().get(path).content.decode()
+    mark_verified(stranger)
+    assert "Somebody else may have" not in Client().get(path).content.decode()
+
+
+def test_the_team_sees_whose_address_is_verified(as_owner: Client, owner: User, teammate: User, team: Team) -> None:
+    mark_verified(owner)
+    assert as_owner.get("/t/reasoning/team/").content.decode().count("address not verified") == 1
+    member = Membership.objects.get(user=teammate)
+    assert "not verified" in as_owner.get(f"/t/reasoning/team/members/{member.pk}/").content.decode()
+    mark_verified(teammate)
+    assert "not verified" not in as_owner.get("/t/reasoning/team/").content.decode()
+    assert "not verified" not in as_owner.get(f"/t/reasoning/team/members/{member.pk}/").content.decode()
+    stranger = User.objects.create_user("stranger@example.org", PASSWORD)
+    JoinRequest.objects.create(team=team, user=stranger)
+    assert "address not verified" in as_owner.get("/t/reasoning/team/").content.decode()
 
 
 def test_a_second_click_of_the_same_person_leads_to_the_team(as_owner: Client) -> None:
@@ -151,10 +230,10 @@ def test_another_person_is_refused_in_words_and_the_link_stays_good(as_owner: Cl
 
 def test_an_expired_withdrawn_or_replaced_link_opens_nothing(as_owner: Client) -> None:
     path = sent(as_owner)
-    Invitation.objects.update(expires_at=timezone.now())
+    Invitation.across_teams.update(expires_at=timezone.now())
     for client in (Client(), as_owner):
         assert "has expired" in client.get(path).content.decode()
-    [made] = Invitation.objects.all()
+    [made] = Invitation.across_teams.all()
     again = as_owner.post(f"/t/reasoning/team/invitations/{made.pk}/again/").content.decode()
     fresh = re.search(r"(/invitation/[-\w]+/)", again)
     assert fresh
@@ -185,7 +264,9 @@ def test_who_is_in_the_team_or_invited_already_is_said_at_the_field(as_owner: Cl
 
 
 def test_a_deactivated_member_does_not_come_back_by_an_older_link(as_owner: Client, team: Team, teammate: User) -> None:
-    made = Invitation.objects.create(team=team, email=teammate.email, digest=inviting.digest("old"), expires_at=timezone.now() + timedelta(days=1))
+    made = Invitation.objects.create(
+        team=team, email=teammate.email, digest=invitations.hash_link_token("old"), expires_at=timezone.now() + timedelta(days=1)
+    )
     Membership.objects.filter(user=teammate).update(active=False)
     client = Client()
     client.force_login(teammate)
@@ -201,9 +282,9 @@ def test_an_admin_makes_no_owner_and_sends_no_owners_invitation_again(as_owner: 
     client.force_login(admin)
     assert client.post(INVITE, {"email": "x@example.org", "role": "owner"}).status_code == 422
     with pytest.raises(Refused, match="Only an owner"):
-        inviting.invite(team, "x@example.org", "owner", admin)
+        invitations.create_invitation(team, "x@example.org", "owner", admin)
     sent(as_owner, "y@example.org", "owner")
-    made = Invitation.objects.get()
+    made = Invitation.across_teams.get()
     assert client.post(f"/t/reasoning/team/invitations/{made.pk}/again/").status_code == 302
     made.refresh_from_db()
     assert made.invited_by != admin
@@ -215,12 +296,12 @@ def test_others_invite_nobody(team: Team, owner: User, role: str) -> None:
     client = Client()
     client.force_login(make_member("other@example.org", team, Role(role)))
     assert client.post(INVITE, {"email": "x@example.org", "role": "viewer"}).status_code == 403
-    assert not Invitation.objects.exists()
+    assert not Invitation.across_teams.exists()
 
 
 def test_another_teams_invitations_are_not_found(as_owner: Client, as_stranger: Client) -> None:
     sent(as_owner)
-    made = Invitation.objects.get()
+    made = Invitation.across_teams.get()
     for verb in ("again", "withdraw"):
         for pk in (made.pk, 10**25):
             assert as_stranger.post(f"/t/elsewhere/team/invitations/{pk}/{verb}/").status_code == 404
@@ -229,9 +310,9 @@ def test_another_teams_invitations_are_not_found(as_owner: Client, as_stranger: 
 
 
 def test_a_team_sends_fifty_a_day(as_owner: Client, owner: User, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inviting, "MOST_A_DAY", 2)
+    monkeypatch.setattr(invitations, "MOST_A_DAY", 2)
     sent(as_owner, "a@example.org")
-    made = Invitation.objects.get()
+    made = Invitation.across_teams.get()
     as_owner.post(f"/t/reasoning/team/invitations/{made.pk}/again/")  # counts too
     response = as_owner.post(INVITE, {"email": "b@example.org", "role": "viewer"})
     assert response.status_code == 422
@@ -241,14 +322,14 @@ def test_a_team_sends_fifty_a_day(as_owner: Client, owner: User, team: Team, mon
 
 @pytest.mark.django_db(transaction=True)
 def test_of_two_who_use_one_link_at_once_one_gets_in(team: Team, owner: User) -> None:
-    made = inviting.invite(team, "new@example.org", "researcher", owner)
+    made = invitations.create_invitation(team, "new@example.org", "researcher", owner)
     secret, barrier = token(made.link.removeprefix("http://127.0.0.1:8000")), threading.Barrier(4)
     outcomes: list[str] = []
 
     def use(name: str) -> None:
         barrier.wait(10)
         try:
-            inviting.accept_as_new(secret, name, PASSWORD)
+            invitations.accept_as_new(secret, name, PASSWORD)
             outcomes.append("in")
         except (Refused, ValidationError):
             outcomes.append("refused")
@@ -284,16 +365,16 @@ def test_an_invitation_names_queues_and_one_closed_meanwhile_is_left_out_and_tol
     assert "Theirs" not in page
     path = sent(as_owner, queues=[sums.pk, words.pk, gone.pk])
     assert "for 3 queues" in as_owner.get("/t/reasoning/team/").content.decode()
-    assert Entry.objects.get(action="member.invite").details == {"role": "annotator", "queues": ["Sums", "Words", "Gone"]}
-    Queue.objects.filter(pk=words.pk).update(status=QueueStatus.CLOSED)
+    assert Entry.across_teams.get(action="member.invite").details == {"role": "annotator", "queues": ["Sums", "Words", "Gone"]}
+    Queue.across_teams.filter(pk=words.pk).update(status=QueueStatus.CLOSED)
     gone.delete()
     visitor = Client()
     new_account(path, visitor)
     said = visitor.get("/t/reasoning/label/").content.decode()
     assert "You label in Sums. Not in Words, a queue that is deleted: closed since you were invited." in said
     user = User.objects.get(email="new@example.org")
-    assert list(QueueMember.objects.filter(user=user).values_list("queue", "labels")) == [(sums.pk, True)]
-    assert Entry.objects.get(action="member.join").details["closed_queues"] == ["Words", "a queue that is deleted"]
+    assert list(QueueMember.across_teams.filter(user=user).values_list("queue", "labels")) == [(sums.pk, True)]
+    assert Entry.across_teams.get(action="member.join").details["closed_queues"] == ["Words", "a queue that is deleted"]
 
 
 def test_who_has_an_account_is_assigned_too_and_so_is_who_comes_by_single_sign_on(as_owner: Client, stranger: User, team: Team) -> None:
@@ -304,7 +385,7 @@ def test_who_has_an_account_is_assigned_too_and_so_is_who_comes_by_single_sign_o
     assert QueueMember.objects.filter(queue=sums, user=stranger, labels=True).exists()
     sent(as_owner, "sso@example.org", queues=[sums.pk])
     there = User.objects.create_user("sso@example.org")
-    inviting.accept_all(there)
+    invitations.accept_all(there)
     assert QueueMember.objects.filter(queue=sums, user=there, labels=True).exists()
 
 
@@ -322,5 +403,5 @@ def test_queues_that_cannot_be_named_are_refused_at_their_field(as_owner: Client
     assert response.status_code == 422
     assert "A viewer labels nothing. Choose another role, or no queue." in response.content.decode()
     with pytest.raises(Refused, match="1 of these queues is not open"):
-        inviting.invite(team, "new@example.org", "annotator", owner, [theirs.pk])
-    assert not Invitation.objects.exists()
+        invitations.create_invitation(team, "new@example.org", "annotator", owner, [theirs.pk])
+    assert not Invitation.across_teams.exists()

@@ -7,11 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.accounts.permissions import TABLE
-from lab.audit.models import Entry
-from lab.people.roles import change_role, transfer
-from lab.people.rules import Refused
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.teams.accounts.permissions import TABLE
+from lab.teams.audit.models import Entry
+from lab.teams.people.member_rules import Refused
+from lab.teams.people.roles import change_role, transfer_ownership
 from tests.conftest import make_member
 from tests.lab.people.test_leaving import together
 
@@ -46,7 +46,7 @@ def test_the_rules_of_roles_for_every_pair(by: str, people: dict[str, Membership
 def test_a_change_is_logged_with_both_roles_and_none_is_not(people: dict[str, Membership]) -> None:
     change_role(people["viewer"], "researcher", people["first"].user)
     change_role(people["researcher"], "researcher", people["first"].user)
-    entry = Entry.objects.get(action="member.role")
+    entry = Entry.across_teams.get(action="member.role")
     assert entry.details == {"before": "viewer", "after": "researcher"}
 
 
@@ -79,7 +79,7 @@ def test_handing_over_asks_for_the_password(as_owner: Client, people: dict[str, 
     assert as_owner.post(url, {**form, "password": "correct horse battery"}).status_code == 302
     roles = {name: Membership.objects.get(pk=one.pk).role for name, one in people.items()}
     assert (roles["first"], roles["researcher"]) == (Role.ADMIN, Role.OWNER)
-    assert Entry.objects.get(action="team.transfer").details["to"] == people["researcher"].user.email
+    assert Entry.across_teams.get(action="team.transfer").details["to"] == people["researcher"].user.email
     assert as_owner.get(url).status_code == 403
 
 
@@ -108,12 +108,12 @@ def test_who_signs_in_elsewhere_has_signed_in_of_late(as_owner: Client, owner: U
 def test_nobody_outside_or_deactivated_is_handed_a_team(people: dict[str, Membership], as_owner: Client, stranger: User) -> None:
     elsewhere = Membership.objects.get(user=stranger)
     with pytest.raises(Refused):
-        transfer(people["first"], elsewhere)
+        transfer_ownership(people["first"], elsewhere)
     form = {"member": str(elsewhere.pk), "password": "correct horse battery"}
     assert as_owner.post("/t/reasoning/team/transfer/", form).status_code == 422
     Membership.objects.filter(pk=people["viewer"].pk).update(active=False)
     with pytest.raises(Refused, match="deactivated"):
-        transfer(people["first"], people["viewer"])
+        transfer_ownership(people["first"], people["viewer"])
 
 
 def test_the_members_page_for_an_admin_and_for_a_viewer(people: dict[str, Membership], as_owner: Client) -> None:

@@ -4,11 +4,11 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import Client
 
-from lab.accounts.models import Membership, Role, Team, User
-from lab.people import leaving
-from lab.people.roles import change_role
-from lab.runs import consumers
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.teams.people import departures
+from lab.teams.people.roles import change_role
+from lab.training.runs import consumers
+from lab.training.runs.models import Run, Status
 from tests.lab.supervisor.spools import make_run
 from tests.lab.test_consumers import Page, close_code, opened, ws
 
@@ -38,11 +38,11 @@ async def test_it_closes_when(how: str, run: Run, team: Team, owner: User, teamm
     async with opened(ws(run), teammate) as page, opened(ws(run), owner) as others:
         await listening(page, others)
         if how == "deactivated":
-            await sync_to_async(leaving.deactivate)(member, owner)
+            await sync_to_async(departures.deactivate_member)(member, owner)
         elif how == "role":
             await sync_to_async(change_role)(member, Role.ANNOTATOR, owner)
         elif how == "left":
-            await sync_to_async(leaving.leave)(member)
+            await sync_to_async(departures.leave_team)(member)
         elif how == "account":
             teammate.is_active = False
             await teammate.asave()

@@ -12,17 +12,18 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from lab.accounts.models import Role, Team, User
-from lab.labels.models import Kind, Queue
-from lab.playground import chores, sampling, showing, storing
-from lab.playground.asking import AskForm
-from lab.playground.models import Sample, Sampling, SamplingStatus, Side
-from lab.runs.models import Checkpoint, Run, Status
-from lab.supervisor.ingest import ingest
-from lab.trajectories.models import Rollout
+from lab.labelling.labels.models import Kind, Queue
+from lab.models.playground import chores, display, sampling, stored_samples
+from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side
+from lab.models.playground.requests import AskForm
+from lab.rollouts.trajectories.models import Rollout
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Role, Team, User
+from lab.training.runs.models import Checkpoint, Run, Status
 from tests.conftest import make_member
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run, started, steps, write
-from trainers import arrays, tiny
+from trainers.contract import arrays
+from trainers.policies import tiny
 
 ASKED = {"prompt": "What is 3 + 4?", "system": "", "count": "2", "temperature": "1", "top_p": "0.9", "max_tokens": "12", "seed": "7"}
 
@@ -31,14 +32,14 @@ ASKED = {"prompt": "What is 3 + 4?", "system": "", "count": "2", "temperature": 
 def run(team: Team) -> Run:
     made = make_run(team, status=Status.FINISHED)
     write(made.folder, [started(), *steps(1, 2)])
-    while ingest(made):
+    while ingest_spool(made):
         pass
     return made
 
 
 def checkpoint(run: Run, step: int, final: bool = False) -> Checkpoint:
     path = "final" if final else f"checkpoints/checkpoint-{step}"
-    shutil.copytree(tiny.untrained(), run.folder / path)
+    shutil.copytree(tiny.ensure_untrained_policy(), run.folder / path)
     return Checkpoint.objects.create(run=run, attempt=1, step=step, path=path, bytes=1, final=final, created_at=timezone.now())
 
 
@@ -56,7 +57,7 @@ def asked(team: Team, user: User, *chosen: Checkpoint, **fields: str) -> Samplin
 
 def sampled(team: Team, user: User, *chosen: Checkpoint, **fields: str) -> Sampling:
     made = asked(team, user, *chosen, **fields)
-    sampling.sample(str(made.pk))
+    sampling.run_sampling(str(made.pk))
     made.refresh_from_db()
     return made
 
@@ -74,13 +75,13 @@ def test_both_sides_write_and_the_same_seed_writes_the_same_again(team: Team, ow
     assert first[0] != first[1]
     assert texts(sampled(team, owner, sides[0])) == [first]
     for one in Sample.objects.filter(side__sampling=made):
-        entropies, logprobs = arrays.unpack(bytes(one.entropies)), arrays.unpack(bytes(one.logprobs))
+        entropies, logprobs = arrays.unpack_array(bytes(one.entropies)), arrays.unpack_array(bytes(one.logprobs))
         assert len(entropies) == len(logprobs) == one.tokens <= 12
-        assert int(arrays.unpack(bytes(one.lengths)).sum()) == len(one.text)
+        assert int(arrays.unpack_array(bytes(one.lengths)).sum()) == len(one.text)
         assert np.all(entropies.astype(float) > 0)
         assert np.all(logprobs.astype(float) < 0)
     assert {side.device for side in made.sides.all()} == {"cpu"}
-    state = showing.state(made)
+    state = display.build_sampling_state(made)
     for side in state["sides"]:
         for one in side["samples"]:
             assert "".join(unit[0] for unit in one["units"] if not unit[3] & 1) == texts(made)[0][one["number"]]
@@ -89,27 +90,27 @@ def test_both_sides_write_and_the_same_seed_writes_the_same_again(team: Team, ow
 def test_greedy_answers_are_all_the_same_and_cannot_be_asked_about(team: Team, owner: User, sides: list[Checkpoint]) -> None:
     made = sampled(team, owner, sides[0], temperature="0", max_tokens="4")
     assert len({text for row in texts(made) for text in row}) == 1
-    with pytest.raises(storing.Refused, match="All answers are the same"):
-        storing.to_queue(made, owner)
-    assert not Queue.objects.exists()
-    assert not Rollout.objects.filter(phase="play").exists()
+    with pytest.raises(stored_samples.Refused, match="All answers are the same"):
+        stored_samples.to_queue(made, owner)
+    assert not Queue.across_teams.exists()
+    assert not Rollout.across_teams.filter(phase="play").exists()
 
 
 def test_samples_become_rollouts_of_the_run_and_a_blind_queue_once(team: Team, owner: User, run: Run, sides: list[Checkpoint]) -> None:
     other = make_run(team, status=Status.FINISHED, name="other")
     write(other.folder, [started()])
-    while ingest(other):
+    while ingest_spool(other):
         pass
     theirs = checkpoint(other, 5)
     made = sampled(team, owner, sides[0], theirs, seed="3")
     side = made.sides.get(place=1)
     Sample.objects.filter(side=side, number=0).update(text="a different answer")
     before = run.rollouts
-    queue = storing.to_queue(made, owner)
-    assert storing.to_queue(made, owner) == queue
+    queue = stored_samples.to_queue(made, owner)
+    assert stored_samples.to_queue(made, owner) == queue
     assert (queue.kind, queue.blind, queue.items.count()) == (Kind.PAIR, True, 1)
     item = queue.items.get()
-    stored = [Rollout.objects.get(pk=pk) for pk in item.rollouts]
+    stored = [Rollout.across_teams.get(pk=pk) for pk in item.rollouts]
     assert [(one.run_id, one.step, one.phase, one.sample, one.reward) for one in stored] == [
         (run.pk, 1, "play", 0, None),
         (other.pk, 5, "play", 0, None),
@@ -124,16 +125,16 @@ def test_samples_become_rollouts_of_the_run_and_a_blind_queue_once(team: Team, o
 
 def test_a_run_that_trains_takes_no_samples_yet(team: Team, owner: User, run: Run, sides: list[Checkpoint]) -> None:
     made = sampled(team, owner, sides[0])
-    Run.objects.filter(pk=run.pk).update(status=Status.RUNNING)
-    with pytest.raises(storing.Refused, match="once it has ended"):
-        storing.to_queue(made, owner)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.RUNNING)
+    with pytest.raises(stored_samples.Refused, match="once it has ended"):
+        stored_samples.to_queue(made, owner)
 
 
 def test_stopping_keeps_what_was_written_and_ends_the_process(
     team: Team, owner: User, sides: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, lines = asked(team, owner, *sides, max_tokens="200"), list[str]()
-    told = sampling.tell
+    told = sampling.publish_sampling_update
 
     def stop_at_the_first_words(one: Sampling) -> None:
         told(one)
@@ -141,8 +142,8 @@ def test_stopping_keeps_what_was_written_and_ends_the_process(
         if Sample.objects.filter(side__sampling=one, tokens__gt=0).exists():
             one.stop()
 
-    monkeypatch.setattr(sampling, "tell", stop_at_the_first_words)
-    sampling.sample(str(made.pk))
+    monkeypatch.setattr(sampling, "publish_sampling_update", stop_at_the_first_words)
+    sampling.run_sampling(str(made.pk))
     made.refresh_from_db()
     assert made.status == SamplingStatus.STOPPED
     assert Sample.objects.filter(side__sampling=made).count() == 2  # of the first side only
@@ -172,13 +173,13 @@ def test_what_cannot_be_asked_names_its_field_and_keeps_the_rest(
     assert answer.status_code == 422
     assert words in " ".join(answer.context["form"].errors[field])
     assert 'value="0.9"' in answer.content.decode()
-    assert not Sampling.objects.exists()
+    assert not Sampling.across_teams.exists()
 
 
 def test_files_that_are_gone_are_said(team: Team, owner: User, run: Run, sides: list[Checkpoint], as_owner: Client) -> None:
     made = asked(team, owner, sides[0])
     shutil.rmtree(run.folder / "checkpoints")
-    sampling.sample(str(made.pk))
+    sampling.run_sampling(str(made.pk))
     made.refresh_from_db()
     assert (made.status, "not on the disk any more" in made.error) == (SamplingStatus.FAILED, True)
     answer = as_owner.post("/playground/", {**ASKED, "first": str(sides[0].pk)})
@@ -197,9 +198,9 @@ def test_the_page_asks_once_shows_everything_and_leads_to_a_queue(as_owner: Clie
     given = {**ASKED, "first": str(sides[0].pk), "second": str(sides[1].pk), "token": "once"}
     page = as_owner.post("/playground/", given).headers["Location"]
     assert as_owner.post("/playground/", given).headers["Location"] == page
-    made = Sampling.objects.get()
+    made = Sampling.across_teams.get()
     assert "The policy is being loaded" in as_owner.get(page).content.decode()
-    sampling.sample(str(made.pk))
+    sampling.run_sampling(str(made.pk))
     state = as_owner.get(f"{page}state.json").json()
     assert (state["status"], len(state["sides"]), len(state["sides"][0]["samples"])) == ("finished", 2, 2)
     again = as_owner.get(f"/playground/?again={made.pk}").context["values"]
@@ -207,7 +208,7 @@ def test_the_page_asks_once_shows_everything_and_leads_to_a_queue(as_owner: Clie
     assert "What is 3 + 4?" in as_owner.get("/playground/").content.decode()
     Sample.objects.filter(side__sampling=made, side__place=1).update(text="other words")
     queue = as_owner.post(f"{page}label/").headers["Location"]
-    assert queue == f"/label/{Queue.objects.get().pk}/"
+    assert queue == f"/label/{Queue.across_teams.get().pk}/"
 
 
 def test_viewers_read_annotators_and_strangers_do_not(client: Client, as_stranger: Client, team: Team, owner: User, sides: list[Checkpoint]) -> None:
@@ -225,10 +226,10 @@ def test_viewers_read_annotators_and_strangers_do_not(client: Client, as_strange
 def test_lost_and_forgotten_samplings_end(team: Team, owner: User, sides: list[Checkpoint]) -> None:
     lost, old = asked(team, owner, sides[0]), asked(team, owner, sides[0])
     lost.claim()
-    Sampling.objects.filter(pk=lost.pk).update(beat=timezone.now() - timedelta(minutes=1))
-    Sampling.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=2))
+    Sampling.across_teams.filter(pk=lost.pk).update(beat=timezone.now() - timedelta(minutes=1))
+    Sampling.across_teams.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=2))
     chores.sweep()
-    found: dict[uuid.UUID, Any] = dict(Sampling.objects.values_list("pk", "status"))
+    found: dict[uuid.UUID, Any] = dict(Sampling.across_teams.values_list("pk", "status"))
     assert found == {lost.pk: SamplingStatus.FAILED, old.pk: SamplingStatus.FAILED}
     assert not lost.finish()
 
@@ -248,9 +249,9 @@ def test_of_two_workers_one_samples_and_of_two_presses_one_queue_is_made(team: T
         for thread in threads:
             thread.join()
 
-    at_once(lambda: sampling.sample(str(made.pk)))
+    at_once(lambda: sampling.run_sampling(str(made.pk)))
     assert Sample.objects.filter(side__sampling=made).count() == 2
     assert Side.objects.get(sampling=made).samples.count() == 2
-    at_once(lambda: storing.to_queue(Sampling.objects.get(pk=made.pk), owner))
-    assert Queue.objects.count() == 1
-    assert Rollout.objects.filter(phase="play").count() == 2
+    at_once(lambda: stored_samples.to_queue(Sampling.across_teams.get(pk=made.pk), owner))
+    assert Queue.across_teams.count() == 1
+    assert Rollout.across_teams.filter(phase="play").count() == 2

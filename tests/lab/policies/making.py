@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from lab.accounts.models import Team, User
-from lab.loop import chores
-from lab.loop.models import Match
-from lab.loop.win_rate import child_places
-from lab.policies.models import Alias, Proposal, Push
-from lab.runs.launch import launch
-from lab.runs.models import Checkpoint, Run, Status
+from lab.data.loop import chores
+from lab.data.loop.models import Match
+from lab.data.loop.win_rate import child_places
+from lab.models.policies.models import Alias, Proposal, Push
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.launch import launch_run
+from lab.training.runs.models import Checkpoint, Run, Status
 from tests.lab.loop.making import SPEC, heldout, judge
 from tests.lab.supervisor.spools import measured, started, store
-from trainers.events import AnyEvent
+from trainers.contract.events import AnyEvent
 
 CONFIG: dict[str, Any] = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "max_position_embeddings": 256}
 
@@ -46,12 +46,12 @@ def place(run: Run, step: int, final: bool = False, attempt: int = 1, **config: 
 
 def trained(team: Team, user: User | None, *events: AnyEvent, steps: tuple[int, ...] = (50, 100), name: str = "trained", **spec: Any) -> Run:
     """Finished at its last step, with a checkpoint at each of ``steps`` and a final policy."""
-    run = launch(team, user, {**SPEC, **spec}, name)
+    run = launch_run(team, user, {**SPEC, **spec}, name)
     store(run, started(total_steps=steps[-1]), *(measured(step, values={"reward": step / 100, "entropy": 1.5}) for step in steps), *events)
     for step in steps:
         place(run, step)
     place(run, steps[-1], final=True)
-    Run.objects.filter(pk=run.pk).update(status=Status.FINISHED, step=steps[-1])
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED, step=steps[-1])
     run.refresh_from_db()
     return run
 
@@ -69,7 +69,7 @@ def matched(team: Team, user: User, prompts: int = 24, **spec: Any) -> tuple[Run
     before, after = ([f"{word} {number}" for number in range(prompts)] for word in ("before", "after"))
     run = trained(team, user, *heldout(0, before), *heldout(100, after), **spec)
     match = Match.objects.create(team=team, child=run, created_by=user)
-    chores.sweep()
+    chores.run_loop_chores()
     match.refresh_from_db()
     assert match.queue is not None, match.problem
     return run, match

@@ -14,11 +14,11 @@ import pytest
 from django.test import Client
 from safetensors.numpy import load
 
-from lab.accounts.models import Role, Team, User
-from lab.audit.models import Entry
-from lab.policies import download, measures, promotion
-from lab.policies.places import folder_of
-from lab.runs.models import Checkpoint, Run
+from lab.models.policies import download, measures, promotion
+from lab.models.policies.checkpoint_paths import folder_of
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.audit.models import Entry
+from lab.training.runs.models import Checkpoint, Run
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS
 from tests.lab.loop.making import heldout
@@ -53,7 +53,7 @@ def test_every_policy_once_sorted_and_filtered_by_the_address(as_owner: Client, 
     assert rows(as_owner, f"?run={run.number}&kind=final") == ["final policy"]
     assert rows(as_owner, "?run=77") == []
     assert rows(as_owner, "?votes=1") == []
-    promotion.give(team, owner, at(run, 100), "candidate")
+    promotion.assign_alias(team, owner, at(run, 100), "candidate")
     assert rows(as_owner, "?alias=candidate") == ["step 100"]
     page = as_owner.get("/policies/?sort=user__password&kind=x&run=%00&project=zz&page=99999999999999999999").content.decode()
     assert "cannot be sorted by" in page
@@ -99,7 +99,7 @@ def test_a_download_holds_the_policy_and_nothing_of_the_trainer(as_owner: Client
     for line in files[f"{top}/SHA256SUMS"].decode().splitlines():
         digest, name = line.split("  ")
         assert hashlib.sha256(files[f"{top}/{name}"]).hexdigest() == digest
-    entry = Entry.objects.get(action="policy.download")
+    entry = Entry.across_teams.get(action="policy.download")
     assert (entry.object_id, entry.details["files"]) == (str(at(run, 50).pk), 5)
 
 
@@ -119,7 +119,7 @@ def test_a_file_that_shrinks_while_it_is_read_ends_the_download(run: Run) -> Non
     parts = download.parts_of(checkpoint)
     folder = folder_of(checkpoint)
     assert folder is not None
-    pieces = download.archive(checkpoint, parts)
+    pieces = download.stream_policy_archive(checkpoint, parts)
     next(pieces)
     for file in folder.iterdir():
         file.write_bytes(b"")
@@ -158,7 +158,7 @@ def test_policies_of_the_operator_are_listed_with_what_is_wrong(as_owner: Client
 
 @pytest.mark.parametrize("text", PAYLOADS[:12])
 def test_hostile_names_and_reasons_are_text(as_owner: Client, team: Team, owner: User, run: Run, text: str) -> None:
-    Run.objects.filter(pk=run.pk).update(name=text.replace("\0", "")[:100])
+    Run.across_teams.filter(pk=run.pk).update(name=text.replace("\0", "")[:100])
     as_owner.post(f"/policies/{at(run, 50).pk}/propose/", {"name": "candidate", "reason": text})
     Checkpoint.objects.filter(run=run).update(bytes=1)
     for path in ("", f"{at(run, 50).pk}/", "aliases/", "retention/"):

@@ -8,17 +8,17 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from lab.accounts.models import Role, Team, User
-from lab.alerts.defaults import begin_all
-from lab.alerts.models import Notice
-from lab.audit.models import Entry
-from lab.datasets.models import Recall, RecallKind
-from lab.labels.models import Queue
-from lab.loop.models import Match
-from lab.policies import evidence, promotion, removal
-from lab.policies.models import Alias, AliasMove, Gate, Proposal, ProposalState
-from lab.policies.promotion import Refused
-from lab.runs.models import Run
+from lab.data.datasets.models import Recall, RecallKind
+from lab.data.loop.models import Match
+from lab.labelling.labels.models import Queue
+from lab.models.policies import blind_votes, promotion, removal
+from lab.models.policies.models import Alias, AliasMove, Gate, Proposal, ProposalState
+from lab.models.policies.promotion import Refused
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.audit.models import Entry
+from lab.training.runs.models import Run
+from lab.watching.alerts.defaults import begin_all
+from lab.watching.alerts.models import Notice
 from tests.conftest import make_member
 from tests.lab.loop.making import frozen, labelled_queue, sampled
 from tests.lab.policies.making import at, final_of, matched, trained, vote
@@ -35,7 +35,7 @@ def admin(team: Team) -> User:
 def asked(team: Team, teammate: User) -> Proposal:
     """For production, by a researcher who launched the run, with no votes yet."""
     run, _ = matched(team, teammate, prompts=24)
-    return promotion.propose(team, teammate, final_of(run), "production", "best so far")
+    return promotion.propose_alias(team, teammate, final_of(run), "production", "best so far")
 
 
 def match_of(proposal: Proposal) -> Match:
@@ -44,7 +44,7 @@ def match_of(proposal: Proposal) -> Match:
 
 def unmet(team: Team, user: User, proposal: Proposal) -> set[str]:
     with pytest.raises(Refused) as caught:
-        promotion.approve(team, user, proposal)
+        promotion.approve_proposal(team, user, proposal)
     return {one.name for one in caught.value.conditions}
 
 
@@ -52,16 +52,16 @@ def test_without_votes_nobody_is_promoted(team: Team, admin: User, asked: Propos
     assert unmet(team, admin, asked) == {"votes", "low", "complete"}
     asked.refresh_from_db()
     assert asked.state == ProposalState.OPEN
-    assert not AliasMove.objects.exists()
+    assert not AliasMove.across_teams.exists()
 
 
 def test_enough_votes_for_it_and_a_second_reviewer_give_the_alias(team: Team, teammate: User, admin: User, asked: Proposal) -> None:
     vote(match_of(asked), teammate, 20, 4)
-    move = promotion.approve(team, admin, asked, "well done")
+    move = promotion.approve_proposal(team, admin, asked, "well done")
     alias = Alias.objects.get(team=team, name="production")
     assert alias.checkpoint_id == asked.checkpoint_id
     assert (move.by, move.before, move.proposal_id) == (admin, None, asked.pk)
-    entry = Entry.objects.get(action="policy.promote")
+    entry = Entry.across_teams.get(action="policy.promote")
     assert (entry.actor, entry.team, entry.details["alias"]) == (admin, team, "production")
     asked.refresh_from_db()
     assert {one["name"] for one in asked.evidence} == NAMES
@@ -76,13 +76,13 @@ def test_the_lower_bound_counts_not_the_rate(
     if missing:
         assert unmet(team, admin, asked) == missing
     else:
-        promotion.approve(team, admin, asked)
+        promotion.approve_proposal(team, admin, asked)
 
 
 def test_votes_are_of_the_policy_that_was_asked_about_and_no_other(team: Team, teammate: User, asked: Proposal) -> None:
     vote(match_of(asked), teammate, 20, 4)
     run = asked.checkpoint.run
-    found = evidence.of([at(run, 50), at(run, 100), final_of(run)])
+    found = blind_votes.collect_match_evidence([at(run, 50), at(run, 100), final_of(run)])
     assert not found[at(run, 50).pk]
     assert [one.votes for one in found[at(run, 100).pk]] == [24]  # the same policy as the final one
     assert [one.votes for one in found[final_of(run).pk]] == [24]
@@ -93,22 +93,22 @@ def test_the_other_side_sees_the_same_votes_turned_round(team: Team, teammate: U
     spec = {"policy": {"kind": "run", "run": str(parent.pk), "checkpoint": 50}}
     _, match = matched(team, teammate, prompts=12, **spec)
     vote(match, teammate, 9, 3)
-    [turned] = evidence.of([at(parent, 50)])[at(parent, 50).pk]
+    [turned] = blind_votes.collect_match_evidence([at(parent, 50)])[at(parent, 50).pk]
     assert turned.rate is not None
     assert (turned.rate.value, turned.child) == (0.25, False)
     assert turned.rate.low < 0.25 < turned.rate.high
-    assert not evidence.of([final_of(parent)])[final_of(parent).pk]
+    assert not blind_votes.collect_match_evidence([final_of(parent)])[final_of(parent).pk]
 
 
 def test_who_asked_and_who_launched_cannot_approve(team: Team, teammate: User, admin: User, owner: User) -> None:
     run, match = matched(team, admin, prompts=24)
     vote(match, teammate, 24)
-    proposal = promotion.propose(team, owner, final_of(run), "production")
+    proposal = promotion.propose_alias(team, owner, final_of(run), "production")
     assert unmet(team, owner, proposal) == {"second"}
     assert unmet(team, admin, proposal) == {"second"}
     with pytest.raises(Refused, match="your role is researcher"):
-        promotion.approve(team, teammate, proposal)
-    promotion.approve(team, make_member("third@example.org", team, Role.ADMIN), proposal)
+        promotion.approve_proposal(team, teammate, proposal)
+    promotion.approve_proposal(team, make_member("third@example.org", team, Role.ADMIN), proposal)
 
 
 def test_recalled_labels_close_the_gate(team: Team, teammate: User, admin: User) -> None:
@@ -118,98 +118,98 @@ def test_recalled_labels_close_the_gate(team: Team, teammate: User, admin: User)
     spec = {"dataset": {"file": version.train_file}, "training": {"trainer": "dpo", "max_steps": 100}, "recipe": "dpo"}
     run, match = matched(team, teammate, prompts=24, **spec)
     vote(match, admin, 24)
-    proposal = promotion.propose(team, teammate, final_of(run), "production")
+    proposal = promotion.propose_alias(team, teammate, final_of(run), "production")
     recall = Recall.objects.create(team=team, kind=RecallKind.LABELLER, labeller=teammate, reason="guessed", by=admin)
     assert unmet(team, admin, proposal) == {"recalls"}
     recall.undone_at = recall.at
     recall.save()
-    promotion.approve(team, admin, proposal)
+    promotion.approve_proposal(team, admin, proposal)
 
 
 def test_the_gate_can_ask_for_more_or_less(team: Team, teammate: User, admin: User, asked: Proposal) -> None:
     fields = {"votes": 0, "low": 0.0, "against": Gate.Against.ANY, "complete": False, "second_reviewer": False, "no_recalls": False}
     promotion.set_gate(team, admin, "production", {**fields, "no_findings": False})
-    promotion.approve(team, admin, asked)
-    assert Entry.objects.get(action="policy.gate").details["before"]["votes"] == 20
+    promotion.approve_proposal(team, admin, asked)
+    assert Entry.across_teams.get(action="policy.gate").details["before"]["votes"] == 20
 
 
 def test_against_the_holder_only_a_match_with_its_run_counts(team: Team, teammate: User, admin: User, asked: Proposal) -> None:
     vote(match_of(asked), teammate, 20, 4)
-    promotion.approve(team, admin, asked)
-    gate = Gate.objects.get(alias__name="production")
+    promotion.approve_proposal(team, admin, asked)
+    gate = Gate.across_teams.get(alias__name="production")
     gate.against = Gate.Against.HOLDER
     gate.save()
     run, match = matched(team, teammate, prompts=24)
     vote(match, teammate, 24)
-    assert unmet(team, admin, promotion.propose(team, teammate, final_of(run), "production")) == {"votes", "low", "complete"}
+    assert unmet(team, admin, promotion.propose_alias(team, teammate, final_of(run), "production")) == {"votes", "low", "complete"}
 
 
 def test_an_alias_without_a_gate_is_given_at_once_and_one_with_a_gate_is_not(team: Team, teammate: User, admin: User) -> None:
     run = trained(team, teammate)
-    promotion.give(team, admin, at(run, 50), "candidate")
-    promotion.give(team, admin, final_of(run), "Candidate ")
+    promotion.assign_alias(team, admin, at(run, 50), "candidate")
+    promotion.assign_alias(team, admin, final_of(run), "Candidate ")
     assert Alias.objects.get(team=team).checkpoint == final_of(run)  # one alias, one holder
     with pytest.raises(Refused, match="A gate stands before production"):
-        promotion.give(team, admin, final_of(run), "production")
+        promotion.assign_alias(team, admin, final_of(run), "production")
     with pytest.raises(Refused, match="your role is researcher"):
-        promotion.give(team, teammate, final_of(run), "candidate")
+        promotion.assign_alias(team, teammate, final_of(run), "candidate")
 
 
 def test_rolling_back_returns_to_who_held_it_before(team: Team, admin: User) -> None:
     run = trained(team, admin)
-    promotion.give(team, admin, at(run, 50), "candidate")
-    promotion.give(team, admin, at(run, 100), "candidate")
+    promotion.assign_alias(team, admin, at(run, 50), "candidate")
+    promotion.assign_alias(team, admin, at(run, 100), "candidate")
     alias = Alias.objects.get(team=team)
     move = promotion.roll_back(team, admin, alias, "worse in the field")
     assert (move.checkpoint, move.back, move.before) == (at(run, 50), True, at(run, 100))
     assert [one.comment for one in alias.moves.all()] == ["worse in the field", "", ""]
-    promotion.take(team, admin, alias)
+    promotion.release_alias(team, admin, alias)
     with pytest.raises(Refused, match="Nobody holds"):
-        promotion.take(team, admin, alias)
+        promotion.release_alias(team, admin, alias)
 
 
 def test_what_is_about_to_be_deleted_gets_no_alias_and_what_has_one_is_not_deleted(team: Team, admin: User) -> None:
     run = trained(team, admin)
-    removal.ask(team, admin, at(run, 50))
+    removal.request_removal(team, admin, at(run, 50))
     with pytest.raises(Refused, match="about to be"):
-        promotion.give(team, admin, at(run, 50), "candidate")
-    promotion.give(team, admin, at(run, 100), "candidate")
+        promotion.assign_alias(team, admin, at(run, 50), "candidate")
+    promotion.assign_alias(team, admin, at(run, 100), "candidate")
     with pytest.raises(Refused, match="alias candidate"):
-        removal.ask(team, admin, at(run, 100))
+        removal.request_removal(team, admin, at(run, 100))
 
 
 @pytest.mark.parametrize("name", ["", "Über", "a b", "-x", "x" * 41, "a/b", "1st", "a\0b"])
 def test_names_of_aliases(team: Team, admin: User, name: str) -> None:
     run = trained(team, admin)
     with pytest.raises(Refused, match="An alias is"):
-        promotion.give(team, admin, final_of(run), name)
-    assert not Alias.objects.exists()
+        promotion.assign_alias(team, admin, final_of(run), name)
+    assert not Alias.across_teams.exists()
 
 
 def test_another_team_and_who_has_left_do_nothing(team: Team, stranger: User, admin: User, asked: Proposal) -> None:
     elsewhere = stranger.memberships.get().team
     with pytest.raises(Refused, match="no such checkpoint"):
-        promotion.propose(elsewhere, stranger, asked.checkpoint, "production")
+        promotion.propose_alias(elsewhere, stranger, asked.checkpoint, "production")
     with pytest.raises(Refused, match="not in team"):
-        promotion.approve(team, stranger, asked)
+        promotion.approve_proposal(team, stranger, asked)
     admin.memberships.update(active=False)
     with pytest.raises(Refused, match="not in team"):
-        promotion.approve(team, admin, asked)
+        promotion.approve_proposal(team, admin, asked)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_two_admins_who_decide_at_once_decide_once(team: Team, teammate: User, admin: User) -> None:
     promotion.set_gate(team, admin, "production", None)
     run = trained(team, teammate)
-    proposal = promotion.propose(team, teammate, final_of(run), "production")
+    proposal = promotion.propose_alias(team, teammate, final_of(run), "production")
     other = make_member("other@example.org", team, Role.ADMIN)
 
     def decide(act: str, user: User) -> str:
         try:
             if act == "approve":
-                promotion.approve(team, user, Proposal.objects.get(pk=proposal.pk))
+                promotion.approve_proposal(team, user, Proposal.across_teams.get(pk=proposal.pk))
             else:
-                promotion.refuse(team, user, Proposal.objects.get(pk=proposal.pk), "no")
+                promotion.refuse_proposal(team, user, Proposal.across_teams.get(pk=proposal.pk), "no")
         except Refused as error:
             return str(error)
         finally:
@@ -221,8 +221,8 @@ def test_two_admins_who_decide_at_once_decide_once(team: Team, teammate: User, a
         said = [task.result(timeout=30) for task in tasks]
     winners = [one for one in said if one in ("approve", "refuse")]
     assert len(winners) == 1, said
-    assert AliasMove.objects.count() == (winners == ["approve"])
-    assert Entry.objects.filter(action__in=("policy.promote", "policy.refuse")).count() == 1
+    assert AliasMove.across_teams.count() == (winners == ["approve"])
+    assert Entry.across_teams.filter(action__in=("policy.promote", "policy.refuse")).count() == 1
 
 
 def test_pages_say_what_is_missing_and_why_a_button_is_off(client: Client, team: Team, teammate: User, admin: User, asked: Proposal) -> None:
@@ -245,16 +245,16 @@ def test_pages_say_what_is_missing_and_why_a_button_is_off(client: Client, team:
     client.post(f"/policies/proposals/{asked.pk}/refuse/", {"comment": "ask people first"})
     asked.refresh_from_db()
     assert (asked.state, asked.comment) == (ProposalState.REFUSED, "ask people first")
-    assert Run.objects.count() == 1
+    assert Run.across_teams.count() == 1
 
 
 def test_who_may_answer_is_told_and_who_asked_learns_the_answer(team: Team, teammate: User, admin: User, asked: Proposal) -> None:
     begin_all()
-    assert not Notice.objects.exists()  # nobody had a rule when it was asked
-    promotion.withdraw(team, teammate, asked)
-    again = promotion.propose(team, teammate, asked.checkpoint, asked.alias.name, "better at sums")
-    assert [(one.user, "better at sums" in one.text) for one in Notice.objects.filter(kind="promotion")] == [(admin, True)]
-    promotion.refuse(team, admin, again, "too few votes")
-    one = Notice.objects.get(user=teammate)
+    assert not Notice.across_teams.exists()  # nobody had a rule when it was asked
+    promotion.withdraw_proposal(team, teammate, asked)
+    again = promotion.propose_alias(team, teammate, asked.checkpoint, asked.alias.name, "better at sums")
+    assert [(one.user, "better at sums" in one.text) for one in Notice.across_teams.filter(kind="promotion")] == [(admin, True)]
+    promotion.refuse_proposal(team, admin, again, "too few votes")
+    one = Notice.across_teams.get(user=teammate)
     assert one.subject.endswith(": refused")
     assert "too few votes" in one.text

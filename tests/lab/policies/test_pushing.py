@@ -11,14 +11,14 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from lab.accounts.models import Role, Team, User
-from lab.audit.models import Entry
-from lab.people.leaving import deactivate
-from lab.policies import chores, hub_token, pushing
-from lab.policies.models import HubToken, Push, PushState
-from lab.policies.places import folder_of
-from lab.policies.promotion import Refused
-from lab.runs.models import Checkpoint
+from lab.models.policies import chores, hub_token, pushes
+from lab.models.policies.checkpoint_paths import folder_of
+from lab.models.policies.models import HubToken, Push, PushState
+from lab.models.policies.promotion import Refused
+from lab.teams.accounts.models import Role, Team, User
+from lab.teams.audit.models import Entry
+from lab.teams.people.departures import deactivate_member
+from lab.training.runs.models import Checkpoint
 from tests.conftest import make_member
 from tests.lab.policies.local_hub import Hub
 from tests.lab.policies.making import at, final_of, place, trained
@@ -43,13 +43,13 @@ def hub(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture
 def checkpoint(team: Team, admin: User) -> Checkpoint:
-    hub_token.store(team, admin, SECRET)
+    hub_token.store_hub_token(team, admin, SECRET)
     return at(trained(team, admin, name="`run`\n# of hostile name"), 50)
 
 
 def pushed(team: Team, user: User, checkpoint: Checkpoint, repository: str = "our-team/math-grpo", private: bool = True) -> Push:
-    made = pushing.ask(team, user, checkpoint, repository, private)
-    pushing.run(made.pk)
+    made = pushes.request_push(team, user, checkpoint, repository, private)
+    pushes.execute_push(made.pk)
     made.refresh_from_db()
     return made
 
@@ -68,13 +68,13 @@ def test_a_policy_arrives_whole_private_and_without_the_trainers_files(hub: Hub,
     card = files["README.md"].decode()
     assert "\n# of hostile" not in card
     assert "reward: 0.5 at step 50" in card
-    assert [entry.details.get("outcome") for entry in Entry.objects.filter(action="policy.push").order_by("pk")] == [None, "finished"]
+    assert [entry.details.get("outcome") for entry in Entry.across_teams.filter(action="policy.push").order_by("pk")] == [None, "finished"]
 
 
 def test_a_message_delivered_twice_pushes_once(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint) -> None:
     push = pushed(team, admin, checkpoint)
     before = len(hub.asked)
-    pushing.run(push.pk)
+    pushes.execute_push(push.pk)
     assert len(hub.asked) == before
 
 
@@ -88,14 +88,14 @@ def test_the_token_shows_nowhere(hub: Hub, team: Team, admin: User, checkpoint: 
     assert pushed(team, admin, checkpoint).state == PushState.FINISHED
     client.force_login(admin)
     pages = [client.get(path).content.decode() for path in ("/policies/hub/", f"/policies/{checkpoint.pk}/", f"/policies/pushes/{refused.pk}/")]
-    rows = [str(value) for model in (Push, Entry) for row in model.objects.values() for value in row.values()]  # type: ignore[attr-defined]
+    rows = [str(value) for model in (Push, Entry) for row in model.across_teams.values() for value in row.values()]  # type: ignore[attr-defined]
     with connection.cursor() as cursor:
         cursor.execute("SELECT sealed FROM policies_hubtoken")
         rows.append(bytes(cursor.fetchone()[0]).decode("latin-1"))
     for text in [*pages, *rows, caplog.text]:
         assert SECRET not in text
     assert "…6789" in pages[0]  # its last four characters, and no more
-    assert HubToken.objects.get().ending == "6789"
+    assert HubToken.across_teams.get().ending == "6789"
 
 
 def test_what_goes_wrong_is_said_in_words(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint, settings: Any) -> None:
@@ -117,46 +117,46 @@ def test_a_public_repository_is_not_taken_for_a_private_one(hub: Hub, team: Team
 
 
 def test_cancelling_in_the_middle_commits_nothing(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint) -> None:
-    made = pushing.ask(team, admin, checkpoint, "our-team/math-grpo", True)
+    made = pushes.request_push(team, admin, checkpoint, "our-team/math-grpo", True)
 
-    class Cancelling(pushing.Watch):
+    class Cancelling(pushes.Watch):
         def __call__(self, done: int, doing: str) -> None:
             if doing.startswith("sending model"):
-                pushing.cancel(team, admin, made)
+                pushes.cancel_push(team, admin, made)
             super().__call__(done, doing)
 
-    original, pushing.Watch = pushing.Watch, Cancelling  # type: ignore[misc]
+    original, pushes.Watch = pushes.Watch, Cancelling  # type: ignore[misc]
     try:
-        pushing.run(made.pk)
+        pushes.execute_push(made.pk)
     finally:
-        pushing.Watch = original  # type: ignore[misc]
+        pushes.Watch = original  # type: ignore[misc]
     made.refresh_from_db()
     assert made.state == PushState.CANCELLED
     assert not hub.files
 
 
 def test_the_task_looks_again_whether_it_may(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint) -> None:
-    made = pushing.ask(team, admin, checkpoint, "our-team/math-grpo", True)
+    made = pushes.request_push(team, admin, checkpoint, "our-team/math-grpo", True)
     admin.memberships.update(role=Role.RESEARCHER)
-    pushing.run(made.pk)
+    pushes.execute_push(made.pk)
     made.refresh_from_db()
     assert (made.state, "your role is researcher" in made.problem) == (PushState.FAILED, True)
     admin.memberships.update(role=Role.ADMIN, active=False)
     again = Push.objects.create(team=team, checkpoint=checkpoint, repository="a/b", by=admin)
-    pushing.run(again.pk)
+    pushes.execute_push(again.pk)
     again.refresh_from_db()
     assert "not in team" in again.problem
     assert hub.asked == []
 
 
 def test_a_removed_token_stops_what_waits(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint) -> None:
-    made = pushing.ask(team, admin, checkpoint, "our-team/math-grpo", True)
-    hub_token.remove(team, admin)
-    pushing.run(made.pk)
+    made = pushes.request_push(team, admin, checkpoint, "our-team/math-grpo", True)
+    hub_token.remove_hub_token(team, admin)
+    pushes.execute_push(made.pk)
     made.refresh_from_db()
     assert "token was removed" in made.problem
     with pytest.raises(Refused, match="no hub token"):
-        pushing.ask(team, admin, checkpoint, "our-team/other", True)
+        pushes.request_push(team, admin, checkpoint, "our-team/other", True)
 
 
 FOREIGN = ["", "name", "a/b/c", "../x", "a/..", "a/b.git", "a/ b", "https://evil/x", "a\nb/c", "a--b/c", "-a/b", "a/b?x=1", "a/" + "b" * 97]
@@ -165,24 +165,24 @@ FOREIGN = ["", "name", "a/b/c", "../x", "a/..", "a/b.git", "a/ b", "https://evil
 @pytest.mark.parametrize("name", FOREIGN)
 def test_names_of_repositories(name: str) -> None:
     with pytest.raises(Refused, match="owner/name"):
-        pushing.repository_of(name)
+        pushes.repository_of(name)
 
 
 def test_a_policy_that_names_code_is_not_pushed(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint) -> None:
     run = final_of(checkpoint.run).run
     for step, config in ((61, {"auto_map": {"AutoModel": "evil.Model"}}), (62, {"text_config": {"attn_implementation": "evil/kernel"}})):
         with pytest.raises(Refused, match=r"config\.json (has an|names a kernel)"):
-            pushing.ask(team, admin, place(run, step, **config), "our-team/x", True)
+            pushes.request_push(team, admin, place(run, step, **config), "our-team/x", True)
     coded = place(run, 63)
     folder = folder_of(coded)
     assert folder is not None
     (folder / "modeling.py").write_text("raise SystemExit")
     with pytest.raises(Refused, match="is code"):
-        pushing.ask(team, admin, coded, "our-team/x", True)
+        pushes.request_push(team, admin, coded, "our-team/x", True)
     (folder / "modeling.py").unlink()
     (folder / "model.safetensors").write_bytes(b"\x80\x04pickle")
     with pytest.raises(Refused, match="not a safetensors file"):
-        pushing.ask(team, admin, coded, "our-team/x", True)
+        pushes.request_push(team, admin, coded, "our-team/x", True)
 
 
 def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, checkpoint: Checkpoint, teammate: User) -> None:
@@ -193,15 +193,15 @@ def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, c
     page = client.post(f"/policies/{checkpoint.pk}/push/", {"repository": "no slash"}, follow=True).content.decode()
     assert "A repository is owner/name" in page
     client.post(f"/policies/{checkpoint.pk}/push/", {"repository": "a/b"})
-    push = Push.objects.get()
+    push = Push.across_teams.get()
     assert (push.private, push.state) == (True, PushState.QUEUED)
     assert "Waits for a worker" in client.get(f"/policies/pushes/{push.pk}/").content.decode()
     client.post(f"/policies/pushes/{push.pk}/cancel/")
     push.refresh_from_db()
     assert push.state == PushState.CANCELLED
     client.post("/policies/hub/token/", {"act": "remove"})
-    assert not HubToken.objects.exists()
-    assert [json.dumps(entry.details) for entry in Entry.objects.filter(action="secret.change")] == [
+    assert not HubToken.across_teams.exists()
+    assert [json.dumps(entry.details) for entry in Entry.across_teams.filter(action="secret.change")] == [
         '{"stored": true, "replaced": false}',
         '{"stored": false}',
     ]
@@ -209,16 +209,16 @@ def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, c
 
 def test_a_push_whose_worker_is_gone_fails_with_words(team: Team, admin: User, checkpoint: Checkpoint) -> None:
     made = Push.objects.create(team=team, checkpoint=checkpoint, repository="a/b", by=admin, state=PushState.RUNNING)
-    Push.objects.filter(pk=made.pk).update(beat_at="2020-01-01T00:00:00Z")
+    Push.across_teams.filter(pk=made.pk).update(beat_at="2020-01-01T00:00:00Z")
     chores.sweep()
     made.refresh_from_db()
     assert (made.state, "worker was lost" in made.problem) == (PushState.FAILED, True)
 
 
 def test_who_leaves_leaves_no_push_behind(team: Team, owner: User, admin: User, checkpoint: Checkpoint) -> None:
-    waiting = pushing.ask(team, admin, checkpoint, "our-team/a", True)
+    waiting = pushes.request_push(team, admin, checkpoint, "our-team/a", True)
     running = Push.objects.create(team=team, checkpoint=checkpoint, repository="our-team/b", by=admin, state=PushState.RUNNING)
-    deactivate(admin.memberships.get(team=team), owner)
+    deactivate_member(admin.memberships.get(team=team), owner)
     waiting.refresh_from_db()
     running.refresh_from_db()
     assert (waiting.state, running.cancel) == (PushState.CANCELLED, True)

@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from lab.accounts.models import Team, User
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Item, Judgement, Kind, Queue
-from lab.labels.settling import prefer, settle
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout
+from lab.labelling.labels.models import Item, Judgement, Kind, Queue
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.labelling.labels.settlement import sync_preferences, update_item_state
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, store
 
 
@@ -48,7 +48,7 @@ def judge(item: Item, user: User, verdict: str, **fields: Any) -> Judgement:
     """A submitted judgement with what follows from it."""
     values = {"order": list(range(len(item.rollouts))), "seconds": 5.0, **fields}
     made = Judgement.objects.create(item=item, queue=item.queue, user=user, key=uuid.uuid4(), verdict=verdict, **values)
-    prefer(made, item)
+    sync_preferences(made, item)
     item.refresh_from_db()
-    settle(item)
+    update_item_state(item)
     return made

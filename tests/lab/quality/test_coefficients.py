@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.inter_rater import fleiss_kappa as fleiss_of_statsmodels
 
-from lab.quality.coefficients import (
+from lab.labelling.quality.coefficients import (
     ONE_VERDICT,
     TOO_FEW,
     Coefficient,
-    alphas,
     cohen_kappa,
-    coincidences,
+    compute_alphas,
+    compute_coincidences,
     fleiss_kappa,
     krippendorff_alpha,
-    pairable,
     percent_agreement,
+    select_pairable_units,
 )
 
 # Fourteen psychiatrists' diagnoses of ten patients in five categories, after Fleiss (1971): kappa 0.210.
@@ -101,7 +101,7 @@ tables = st.integers(2, 5).flatmap(lambda size: st.lists(st.lists(st.integers(0,
 
 @given(tables)
 def test_alpha_equals_the_library_on_any_counts_and_so_does_what_is_resampled(rows: list[list[int]]) -> None:
-    counts, items = pairable(np.array(rows), np.arange(len(rows)))
+    counts, items = select_pairable_units(np.array(rows), np.arange(len(rows)))
     used = (counts.sum(axis=0) > 0).sum() if len(counts) else 0
     for level in ("nominal", "ordinal", "interval"):
         mine = krippendorff_alpha(np.array(rows), np.arange(len(rows)), level)
@@ -111,8 +111,8 @@ def test_alpha_equals_the_library_on_any_counts_and_so_does_what_is_resampled(ro
             continue
         theirs = krippendorff.alpha(value_counts=counts, value_domain=list(range(counts.shape[1])), level_of_measurement=level)
         assert mine.value == pytest.approx(theirs)
-        table = coincidences(counts).sum(axis=0).reshape(1, counts.shape[1], -1)
-        assert alphas(table, level)[0] == pytest.approx(theirs)
+        table = compute_coincidences(counts).sum(axis=0).reshape(1, counts.shape[1], -1)
+        assert compute_alphas(table, level)[0] == pytest.approx(theirs)
     assert len(items) == len(counts)
 
 

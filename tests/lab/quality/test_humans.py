@@ -12,13 +12,13 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team, User
-from lab.labels.models import Item, ItemState, JudgementState, Kind, Purpose
-from lab.quality.proportions import share
-from lab.quality.reward_agreement import FEWEST, MOST_WINDOWS, columns, edges
-from lab.quality.votes import Scored, Vote, votes_of
-from lab.runs.metrics import Series
-from lab.runs.models import Run
+from lab.labelling.labels.models import Item, ItemState, JudgementState, Kind, Purpose
+from lab.labelling.quality.proportions import estimate_share
+from lab.labelling.quality.reward_agreement import FEWEST, MOST_WINDOWS, build_agreement_columns, split_step_windows
+from lab.labelling.quality.votes import Scored, Vote, votes_of
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.metrics import Series
+from lab.training.runs.models import Run
 from tests.hostile import MARK, PAYLOADS
 from tests.lab.quality.labelling import judge, queue_of, scored_run
 from tests.lab.supervisor.spools import rollout, started, store
@@ -30,7 +30,7 @@ def run(team: Team) -> Run:
 
 
 def settle_by_hand(item: Item, final: dict[str, Any]) -> None:
-    Item.objects.filter(pk=item.pk).update(state=ItemState.SETTLED, final=final)
+    Item.across_teams.filter(pk=item.pk).update(state=ItemState.SETTLED, final=final)
 
 
 def test_each_preference_of_a_counting_judgement_is_a_vote(run: Run, owner: User, teammate: User) -> None:
@@ -41,7 +41,7 @@ def test_each_preference_of_a_counting_judgement_is_a_vote(run: Run, owner: User
     judge(second, owner, "b")
     judge(third, owner, "tie")
     judge(fourth, owner, "a", state=JudgementState.RETURNED)
-    found = columns(votes_of(run), None)
+    found = build_agreement_columns(votes_of(run), None)
     assert [column.name for column in found] == ["", "correct", "length"]
     assert (found[0].share.n, found[0].share.value) == (3, pytest.approx(2 / 3))
     assert found[2].share.value == pytest.approx(1 / 3)  # the function that prefers the other answer
@@ -75,7 +75,7 @@ def test_dropped_items_and_votes_that_were_a_reward_do_not_count(run: Run, owner
     for settings in ({"purpose": Purpose.REWARD}, {}):
         judge(queue_of(run, [1], **settings).items.get(), owner, "a")
     [vote] = votes_of(run)
-    Item.objects.filter(pk=vote.item).update(state=ItemState.DROPPED)
+    Item.across_teams.filter(pk=vote.item).update(state=ItemState.DROPPED)
     assert votes_of(run) == []
 
 
@@ -83,13 +83,13 @@ def test_a_ranking_gives_its_implied_pairs_and_other_runs_give_none(team: Team, 
     run, other = (scored_run(team, [[3.0, 2.0, 2.0, 1.0, 0.0]]) for _ in range(2))
     item = queue_of(run, kind=Kind.RANKING).items.get()
     judge(item, owner, "ranked", tiers=[[0, 1], [2], [3, 4]])
-    found = columns(votes_of(run), None)
+    found = build_agreement_columns(votes_of(run), None)
     assert (len(votes_of(run)), found[0].ties, found[0].share.n) == (8, 1, 7)
     assert votes_of(other) == []
 
 
 def test_a_pair_of_two_runs_is_a_vote_on_neither(team: Team, owner: User) -> None:
-    from lab.labels.making import NewItem, make_queue
+    from lab.labelling.labels.new_queues import NewItem, make_queue
     from tests.lab.quality.labelling import members
 
     run, other = (scored_run(team, [[1.0, 0.0]]) for _ in range(2))
@@ -103,7 +103,7 @@ def test_ties_and_missing_rewards_are_left_out_and_counted(team: Team, owner: Us
     run = scored_run(team, [[1.0, 0.0], [1.0, 1.0], [None, 1.0]])
     for item in queue_of(run).items.all():
         judge(item, owner, "a")
-    total = columns(votes_of(run), None)[0]
+    total = build_agreement_columns(votes_of(run), None)[0]
     assert (total.share.n, total.ties, total.missing) == (1, 1, 1)
 
 
@@ -115,7 +115,7 @@ def vote(step: int, agrees: bool, item: int) -> Vote:
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=300))
 def test_windows_hold_every_vote_once_and_never_part_a_step(steps: list[int]) -> None:
     steps = sorted(steps)
-    ends = edges(steps)
+    ends = split_step_windows(steps)
     assert len(ends) <= MOST_WINDOWS
     held = [sum(first <= step <= last for step in steps) for first, last in ends]
     assert sum(held) == len(steps)
@@ -128,7 +128,7 @@ def course(early: int, late: int, rising: bool = True) -> list[Any]:
     votes = [vote(step, place < (early if step <= 10 else late), step * 10 + place) for step in range(1, 21) for place in range(10)]
     steps = np.arange(1, 21)
     rewards = Series("reward", steps, steps / 20 if rising else 1 - steps / 20)
-    return columns(votes, rewards)[0].windows
+    return build_agreement_columns(votes, rewards)[0].windows
 
 
 def test_a_gap_needs_a_reward_that_rises_and_agreement_that_falls_by_more_than_chance() -> None:
@@ -141,8 +141,8 @@ def test_a_gap_needs_a_reward_that_rises_and_agreement_that_falls_by_more_than_c
 
 
 def test_the_windows_share_is_wilsons() -> None:
-    [window] = columns([vote(1, place < 7, place) for place in range(10)], None)[0].windows
-    assert window.share == share(7, 10)
+    [window] = build_agreement_columns([vote(1, place < 7, place) for place in range(10)], None)[0].windows
+    assert window.share == estimate_share(7, 10)
     assert window.disagreeing == 3
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Role, Team, User
-from lab.labels.models import Change, Item, ItemState, Judgement, JudgementState, Kind, Preference, Queue, QueueMember
-from lab.quality.models import Review
-from lab.trajectories.models import Rollout
+from lab.labelling.labels.models import Change, Item, ItemState, Judgement, JudgementState, Kind, Preference, Queue, QueueMember
+from lab.labelling.quality.models import Review
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS
 from tests.lab.quality.labelling import judge, queue_of, scored_run
@@ -230,7 +230,7 @@ def test_accepting_and_sending_back(queue: Queue, conflict: Item, first: User, s
     one.refresh_from_db()
     other.refresh_from_db()
     assert (one.state, other.state) == (JudgementState.ACCEPTED, JudgementState.RETURNED)
-    assert list(Review.objects.values_list("judgement", "reviewer", "accepted", "comment")) == [
+    assert list(Review.across_teams.values_list("judgement", "reviewer", "accepted", "comment")) == [
         (one.pk, owner.pk, True, ""),
         (other.pk, owner.pk, False, "look at the sum"),
     ]
@@ -245,7 +245,7 @@ def test_sending_back_needs_a_comment(conflict: Item, as_owner: Client) -> None:
     assert reviewed(as_owner, judgement, "burn").status_code == 422
     judgement.refresh_from_db()
     assert judgement.state == JudgementState.SUBMITTED
-    assert not Review.objects.exists()
+    assert not Review.across_teams.exists()
 
 
 def test_nobody_reviews_their_own(queue: Queue, owner: User, as_owner: Client) -> None:
@@ -260,7 +260,7 @@ def test_nobody_reviews_their_own(queue: Queue, owner: User, as_owner: Client) -
     as_owner.post(f"/label/{queue.pk}/review/accept/", {"by": owner.pk})
     judgement.refresh_from_db()
     assert judgement.state == JudgementState.SUBMITTED
-    assert not Review.objects.exists()
+    assert not Review.across_teams.exists()
 
 
 def test_only_reviewers_review(queue: Queue, conflict: Item, first: User, second: User) -> None:
@@ -285,9 +285,9 @@ def test_bulk_accept_takes_one_labellers_labels_that_nobody_contradicts(
     judge(waiting, first, "a")
     assert "Accept the 1 that nobody contradicts" in page(as_owner, f"/label/{queue.pk}/review/?by={first.pk}")
     assert as_owner.post(f"/label/{queue.pk}/review/accept/", {"by": first.pk}).status_code == 302
-    accepted = Judgement.objects.filter(state=JudgementState.ACCEPTED)
+    accepted = Judgement.across_teams.filter(state=JudgementState.ACCEPTED)
     assert list(accepted.values_list("item", "user")) == [(agreed.pk, first.pk)]
-    assert Review.objects.count() == 1
+    assert Review.across_teams.count() == 1
 
 
 def test_a_reviewer_who_labels_reads_no_label_of_an_item_they_may_still_be_asked_about(queue: Queue, first: User, second: User) -> None:
@@ -351,7 +351,7 @@ def test_a_known_answer_is_told_only_to_who_has_answered(team: Team, first: User
 
 
 def test_a_queue_one_has_no_part_in_is_not_found(team: Team, conflict: Item, queue: Queue, first: User, second: User) -> None:
-    Queue.objects.filter(pk=queue.pk).update(assigned_only=True)
+    Queue.across_teams.filter(pk=queue.pk).update(assigned_only=True)
     QueueMember.objects.create(queue=queue, user=first)
     assert signed_in(first).get(f"/label/items/{conflict.pk}/").status_code == 200
     for url in (f"/label/items/{conflict.pk}/", f"/label/{queue.pk}/quality/"):
@@ -364,7 +364,7 @@ def test_hostile_texts_stay_texts(team: Team, first: User, second: User, as_owne
         one.completion = f"{place} " + " ".join(TEXTS)
         one.save(update_fields=["completion"])
     queue = queue_of(run, overlap=2)
-    Queue.objects.filter(pk=queue.pk).update(name=TEXTS[0], rubric=[{"name": "q", "label": TEXTS[1], "kind": "choice", "choices": TEXTS[:3]}])
+    Queue.across_teams.filter(pk=queue.pk).update(name=TEXTS[0], rubric=[{"name": "q", "label": TEXTS[1], "kind": "choice", "choices": TEXTS[:3]}])
     item = queue.items.get()
     words = {"rationale": " ".join(TEXTS), "correction": " ".join(TEXTS), "rubric": {"q": TEXTS[2]}}
     judgement = judge(item, first, "a", **words)

@@ -11,16 +11,16 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team, User
-from lab.annotations.models import Rating
-from lab.reading.around import AROUND
-from lab.reading.scaling import SCALES, Inputs, agree, inputs
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout
+from lab.rollouts.annotations.models import Rating
+from lab.rollouts.reading.advantage_steps import SCALES, Inputs, build_scaling_inputs, is_same_advantage
+from lab.rollouts.reading.group_links import AROUND
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run, Status
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.advantages import scaled, z_score
-from trainers.events import Message
+from trainers.contract.events import Message
+from trainers.maths.advantages import compute_trl_advantages, z_score
 from trainers.methods import registry
 from trainers.methods.base import Base
 from trainers.methods.bases.rloo import leave_one_out
@@ -62,22 +62,22 @@ def recomputed(found: Inputs) -> list[float]:
 def test_advantages_worked_out_here_are_those_of_the_trainer(first: list[float], second: list[float]) -> None:
     size = min(len(first), len(second))
     rewards = [*first[:size], *second[:size]]
-    expected = {name: scaled(torch.tensor(rewards), size, name) for name in ("group", "batch", "none")}
+    expected = {name: compute_trl_advantages(torch.tensor(rewards), size, name) for name in ("group", "batch", "none")}
     expected["leave-one-out"] = leave_one_out(torch.tensor(rewards), size)
     assert set(expected) == set(SCALES)
     for name, tensor in expected.items():
         if name == "group" and torch.tensor(rewards).view(2, size).std(1).min() < 1e-3:
             continue  # single precision has no digits left to compare there
         for place in (0, 1):
-            found = inputs(name, rewards[place * size : (place + 1) * size], rewards)
+            found = build_scaling_inputs(name, rewards[place * size : (place + 1) * size], rewards)
             assert found is not None
             for ours, theirs in zip(recomputed(found), tensor[place * size : (place + 1) * size].tolist(), strict=True):
-                assert agree(theirs, ours), (name, rewards)
+                assert is_same_advantage(theirs, ours), (name, rewards)
 
 
 def test_equal_rewards_give_exact_zeros() -> None:
     for name in SCALES:
-        found = inputs(name, [0.1] * 7, [0.1] * 7)
+        found = build_scaling_inputs(name, [0.1] * 7, [0.1] * 7)
         assert found is not None
         assert recomputed(found) == [0.0] * 7
 
@@ -127,9 +127,9 @@ def test_the_scale_is_that_of_the_runs_base(as_owner: Client, team: Team, base: 
 
 
 def test_a_scale_over_the_batch_is_taken_from_the_whole_step(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.reading.members.Group.scale", "batch")  # no built-in base has it; bases of packages may
+    monkeypatch.setattr("lab.rollouts.reading.members.Group.scale", "batch")  # no built-in base has it; bases of packages may
     rewards = [1.0, 0.0, 4.0, 0.0]
-    advantages = scaled(torch.tensor(rewards), 2, "batch").tolist()
+    advantages = compute_trl_advantages(torch.tensor(rewards), 2, "batch").tolist()
     made = [rollout(1, place // 2, place % 2, reward=rewards[place], advantage=advantages[place]) for place in range(4)]
     store(run, started(), *made, *members([9.0, 0.0], step=2), rollout(1, 0, 0, phase="heldout", reward=50.0))
     response = open_group(as_owner, run, group=1)
@@ -170,7 +170,7 @@ def test_a_base_that_works_out_the_advantages_itself_is_no_method_on_top_of_one(
 
 def test_what_people_said_stands_at_the_member(as_owner: Client, owner: User, run: Run) -> None:
     store(run, started(), *members([1.0, 0.0]))
-    Rating.objects.create(rollout=Rollout.objects.get(sample=1), user=owner, value=4)
+    Rating.objects.create(rollout=Rollout.across_teams.get(sample=1), user=owner, value=4)
     found = open_group(as_owner, run).context["group"].members
     assert [member.said.rating for member in found] == [None, 4.0]
 

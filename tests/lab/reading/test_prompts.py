@@ -11,15 +11,15 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.accounts.models import Team
-from lab.browse.indexing import index_all
-from lab.reading import history
-from lab.reading.history import Visit, lost, state, turns
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Prompt
+from lab.rollouts.browse.indexing import index_all
+from lab.rollouts.reading import history
+from lab.rollouts.reading.history import Visit, classify_prompt_state, find_turns, measure_pass_rate_loss
+from lab.rollouts.trajectories.models import Prompt
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run, Status
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, store
-from trainers.events import Message
+from trainers.contract.events import Message
 
 ASKED = [Message("user", "How many?")]
 
@@ -47,7 +47,7 @@ def answers(step: int, *correct: float | None, prompt: list[Message] = ASKED, **
 
 
 def words(*rates: float) -> list[str]:
-    return [turn.words for turn in turns(path(*rates))]
+    return [turn.words for turn in find_turns(path(*rates))]
 
 
 @pytest.mark.parametrize(
@@ -71,22 +71,22 @@ def test_a_prompt_is_solved_and_unlearned_when_two_visits_agree(rates: tuple[flo
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=12))
 def test_turns_alternate_and_only_the_last_visit_leaves_one_open(rates: list[float]) -> None:
-    found = turns(path(*rates))
+    found = find_turns(path(*rates))
     assert [turn.solved for turn in found] == [place % 2 == 0 for place in range(len(found))]
     assert all(turn.confirmed or turn.step == 10 * (len(rates) - 1) for turn in found)
     if any(turn.confirmed for turn in found):
-        assert state(found) in ("solved", "unlearned")
+        assert classify_prompt_state(found) in ("solved", "unlearned")
     else:
-        assert state(found) == ("once" if found else "never")
+        assert classify_prompt_state(found) == ("once" if found else "never")
 
 
 def test_lost_since_a_step_compares_the_last_visit_before_with_all_after() -> None:
-    found = lost(path(0.0, 1.0, 0.5, 0.0), 10)
+    found = measure_pass_rate_loss(path(0.0, 1.0, 0.5, 0.0), 10)
     assert found is not None
     assert (found.before, found.since, found.is_lost, found.amount) == (1.0, 0.25, True, 0.75)
-    assert lost(path(1.0, 1.0), 10) is None  # nothing after it
-    assert lost(path(1.0, 1.0), -1) is None  # nothing before it
-    kept = lost(path(1.0, 0.0, 1.0), 0)
+    assert measure_pass_rate_loss(path(1.0, 1.0), 10) is None  # nothing after it
+    assert measure_pass_rate_loss(path(1.0, 1.0), -1) is None  # nothing before it
+    kept = measure_pass_rate_loss(path(1.0, 0.0, 1.0), 0)
     assert kept is not None
     assert not kept.is_lost  # 0.5 is not less than half
 
@@ -95,7 +95,7 @@ def test_lost_since_a_step_compares_the_last_visit_before_with_all_after() -> No
 
 
 def open_prompt(client: Client, **query: Any) -> Any:
-    return client.get(f"/prompts/{Prompt.objects.get(text='How many?').pk}/", query)
+    return client.get(f"/prompts/{Prompt.across_teams.get(text='How many?').pk}/", query)
 
 
 def series(response: Any) -> dict[tuple[int, str], list[tuple[int, float]]]:
@@ -243,7 +243,7 @@ def test_what_the_address_does_not_offer_is_ignored(as_owner: Client, lessons: R
 
 def test_another_teams_prompts_are_not_found(as_owner: Client, as_stranger: Client, run: Run) -> None:
     store(run, started(), *answers(1, 1.0))
-    address = f"/prompts/{Prompt.objects.get().pk}/"
+    address = f"/prompts/{Prompt.across_teams.get().pk}/"
     assert as_owner.get(address).status_code == 200
     assert as_stranger.get(address).status_code == 404
     assert as_stranger.get("/prompts/").context["rows"] == []
@@ -257,7 +257,11 @@ def test_hostile_text_stays_text(as_owner: Client, team: Team) -> None:
     run = make_run(team, name="</script><script>window.hostileRan=1</script>")
     texts = [stored(payload) for payload in PAYLOADS]
     store(run, started(), *(one for text in texts for one in answers(1, 1.0, prompt=[Message("user", text)], completion=text)))
-    pages = [as_owner.get("/prompts/"), as_owner.get("/prompts/?run=1"), *(as_owner.get(f"/prompts/{prompt.pk}/") for prompt in Prompt.objects.all())]
+    pages = [
+        as_owner.get("/prompts/"),
+        as_owner.get("/prompts/?run=1"),
+        *(as_owner.get(f"/prompts/{prompt.pk}/") for prompt in Prompt.across_teams.all()),
+    ]
     for page in pages:
         shown = page.content.decode()
         assert f"<script>window.{MARK}" not in shown
@@ -274,7 +278,7 @@ def test_the_number_of_queries_does_not_grow(as_owner: Client, team: Team, run: 
         return len(found)
 
     store(run, started(), *answers(1, 1.0))
-    address = f"/prompts/{Prompt.objects.get().pk}/"
+    address = f"/prompts/{Prompt.across_teams.get().pk}/"
     before = [queries(one) for one in (address, "/prompts/", "/prompts/?run=1")]
     store(make_run(team), started(), *(one for step in range(20) for one in answers(step, 1.0, 0.0)))
     store(run, *(one for step in range(2, 20) for one in answers(step, 1.0, prompt=[Message("user", f"{step}")])))
@@ -285,7 +289,7 @@ def test_the_number_of_queries_does_not_grow(as_owner: Client, team: Team, run: 
 
 def test_a_prompts_history_is_read_by_its_index(run: Run) -> None:
     store(run, started(), *(one for step in range(1, 40) for one in answers(step, 1.0, prompt=[Message("user", f"{step % 7}")])))
-    given = {"prompt": Prompt.objects.first().pk, "runs": [run.pk], "accuracy": history.accuracies([run]), "most": 10}  # type: ignore[union-attr]
+    given = {"prompt": Prompt.across_teams.first().pk, "runs": [run.pk], "accuracy": history.encode_accuracy_names([run]), "most": 10}  # type: ignore[union-attr]
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE trajectories_rollout")  # else what earlier tests left in it decides between indexes
         cursor.execute("SET LOCAL enable_seqscan = off")  # a table of few rows is read whole whatever indexes it has
@@ -296,7 +300,7 @@ def test_a_prompts_history_is_read_by_its_index(run: Run) -> None:
 
 def test_the_newest_answers_are_not_looked_for_along_the_primary_key(as_owner: Client, run: Run) -> None:
     store(run, started(), *(one for step in range(1, 300) for one in answers(step, 1.0, prompt=[Message("user", f"{step % 3}")])))
-    address = f"/prompts/{Prompt.objects.order_by('pk')[0].pk}/"
+    address = f"/prompts/{Prompt.across_teams.order_by('pk')[0].pk}/"
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE trajectories_rollout")
         cursor.execute("SET LOCAL enable_seqscan = off")

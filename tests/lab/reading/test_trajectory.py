@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from django.test import Client
 
-from lab.accounts.models import Team
-from lab.reading.walk import walk
-from lab.runs.models import Run, Status
-from lab.trajectories.models import Rollout, RolloutTokens
-from lab.trajectories.packed import packed
+from lab.rollouts.reading.rollout_links import build_rollout_walk
+from lab.rollouts.trajectories.models import Rollout, RolloutTokens
+from lab.rollouts.trajectories.packed_rollout import pack_rollout
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run, Status
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
-from trainers.arrays import pack, pack_ids
-from trainers.events import Message, Turn
+from trainers.contract.arrays import pack_array, pack_ids
+from trainers.contract.events import Message, Turn
 
 TYPES = {"e": "<f2", "f": "<f4", "H": "<u2", "I": "<u4", "B": "<u1"}
 
@@ -90,14 +90,14 @@ def test_whatever_the_list_says_the_page_is_shown(list_: str, run: Run, as_owner
 def test_keys_walk_the_step_the_group_and_the_steps(run: Run, team: Team) -> None:
     store(run, started(), *steps(1, 3, groups=2, samples=2), rollout(2, 0, 9), rollout(2, 0, 0, phase="heldout"))
     at = ids(Rollout.objects.filter(run=run, phase="train"))
-    way = walk(team, one(run, phase="train", step=2, group=0, sample=1), "")
+    way = build_rollout_walk(team, one(run, phase="train", step=2, group=0, sample=1), "")
     assert (way.before, way.after) == (at[2, 0, 0], at[2, 0, 9])
     assert (way.member_before, way.member_after) == (at[2, 0, 0], at[2, 0, 9])
     assert (way.step_before, way.step_after) == (at[1, 0, 1], at[3, 0, 1])
-    last = walk(team, one(run, step=3, group=1, sample=1), "")
+    last = build_rollout_walk(team, one(run, step=3, group=1, sample=1), "")
     assert (last.before, last.after, last.member_after, last.step_after) == (at[3, 1, 0], None, None, None)
-    assert walk(team, one(run, step=2, group=0, sample=9), "").step_after == at[3, 0, 0]  # a step without that member: its first
-    assert walk(team, one(run, step=2, group=0, sample=9), "").after == at[2, 1, 0]
+    assert build_rollout_walk(team, one(run, step=2, group=0, sample=9), "").step_after == at[3, 0, 0]  # a step without that member: its first
+    assert build_rollout_walk(team, one(run, step=2, group=0, sample=9), "").after == at[2, 1, 0]
 
 
 def test_a_replayed_rollout_walks_among_those_of_its_attempt(run: Run, team: Team) -> None:
@@ -105,7 +105,7 @@ def test_a_replayed_rollout_walks_among_those_of_its_attempt(run: Run, team: Tea
     store(run, started(attempt=2, from_step=0), *steps(1, 2, attempt=2, groups=1, samples=2))
     for attempt in (1, 2):
         at = ids(Rollout.objects.filter(run=run, attempt=attempt))
-        way = walk(team, one(run, attempt=attempt, step=1, sample=0), "")
+        way = build_rollout_walk(team, one(run, attempt=attempt, step=1, sample=0), "")
         assert (way.after, way.member_after, way.step_after) == (at[1, 0, 1], at[1, 0, 1], at[2, 0, 0])
 
 
@@ -113,7 +113,7 @@ def test_the_keys_follow_the_list_the_reader_came_from_and_keep_it(run: Run, tea
     store(run, started(), *(rollout(step, 0, 0, reward=reward) for step, reward in ((1, 0.5), (2, 0.1), (3, 0.9))))
     at = ids(Rollout.objects.filter(run=run))
     listed = f"run={run.number}&sort=reward"
-    way = walk(team, one(run, step=1), listed)
+    way = build_rollout_walk(team, one(run, step=1), listed)
     assert (way.before, way.after) == (at[2, 0, 0], at[3, 0, 0])
     html = as_owner.get(f"/rollouts/{at[1, 0, 0]}/", {"list": listed}).content.decode()
     assert f"/rollouts/{at[3, 0, 0]}/?list=run%3D{run.number}%26sort%3Dreward" in html
@@ -123,19 +123,19 @@ def test_the_packed_answer_holds_the_text_and_every_stored_array(run: Run) -> No
     text = "a🦊<think>x</think>é"
     arrays: dict[str, Any] = {
         "ids": pack_ids([7, 8, 9, 70_000, 2]),
-        "lengths": pack([1, 0, 1, 17, 0], "H"),
-        "logprobs": pack([-0.5, -0.25, -1.0, float("nan"), 0.0], "e"),
-        "entropies": pack([0.5] * 5, "e"),
-        "mask": pack([1, 1, 1, 1, 0], "B"),
-        "reference_logprobs": pack([-1.0] * 5, "e"),
-        "ratios": pack([1.0, 1.2, 0.8, 1.0, 1.0], "f"),
-        "clipped": pack([0, 1, 0, 0, 0], "B"),
-        "weights": pack([1.0, 2.0, 0.0, 1.0, 1.0], "e"),
+        "lengths": pack_array([1, 0, 1, 17, 0], "H"),
+        "logprobs": pack_array([-0.5, -0.25, -1.0, float("nan"), 0.0], "e"),
+        "entropies": pack_array([0.5] * 5, "e"),
+        "mask": pack_array([1, 1, 1, 1, 0], "B"),
+        "reference_logprobs": pack_array([-1.0] * 5, "e"),
+        "ratios": pack_array([1.0, 1.2, 0.8, 1.0, 1.0], "f"),
+        "clipped": pack_array([0, 1, 0, 0, 0], "B"),
+        "weights": pack_array([1.0, 2.0, 0.0, 1.0, 1.0], "e"),
     }
     store(run, started(special_tokens={2: "<|end|>"}), rollout(1, completion=text, **arrays))
     run.refresh_from_db()
     found = one(run)
-    header, body, values = opened(packed(found, RolloutTokens.objects.get(), run.special_tokens))
+    header, body, values = opened(pack_rollout(found, RolloutTokens.across_teams.get(), run.special_tokens))
     assert (body, header["total"], header["error"], header["special"]) == (text, 5, "", {"2": "<|end|>"})
     assert values["ids"].tolist() == [7, 8, 9, 70_000, 2]
     assert values["widths"].tolist() == [1, 0, 2, 17, 0]  # what a browser counts: a fox is two
@@ -150,19 +150,19 @@ def test_the_packed_answer_holds_the_text_and_every_stored_array(run: Run) -> No
 def test_what_cannot_be_coloured_says_why(run: Run) -> None:
     store(run, started(), rollout(1, advantage=-1.25, logprobs=b"", entropies=b""), rollout(1, 0, 1, phase="heldout"))
     train, heldout = (one(run, phase=phase) for phase in ("train", "heldout"))
-    why = opened(packed(train, train.tokens, {}))[0]["reasons"]
+    why = opened(pack_rollout(train, train.tokens, {}))[0]["reasons"]
     assert why["kl"] == "this run kept no reference policy"
     assert why["advantage"].endswith("the rollout's advantage, −1.25")
     assert {"entropy", "logprob", "ratio", "weight", "mask"} <= set(why)
-    assert "only rollouts of training steps" in opened(packed(heldout, heldout.tokens, {}))[0]["reasons"]["kl"]
+    assert "only rollouts of training steps" in opened(pack_rollout(heldout, heldout.tokens, {}))[0]["reasons"]["kl"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "error"), [({"ids": b"nonsense"}, "cannot be read"), ({"logprobs": pack([0.0], "e")}, "4 token ids but 1 logprobs")]
+    ("changes", "error"), [({"ids": b"nonsense"}, "cannot be read"), ({"logprobs": pack_array([0.0], "e")}, "4 token ids but 1 logprobs")]
 )
 def test_damaged_arrays_leave_the_text(changes: dict[str, bytes], error: str, run: Run, as_owner: Client) -> None:
     store(run, started(), rollout())
-    RolloutTokens.objects.update(**changes)
+    RolloutTokens.across_teams.update(**changes)
     header, text, arrays = opened(as_owner.get(f"/rollouts/{one(run).pk}/packed/").content)
     assert error in header["error"]
     assert (text, arrays, header["total"]) == ("<answer>7</answer>", {}, 0)
@@ -170,7 +170,7 @@ def test_damaged_arrays_leave_the_text(changes: dict[str, bytes], error: str, ru
 
 def test_a_rollout_without_tokens_is_only_text(run: Run, as_owner: Client) -> None:
     store(run, started(), rollout())
-    RolloutTokens.objects.all().delete()
+    RolloutTokens.across_teams.all().delete()
     header, text, _ = opened(as_owner.get(f"/rollouts/{one(run).pk}/packed/").content)
     assert (header["error"], text) == ("this rollout came without tokens", "<answer>7</answer>")
 
@@ -179,7 +179,7 @@ def test_a_rollout_without_tokens_is_only_text(run: Run, as_owner: Client) -> No
 def test_turns_that_make_no_sense_lose_no_text(turns: list[Turn], run: Run) -> None:
     store(run, started(), rollout(1, completion="abcdefghij", turns=turns))
     found = one(run)
-    blocks = opened(packed(found, found.tokens, {}))[0]["blocks"]
+    blocks = opened(pack_rollout(found, found.tokens, {}))[0]["blocks"]
     assert [blocks[0][2], blocks[-1][3]] == [0, 10]
     assert all(before[3] == after[2] for before, after in pairwise(blocks))
 
@@ -217,9 +217,9 @@ def test_a_page_of_200_000_tokens_is_small_and_its_answer_is_compact(run: Run, a
             1,
             completion="word " * count,
             ids=pack_ids(np.arange(count) % 50_000),
-            lengths=pack(np.full(count, 5), "B"),
-            logprobs=pack(-measured, "e"),
-            entropies=pack(measured, "e"),
+            lengths=pack_array(np.full(count, 5), "B"),
+            logprobs=pack_array(-measured, "e"),
+            entropies=pack_array(measured, "e"),
             length=count,
         ),
     )

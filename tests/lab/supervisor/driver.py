@@ -16,18 +16,18 @@ PROGRAM = [sys.executable, str(Path(__file__).with_name("trainer_program.py"))]
 
 def main(command: str, *words: str) -> int:
     django.setup()
-    from lab.accounts.models import Team
-    from lab.runs.models import Run
-    from lab.supervisor.supervise import supervise
+    from lab.supervision.supervisor.supervise import run_supervisor
+    from lab.teams.accounts.models import Team
+    from lab.training.runs.models import Run
     from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
 
     if command == "supervise":
-        print("claimed" if supervise(words[0], words[1], PROGRAM) else "not claimed", flush=True)
+        print("claimed" if run_supervisor(words[0], words[1], PROGRAM) else "not claimed", flush=True)
     elif command == "make":
         team, _ = Team.objects.get_or_create(name="Reasoning", slug="reasoning")
         print(make_run(team, spec=json.loads(words[0])).pk)
     else:
-        run = Run.objects.get(pk=words[0])
+        run = Run.across_teams.get(pk=words[0])
         assert_database_equals_spool(run)
         print(json.dumps({"status": run.status, "reason": run.reason, "step": run.step, "attempt": run.attempt, "rollouts": run.rollouts}))
     return 0

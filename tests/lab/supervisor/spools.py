@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lab.accounts.models import Team
-from lab.runs import metrics
-from lab.runs.models import Run
-from lab.supervisor.ingest import ingest
-from lab.trajectories.models import Rollout as Stored
-from trainers import arrays, spool
-from trainers.events import AnyEvent, AttemptFinished, AttemptStarted, Message, Metrics, Rollout
+from lab.rollouts.trajectories.models import Rollout as Stored
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Team
+from lab.training.runs import metrics
+from lab.training.runs.models import Run
+from trainers.contract import arrays, spool
+from trainers.contract.events import AnyEvent, AttemptFinished, AttemptStarted, Message, Metrics, Rollout
 
 START = 1.7e9
 
@@ -39,9 +39,9 @@ def rollout(step: int = 1, group: int = 0, sample: int = 0, attempt: int = 1, **
         "finish_reason": "stop",
         "length": 4,
         "ids": arrays.pack_ids([1, 2, 3, 4]),
-        "lengths": arrays.pack([1, 2, 3, 4], "H"),
-        "logprobs": arrays.pack([-0.5, -0.25, -1.0, 0.0], "e"),
-        "entropies": arrays.pack([0.5, 0.25, 1.0, 0.0], "e"),
+        "lengths": arrays.pack_array([1, 2, 3, 4], "H"),
+        "logprobs": arrays.pack_array([-0.5, -0.25, -1.0, 0.0], "e"),
+        "entropies": arrays.pack_array([0.5, 0.25, 1.0, 0.0], "e"),
         **fields,
     }
     return Rollout(attempt=attempt, time=START + step, step=step, group=group, sample=sample, **values)
@@ -74,12 +74,12 @@ def store(run: Run, *events: AnyEvent) -> None:
     """Spool and database: the product's own ingest until nothing is left."""
     write(run.folder, list(events))
     run.refresh_from_db()
-    while ingest(run):
+    while ingest_spool(run):
         pass
 
 
 def events_of(folder: Path) -> list[AnyEvent]:
-    return [line.event for line in spool.read(folder / spool.SPOOL, 0, 1 << 40) if line.event is not None]
+    return [line.event for line in spool.read_spool_lines(folder / spool.SPOOL, 0, 1 << 40) if line.event is not None]
 
 
 def current(events: list[AnyEvent]) -> list[AnyEvent]:
@@ -103,7 +103,7 @@ def assert_database_equals_spool(run: Run) -> None:
     live = [event for event in current(events) if isinstance(event, Rollout)]
     assert stored.current().count() == len(live) == run.rollouts
     loss = {event.step: event.values["loss"] for event in current(events) if isinstance(event, Metrics) and "loss" in event.values}
-    series = metrics.read(run.pk).get("loss")
+    series = metrics.read_metric_series(run.pk).get("loss")
     assert (dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) if series else {}) == loss
     points = Counter((event.attempt, name) for event in events if isinstance(event, Metrics) for name in (*event.values, *event.nonfinite))
     chunks = run.chunks.exclude(name__startswith="@").exclude(name__startswith="system/")

@@ -10,16 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 from django.db import connection
+from msgspec import structs
 
-from lab.accounts.models import Team
-from lab.runs import metrics
-from lab.runs.models import Attempt, LogChunk, Run
-from lab.supervisor import prompts
-from lab.supervisor.ingest import ingest
-from lab.trajectories.models import Prompt, Rollout
-from tests.lab.supervisor.spools import assert_database_equals_spool, finished, make_run, measured, rollout, started, steps, write
-from trainers import arrays, spool
-from trainers.events import Checkpoint, Message, Phase, Saved, Turn, Warned
+from lab.rollouts.trajectories.models import Prompt, Rollout
+from lab.supervision.supervisor import prompts
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Team
+from lab.training.runs import metrics
+from lab.training.runs.models import Attempt, LogChunk, Run
+from tests.lab.supervisor.spools import START, assert_database_equals_spool, finished, make_run, measured, rollout, started, steps, write
+from trainers.contract import arrays, spool
+from trainers.contract.events import Checkpoint, Message, Phase, Saved, Turn, Warned
 
 
 @pytest.fixture
@@ -29,12 +30,12 @@ def run(team: Team) -> Run:
 
 @pytest.fixture(autouse=True)
 def no_remembered_prompts() -> None:
-    prompts.forget()
+    prompts.forget_prompts()
 
 
 def ingest_all(run: Run, limit: int = 1 << 20) -> int:
     count = 0
-    while ingest(run, limit):
+    while ingest_spool(run, limit):
         count += 1
     return count
 
@@ -49,8 +50,8 @@ def test_a_spool_becomes_rows_counters_and_points(run: Run) -> None:
     assert run.latest["step_seconds"] == pytest.approx(1.0)
     attempt = Attempt.objects.get(run=run)
     assert (attempt.number, attempt.outcome, attempt.versions) == (1, "finished", {"trl": "1"})
-    assert Prompt.objects.count() == 20
-    again = Run.objects.get(pk=run.pk)
+    assert Prompt.across_teams.count() == 20
+    again = Run.across_teams.get(pk=run.pk)
     assert (again.step, again.phase, again.latest) == (run.step, run.phase, run.latest)
 
 
@@ -70,11 +71,11 @@ def test_every_field_of_a_rollout_arrives_unchanged(run: Run) -> None:
         turns=[Turn("assistant", 0, 2), Turn("tool", 2, 4)],
         filtered="zero variance",
         finish_reason="turns",
-        mask=arrays.pack([1, 1, 0, 0], "B"),
+        mask=arrays.pack_array([1, 1, 0, 0], "B"),
     )
     write(run.folder, [started(), event])
     ingest_all(run)
-    row = Rollout.objects.select_related("prompt", "tokens").get()
+    row = Rollout.across_teams.select_related("prompt", "tokens").get()
     assert (row.run_id, row.attempt, row.step, row.group, row.sample, row.phase) == (run.pk, 1, 3, 1, 2, "heldout")
     assert (row.completion, row.rewards, row.reward, row.advantage) == (event.completion, event.rewards, -1.25, 0.5)
     assert (row.mean_entropy, row.max_entropy, row.length, row.finish_reason, row.filtered) == (0.75, None, 4, "turns", "zero variance")
@@ -83,10 +84,10 @@ def test_every_field_of_a_rollout_arrives_unchanged(run: Run) -> None:
     assert row.spool_end == run.ingested
     assert (row.prompt.messages, row.prompt.text) == ([["system", "Sei kurz."], ["user", "Frage? 🙂"]], "Frage? 🙂")
     assert row.prompt.reference == event.reference
-    assert bytes(row.prompt.digest) == prompts.digest(event)
+    assert bytes(row.prompt.digest) == prompts.digest_prompt(event)
     for name in ("ids", "lengths", "logprobs", "entropies", "mask"):
         assert bytes(getattr(row.tokens, name)) == getattr(event, name)
-    assert arrays.unpack(bytes(row.tokens.ids)).tolist() == [1, 2, 3, 4]
+    assert arrays.unpack_array(bytes(row.tokens.ids)).tolist() == [1, 2, 3, 4]
 
 
 def test_prompts_are_stored_once_per_team_and_apart_between_teams(run: Run, team: Team) -> None:
@@ -95,9 +96,9 @@ def test_prompts_are_stored_once_per_team_and_apart_between_teams(run: Run, team
     for one in (run, other, elsewhere):
         write(one.folder, [rollout(1, 0, sample) for sample in range(4)])
         ingest_all(one)
-        prompts.forget()
+        prompts.forget_prompts()
     assert Prompt.objects.filter(team=team).count() == 1
-    assert Prompt.objects.count() == 2
+    assert Prompt.across_teams.count() == 2
     assert Rollout.objects.of(team).count() == 8
 
 
@@ -112,7 +113,7 @@ def test_an_unfinished_line_waits_for_its_newline(run: Run) -> None:
     write(run.folder, [started()], tail=line[:20])
     ingest_all(run)
     assert run.ingested == (run.folder / spool.SPOOL).stat().st_size - 20
-    assert ingest(run) is None
+    assert ingest_spool(run) is None
     with (run.folder / spool.SPOOL).open("ab") as file:
         file.write(line[20:] + b"\n")
     ingest_all(run)
@@ -122,9 +123,9 @@ def test_an_unfinished_line_waits_for_its_newline(run: Run) -> None:
 
 def test_of_two_ingestors_with_the_same_view_one_stores_and_the_other_writes_nothing(run: Run) -> None:
     write(run.folder, [started(), *steps(1, 5)])
-    other = Run.objects.get(pk=run.pk)
-    assert ingest(run) is not None
-    assert ingest(other) is None
+    other = Run.across_teams.get(pk=run.pk)
+    assert ingest_spool(run) is not None
+    assert ingest_spool(other) is None
     assert other.ingested == run.ingested
     assert_database_equals_spool(run)
 
@@ -135,9 +136,9 @@ def test_ingestors_racing_over_a_growing_spool_store_every_line_once(run: Run) -
     done = threading.Event()
 
     def work() -> None:
-        mine = Run.objects.get(pk=run.pk)
+        mine = Run.across_teams.get(pk=run.pk)
         try:
-            while ingest(mine, 2000) or not done.is_set() or mine.ingested < (run.folder / spool.SPOOL).stat().st_size:
+            while ingest_spool(mine, 2000) or not done.is_set() or mine.ingested < (run.folder / spool.SPOOL).stat().st_size:
                 pass
         finally:
             connection.close()
@@ -156,10 +157,10 @@ def test_ingestors_racing_over_a_growing_spool_store_every_line_once(run: Run) -
 INGESTOR = """
 import sys, django
 django.setup()
-from lab.runs.models import Run
-from lab.supervisor.ingest import ingest
-run = Run.objects.get(pk=sys.argv[1])
-while ingest(run, 4000):
+from lab.training.runs.models import Run
+from lab.supervision.supervisor.ingest import ingest_spool
+run = Run.across_teams.get(pk=sys.argv[1])
+while ingest_spool(run, 4000):
     print(run.ingested, flush=True)
 """
 
@@ -192,9 +193,9 @@ def test_a_copy_that_fails_leaves_neither_rows_nor_offset_and_works_later(run: R
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE trajectories_rollouttokens RENAME TO away")
         with pytest.raises(Exception, match="does not exist"):
-            ingest(run)
+            ingest_spool(run)
         cursor.execute("ALTER TABLE away RENAME TO trajectories_rollouttokens")
-    assert (Rollout.objects.count(), Run.objects.get(pk=run.pk).ingested, run.ingested) == (0, 0, 0)
+    assert (Rollout.across_teams.count(), Run.across_teams.get(pk=run.pk).ingested, run.ingested) == (0, 0, 0)
     ingest_all(run)
     assert_database_equals_spool(run)
 
@@ -204,12 +205,12 @@ def test_a_remembered_prompt_that_is_gone_is_stored_again(run: Run, team: Team) 
     write(run.folder, [rollout(1)])
     ingest_all(run)
     other = make_run(team)
-    Rollout.objects.all().delete()
-    Prompt.objects.all().delete()
+    Rollout.across_teams.all().delete()
+    Prompt.across_teams.all().delete()
     write(other.folder, [rollout(1), rollout(2)])
     ingest_all(other)
     assert Rollout.objects.filter(run=other).count() == 2
-    assert Prompt.objects.count() == 2
+    assert Prompt.across_teams.count() == 2
 
 
 BROKEN = [
@@ -230,7 +231,7 @@ def test_broken_lines_are_skipped_and_said_while_all_others_are_stored(run: Run)
     write(run.folder, [started()])
     for step, line in enumerate(BROKEN, 1):
         write(run.folder, steps(step, step), tail=line + b"\n")
-    batch = ingest(run)
+    batch = ingest_spool(run)
     assert batch is not None
     assert len(batch.broken) == len(BROKEN)
     assert_database_equals_spool(run)
@@ -255,7 +256,7 @@ def test_text_that_postgresql_cannot_hold_is_stored_as_the_contract_says(run: Ru
     write(run.folder, [], tail=raw.replace(b"aXb", b"a\\u0000\\ud800b\\ud83d\\ude00") + b"\n")
     write(run.folder, [rollout(2, completion="x" * 200_000 + "<script>alert(1)</script>"), Warned(attempt=1, time=1.0, message="w\0")])
     ingest_all(run)
-    first, second = Rollout.objects.order_by("step")
+    first, second = Rollout.across_teams.order_by("step")
     assert first.completion == "a\u2400\ufffdb😀"
     assert first.rewards == {"c\u2400": 1.0}
     assert len(second.completion) == 200_025
@@ -266,7 +267,7 @@ def test_values_without_a_number_are_kept_as_what_they_are(run: Run) -> None:
     event = measured(1, values={"reward": 0.5}, nonfinite={"loss": "nan", "kl": "-inf"})
     write(run.folder, [started(), event], tail=spool.encoder.encode(measured(2)).replace(b'"reward":0.2', b'"reward":NaN') + b"\n")
     ingest_all(run)
-    series = metrics.read(run.pk)
+    series = metrics.read_metric_series(run.pk)
     assert math.isnan(series["loss"].values[0])
     assert series["kl"].values[0] == -math.inf
     assert math.isnan(series["reward"].values[1])
@@ -279,7 +280,7 @@ def test_a_new_attempt_supersedes_the_steps_it_replays(run: Run) -> None:
     assert_database_equals_spool(run)
     assert run.rollouts == 3 * 8
     assert (run.attempt, run.step) == (3, 3)
-    assert metrics.read(run.pk)["loss"].steps.tolist() == [1, 2, 3]
+    assert metrics.read_metric_series(run.pk)["loss"].steps.tolist() == [1, 2, 3]
 
 
 def test_superseding_works_the_same_when_every_line_is_a_batch(run: Run) -> None:
@@ -297,6 +298,18 @@ def test_an_evaluation_repeated_after_a_resume_replaces_the_first(run: Run) -> N
     shown = Rollout.objects.filter(run=run).current().order_by("id").values_list("attempt", "phase")
     assert list(shown) == [(1, "sampled"), (2, "heldout"), (2, "heldout")]
     assert run.rollouts == 3
+
+
+def test_a_cold_start_is_timed_over_all_attempts_and_is_in_no_pace(run: Run) -> None:
+    def phase(name: str, at: float, attempt: int = 1) -> Phase:
+        return Phase(attempt=attempt, time=START + at, name=name)
+
+    first = [started(), *(phase("cold start", at) for at in (10, 30, 70)), phase("loading", 80)]
+    second = [structs.replace(started(attempt=2), time=START + 500), *(phase("cold start", at, 2) for at in (510, 540))]
+    write(run.folder, [*first, *second, measured(1, 2), measured(2, 2)])
+    ingest_all(run, limit=3)
+    assert run.latest["cold_start_seconds"] == pytest.approx(60 + 30)
+    assert run.latest["step_seconds"] == pytest.approx(1.0)
 
 
 def test_phases_checkpoints_and_warnings_are_recorded_once(run: Run) -> None:
@@ -318,22 +331,22 @@ def test_phases_checkpoints_and_warnings_are_recorded_once(run: Run) -> None:
 
 def test_measurements_of_the_machine_share_the_step_of_the_batch(run: Run) -> None:
     write(run.folder, [started(), *steps(1, 3)])
-    ingest(run, samples={"system/cpu_percent": 50.0})
-    assert metrics.read(run.pk)["system/cpu_percent"].steps.tolist() == [3]
+    ingest_spool(run, samples={"system/cpu_percent": 50.0})
+    assert metrics.read_metric_series(run.pk)["system/cpu_percent"].steps.tolist() == [3]
 
 
 def test_nothing_is_done_without_a_spool_or_with_nothing_new(run: Run, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
-        assert ingest(run) is None
+        assert ingest_spool(run) is None
     write(run.folder, [started()])
-    ingest(run)
+    ingest_spool(run)
     with django_assert_num_queries(0):
-        assert ingest(run) is None
+        assert ingest_spool(run) is None
 
 
 def test_a_deleted_run_is_left_alone(run: Run) -> None:
     write(run.folder, [started()])
-    Run.objects.filter(pk=run.pk).delete()
+    Run.across_teams.filter(pk=run.pk).delete()
     with pytest.raises(Run.DoesNotExist):
-        ingest(run)
+        ingest_spool(run)
     assert os.path.exists(run.folder / spool.SPOOL)

@@ -3,12 +3,12 @@
 import pytest
 from django.db import connection
 
-from lab.accounts.models import Team
-from lab.runs.models import Run
-from lab.supervisor.ingest import ingest
-from lab.trajectories.models import Rollout, RolloutTokens
+from lab.rollouts.trajectories.models import Rollout, RolloutTokens
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run, rollout, started, write
-from trainers import arrays
+from trainers.contract import arrays
 
 
 @pytest.fixture
@@ -17,10 +17,10 @@ def run(team: Team) -> Run:
 
 
 def test_every_field_of_a_method_is_stored_as_it_came(run: Run) -> None:
-    advantages, weights = arrays.pack([0.5, -0.5, 0.25, 0.0], "e"), arrays.pack([1.0, 2.0, 0.0, 1.0], "e")
+    advantages, weights = arrays.pack_array([0.5, -0.5, 0.25, 0.0], "e"), arrays.pack_array([1.0, 2.0, 0.0, 1.0], "e")
     contributions = {"base": 0.5, "rs-grpo": 0.75, "siren": -1e-3}
     write(run.folder, [started(), rollout(contributions=contributions, shaped={"hipo": 1.5}, token_advantages=advantages, weights=weights)])
-    assert ingest(run)
+    assert ingest_spool(run)
     stored = Rollout.objects.get(run=run)
     assert (stored.contributions, stored.shaped) == (contributions, {"hipo": 1.5})
     assert (bytes(stored.tokens.token_advantages), bytes(stored.tokens.weights)) == (advantages, weights)
@@ -28,10 +28,10 @@ def test_every_field_of_a_method_is_stored_as_it_came(run: Run) -> None:
 
 def test_a_rollout_no_method_touched_has_empty_fields(run: Run) -> None:
     write(run.folder, [started(), *(rollout(sample=sample) for sample in range(100))])
-    assert ingest(run)
+    assert ingest_spool(run)
     assert_database_equals_spool(run)
-    assert all((row.contributions, row.shaped) == ({}, {}) for row in Rollout.objects.all())
-    assert {(bytes(one.token_advantages), bytes(one.weights)) for one in RolloutTokens.objects.all()} == {(b"", b"")}
+    assert all((row.contributions, row.shaped) == ({}, {}) for row in Rollout.across_teams.all())
+    assert {(bytes(one.token_advantages), bytes(one.weights)) for one in RolloutTokens.across_teams.all()} == {(b"", b"")}
 
 
 def test_packed_arrays_are_stored_uncompressed_and_in_place(run: Run) -> None:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.accounts.models import Team
-from lab.runs.models import LogChunk, Run
-from lab.supervisor import logs
+from lab.supervision.supervisor import logs
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import LogChunk, Run
 from tests.lab.supervisor.spools import make_run
 
 
@@ -26,34 +26,34 @@ def stored(run: Run) -> list[str]:
 
 def test_whole_lines_are_shipped_and_a_begun_one_waits(run: Run) -> None:
     append(run, b"one\ntwo\nthr")
-    assert logs.ship(run, 1)
-    assert not logs.ship(run, 1)
+    assert logs.ship_log_piece(run, 1)
+    assert not logs.ship_log_piece(run, 1)
     append(run, b"ee\n")
-    assert logs.ship(run, 1)
+    assert logs.ship_log_piece(run, 1)
     append(run, b"end")
-    assert logs.ship(run, 1, final=True)
+    assert logs.ship_log_piece(run, 1, final=True)
     assert stored(run) == ["one\ntwo\n", "three\n", "end"]
-    assert Run.objects.get(pk=run.pk).log_ingested == 17
+    assert Run.across_teams.get(pk=run.pk).log_ingested == 17
 
 
 def test_bytes_that_are_no_text_are_visible(run: Run) -> None:
     append(run, "naïve \0".encode() + b"\xff\xfe\n")
-    logs.ship(run, 1)
+    logs.ship_log_piece(run, 1)
     assert stored(run) == ["naïve ␀\ufffd\ufffd\n"]
 
 
 def test_a_line_longer_than_a_piece_is_shipped_in_pieces(run: Run) -> None:
     append(run, b"x" * (2 * logs.PIECE + 5))
-    while logs.ship(run, 1, final=True):
+    while logs.ship_log_piece(run, 1, final=True):
         pass
     assert "".join(stored(run)) == "x" * (2 * logs.PIECE + 5)
 
 
 def test_two_shippers_store_a_piece_once(run: Run) -> None:
     append(run, b"one\n")
-    other = Run.objects.get(pk=run.pk)
-    assert logs.ship(run, 1)
-    assert not logs.ship(other, 1)
+    other = Run.across_teams.get(pk=run.pk)
+    assert logs.ship_log_piece(run, 1)
+    assert not logs.ship_log_piece(other, 1)
     assert stored(run) == ["one\n"]
     assert other.log_ingested == 4
 
@@ -61,9 +61,9 @@ def test_two_shippers_store_a_piece_once(run: Run) -> None:
 def test_a_log_without_end_is_cut_with_a_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_BYTES", 10)
     append(run, b"0123456789\n")
-    logs.ship(run, 1)
+    logs.ship_log_piece(run, 1)
     append(run, b"more\n")
-    assert not logs.ship(run, 1)
+    assert not logs.ship_log_piece(run, 1)
     assert "the rest is in attempt-1.log" in stored(run)[0]
 
 

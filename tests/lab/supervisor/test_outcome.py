@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from lab.runs.models import Status
-from lab.supervisor.outcome import Ending, judge, last_event
+from lab.supervision.supervisor.attempt_outcome import Ending, judge_outcome, last_event
+from lab.training.runs.models import Status
 from tests.lab.supervisor.spools import finished, rollout, write
 
 
@@ -32,29 +32,29 @@ def ending(tmp_path: Path, code: int | None, outcome: str = "", error: str = "",
     ],
 )
 def test_exit_code_and_last_event_decide(tmp_path: Path, code: int | None, outcome: str, status: Status) -> None:
-    assert judge(ending(tmp_path, code, outcome))[0] == status
+    assert judge_outcome(ending(tmp_path, code, outcome))[0] == status
 
 
 def test_the_reason_is_the_event_else_the_last_line(tmp_path: Path) -> None:
-    assert judge(ending(tmp_path, 1, "failed", "no pairs were found", "x"))[1] == "no pairs were found"
-    assert judge(ending(tmp_path, 1, log="ValueError: no\n"))[1] == "ValueError: no"
-    assert judge(ending(tmp_path, 7))[1] == "the trainer ended with exit code 7 and said nothing"
+    assert judge_outcome(ending(tmp_path, 1, "failed", "no pairs were found", "x"))[1] == "no pairs were found"
+    assert judge_outcome(ending(tmp_path, 1, log="ValueError: no\n"))[1] == "ValueError: no"
+    assert judge_outcome(ending(tmp_path, 7))[1] == "the trainer ended with exit code 7 and said nothing"
 
 
 def test_a_signal_is_said_in_words(tmp_path: Path) -> None:
-    assert "ran out of memory (it was seen using 3.0 GiB)" in judge(ending(tmp_path, -9, peak_memory=3 * 2**30))[1]
-    assert "SIGSEGV, a crash in native code" in judge(ending(tmp_path, -11))[1]
-    assert "signal 99" in judge(ending(tmp_path, -99))[1]
+    assert "ran out of memory (it was seen using 3.0 GiB)" in judge_outcome(ending(tmp_path, -9, peak_memory=3 * 2**30))[1]
+    assert "SIGSEGV, a crash in native code" in judge_outcome(ending(tmp_path, -11))[1]
+    assert "signal 99" in judge_outcome(ending(tmp_path, -99))[1]
 
 
 def test_a_kill_of_ours_is_a_stop_but_not_of_a_trainer_that_had_finished(tmp_path: Path) -> None:
-    assert judge(ending(tmp_path, -9, killed="killed")) == (Status.STOPPED, "killed")
-    assert judge(ending(tmp_path, 0, "finished", killed="killed"))[0] == Status.FINISHED
+    assert judge_outcome(ending(tmp_path, -9, killed="killed")) == (Status.STOPPED, "killed")
+    assert judge_outcome(ending(tmp_path, 0, "finished", killed="killed"))[0] == Status.FINISHED
 
 
 def test_a_stop_nobody_asked_for_says_so(tmp_path: Path) -> None:
-    assert "by itself" in judge(ending(tmp_path, 3, "stopped"))[1]
-    assert judge(ending(tmp_path, 3, "stopped", asked=True))[1] == ""
+    assert "by itself" in judge_outcome(ending(tmp_path, 3, "stopped"))[1]
+    assert judge_outcome(ending(tmp_path, 3, "stopped", asked=True))[1] == ""
 
 
 def test_the_last_event_is_that_of_the_last_whole_line(tmp_path: Path) -> None:

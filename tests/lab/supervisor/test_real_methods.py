@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from lab.accounts.models import Team
-from lab.runs import metrics
-from lab.runs.snapshot import snapshot
-from lab.supervisor.supervise import supervise
+from lab.supervision.supervisor.supervise import run_supervisor
+from lab.teams.accounts.models import Team
+from lab.training.runs import metrics
+from lab.training.runs.snapshot import build_run_snapshot
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
-from trainers import arrays
-from trainers.spec import parse_spec
+from trainers.contract import arrays
+from trainers.contract.spec import parse_spec
 
 SPEC: dict[str, Any] = {
     "recipe": "grpo",
@@ -29,15 +29,15 @@ def test_a_stack_of_methods_reports_what_its_panels_draw(team: Team) -> None:
     run = make_run(team)
     run.spec = parse_spec({**SPEC, "output": str(run.folder)}).model_dump(mode="json")
     run.save(update_fields=["spec"])
-    assert supervise(str(run.pk), "here:1")
+    assert run_supervisor(str(run.pk), "here:1")
     run.refresh_from_db()
     assert (run.status, run.step) == ("finished", 3), run.reason
     assert_database_equals_spool(run)
     for rollout in run.samples.filter(phase="train").select_related("tokens"):
         assert {"base", "rs-grpo"} <= set(rollout.contributions)
         assert rollout.contributions["rs-grpo"] == pytest.approx(rollout.advantage, abs=1e-4)
-        length = len(arrays.unpack(bytes(rollout.tokens.ids)))
+        length = len(arrays.unpack_array(bytes(rollout.tokens.ids)))
         for packed in (rollout.tokens.weights, rollout.tokens.token_advantages):
-            assert len(arrays.unpack(bytes(packed))) in (0, length)
-    declared = {metric for panel in snapshot(run)["panels"] if panel["method"] for metric in panel["metrics"]}
-    assert {metric for metric in declared if not metric.startswith("rs-grpo/advantage_right")} <= set(metrics.names(run.pk))
+            assert len(arrays.unpack_array(bytes(packed))) in (0, length)
+    declared = {metric for panel in build_run_snapshot(run)["panels"] if panel["method"] for metric in panel["metrics"]}
+    assert {metric for metric in declared if not metric.startswith("rs-grpo/advantage_right")} <= set(metrics.list_metric_names(run.pk))

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from lab.accounts.models import Team
-from lab.runs import metrics
-from lab.runs.models import Run
-from lab.supervisor import trainer_process
-from lab.supervisor.supervise import supervise
+from lab.supervision.supervisor import trainer_process
+from lab.supervision.supervisor.supervise import run_supervisor
+from lab.teams.accounts.models import Team
+from lab.training.runs import metrics
+from lab.training.runs.models import Run
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
-from trainers import arrays
-from trainers.spec import parse_spec
+from trainers.contract import arrays
+from trainers.contract.spec import parse_spec
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.training]
 
@@ -42,7 +42,7 @@ def launch(team: Team) -> Run:
 def in_background(run: Run) -> threading.Thread:
     def work() -> None:
         try:
-            supervise(str(run.pk), "here:1")
+            run_supervisor(str(run.pk), "here:1")
         finally:
             connection.close()
 
@@ -71,14 +71,14 @@ def test_a_real_run_is_killed_resumed_and_stored_exactly(team: Team, run_folders
     assert (run.status, run.exit_code) == ("failed", -9)
     saved = run.checkpoints.latest("step").step  # 4, or 8 where the kill came late on a busy machine
     assert run.resume()
-    assert supervise(str(run.pk), "here:1")
+    assert run_supervisor(str(run.pk), "here:1")
     assert_database_equals_spool(run)
     assert (run.status, run.step, run.attempt) == ("finished", 12, 2)
     assert run.attempts.get(number=2).from_step == saved >= 4
     assert run.samples.current().filter(phase="train").count() == 12 * 16
     assert run.checkpoints.filter(final=True, step=12).exists()
     tokens = run.samples.select_related("tokens").exclude(length=0)[0].tokens
-    assert len(arrays.unpack(bytes(tokens.ids))) == len(arrays.unpack(bytes(tokens.logprobs))) > 0
-    names = metrics.names(run.pk)
+    assert len(arrays.unpack_array(bytes(tokens.ids))) == len(arrays.unpack_array(bytes(tokens.logprobs))) > 0
+    names = metrics.list_metric_names(run.pk)
     assert {"reward", "entropy", "loss", "grad_norm", "heldout/reward", "speed/step_seconds"} <= set(names)
-    assert metrics.read(run.pk, ["reward"])["reward"].steps.tolist() == list(range(1, 13))
+    assert metrics.read_metric_series(run.pk, ["reward"])["reward"].steps.tolist() == list(range(1, 13))

@@ -15,17 +15,17 @@ import pytest
 import redis
 from django.db import connection
 
-from lab.accounts.models import Team
-from lab.runs import metrics
-from lab.runs.models import LogChunk, Run, Status
-from lab.supervisor import supervise as supervise_module
-from lab.supervisor import trainer_process
-from lab.supervisor.supervise import supervise
-from lab.workers.models import Worker
+from lab.supervision.supervisor import supervise as supervise_module
+from lab.supervision.supervisor import trainer_process
+from lab.supervision.supervisor.supervise import run_supervisor
+from lab.teams.accounts.models import Team
+from lab.training.runs import metrics
+from lab.training.runs.models import LogChunk, Run, Status
+from lab.training.workers.models import Worker
 from tests.lab.supervisor.driver import PROGRAM
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run, started, steps, write
-from trainers import spool
-from trainers.events import AttemptStarted
+from trainers.contract import spool
+from trainers.contract.events import AttemptStarted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DRIVER = str(Path(__file__).with_name("driver.py"))
@@ -36,7 +36,7 @@ LONG = {"steps": 400, "pace": 0.03}
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs whose message was sent to the workers, in order."""
     names: list[str] = []
-    monkeypatch.setattr(supervise_module, "enqueue", lambda run: names.append(run.name))
+    monkeypatch.setattr(supervise_module, "enqueue_run", lambda run: names.append(run.name))
     return names
 
 
@@ -61,7 +61,7 @@ def in_background() -> Iterator[Callable[[Run], threading.Thread]]:
     def begin(run: Run, worker: str = "here:1") -> threading.Thread:
         def work() -> None:
             try:
-                supervise(str(run.pk), worker, PROGRAM)
+                run_supervisor(str(run.pk), worker, PROGRAM)
             finally:
                 connection.close()
 
@@ -70,7 +70,7 @@ def in_background() -> Iterator[Callable[[Run], threading.Thread]]:
         return threads[-1]
 
     yield begin
-    Run.objects.update(kill_requested=True)
+    Run.across_teams.update(kill_requested=True)
     for thread in threads:
         thread.join(30)
 
@@ -86,7 +86,7 @@ def wait_for(run: Run, condition: Callable[[Run], bool], seconds: float = 20) ->
 
 
 def attempts(run: Run) -> list[int]:
-    return [line.event.attempt for line in spool.read(run.folder / spool.SPOOL, 0, 1 << 30) if isinstance(line.event, AttemptStarted)]
+    return [line.event.attempt for line in spool.read_spool_lines(run.folder / spool.SPOOL, 0, 1 << 30) if isinstance(line.event, AttemptStarted)]
 
 
 def holder(run: Run) -> int:
@@ -101,14 +101,14 @@ def log_text(run: Run) -> str:
 
 def test_a_run_is_trained_stored_and_finished(launch: Callable[..., Run]) -> None:
     run = launch(steps=12)
-    assert supervise(str(run.pk), "here:1", PROGRAM)
+    assert run_supervisor(str(run.pk), "here:1", PROGRAM)
     assert_database_equals_spool(run)
     assert (run.status, run.reason, run.exit_code, run.step, run.attempt) == ("finished", "", 0, 12, 1)
     assert (run.owner, run.lease_until) == ("", None)
     assert run.rollouts == 12 * 8
     assert log_text(run) == (run.folder / "attempt-1.log").read_text()
     assert "step 12\n" in log_text(run)
-    assert "system/memory_bytes" in metrics.names(run.pk)
+    assert "system/memory_bytes" in metrics.list_metric_names(run.pk)
     assert (run.folder / "run.json").exists()
     assert not (run.folder / "stop").exists()
 
@@ -116,27 +116,27 @@ def test_a_run_is_trained_stored_and_finished(launch: Callable[..., Run]) -> Non
 def test_the_trainer_is_told_no_secrets(launch: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "s3cret")
     run = launch(steps=1)
-    supervise(str(run.pk), "here:1", PROGRAM)
+    run_supervisor(str(run.pk), "here:1", PROGRAM)
     assert "secrets: []" in log_text(run)
 
 
 def test_a_finished_run_wakes_the_stages_that_waited_for_it(launch: Callable[..., Run], sent: list[str]) -> None:
     run, child = launch(steps=1), launch(steps=1)
-    Run.objects.filter(pk=child.pk).update(parent=run, name="next stage")
-    assert not supervise(str(child.pk), "here:1", PROGRAM)
-    supervise(str(run.pk), "here:1", PROGRAM)
+    Run.across_teams.filter(pk=child.pk).update(parent=run, name="next stage")
+    assert not run_supervisor(str(child.pk), "here:1", PROGRAM)
+    run_supervisor(str(run.pk), "here:1", PROGRAM)
     assert sent == ["next stage"]
-    assert supervise(str(child.pk), "here:1", PROGRAM)
+    assert run_supervisor(str(child.pk), "here:1", PROGRAM)
 
 
 def test_the_children_of_a_failed_run_stay_where_they_are(launch: Callable[..., Run], sent: list[str]) -> None:
     run, child = launch(steps=5, fail_at=2), launch(steps=1)
-    Run.objects.filter(pk=child.pk).update(parent=run)
-    supervise(str(run.pk), "here:1", PROGRAM)
+    Run.across_teams.filter(pk=child.pk).update(parent=run)
+    run_supervisor(str(run.pk), "here:1", PROGRAM)
     run.refresh_from_db()
     assert (run.status, run.exit_code, run.reason) == ("failed", 1, "RuntimeError: the loss exploded")
     assert sent == []
-    assert not supervise(str(child.pk), "here:1", PROGRAM)
+    assert not run_supervisor(str(child.pk), "here:1", PROGRAM)
 
 
 def test_a_stop_saves_and_resume_goes_on(launch: Callable[..., Run], in_background: Callable[[Run], threading.Thread]) -> None:
@@ -151,7 +151,7 @@ def test_a_stop_saves_and_resume_goes_on(launch: Callable[..., Run], in_backgrou
     stopped_at = run.step
     assert stopped_at < 40
     assert run.resume()
-    assert supervise(str(run.pk), "here:1", PROGRAM)
+    assert run_supervisor(str(run.pk), "here:1", PROGRAM)
     assert_database_equals_spool(run)
     assert (run.status, run.step, run.attempt) == ("finished", 40, 2)
     assert run.attempts.get(number=2).from_step == stopped_at
@@ -201,7 +201,7 @@ def test_a_trainer_killed_from_outside_fails_the_run_in_words_and_is_resumed(
     assert "SIGKILL" in run.reason
     assert "memory" in run.reason
     assert run.resume()
-    assert supervise(str(run.pk), "here:2", PROGRAM)
+    assert run_supervisor(str(run.pk), "here:2", PROGRAM)
     assert_database_equals_spool(run)
     assert (run.status, run.step, run.attempt, run.rollouts) == ("finished", 40, 2, 320)
     assert run.samples.filter(superseded=True, attempt=1).count() >= 12 * 8  # without a checkpoint every step was done again
@@ -216,7 +216,7 @@ def test_a_trainer_that_counts_attempts_in_its_own_way_breaks_nothing(
     run.request_stop()
     thread.join(20)
     assert run.resume()
-    assert supervise(str(run.pk), "here:1", PROGRAM)
+    assert run_supervisor(str(run.pk), "here:1", PROGRAM)
     assert_database_equals_spool(run)
     assert (run.status, run.attempt, run.rollouts) == ("finished", 10, 240)
     assert "step 30\n" in log_text(run)
@@ -229,7 +229,7 @@ def test_a_worker_that_drains_before_its_trainer_starts_hands_the_run_back(
     run = launch(steps=3)
     write(run.folder, [started(), *steps(1, 2)])
     monkeypatch.setattr(supervise_module.live, "publish_state", lambda run: Worker.objects.update(draining=True))
-    supervise(str(run.pk), worker.name, PROGRAM)
+    run_supervisor(str(run.pk), worker.name, PROGRAM)
     run.refresh_from_db()
     assert (run.status, run.owner, attempts(run)) == ("queued", "", [1])
     assert sent == [run.name]
@@ -237,15 +237,17 @@ def test_a_worker_that_drains_before_its_trainer_starts_hands_the_run_back(
 
 def test_a_run_stopped_before_its_trainer_starts_never_trains(launch: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     run = launch(**LONG)
-    monkeypatch.setattr(trainer_process, "write_spec", lambda folder, spec: Run.objects.get(pk=run.pk).request_stop() and folder.mkdir(parents=True))
-    supervise(str(run.pk), "here:1", PROGRAM)
+    monkeypatch.setattr(
+        trainer_process, "write_spec", lambda folder, spec: Run.across_teams.get(pk=run.pk).request_stop() and folder.mkdir(parents=True)
+    )
+    run_supervisor(str(run.pk), "here:1", PROGRAM)
     run.refresh_from_db()
     assert (run.status, run.reason, run.attempt) == ("stopped", "stopped before it started", 0)
 
 
 def test_a_trainer_that_cannot_be_started_fails_the_run_with_the_reason(launch: Callable[..., Run]) -> None:
     run = launch(steps=1)
-    supervise(str(run.pk), "here:1", ["/nowhere/python"])
+    run_supervisor(str(run.pk), "here:1", ["/nowhere/python"])
     run.refresh_from_db()
     assert run.status == "failed"
     assert "/nowhere/python" in run.reason
@@ -253,7 +255,7 @@ def test_a_trainer_that_cannot_be_started_fails_the_run_with_the_reason(launch: 
 
 def test_a_refused_spec_fails_the_run_with_every_problem(launch: Callable[..., Run]) -> None:
     run = launch(steps=1)
-    supervise(str(run.pk), "here:1", [sys.executable, "-c", "import sys; print('a: no', 'b: no', sep='\\n', file=sys.stderr); sys.exit(2)"])
+    run_supervisor(str(run.pk), "here:1", [sys.executable, "-c", "import sys; print('a: no', 'b: no', sep='\\n', file=sys.stderr); sys.exit(2)"])
     run.refresh_from_db()
     assert (run.status, run.exit_code, run.reason) == ("failed", 2, "the specification was refused: a: no\nb: no")
 
@@ -271,8 +273,8 @@ def test_a_draining_worker_hands_its_run_back_saved(
     assert (run.status, run.owner, run.finished_at) == ("queued", "", None)
     assert "worker left" in run.reason
     assert sent == [run.name]
-    assert not supervise(str(run.pk), worker.name, PROGRAM)
-    assert supervise(str(run.pk), "there:1", PROGRAM)
+    assert not run_supervisor(str(run.pk), worker.name, PROGRAM)
+    assert run_supervisor(str(run.pk), "there:1", PROGRAM)
     assert_database_equals_spool(run)
     assert (run.status, run.rollouts, run.attempt) == ("finished", 480, 2)
 
@@ -295,7 +297,7 @@ def test_a_killed_supervisor_is_followed_by_one_that_adopts_its_trainer(
     trainer = holder(run)
     supervisor.kill()
     supervisor.communicate()
-    Run.objects.filter(pk=run.pk).update(status=Status.LOST, owner="", lease_until=None)  # as the sweeper does once the lease is over
+    Run.across_teams.filter(pk=run.pk).update(status=Status.LOST, owner="", lease_until=None)  # as the sweeper does once the lease is over
     thread = in_background(run)
     wait_for(run, lambda run: run.status == "running")
     assert holder(run) == trainer
@@ -313,7 +315,7 @@ def test_an_adopted_trainer_that_is_killed_is_followed_by_another(
     wait_for(run, lambda run: run.step >= 7)
     supervisor.kill()
     supervisor.communicate()
-    Run.objects.filter(pk=run.pk).update(status=Status.LOST, owner="", lease_until=None)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.LOST, owner="", lease_until=None)
     thread = in_background(run)
     wait_for(run, lambda run: run.status == "running")
     os.kill(holder(run), signal.SIGKILL)
@@ -327,7 +329,7 @@ def test_a_run_that_finished_while_nobody_watched_is_not_trained_again(launch: C
     run = launch(steps=5)
     trainer_process.write_spec(run.folder, run.spec)
     subprocess.run([*PROGRAM, str(run.folder / "run.json")], check=True, stdout=subprocess.DEVNULL)
-    assert supervise(str(run.pk), "here:1", PROGRAM)
+    assert run_supervisor(str(run.pk), "here:1", PROGRAM)
     assert_database_equals_spool(run)
     assert (run.status, attempts(run)) == ("finished", [1])
 
@@ -338,7 +340,7 @@ def test_a_supervisor_whose_lease_was_taken_kills_its_trainer_and_touches_nothin
     run = launch(**LONG)
     thread = in_background(run)
     wait_for(run, lambda run: run.status == "running" and run.step >= 2)
-    Run.objects.filter(pk=run.pk).update(owner="other/1", reason="taken")
+    Run.across_teams.filter(pk=run.pk).update(owner="other/1", reason="taken")
     thread.join(10)
     assert not thread.is_alive()
     run.refresh_from_db()

@@ -8,9 +8,9 @@ import redis
 from django.db import connection
 from django.utils import timezone
 
-from lab.accounts.models import Team
-from lab.runs.models import MAX_RESCUES, Run
-from lab.supervisor.sweeper import OVERDUE, Sweeper
+from lab.supervision.supervisor.sweeper import OVERDUE, Sweeper
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import MAX_RESCUES, Run
 from tests.lab.supervisor.spools import make_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,7 +24,7 @@ def client(settings: Any) -> "redis.Redis":
 def claimed(team: Team, **fields: Any) -> Run:
     run = make_run(team, queue=f"test-{uuid.uuid4()}")
     assert run.claim("there:1/a")
-    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1), **fields)
+    Run.across_teams.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1), **fields)
     return run
 
 
@@ -97,7 +97,7 @@ def test_runs_that_just_came_or_wait_for_their_parent_are_not_sent(team: Team, c
     child, fresh = waiting(team, parent=parent), waiting(team, queued_at=timezone.now())
     Sweeper().sweep()
     assert [client.llen(run.queue) for run in (parent, child, fresh)] == [1, 0, 0]
-    Run.objects.filter(pk=parent.pk).update(status="finished")
+    Run.across_teams.filter(pk=parent.pk).update(status="finished")
     Sweeper().sweep()
     assert client.llen(child.queue) == 1
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.supervisor import trainer_process
-from lab.supervisor.resources import Sampler
-from lab.supervisor.trainer_process import AdoptedTrainer, Trainer
+from lab.lib.child_environment import TRAINER, environment_for
+from lab.supervision.supervisor import trainer_process
+from lab.supervision.supervisor.resources import Sampler
+from lab.supervision.supervisor.trainer_process import AdoptedTrainer, Trainer
 
 HOLDER = """
 import fcntl, os, sys, time
@@ -23,7 +24,7 @@ time.sleep(60)
 
 
 def test_the_command_is_a_list_that_names_the_spec(tmp_path: Path) -> None:
-    assert trainer_process.command(tmp_path) == [sys.executable, "-m", "trainers", "run", str(tmp_path / "run.json")]
+    assert trainer_process.build_trainer_command(tmp_path) == [sys.executable, "-m", "trainers", "run", str(tmp_path / "run.json")]
 
 
 def test_the_environment_keeps_what_training_needs_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,7 @@ def test_the_environment_keeps_what_training_needs_and_no_secret(monkeypatch: py
         "HF_TOKEN",
     ):
         monkeypatch.setenv(name, "1")
-    found = trainer_process.environment()
+    found = environment_for(TRAINER, PYTHONUNBUFFERED="1")
     assert not {"SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "DJANGO_SETTINGS_MODULE", "CELERY_BROKER_URL"} & set(found)
     assert (found["HF_HUB_OFFLINE"], found["HF_TOKEN"], found["PYTHONUNBUFFERED"]) == ("1", "1", "1")
 

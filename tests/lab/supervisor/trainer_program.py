@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from trainers import spool
-from trainers.events import AttemptFinished, AttemptStarted, Checkpoint, Message, Metrics, Phase, Rollout, Saved
+from trainers.contract import spool
+from trainers.contract.events import AttemptFinished, AttemptStarted, Checkpoint, Message, Metrics, Phase, Rollout, Saved
 
 GROUPS, SAMPLES = 2, 4
 

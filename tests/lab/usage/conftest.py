@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from lab.accounts.models import Team
-from lab.runs.models import Run
-from lab.usage.models import Lease, Quota
-from lab.workers.models import Worker
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
+from lab.training.workers.models import Worker
+from lab.watching.usage.models import Lease, Quota
 from tests.lab.supervisor.spools import make_run
 
 MakeWorker = Callable[..., Worker]

@@ -8,16 +8,16 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from lab.accounts.models import Team
-from lab.runs.models import Attempt, Run, Status
-from lab.usage.alike import fits
-from lab.usage.estimating import Span, estimate
-from lab.usage.models import Lease, Quota
-from lab.usage.months import Month
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Attempt, Run, Status
+from lab.watching.usage.estimates import Span, estimate_launch
+from lab.watching.usage.models import Lease, Quota
+from lab.watching.usage.months import Month
+from lab.watching.usage.similar_runs import is_matching_device
 from tests.lab.html_forms import form_values
 from tests.lab.supervisor.spools import make_run
 from tests.lab.usage.conftest import MakeLease, MakeWorker
-from trainers.spec import RunSpec, parse_spec
+from trainers.contract.spec import RunSpec, parse_spec
 
 TINY = {"kind": "tiny", "cold_start": True}
 HUB = {"kind": "hub", "name": "Qwen/Qwen3-0.6B"}
@@ -52,7 +52,7 @@ def finished(team: Team, make_lease: MakeLease) -> Any:
 def test_the_least_and_the_most_of_seconds_a_step_times_steps(team: Team, finished: Any) -> None:
     for took, steps in ((60, 100), (100, 50), (80, 100)):
         finished(took, steps=steps)
-    found = estimate(team, "gpu", [spec(steps=200)])
+    found = estimate_launch(team, "gpu", [spec(steps=200)])
     assert found.unknown == []
     assert (found.whole.low, found.whole.high) == (pytest.approx(120), pytest.approx(400))
     assert found.gpu_time == Span(pytest.approx(120), pytest.approx(400))
@@ -69,36 +69,42 @@ def test_without_a_finished_run_like_it_nothing_is_said(team: Team, finished: An
     finished(60, outside=True)
     finished(60, step=0)
     finished(60, spec={"recipe": "of an older version"})
-    assert [stage.trainer for stage in estimate(team, "gpu", [spec()]).unknown] == ["grpo"]
+    assert [stage.trainer for stage in estimate_launch(team, "gpu", [spec()]).unknown] == ["grpo"]
     finished(60)
-    assert estimate(team, "gpu", [spec()]).unknown == []
+    assert estimate_launch(team, "gpu", [spec()]).unknown == []
 
 
 def test_all_that_a_run_took_counts_and_of_runs_the_newest(team: Team, finished: Any, make_lease: MakeLease) -> None:
     run = finished(60)
     make_lease(Month.now().start, 40 / 3600, run=run)  # it was resumed on another worker
-    assert estimate(team, "gpu", [spec()]).whole.high == pytest.approx(100)
+    assert estimate_launch(team, "gpu", [spec()]).whole.high == pytest.approx(100)
     for _ in range(12):
         finished(50)
-    assert estimate(team, "gpu", [spec()]).whole == Span(pytest.approx(50), pytest.approx(50))
-    Lease.objects.all().delete()
-    assert estimate(team, "gpu", [spec()]).unknown
+    assert estimate_launch(team, "gpu", [spec()]).whole == Span(pytest.approx(50), pytest.approx(50))
+    Lease.across_teams.all().delete()
+    assert estimate_launch(team, "gpu", [spec()]).unknown
+
+
+def test_the_cold_start_of_the_policy_counts_for_no_later_run(team: Team, finished: Any) -> None:
+    finished(400, latest={"cold_start_seconds": 300.0})
+    found = estimate_launch(team, "gpu", [spec()])
+    assert (found.whole.low, found.gpu_time) == (pytest.approx(100), Span(pytest.approx(100), pytest.approx(100)))
 
 
 def test_of_five_and_more_the_fastest_and_the_slowest_are_left_out(team: Team, finished: Any) -> None:
     for took in (50, 6000, 60, 70):
         finished(took)
-    assert estimate(team, "gpu", [spec()]).whole.high == pytest.approx(6000)
+    assert estimate_launch(team, "gpu", [spec()]).whole.high == pytest.approx(6000)
     finished(5)
-    assert estimate(team, "gpu", [spec()]).whole == Span(pytest.approx(50), pytest.approx(70))
+    assert estimate_launch(team, "gpu", [spec()]).whole == Span(pytest.approx(50), pytest.approx(70))
 
 
 def test_of_the_same_task_where_there_are_any(team: Team, finished: Any) -> None:
     finished(60, task="kb")
-    [stage] = estimate(team, "gpu", [spec()]).stages
+    [stage] = estimate_launch(team, "gpu", [spec()]).stages
     assert (stage.time.high, stage.same_task) == (pytest.approx(60), False)
     finished(90)
-    [stage] = estimate(team, "gpu", [spec()]).stages
+    [stage] = estimate_launch(team, "gpu", [spec()]).stages
     assert (stage.time.low, stage.same_task) == (pytest.approx(90), True)
 
 
@@ -106,12 +112,12 @@ def test_a_policy_of_a_run_is_like_the_model_it_came_from(team: Team, finished: 
     first = finished(60, trainer="sft")
     second = finished(70, policy=of_run(first), trainer="sft")
     finished(80, policy=of_run(second))
-    assert estimate(team, "gpu", [spec(policy=of_run(second))]).whole.high == pytest.approx(80)
-    assert estimate(team, "gpu", [spec()]).whole.high == pytest.approx(80)
+    assert estimate_launch(team, "gpu", [spec(policy=of_run(second))]).whole.high == pytest.approx(80)
+    assert estimate_launch(team, "gpu", [spec()]).whole.high == pytest.approx(80)
     deleted = {"kind": "run", "folder": f"/runs/{uuid4()}", "checkpoint": "final"}
-    assert estimate(team, "gpu", [spec(policy=deleted)]).unknown
-    Run.objects.filter(pk=first.pk).update(spec={"policy": of_run(second)})  # no such circle can be launched; reading one ends
-    assert len(estimate(team, "gpu", [spec(policy=of_run(first))]).stages) == 1
+    assert estimate_launch(team, "gpu", [spec(policy=deleted)]).unknown
+    Run.across_teams.filter(pk=first.pk).update(spec={"policy": of_run(second)})  # no such circle can be launched; reading one ends
+    assert len(estimate_launch(team, "gpu", [spec(policy=of_run(first))]).stages) == 1
 
 
 @pytest.mark.parametrize(("device", "wanted", "gpus", "expected"), [
@@ -128,7 +134,7 @@ def test_a_policy_of_a_run_is_like_the_model_it_came_from(team: Team, finished: 
     ("", "auto", set(), False),
 ])  # fmt: skip
 def test_the_device_is_the_one_of_the_workers_of_the_queue(device: str, wanted: str, gpus: set[str], expected: bool) -> None:
-    assert fits(device, wanted, gpus) is expected
+    assert is_matching_device(device, wanted, gpus) is expected
 
 
 def test_the_workers_of_the_queue_say_which_device(team: Team, finished: Any, make_worker: MakeWorker) -> None:
@@ -136,8 +142,8 @@ def test_the_workers_of_the_queue_say_which_device(team: Team, finished: Any, ma
     finished(600, device=CPU)
     make_worker("a:1", gpu="NVIDIA H200, 139 GiB")
     make_worker("b:1", gpu="", queues=("small",))
-    assert estimate(team, "gpu", [spec()]).whole.high == pytest.approx(60)
-    small = estimate(team, "small", [spec()])
+    assert estimate_launch(team, "gpu", [spec()]).whole.high == pytest.approx(60)
+    small = estimate_launch(team, "small", [spec()])
     assert (small.whole.low, small.gpu_time.high) == (pytest.approx(600), 0)
 
 
@@ -145,16 +151,16 @@ def test_a_chain_takes_what_its_stages_take_and_is_unknown_where_one_is(team: Te
     finished(60, trainer="sft")
     before = {"kind": "run", "folder": "the stage before", "checkpoint": "final"}
     chain = [spec("sft"), spec("grpo", before)]
-    assert [stage.trainer for stage in estimate(team, "gpu", chain).unknown] == ["grpo"]
+    assert [stage.trainer for stage in estimate_launch(team, "gpu", chain).unknown] == ["grpo"]
     finished(80)
     finished(100)
-    found = estimate(team, "gpu", chain)
+    found = estimate_launch(team, "gpu", chain)
     assert (found.whole.low, found.whole.high) == (pytest.approx(140), pytest.approx(160))
 
 
 def test_a_time_limit_bounds_it(team: Team, finished: Any) -> None:
     finished(600)
-    found = estimate(team, "gpu", [spec(limits={"minutes": 5})])
+    found = estimate_launch(team, "gpu", [spec(limits={"minutes": 5})])
     assert (found.whole.high, found.gpu_time.high) == (pytest.approx(300), pytest.approx(300))
 
 
@@ -164,13 +170,13 @@ def test_the_months_quota(team: Team, finished: Any, make_lease: MakeLease, limi
     make_lease(Month.now().start, 4)
     finished(3000)
     finished(5000)
-    assert estimate(team, "gpu", [spec()], runs).passes == expected
+    assert estimate_launch(team, "gpu", [spec()], runs).passes == expected
 
 
 def test_gpu_hours_do_not_matter_without_a_gpu(team: Team, finished: Any) -> None:
     Quota.objects.create(team=team, gpu_hours=0)
     finished(3000, device=CPU)
-    assert estimate(team, "gpu", [spec()]).passes == ""
+    assert estimate_launch(team, "gpu", [spec()]).passes == ""
 
 
 def test_the_launch_form_says_it_beside_its_check(as_owner: Client, team: Team, finished: Any) -> None:

@@ -12,22 +12,22 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from lab.accounts.models import Project, Role, Team, User
-from lab.audit.models import Entry
-from lab.catalog.catalog import catalog
-from lab.labels.making import NewItem, make_queue
-from lab.labels.models import Item, Judgement, Kind, Verdict
-from lab.loop.models import Match
-from lab.loop.win_rate import Rate, tally
-from lab.runs import drafts
-from lab.runs.examination import Examination, examine_place
-from lab.runs.forms import LaunchForm
-from lab.runs.models import Run
-from lab.runs.placing import Place
-from lab.usage import figures, weighing
-from lab.usage.models import Quota, RunStorage, Storage
-from lab.usage.months import Month
-from lab.usage.wins import win
+from lab.data.loop.models import Match
+from lab.data.loop.win_rate import Rate, tally_match
+from lab.labelling.labels.models import Item, Judgement, Kind, Verdict
+from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.teams.accounts.models import Project, Role, Team, User
+from lab.teams.audit.models import Entry
+from lab.training.catalog.catalog import load_catalog
+from lab.training.runs import drafts
+from lab.training.runs.form_checks import Examination, examine_place
+from lab.training.runs.forms import LaunchForm
+from lab.training.runs.models import Run
+from lab.training.runs.placement import Place
+from lab.watching.usage import figures, storage_use
+from lab.watching.usage.models import Quota, RunStorage, Storage
+from lab.watching.usage.months import Month
+from lab.watching.usage.win_costs import compute_win_cost
 from tests.conftest import make_member
 from tests.lab.supervisor.spools import make_run
 from tests.lab.usage.conftest import MakeLease, MakeWorker
@@ -50,7 +50,7 @@ def november(team: Team, owner: User, teammate: User, make_lease: MakeLease) -> 
 
 
 def test_hours_fall_on_their_days(team: Team, november: Project) -> None:
-    days = {day.day: (gpu, compute) for day, gpu, compute in figures.days(figures.pieces(team, NOVEMBER), NOVEMBER)}
+    days = {day.day: (gpu, compute) for day, gpu, compute in figures.sum_hours_by_day(figures.clip_leases_to_month(team, NOVEMBER), NOVEMBER)}
     assert len(days) == 30
     assert days[4] == (pytest.approx(2), 0)
     assert days[5] == (pytest.approx(4), pytest.approx(0.5))
@@ -62,7 +62,7 @@ def test_hours_fall_on_their_days(team: Team, november: Project) -> None:
     [("person", "owner@example.org", "teammate@example.org"), ("project", "Sums", "no project"), ("run", "#1 =long", "#2 short")],
 )
 def test_hours_are_broken_down(by: str, first: str, second: str, team: Team, november: Project) -> None:
-    lines = figures.breakdown(team, NOVEMBER, figures.pieces(team, NOVEMBER), by)
+    lines = figures.build_usage_breakdown(team, NOVEMBER, figures.clip_leases_to_month(team, NOVEMBER), by)
     assert [(line.title, round(line.gpu_hours, 3), round(line.compute_hours, 3)) for line in lines] == [(first, 6, 0), (second, 0, 0.5)]
 
 
@@ -72,7 +72,7 @@ def test_label_minutes_count_and_an_open_page_does_not(team: Team, owner: User, 
         key = f"00000000-0000-0000-0000-{item.pk:012}"
         Judgement.objects.create(item=item, queue=queue, user=owner, key=key, verdict=Verdict.GOOD, order=[0], seconds=seconds)
     month = Month.now()
-    [line] = figures.breakdown(team, month, [], "project")
+    [line] = figures.build_usage_breakdown(team, month, [], "project")
     assert (line.title, line.project, line.label_minutes) == ("Sums", november.pk, pytest.approx(11.5))
     assert line.cost(Quota(label_minute_price=2)) == pytest.approx(23)
 
@@ -94,7 +94,7 @@ def test_the_export_has_every_run_and_no_formula(as_owner: Client, team: Team, n
         ("1", "'=long", "Sums", 6.0, 0.0),
         ("2", "short", "", 0.0, 0.5),
     ]
-    assert Entry.objects.filter(action="usage.export").count() == 1
+    assert Entry.across_teams.filter(action="usage.export").count() == 1
 
 
 def test_an_admin_sets_quotas_and_the_change_is_audited(as_owner: Client, team: Team) -> None:
@@ -103,9 +103,9 @@ def test_an_admin_sets_quotas_and_the_change_is_audited(as_owner: Client, team: 
     assert (quota.concurrent_runs, quota.gpu_hours, quota.storage_bytes, quota.queues) == (2, 40.5, 10 << 30, ["gpu", "small"])
     assert quota.currency == "EUR"
     as_owner.post(reverse("usage-limits"), FORM | {"concurrent_runs": "3"})
-    assert Entry.objects.filter(action="quota.change").latest("pk").details == {"changed": {"concurrent_runs": [2, 3]}}
+    assert Entry.across_teams.filter(action="quota.change").latest("pk").details == {"changed": {"concurrent_runs": [2, 3]}}
     as_owner.post(reverse("usage-limits"), FORM | {"concurrent_runs": "3"})
-    assert Entry.objects.filter(action="quota.change").count() == 2
+    assert Entry.across_teams.filter(action="quota.change").count() == 2
     shown = texts(as_owner.get(reverse("usage-limits")))
     assert all(f'value="{value}"' in shown for value in ("3", "40.5", "10", "gpu, small"))
     as_owner.post(reverse("usage-limits"), {"warn_percent": "80", "currency": "EUR"})
@@ -131,7 +131,7 @@ def test_what_cannot_be_a_quota_is_refused_at_its_field(field: str, value: str, 
     assert response.status_code == 422
     assert words in texts(response)
     assert f'value="{value}"' in texts(response) or not value
-    assert not Quota.objects.exists()
+    assert not Quota.across_teams.exists()
 
 
 def test_researchers_see_usage_and_do_not_set_it(team: Team, teammate: User) -> None:
@@ -149,7 +149,7 @@ def test_launching_shows_what_is_left_and_what_would_hold_it(as_owner: Client, t
     assert "Runs at once" not in texts(as_owner.get(reverse("usage-left")))
     Quota.objects.create(team=team, concurrent_runs=4)
     assert "0 of 4" in texts(as_owner.get(reverse("usage-left")))
-    Quota.objects.update(concurrent_runs=0)
+    Quota.across_teams.update(concurrent_runs=0)
     assert "A run launched now waits: Team Reasoning already runs 0 of 0 at once." in texts(as_owner.get(reverse("usage-left")))
     assert f'hx-get="{reverse("usage-left")}"' in texts(as_owner.get(reverse("launch-recipe", args=["grpo"])))
 
@@ -161,7 +161,7 @@ def test_a_queue_the_team_may_not_use_is_refused_at_launch(as_owner: Client, tea
     assert "may not use the queue gpu (only small)" in texts(response)
     demo = as_owner.post(reverse("launch-demo"), follow=True)
     assert "The demo was not launched" in texts(demo)
-    assert not Run.objects.exists()
+    assert not Run.across_teams.exists()
 
 
 @pytest.fixture
@@ -182,35 +182,35 @@ def test_the_chore_weighs_run_folders_and_datasets(team: Team, fresh_files: Path
     put(run.folder / "events.jsonl", 700)
     (run.folder / "outside").symlink_to(tmp_path)
     put(tmp_path / "datasets" / str(team.pk) / "d.jsonl", 110)
-    assert weighing.weigh()
+    assert storage_use.weigh_storage()
     stored = Storage.objects.get(team=team)
     assert (stored.checkpoints, stored.spools, stored.datasets) == (5000, 700, 110)  # nothing behind a link counts
-    assert RunStorage.objects.get().checkpoints == 5000
+    assert RunStorage.across_teams.get().checkpoints == 5000
 
 
 def test_only_what_may_have_changed_is_weighed_again(team: Team, fresh_files: Path) -> None:
     now = timezone.now()
     ended, alive, old = (make_run(team, status=status) for status in ("finished", "running", "finished"))
-    Run.objects.filter(status="finished").update(finished_at=now - timedelta(days=3))
-    assert set(weighing.due_runs()) == {ended, alive, old}
-    weighing.weigh()
-    assert weighing.due_runs() == []
-    RunStorage.objects.update(measured_at=now - timedelta(hours=1))
-    assert weighing.due_runs() == [alive]
-    Run.objects.filter(pk=ended.pk).update(finished_at=now)
+    Run.across_teams.filter(status="finished").update(finished_at=now - timedelta(days=3))
+    assert set(storage_use.due_runs()) == {ended, alive, old}
+    storage_use.weigh_storage()
+    assert storage_use.due_runs() == []
+    RunStorage.across_teams.update(measured_at=now - timedelta(hours=1))
+    assert storage_use.due_runs() == [alive]
+    Run.across_teams.filter(pk=ended.pk).update(finished_at=now)
     RunStorage.objects.filter(run=old).update(measured_at=now - timedelta(days=2))
-    assert set(weighing.due_runs()) == {ended, alive, old}
+    assert set(storage_use.due_runs()) == {ended, alive, old}
 
 
 def test_a_team_without_runs_is_weighed_too(team: Team, fresh_files: Path) -> None:
-    assert weighing.weigh()
+    assert storage_use.weigh_storage()
     assert Storage.objects.get(team=team).checkpoints == 0
-    assert weighing.due_teams() == []
+    assert storage_use.due_teams() == []
 
 
 def test_the_preflight_names_the_quota_that_would_hold_the_run(team: Team) -> None:
     Quota.objects.create(team=team, concurrent_runs=0)
-    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "grpo"))
+    form = LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), "grpo"))
     found = Examination()
     examine_place(form, found)
     assert found.problems == []
@@ -221,9 +221,9 @@ def test_the_preflight_names_the_quota_that_would_hold_the_run(team: Team) -> No
 
 def test_a_team_that_may_not_use_the_usual_queue_starts_with_one_that_it_may(team: Team, make_worker: MakeWorker) -> None:
     make_worker("a:1", queues=("gpu", "small"))
-    assert LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "grpo")).values["queue"] == "gpu"
+    assert LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), "grpo")).values["queue"] == "gpu"
     Quota.objects.create(team=team, queues=["small"])
-    form = LaunchForm(team, catalog(), drafts.of_recipe(catalog(), "grpo"))
+    form = LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), "grpo"))
     assert (form.values["queue"], form.queue_choices, form.place) == ("small", ["small"], Place(None, "small"))
 
 
@@ -236,11 +236,11 @@ def test_a_win_costs_what_was_trained_and_labelled(team: Team, owner: User, make
     Judgement.objects.create(item=Item.objects.get(queue=queue), queue=queue, user=owner, key=key, verdict=Verdict.A, order=[0, 1], seconds=120)
     match = Match.objects.create(team=team, child=run, queue=queue)
     quota = Quota(gpu_hour_price=2, compute_hour_price=1, label_minute_price=0.5)
-    counted = replace(tally(match), rate=Rate(0.6, 0.5, 0.7, "test"))
-    found = win(match, counted, quota)
+    counted = replace(tally_match(match), rate=Rate(0.6, 0.5, 0.7, "test"))
+    found = compute_win_cost(match, counted, quota)
     assert (found.spent.gpu_hours, found.spent.compute_hours, found.judged_minutes, found.trained_minutes) == (4, 0.5, 2, 0)
     assert found.points == pytest.approx(10)
     assert found.cost == pytest.approx(4 * 2 + 0.5 + 2 * 0.5)
     assert found.cost_each == pytest.approx(0.95)
     assert found.gpu_hours_each == pytest.approx(0.4)
-    assert win(match, replace(counted, rate=Rate(0.5, 0.4, 0.6, "test")), quota).cost_each is None
+    assert compute_win_cost(match, replace(counted, rate=Rate(0.5, 0.4, 0.6, "test")), quota).cost_each is None

@@ -7,15 +7,15 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from lab.accounts.models import Team
-from lab.runs import waiting
-from lab.runs.header import header
-from lab.runs.models import Run, Status
-from lab.supervisor import claiming
-from lab.supervisor.sweeper import OVERDUE, free
-from lab.usage import ledger, quotas
-from lab.usage.models import Lease, Quota, Storage
-from lab.usage.months import Month
+from lab.supervision.supervisor import run_claims
+from lab.supervision.supervisor.sweeper import OVERDUE, select_unheld_runs
+from lab.teams.accounts.models import Team
+from lab.training.runs import wait_reasons
+from lab.training.runs.header import build_run_header
+from lab.training.runs.models import Run, Status
+from lab.watching.usage import ledger, quotas
+from lab.watching.usage.models import Lease, Quota, Storage
+from lab.watching.usage.months import Month
 from tests.lab.supervisor.spools import make_run
 from tests.lab.usage.conftest import MakeLease, MakeWorker
 
@@ -23,94 +23,96 @@ NOVEMBER = Month(2026, 11)
 
 
 def again(run: Run) -> Run:
-    return Run.objects.get(pk=run.pk)
+    return Run.across_teams.get(pk=run.pk)
 
 
 def test_without_limits_a_claim_opens_a_lease(team: Team, make_worker: MakeWorker) -> None:
     make_worker("a:1")
     run = make_run(team)
-    assert claiming.claim(run, "a:1/x", "a:1")
-    lease = Lease.objects.get()
+    assert run_claims.claim_run(run, "a:1/x", "a:1")
+    lease = Lease.across_teams.get()
     assert (lease.run, lease.gpus, lease.owner, lease.ended_at) == (run, 1, "a:1/x", None)
 
 
 def test_a_run_waits_for_the_end_of_another_and_is_then_claimed(team: Team, quota: Quota, make_worker: MakeWorker) -> None:
-    Quota.objects.update(concurrent_runs=1)
+    Quota.across_teams.update(concurrent_runs=1)
     first, second = make_run(team), make_run(team)
-    assert claiming.claim(first, "a:1/x", "a:1")
-    assert not claiming.claim(second, "b:1/y", "b:1")
+    assert run_claims.claim_run(first, "a:1/x", "a:1")
+    assert not run_claims.claim_run(second, "b:1/y", "b:1")
     second = again(second)
     assert (second.status, second.reason) == ("queued", "Waiting: team Reasoning already runs 1 of 1 at once.")
-    assert waiting.reasons([second])[second.pk].kind == "held"
+    assert wait_reasons.find_waiting_reasons([second])[second.pk].kind == "held"
     assert first.end("a:1/x", Status.FINISHED)
-    assert free([second]) == [second]
+    assert select_unheld_runs([second]) == [second]
     assert again(second).reason == ""
-    assert claiming.claim(second, "b:1/y", "b:1")
+    assert run_claims.claim_run(second, "b:1/y", "b:1")
 
 
 def test_a_run_that_is_claimed_while_somebody_asks_does_not_wait_for_itself(team: Team, quota: Quota, make_worker: MakeWorker) -> None:
-    Quota.objects.update(concurrent_runs=1)
+    Quota.across_teams.update(concurrent_runs=1)
     make_worker("a:1")
     run = make_run(team)
     asked = again(run)
-    assert claiming.claim(run, "a:1/x", "a:1")
+    assert run_claims.claim_run(run, "a:1/x", "a:1")
     assert asked.status == "queued"
-    assert waiting.reasons([asked])[asked.pk].kind == "position"
+    assert wait_reasons.find_waiting_reasons([asked])[asked.pk].kind == "position"
 
 
 def test_a_lost_run_keeps_its_place(team: Team, quota: Quota) -> None:
-    Quota.objects.update(concurrent_runs=1)
+    Quota.across_teams.update(concurrent_runs=1)
     lost, other = make_run(team), make_run(team)
-    assert claiming.claim(lost, "a:1/x", "a:1")
-    Run.objects.filter(pk=lost.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert run_claims.claim_run(lost, "a:1/x", "a:1")
+    Run.across_teams.filter(pk=lost.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
     assert again(lost).lose()
-    assert not claiming.claim(other, "b:1/y", "b:1")
-    assert claiming.claim(again(lost), "c:1/z", "c:1")
+    assert not run_claims.claim_run(other, "b:1/y", "b:1")
+    assert run_claims.claim_run(again(lost), "c:1/z", "c:1")
     assert Lease.objects.filter(run=lost).count() == 2
 
 
 def test_another_team_is_not_held(team: Team, quota: Quota) -> None:
-    Quota.objects.update(concurrent_runs=0)
+    Quota.across_teams.update(concurrent_runs=0)
     elsewhere = make_run(Team.objects.create(name="Other", slug="other"))
-    assert claiming.claim(elsewhere, "a:1/x", "a:1")
-    assert not claiming.claim(make_run(team), "b:1/x", "b:1")
+    assert run_claims.claim_run(elsewhere, "a:1/x", "a:1")
+    assert not run_claims.claim_run(make_run(team), "b:1/x", "b:1")
 
 
 def test_gpu_hours_hold_gpu_workers_only(team: Team, quota: Quota, make_worker: MakeWorker, make_lease: MakeLease) -> None:
     make_worker("gpu:1")
     make_worker("cpu:1", gpu="")
-    Quota.objects.update(gpu_hours=2)
+    Quota.across_teams.update(gpu_hours=2)
     make_lease(Month.now().start, 2.5)
     run = make_run(team)
-    assert not claiming.claim(run, "gpu:1/x", "gpu:1")
+    assert not run_claims.claim_run(run, "gpu:1/x", "gpu:1")
     following = Month.now().next.start
     assert again(run).reason == f"Waiting: the month's 2 h on GPUs are used up; they start anew on {following:%-d %B}."
-    assert quotas.held(again(run)) == ""  # a worker without a GPU could take it
-    assert claiming.claim(run, "cpu:1/x", "cpu:1")
-    assert Lease.objects.get(owner="cpu:1/x").gpus == 0
+    assert quotas.explain_held_run(again(run)) == ""  # a worker without a GPU could take it
+    assert run_claims.claim_run(run, "cpu:1/x", "cpu:1")
+    assert Lease.across_teams.get(owner="cpu:1/x").gpus == 0
 
 
 def test_full_storage_and_a_forbidden_queue_hold(team: Team, quota: Quota) -> None:
     run = make_run(team)
     Storage.objects.create(team=team, checkpoints=3 << 30, spools=1 << 30)
-    Quota.objects.update(storage_bytes=4 << 30)
-    assert quotas.held(run) == ("Waiting: storage is full (4.0 GiB of 4.0 GiB): delete checkpoints that nobody needs, or ask an admin for more.")
-    Quota.objects.update(storage_bytes=5 << 30, queues=["small"])
-    assert "may not use the queue gpu (only small)" in quotas.held(run)
-    assert quotas.held(make_run(team, queue="small")) == ""
+    Quota.across_teams.update(storage_bytes=4 << 30)
+    assert quotas.explain_held_run(run) == (
+        "Waiting: storage is full (4.0 GiB of 4.0 GiB): delete checkpoints that nobody needs, or ask an admin for more."
+    )
+    Quota.across_teams.update(storage_bytes=5 << 30, queues=["small"])
+    assert "may not use the queue gpu (only small)" in quotas.explain_held_run(run)
+    assert quotas.explain_held_run(make_run(team, queue="small")) == ""
 
 
 def test_what_runs_is_not_held(team: Team, quota: Quota) -> None:
     run = make_run(team)
-    assert claiming.claim(run, "a:1/x", "a:1")
-    Quota.objects.update(concurrent_runs=0, gpu_hours=0, storage_bytes=0, queues=[])
-    assert quotas.held(again(run)) == ""
+    assert run_claims.claim_run(run, "a:1/x", "a:1")
+    Quota.across_teams.update(concurrent_runs=0, gpu_hours=0, storage_bytes=0, queues=[])
+    assert quotas.explain_held_run(again(run)) == ""
     assert run.renew("a:1/x")
 
 
 def test_the_header_says_what_it_waits_for(team: Team, quota: Quota) -> None:
-    Quota.objects.update(concurrent_runs=0)
-    notice = header(make_run(team), "overview")["notice"]
+    Quota.across_teams.update(concurrent_runs=0)
+    notice = build_run_header(make_run(team), "overview")["notice"]
     assert notice.title == "Waiting in the queue."
     assert notice.text == "Team Reasoning already runs 0 of 0 at once."
 
@@ -123,7 +125,7 @@ def test_workers_that_claim_at_once_keep_the_limit(team: Team) -> None:
 
     def work(run: Run) -> None:
         start.wait()
-        if claiming.claim(run, f"w:{run.number}/x", f"w:{run.number}"):
+        if run_claims.claim_run(run, f"w:{run.number}/x", f"w:{run.number}"):
             claimed.append(run.pk)
         connection.close()
 
@@ -133,8 +135,8 @@ def test_workers_that_claim_at_once_keep_the_limit(team: Team) -> None:
     for thread in threads:
         thread.join()
     assert len(claimed) == 2
-    assert Run.objects.filter(status="starting").count() == Lease.objects.count() == 2
-    assert Run.objects.filter(status="queued", reason__startswith=quotas.WAITING).count() == 6
+    assert Run.across_teams.filter(status="starting").count() == Lease.across_teams.count() == 2
+    assert Run.across_teams.filter(status="queued", reason__startswith=quotas.WAITING).count() == 6
 
 
 def test_hours_are_cut_at_the_ends_of_a_month(team: Team, make_lease: MakeLease) -> None:
@@ -142,21 +144,21 @@ def test_hours_are_cut_at_the_ends_of_a_month(team: Team, make_lease: MakeLease)
     make_lease(datetime(2026, 11, 30, 23, tzinfo=UTC), 4, gpus=2)  # 1 of them, on two GPUs
     make_lease(datetime(2026, 11, 10, tzinfo=UTC), 1.5, gpus=0)
     make_lease(datetime(2026, 12, 1, tzinfo=UTC), 7)
-    assert ledger.hours(team, NOVEMBER) == (pytest.approx(3 + 2), pytest.approx(1.5))
-    assert ledger.hours(team, NOVEMBER.before) == (pytest.approx(2), 0.0)
-    assert ledger.hours(team, NOVEMBER.next) == (pytest.approx(6 + 7), 0.0)
+    assert ledger.sum_month_hours(team, NOVEMBER) == (pytest.approx(3 + 2), pytest.approx(1.5))
+    assert ledger.sum_month_hours(team, NOVEMBER.before) == (pytest.approx(2), 0.0)
+    assert ledger.sum_month_hours(team, NOVEMBER.next) == (pytest.approx(6 + 7), 0.0)
 
 
 def test_a_killed_worker_counts_to_its_last_sign_of_life(team: Team, make_worker: MakeWorker) -> None:
     make_worker("a:1")
-    assert claiming.claim(make_run(team), "a:1/x", "a:1")
-    Lease.objects.update(started_at=timezone.now() - timedelta(hours=3))
-    ledger.seen("a:1/x")
-    Lease.objects.update(seen_at=timezone.now() - timedelta(hours=2))
-    assert ledger.hours(team, Month.now())[0] + ledger.hours(team, Month.now().before)[0] == pytest.approx(1, abs=0.01)
-    ledger.closed("a:1/x")
-    ledger.seen("a:1/x")  # too late: it has ended
-    assert Lease.objects.get().ended_at is not None
+    assert run_claims.claim_run(make_run(team), "a:1/x", "a:1")
+    Lease.across_teams.update(started_at=timezone.now() - timedelta(hours=3))
+    ledger.refresh_leases("a:1/x")
+    Lease.across_teams.update(seen_at=timezone.now() - timedelta(hours=2))
+    assert ledger.sum_month_hours(team, Month.now())[0] + ledger.sum_month_hours(team, Month.now().before)[0] == pytest.approx(1, abs=0.01)
+    ledger.close_leases("a:1/x")
+    ledger.refresh_leases("a:1/x")  # too late: it has ended
+    assert Lease.across_teams.get().ended_at is not None
 
 
 @pytest.mark.parametrize(("text", "month"), [("2026-11", NOVEMBER), ("2026-13", None), ("26-1", None), ("٢٠٢٦-11", None), ("", None)])
@@ -171,15 +173,15 @@ def test_months_follow_each_other_over_the_year() -> None:
 
 
 def test_near_is_from_the_warning_share_on(team: Team, quota: Quota) -> None:
-    Quota.objects.update(storage_bytes=100)
+    Quota.across_teams.update(storage_bytes=100)
     Storage.objects.create(team=team, spools=79)
-    assert quotas.near(team) == []
-    Storage.objects.update(spools=80)
-    assert [use.name for use in quotas.near(team)] == ["storage"]
+    assert quotas.list_near_quotas(team) == []
+    Storage.across_teams.update(spools=80)
+    assert [use.name for use in quotas.list_near_quotas(team)] == ["storage"]
 
 
 def test_held_runs_are_not_sent_again(team: Team, quota: Quota) -> None:
-    Quota.objects.update(concurrent_runs=0)
+    Quota.across_teams.update(concurrent_runs=0)
     run = make_run(team, queued_at=timezone.now() - 2 * OVERDUE)
-    assert free([run]) == []
+    assert select_unheld_runs([run]) == []
     assert again(run).reason.startswith(quotas.WAITING)

@@ -10,15 +10,15 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test import Client
 
-from lab.accounts.models import Team, User
-from lab.datasets import room, uploads
-from lab.datasets.freezing import build, freeze
-from lab.datasets.models import Dataset, Version, VersionState
-from lab.datasets.rules import Rule
-from lab.lib.numbers import size
-from lab.runs.references import datasets_of
-from lab.usage.models import Quota, Storage
-from lab.usage.weighing import dataset_bytes
+from lab.data.datasets import storage_room, uploads
+from lab.data.datasets.freezing import build_version, freeze_next_version
+from lab.data.datasets.models import Dataset, Version, VersionState
+from lab.data.datasets.rules import Rule
+from lab.lib.numbers import format_byte_size
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.references import datasets_of
+from lab.watching.usage.models import Quota, Storage
+from lab.watching.usage.storage_use import dataset_bytes
 from tests.lab.datasets.labelled import dataset_of, groups_of, judge_all, queue_of, run_with
 
 CONTENT = b"".join(json.dumps({"prompt": f"{n}+1?", "chosen": str(n + 1), "rejected": "?"}).encode() + b"\n" for n in range(20))
@@ -55,7 +55,9 @@ def test_an_upload_that_does_not_fit_is_refused_with_the_quota_and_the_fix(as_ow
     limit(team, 3 * MIB, checkpoints=3 * MIB - 500)
     response = send(as_owner)
     assert response.status_code == 422
-    assert f"The team&#x27;s storage quota has 500 B left of 3.0 MiB and this needs {size(len(CONTENT))}. {FIX}" in response.content.decode()
+    assert (
+        f"The team&#x27;s storage quota has 500 B left of 3.0 MiB and this needs {format_byte_size(len(CONTENT))}. {FIX}" in response.content.decode()
+    )
     assert files_of(team) == []
     limit(team, 3 * MIB)
     assert send(as_owner).status_code == 302
@@ -68,20 +70,20 @@ def test_a_dataset_of_an_upload_is_refused_at_its_form_and_nothing_typed_is_lost
     response = as_owner.post("/datasets/import/", form)
     assert response.status_code == 422
     page = response.content.decode()
-    assert "Nothing was made. The team&#x27;s storage quota has 0 B left of 100 B." in page
+    assert "Nothing was imported. The team&#x27;s storage quota has 0 B left of 100 B." in page
     assert "Theirs, renamed" in page
-    assert not Dataset.objects.exists()
+    assert not Dataset.across_teams.exists()
     limit(team, len(CONTENT) + 1000)  # the upload counts once: it gives its place to the version
     assert as_owner.post("/datasets/import/", form).status_code == 302
-    version = Version.objects.get()
+    version = Version.across_teams.get()
     limit(team, dataset_bytes(team) + 10)
-    build(version.pk)
+    build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.FAILED
     assert "this needs" in version.error
     limit(team, 5000)
     assert version.retry()
-    build(version.pk)
+    build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.READY, version.error
 
@@ -92,13 +94,13 @@ def test_freezing_is_refused_when_it_is_full(as_owner: Client, team: Team, datas
     page = response.content.decode()
     assert "Nothing was frozen." in page
     assert f"storage: The team&#x27;s storage quota has 0 B left of 3.0 MiB. {FIX}" in page
-    assert not Version.objects.exists()
+    assert not Version.across_teams.exists()
 
 
 def test_a_version_that_grows_past_it_is_not_written(team: Team, dataset: Dataset) -> None:
     limit(team, 100)
-    version = freeze(dataset, None, Rule(test_share=0))
-    build(version.pk)
+    version = freeze_next_version(dataset, None, Rule(test_share=0))
+    build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.FAILED
     assert version.error.startswith("The team's storage quota has 100 B left of 100 B and this needs ")
@@ -108,7 +110,7 @@ def test_a_version_that_grows_past_it_is_not_written(team: Team, dataset: Datase
 def test_without_a_quota_there_is_room(team: Team) -> None:
     Storage.objects.create(team=team, checkpoints=1 << 50)
     Quota.objects.create(team=team, gpu_hours=0)
-    with room.kept(team, 1 << 50):
+    with storage_room.reserve_storage(team, 1 << 50):
         pass
 
 
@@ -120,10 +122,10 @@ def test_two_at_once_do_not_pass_it_together(team: Team) -> None:
     def write(number: int) -> None:
         start.wait()
         try:
-            with room.kept(team, 100):
-                uploads.keep(team, f"{number}.jsonl", [b"x" * 100])
+            with storage_room.reserve_storage(team, 100):
+                uploads.save_upload(team, f"{number}.jsonl", [b"x" * 100])
                 kept.append(number)
-        except room.NoRoom as error:
+        except storage_room.NoRoom as error:
             refused.append(str(error))
         finally:
             connection.close()

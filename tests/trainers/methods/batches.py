@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.adapters.dpo import total
-from trainers.batch import LossBatch, PairBatch, RolloutBatch, TokenBatch
-from trainers.events import Message
+from trainers.adapters.dpo import sum_token_ratios
+from trainers.contract.events import Message
+from trainers.methods.batch import LossBatch, PairBatch, RolloutBatch, TokenBatch
 from trainers.tasks.base import Example
 
 
@@ -79,7 +79,7 @@ def pair_batch(chosen: Tensor, rejected: Tensor, beta: float = 0.1, **fields: An
         "beta": beta,
         "step": 1,
         "total_steps": 10,
-        "reduce": total,
+        "reduce": sum_token_ratios,
     }
     return PairBatch(**known | fields)
 

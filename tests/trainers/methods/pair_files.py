@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainers.conftest import make_spec
-from trainers import train
+from trainers.attempt import train
 from trainers.tasks import registry
 from trainers.tasks.base import Example
 
@@ -21,11 +21,11 @@ def pair(prompt: str, chosen: str, rejected: str, **columns: Any) -> Row:
 
 
 def examples(count: int) -> list[Example]:
-    return registry.get("mini_gsm").examples("pairs", count, 0, "easy")
+    return registry.get_task("mini_gsm").examples("pairs", count, 0, "easy")
 
 
 def gold(example: Example) -> str:
-    return registry.get("mini_gsm").gold(example)
+    return registry.get_task("mini_gsm").gold(example)
 
 
 def rows(count: int = 32, flip_every: int = 0, wrong: Callable[[Example], str] = lambda example: WRONG, **columns: Callable[[int], Any]) -> list[Row]:
@@ -51,5 +51,5 @@ def earlier_run(folder: Path, dataset: dict[str, str], **overrides: Any) -> str:
     """The final policy of a short DPO run of its own, in ``folder / "earlier"``."""
     own = folder / "earlier"
     spec = make_spec(own, "dpo", dataset=dataset, **{"training__max_steps": 2, "training__learning_rate": 1e-3} | overrides)
-    assert train.run(spec, own) == train.FINISHED
+    assert train.run_training(spec, own) == train.FINISHED
     return str(own / "final")

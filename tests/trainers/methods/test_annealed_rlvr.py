@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.methods.tokens.annealed_rlvr import AnnealedRLVR, Config, heating_set, past_knee, turned
+from trainers.methods.tokens.annealed_rlvr import AnnealedRLVR, Config, has_passed_minimum, heating_set, past_knee
 
 LENGTHS = [900.0, 700, 600, 580, 590, 640]
 
 
 def test_the_worked_examples():
-    assert [turned(LENGTHS[: end + 1], 2) for end in range(6)] == [False] * 5 + [True]
+    assert [has_passed_minimum(LENGTHS[: end + 1], 2) for end in range(6)] == [False] * 5 + [True]
     assert LENGTHS.index(min(LENGTHS)) == 3
     assert heating_set([0.0, 0.05, 0.08, 0.30], [0, 1, 2, 5], 0.1) == [1, 2]
 
@@ -26,8 +26,8 @@ def test_the_knee():
 
 @given(st.lists(st.floats(1, 100), min_size=1, max_size=8), st.integers(1, 3), st.sampled_from([0.25, 2.0, 16.0]))
 def test_the_turning_point_does_not_depend_on_the_unit_and_needs_a_rise(lengths, patience, scale):
-    assert turned([value * scale for value in lengths], patience) == turned(lengths, patience)
-    assert not turned(sorted(lengths, reverse=True), patience)
+    assert has_passed_minimum([value * scale for value in lengths], patience) == has_passed_minimum(lengths, patience)
+    assert not has_passed_minimum(sorted(lengths, reverse=True), patience)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), max_size=8), st.floats(0.01, 1))
@@ -95,7 +95,7 @@ def test_its_memory_survives_a_checkpoint(tmp_path):
 
 
 @pytest.mark.training
-def test_real_steps_with_a_burst(two_steps):
+def test_real_steps_with_a_burst(two_steps, written_answers):
     trained = two_steps(
         "annealed-rlvr",
         {"at": 1, "every": 1, "steps": 2, "threshold": 1.0, "answers": 4},

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods import pair_files
-from trainers.methods.pairs.atlas_evodpo import Config, EvoDPO, answer_divergence, best_candidate, promoted, token_divergence
+from trainers.methods.pairs.atlas_evodpo import Config, EvoDPO, answer_divergence, best_candidate, may_promote_candidate, token_divergence
 
 
 def test_the_worked_examples():
@@ -14,9 +14,9 @@ def test_the_worked_examples():
     divergence = token_divergence(torch.stack([one, other])[None], torch.stack([other, other])[None])  # (1, 2)
     assert divergence[0].tolist() == pytest.approx([0.0823, 0.0], abs=1e-4)
     assert answer_divergence(divergence, torch.ones(1, 2)).item() == pytest.approx(0.0411, abs=1e-4)
-    assert promoted(0.05, 0.0411, 0.01, 0.05)
-    assert not promoted(0.05, 0.0411, 0.01, 0.03)
-    assert not promoted(0.005, 0.0, 0.01, 0.05)
+    assert may_promote_candidate(0.05, 0.0411, 0.01, 0.05)
+    assert not may_promote_candidate(0.05, 0.0411, 0.01, 0.03)
+    assert not may_promote_candidate(0.005, 0.0, 0.01, 0.05)
     assert best_candidate([0.50, 0.55], [0.02, 0.20], 0.5) == 0
 
 

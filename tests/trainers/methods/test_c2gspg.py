@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.methods.group.c2gspg import C2GSPG, Config, agreeing, calibrated_advantages, calibration_error, calibration_targets, log_confidence
+from trainers.methods.group.c2gspg import (
+    C2GSPG,
+    Config,
+    calibrated_advantages,
+    calibration_error,
+    calibration_targets,
+    log_confidence,
+    mask_agreeing_rows,
+)
 
 LOGPROBS = torch.tensor([[-0.1, -0.3]])
 
@@ -77,7 +85,7 @@ def test_targets_are_probabilities_that_follow_their_members(rewards, order):
 
 def test_a_target_that_contradicts_its_advantage_is_dropped():
     log_c = torch.tensor([0.9, 0.1, 0.2, 0.6]).log()
-    assert agreeing(torch.tensor([0.7, 0.7, 0.4, 0.4]), torch.tensor([1.0, 1.0, -1.0, -1.0]), log_c).tolist() == [0, 1, 0, 1]
+    assert mask_agreeing_rows(torch.tensor([0.7, 0.7, 0.4, 0.4]), torch.tensor([1.0, 1.0, -1.0, -1.0]), log_c).tolist() == [0, 1, 0, 1]
 
 
 def test_sure_masked_and_equal_rows_stay_finite():

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import centred
-from trainers.methods.group.canon import CANON, Config, conditional, cosine_intra, high_half, scheduled_mu
+from trainers.maths.advantages import centre_by_group
+from trainers.methods.group.canon import CANON, Config, compute_conditional_advantages, cosine_intra, high_half, scheduled_mu
 
 GROUPS = st.lists(st.floats(-2, 2, width=32), min_size=4, max_size=4)
 REWARDS, HIGH = torch.tensor([1.0, 0, 1, 1]), torch.tensor([False, False, True, True])
@@ -25,32 +25,34 @@ REWARDS, HIGH = torch.tensor([1.0, 0, 1, 1]), torch.tensor([False, False, True, 
 )
 def test_the_worked_examples(mu, alpha, prefer_high, expected):
     assert high_half(torch.tensor([10.0, 20, 30, 40]), 4).tolist() == HIGH.tolist()
-    assert conditional(REWARDS, HIGH, 4, mu, alpha, prefer_high).tolist() == pytest.approx(expected, abs=1e-6)
+    assert compute_conditional_advantages(REWARDS, HIGH, 4, mu, alpha, prefer_high).tolist() == pytest.approx(expected, abs=1e-6)
 
 
 @given(GROUPS, GROUPS)
 def test_in_equal_shares_it_is_the_centred_reward(rewards, metric):
     rewards = torch.tensor(rewards)
-    made = conditional(rewards, high_half(torch.tensor(metric), 4), 4, 0.5)
-    assert torch.allclose(made, centred(rewards, 4), atol=1e-6)
+    made = compute_conditional_advantages(rewards, high_half(torch.tensor(metric), 4), 4, 0.5)
+    assert torch.allclose(made, centre_by_group(rewards, 4), atol=1e-6)
 
 
 @given(GROUPS, st.permutations(range(4)), st.permutations([1.0, 2.0, 3.0, 4.0]), st.floats(0, 1), st.floats(-3, 3))
 def test_it_follows_its_members_and_ignores_a_shift(rewards, order, metric, mu, shift):
     rewards, metric, order = torch.tensor(rewards), torch.tensor(metric), list(order)
-    made = conditional(rewards, high_half(metric, 4), 4, mu)
-    assert torch.allclose(conditional(rewards[order], high_half(metric[order], 4), 4, mu), made[order], atol=1e-6)
-    assert torch.allclose(conditional(rewards + shift, high_half(metric, 4), 4, mu), made, atol=1e-5)
+    made = compute_conditional_advantages(rewards, high_half(metric, 4), 4, mu)
+    assert torch.allclose(compute_conditional_advantages(rewards[order], high_half(metric[order], 4), 4, mu), made[order], atol=1e-6)
+    assert torch.allclose(compute_conditional_advantages(rewards + shift, high_half(metric, 4), 4, mu), made, atol=1e-5)
 
 
 def test_odd_groups_ties_and_groups_of_one():
     assert high_half(torch.tensor([5.0, 5, 5]), 3).tolist() == [False, True, True]  # ties keep the order of the batch
-    assert conditional(torch.full((3,), 0.7), torch.tensor([False, True, True]), 3, 1.0).tolist() == pytest.approx([0, 0, 0], abs=1e-6)
-    assert conditional(torch.tensor([1.0, 0.3]), high_half(torch.tensor([1.0, 2.0]), 1), 1, 0.7).tolist() == [0, 0]
+    assert compute_conditional_advantages(torch.full((3,), 0.7), torch.tensor([False, True, True]), 3, 1.0).tolist() == pytest.approx(
+        [0, 0, 0], abs=1e-6
+    )
+    assert compute_conditional_advantages(torch.tensor([1.0, 0.3]), high_half(torch.tensor([1.0, 2.0]), 1), 1, 0.7).tolist() == [0, 0]
 
 
 def test_leaning_speaks_in_groups_where_all_are_right():
-    made = conditional(torch.ones(4), HIGH, 4, 1.0, alpha=0.8)
+    made = compute_conditional_advantages(torch.ones(4), HIGH, 4, 1.0, alpha=0.8)
     assert made.tolist() == pytest.approx([0.2, 0.2, -0.2, -0.2])
 
 
@@ -91,5 +93,7 @@ def test_two_real_steps(two_steps, metric):
     for key in {(r.step, r.group) for r in trained.rollouts}:
         group = sorted((r for r in trained.rollouts if (r.step, r.group) == key), key=lambda r: r.sample)
         by = [r.length if metric == "length" else r.mean_entropy for r in group]
-        expected = conditional(torch.tensor([r.reward for r in group]), high_half(torch.tensor(by, dtype=torch.float32), 4), 4, 1.0)
+        expected = compute_conditional_advantages(
+            torch.tensor([r.reward for r in group]), high_half(torch.tensor(by, dtype=torch.float32), 4), 4, 1.0
+        )
         assert [r.contributions["canon"] for r in group] == pytest.approx(expected.tolist(), abs=1e-5)

@@ -15,11 +15,11 @@ from trainers.methods.group.ce_po import (
     Config,
     Parts,
     channel_score,
-    direct,
-    hardened,
-    jacobians,
+    compute_direct_jacobian,
+    compute_jacobians,
+    harden_jacobian,
     power_mean,
-    shuffled,
+    shuffle_tokens,
     working_span,
 )
 
@@ -38,7 +38,7 @@ def score(jacobian, twin):
 def test_the_worked_examples():
     """One position has one singular value: there the code's score is the card's."""
     jacobian, twin = [[3.0, 4.0]], [[1.0, 0.0]]
-    assert hardened(torch.tensor([jacobian]), torch.tensor([twin]))[0].tolist() == [[0.0, 4.0]]
+    assert harden_jacobian(torch.tensor([jacobian]), torch.tensor([twin]))[0].tolist() == [[0.0, 4.0]]
     assert score(jacobian, twin) == pytest.approx(0.005 + 0.995 * 0.8)
     assert [fused(1.0, 0.25, 0.5, power) for power in (1.0, 2.0, -1.0)] == pytest.approx([0.625, 0.7289, 0.4], abs=1e-4)
 
@@ -87,13 +87,13 @@ def test_the_same_jacobian_is_all_nuisance_and_none_is_nothing():
 def test_what_goes_through_the_working_is_not_direct():
     through, way = torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[0.0, 3.0], [0.0, 0.0]]])
     total = torch.tensor([[[5.0, 7.0]]])
-    assert direct(total, through, way).flatten().tolist() == pytest.approx([5.0, 0.0])
-    assert torch.equal(direct(total, through, torch.zeros(1, 2, 2)), total)
+    assert compute_direct_jacobian(total, through, way).flatten().tolist() == pytest.approx([5.0, 0.0])
+    assert torch.equal(compute_direct_jacobian(total, through, torch.zeros(1, 2, 2)), total)
 
 
 def test_a_twin_has_the_same_tokens_in_its_places():
     ids, places = torch.arange(12).view(2, 6), torch.tensor([[0, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0]])
-    twin = shuffled(ids, places, {2}, random.Random(1))
+    twin = shuffle_tokens(ids, places, {2}, random.Random(1))
     assert twin[0, [0, 2, 5]].tolist() == [0, 2, 5]
     assert sorted(twin[0].tolist()) == list(range(6))
     assert twin[0].tolist() != list(range(6))
@@ -110,7 +110,7 @@ def model():
 def test_gradients_reach_the_right_parts_and_leave_the_policy_alone(model):
     ids = torch.tensor([[5, 6, 7, 8, 9, 10], [5, 6, 7, 8, 9, 11]])
     prompt, working, answer = (torch.tensor([row] * 2, dtype=torch.float32) for row in ([1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1]))
-    of_working, of_answer, to_working = jacobians(model, Parts(ids, torch.ones_like(ids), prompt, working, answer))
+    of_working, of_answer, to_working = compute_jacobians(model, Parts(ids, torch.ones_like(ids), prompt, working, answer))
     assert of_working[:, 2:].abs().max() == of_answer[:, 2:].abs().max() == 0.0
     assert of_working[:, :2].abs().max() > 0
     assert to_working[:, [0, 1, 4, 5]].abs().max() == 0.0

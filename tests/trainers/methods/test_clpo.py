@@ -8,15 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers import stories
-from trainers.methods.prompts.clpo import CLPO, Config, Group, difficulty_of, kl_terms, seated, tells
-from trainers.methods.stack import build
-from trainers.problems import SpecError
-from trainers.sampling import Completion
-from trainers.spec import parse_spec
+from trainers.contract.problems import SpecError
+from trainers.contract.spec import parse_spec
+from trainers.methods.prompts.clpo import CLPO, Config, Group, assign_group_places, difficulty_of, has_leaked_answer, kl_terms
+from trainers.methods.stack import build_stack
+from trainers.policies.sampling import Completion
 from trainers.tasks import registry
+from trainers.texts import stories
 
-TASK = registry.get("mini_gsm")
+TASK = registry.get_task("mini_gsm")
 EXAMPLES = TASK.examples("train", 5, 3, "medium")
 
 
@@ -60,7 +60,7 @@ def test_a_rewrite_moves_to_a_free_place_with_the_example_it_is_scored_by():
     made = CLPO(Config()).rollout(session)
     assert [made[place * 4].notes["rewritten"] for place in range(2)] == [False, True]
     assert session.examples[4:] == [EXAMPLES[0]] * 4
-    assert stories.read(session.prompts[4][-1].content) is not None
+    assert stories.parse_story(session.prompts[4][-1].content) is not None
     assert [one.text for one in made[4:]] == ["right", "right", "wrong", "wrong"]
 
 
@@ -83,7 +83,7 @@ def test_every_place_is_taken_once_and_only_groups_that_teach_are_trained_on(tab
     levels = [difficulty_of(share / 4, 0.3, 0.7) for share, _ in table]
     groups = [Group(i, False, share / 4, levels[i]) for i, (share, _) in enumerate(table)]
     groups += [Group(i, True, again / 4, levels[i]) for i, (_, again) in enumerate(table) if again is not None]
-    seats = seated(groups, len(table))
+    seats = assign_group_places(groups, len(table))
     assert len(seats) == len(table)
     assert len({(group.place, group.rewritten) for group, _ in seats}) == len(table)
     teaching = [group for group in groups if group.teaches]
@@ -97,11 +97,11 @@ def test_every_place_is_taken_once_and_only_groups_that_teach_are_trained_on(tab
 @given(st.integers(0, 300), st.sampled_from(["easy", "medium", "hard"]))
 def test_stories_told_again_have_the_same_answer(seed, difficulty):
     (example,) = TASK.examples("train", 1, seed, difficulty)
-    story = stories.read(example.prompt[-1].content)
+    story = stories.parse_story(example.prompt[-1].content)
     assert str(story) == example.prompt[-1].content
     assert f"<think>{' '.join(story.equations)}</think>" in TASK.gold(example)
-    for told in (stories.simpler(story), stories.retold(story, random.Random(seed))):
-        assert stories.read(str(told)) == told != story
+    for told in (stories.simplify_story(story), stories.retell_story(story, random.Random(seed))):
+        assert stories.parse_story(str(told)) == told != story
         assert told.equations[-1].endswith(f"={example.reference}")
 
 
@@ -109,13 +109,13 @@ def test_stories_told_again_have_the_same_answer(seed, difficulty):
     "text", ["", "How many?", "Max has 3 apples. How many?x", "Max has 3 apples, eats 2. How many?", "Max has , buys 1. How many?"]
 )
 def test_other_texts_are_no_stories(text):
-    assert stories.read(text) is None
+    assert stories.parse_story(text) is None
 
 
 def test_a_rewrite_that_tells_the_answer_is_dropped():
-    assert tells("It is 7.", "3+4?", "7")
-    assert not tells("It has 17", "3+4?", "7")
-    assert not tells("Again 7", "What is 7?", "7")
+    assert has_leaked_answer("It is 7.", "3+4?", "7")
+    assert not has_leaked_answer("It has 17", "3+4?", "7")
+    assert not has_leaked_answer("Again 7", "What is 7?", "7")
 
 
 def test_the_kl_term_has_the_scale_of_its_sample_and_a_gradient_towards_the_reference():
@@ -155,11 +155,11 @@ def test_dropped_groups_have_no_advantage():
 def test_a_second_kl_penalty_is_refused():
     data = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo", "beta": 0.1}, "methods": [{"name": "clpo"}], "output": "x"}
     with pytest.raises(SpecError, match="KL penalty of its own"):
-        build(parse_spec(data))
+        build_stack(parse_spec(data))
 
 
 @pytest.mark.training
-def test_three_real_steps(two_steps):
+def test_three_real_steps(two_steps, written_answers):
     trained = two_steps(
         "clpo", {"kl": 0.1}, base="grpo", training__per_device_train_batch_size=16, training__max_steps=3, training__learning_rate=1e-3
     )
@@ -172,4 +172,4 @@ def test_three_real_steps(two_steps):
         anew = [rollout for rollout in rollouts if rollout.prompt[-1].content not in asked]
         assert step["clpo/rewritten"] == pytest.approx(len(anew) / len(rollouts))
         for rollout in anew:
-            assert stories.read(rollout.prompt[-1].content).equations[-1].endswith(f"={rollout.reference}")
+            assert stories.parse_story(rollout.prompt[-1].content).equations[-1].endswith(f"={rollout.reference}")

@@ -8,20 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.methods.group.cmdp_distill import CMDPDistill, Config, constrained, remaining, token_kl, violations
-from trainers.problems import SpecError
+from trainers.contract.problems import SpecError
+from trainers.methods.group.cmdp_distill import CMDPDistill, Config, compute_remaining_budget, constrain_rewards, mask_budget_violations, token_kl
 
 COSTS = torch.tensor([[0.2, 0.3, 0.1, 0.4]])
 ROWS = st.lists(st.lists(st.floats(0, 2, width=32), min_size=3, max_size=3), min_size=4, max_size=4)
 
 
 def shaped(budget, penalty=1.0, costs=COSTS, rewards=(1.0,)):
-    held = violations(costs, torch.full((len(costs),), budget))
-    return constrained(torch.tensor(rewards), costs, held, penalty)
+    held = mask_budget_violations(costs, torch.full((len(costs),), budget))
+    return constrain_rewards(torch.tensor(rewards), costs, held, penalty)
 
 
 def test_the_worked_examples():
-    assert remaining(COSTS, torch.tensor([0.5]))[0].tolist() == pytest.approx([0.3, 0.0, -0.1, -0.5], abs=1e-6)
+    assert compute_remaining_budget(COSTS, torch.tensor([0.5]))[0].tolist() == pytest.approx([0.3, 0.0, -0.1, -0.5], abs=1e-6)
     assert shaped(0.5).item() == pytest.approx(-0.5)
     assert shaped(1.2).item() == 1.0
     soft = CMDPDistill(Config(constraint="soft")).constrain(torch.tensor([1.0]), COSTS, torch.tensor([4.0]))
@@ -43,13 +43,13 @@ def test_the_divergence_of_equal_distributions_is_0_and_of_others_positive():
 @settings(deadline=None, max_examples=40)
 def test_only_a_completion_within_its_budget_keeps_its_reward(rows, budget, order):
     costs, rewards = torch.tensor(rows), torch.tensor([1.0, 0.0, 0.5, 1.0])
-    held = violations(costs, torch.full((4,), budget))
-    made = constrained(rewards, costs, held, 1.0)
+    held = mask_budget_violations(costs, torch.full((4,), budget))
+    made = constrain_rewards(rewards, costs, held, 1.0)
     within = held.sum(1) == 0
     assert torch.equal(made[within], rewards[within])
     assert (made[~within] <= 0).all()
     assert (held.diff(dim=1) >= 0).all()  # spent is spent
-    turned = constrained(rewards[list(order)], costs[list(order)], held[list(order)], 1.0)
+    turned = constrain_rewards(rewards[list(order)], costs[list(order)], held[list(order)], 1.0)
     assert torch.equal(made[list(order)], turned)
 
 
@@ -80,13 +80,27 @@ def test_the_loss_is_the_divergence_of_the_violating_tokens_alone():
     mask = torch.tensor([[1.0, 1, 0], [1, 1, 1]])
     logits = torch.randn(2, 3, 5, dtype=torch.double, requires_grad=True)
     rollout = rollout_batch([0, 0], 2, mask=mask, prompt_ids=[[0], [0]])
-    term = method.loss(loss_batch(torch.zeros(2, 3), torch.zeros(2), rollout=rollout, mask=mask, logits=logits))
+    batch = loss_batch(torch.zeros(2, 3), torch.zeros(2), rollout=rollout, mask=mask, logits=logits)
+    term = method.direct(batch)
     assert (term != 0).tolist() == [[False, True, False], [False, False, False]]
 
     def total(values):
         return method.loss(loss_batch(torch.zeros(2, 3), torch.zeros(2), rollout=rollout, mask=mask, logits=values)).sum()
 
     assert torch.autograd.gradcheck(total, logits, eps=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("base", "divisor"), [("dr_grpo", 2 * 3), ("dapo", 5), ("grpo", None)])
+def test_the_direct_term_is_reduced_as_the_bases_own(base, divisor):
+    """Under Dr. GRPO a completion's sum over B times the longest completion, so that the two terms of the gradient are on one scale."""
+    torch.manual_seed(0)
+    method = fixed_teacher(CMDPDistill(Config(penalty=2.0, constraint="soft")), torch.randn(2, 3, 5))
+    method.violating, mask = torch.ones(2, 3), torch.tensor([[1.0, 1, 0], [1, 1, 1]])
+    rollout = rollout_batch([0, 0], 2, mask=mask, prompt_ids=[[0], [0]])
+    batch = loss_batch(torch.zeros(2, 3), torch.zeros(2), rollout=rollout, mask=mask, logits=torch.randn(2, 3, 5), loss_type=base)
+    sums = (method.direct(batch) * mask).sum(1)
+    expected = sums.sum() / divisor if divisor else (sums / mask.sum(1)).mean()
+    assert method.loss(batch).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_a_teacher_with_another_vocabulary_is_refused():

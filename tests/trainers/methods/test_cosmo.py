@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.methods.group.cosmo import Config, CoSMo, budgeted, merge_equations, refined, split_equation, split_merge
+from trainers.methods.group.cosmo import Config, CoSMo, apply_segment_budget, merge_equations, refine_completion, split_equation, split_merge
 from trainers.tasks.base import Example
 from trainers.tasks.mini_gsm import MiniGsm
 
@@ -23,7 +23,7 @@ def method(**config):
 
 def test_the_worked_example():
     outcome, counts, valid = torch.tensor([1.0, 1, 0, 1]), torch.tensor([5.0, 4, 1, 3]), torch.tensor([True, True, True, False])
-    made = budgeted(outcome, counts, torch.full((4,), 3.0), valid, tolerance=1, penalty=1.0)
+    made = apply_segment_budget(outcome, counts, torch.full((4,), 3.0), valid, tolerance=1, penalty=1.0)
     assert made.tolist() == [0.0, 1.0, -1.0, -1.0]
 
 
@@ -49,7 +49,7 @@ def test_gold_answers_reach_any_target_and_still_end_in_their_answer(changes, ta
         lines.append(f"{total}-{change}={total - change}")
         total -= change
     text = f"<think>{' '.join(lines)}</think><answer>{total}</answer>"
-    made = refined(refined(text, 1, 5), target, 5)
+    made = refine_completion(refine_completion(text, 1, 5), target, 5)
     assert made.endswith(f"={total}</think><answer>{total}</answer>")
     assert len(made.split("</think>")[0].split()) == min(target, changes)
     if target == changes:
@@ -58,16 +58,16 @@ def test_gold_answers_reach_any_target_and_still_end_in_their_answer(changes, ta
 
 def test_a_text_without_working_is_left_alone():
     for text in ("", "<answer>3</answer>", "<think></think><answer>3</answer>"):
-        assert refined(text, 3, 5) == text
+        assert refine_completion(text, 3, 5) == text
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), st.permutations(range(4)), st.floats(0, 2))
 def test_without_penalty_it_is_the_reward_and_rows_are_apart(outcome, order, penalty):
     outcome, counts, targets = torch.tensor(outcome), torch.tensor([0.0, 2, 5, 9]), torch.tensor([3.0, 3, 3, 3])
     valid, order = torch.tensor([True, True, True, False]), list(order)
-    assert budgeted(outcome, counts, targets, torch.ones(4, dtype=torch.bool), 1, 0.0).equal(outcome)
-    made = budgeted(outcome, counts, targets, valid, 1, penalty)
-    assert budgeted(outcome[order], counts[order], targets[order], valid[order], 1, penalty).equal(made[order])
+    assert apply_segment_budget(outcome, counts, targets, torch.ones(4, dtype=torch.bool), 1, 0.0).equal(outcome)
+    made = apply_segment_budget(outcome, counts, targets, valid, 1, penalty)
+    assert apply_segment_budget(outcome[order], counts[order], targets[order], valid[order], 1, penalty).equal(made[order])
     assert (made <= outcome).all()
 
 
@@ -93,7 +93,7 @@ def test_supervised_rows_with_a_target_are_refined_and_others_left():
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
+def test_two_real_steps(two_steps, written_answers):
     trained = two_steps("cosmo", {"tolerance": 0, "penalty": 0.5})
     assert all(2 <= step["cosmo/target"] <= 3 for step in trained.steps)
     for rollout in trained.rollouts:

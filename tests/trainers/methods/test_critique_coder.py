@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import group_std, z_score
-from trainers.events import Message
-from trainers.methods.group.critique_coder import KEY, Config, CritiqueCoder, balanced, critique, verdict, verdict_rewards
+from trainers.contract.events import Message
+from trainers.maths.advantages import group_std, z_score
+from trainers.methods.group.critique_coder import (
+    KEY,
+    Config,
+    CritiqueCoder,
+    balance_critique_items,
+    make_critique_example,
+    parse_verdict,
+    verdict_rewards,
+)
 from trainers.tasks import registry
 from trainers.tasks.base import Example
 
@@ -19,8 +27,8 @@ QUESTION = Example([Message("user", "1+1?")], "2", {"start": 1, "changes": [1]})
 
 def test_the_worked_examples():
     text = r"\conclusion{F} no, wait: \conclusion{T}"
-    assert verdict_rewards([verdict(text)] * 2, [True, False]) == [1.0, 0.0]
-    assert verdict_rewards([verdict("I do not know")] * 2, [True, False]) == [0.0, 0.0]
+    assert verdict_rewards([parse_verdict(text)] * 2, [True, False]) == [1.0, 0.0]
+    assert verdict_rewards([parse_verdict("I do not know")] * 2, [True, False]) == [0.0, 0.0]
     rewards = torch.tensor([1.0, 1, 0, 1, 0, 0, 0, 1])
     assert group_std(rewards, 8)[0].item() == pytest.approx(0.5345, abs=1e-4)
     assert z_score(rewards, 8, epsilon=0.0)[:3].tolist() == pytest.approx([0.9354, 0.9354, -0.9354], abs=1e-4)
@@ -40,21 +48,21 @@ def test_the_worked_examples():
     ],
 )
 def test_a_verdict_is_the_last_answer(text, words, said):
-    assert verdict(text, words) is said
+    assert parse_verdict(text, words) is said
 
 
 @given(st.text(max_size=60))
 @settings(deadline=None)
 def test_any_text_has_a_verdict_or_none(text):
-    assert verdict(text) in (True, False, None)
-    assert verdict(text + r"\conclusion{True}") is True
+    assert parse_verdict(text) in (True, False, None)
+    assert parse_verdict(text + r"\conclusion{True}") is True
 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 8))
 @settings(deadline=None)
 def test_labels_are_balanced(right, wrong, count):
     items = [(QUESTION, str(place), place < right) for place in range(right + wrong)]
-    kept = balanced(items, count, random.Random(0))
+    kept = balance_critique_items(items, count, random.Random(0))
     assert len(kept) <= count
     assert sum(label for _, _, label in kept) * 2 == len(kept)
     assert len({solution for _, solution, _ in kept}) == len(kept)
@@ -63,13 +71,13 @@ def test_labels_are_balanced(right, wrong, count):
 def test_the_tasks_own_rewards_have_no_quarrel_with_a_critique_item():
     for task in registry.all_tasks().values():
         example = task.examples("train", 1, 0, next(iter(task.difficulties)))[0]
-        item = critique(example, task.gold(example), True, "1/0")
+        item = make_critique_example(example, task.gold(example), True, "1/0")
         for reward in task.rewards.values():
             assert reward.function("<think></think><answer>1</answer>", item) in (0, 1, None)
 
 
 def mixed_batch(texts, **fields):
-    items = [critique(QUESTION, "x", True, "1/0")] * 2 + [critique(QUESTION, "y", False, "1/0")] * 2 + [QUESTION] * 2
+    items = [make_critique_example(QUESTION, "x", True, "1/0")] * 2 + [make_critique_example(QUESTION, "y", False, "1/0")] * 2 + [QUESTION] * 2
     return rollout_batch([0, 0, 0, 0, 0.5, 1.0], 2, texts=texts, examples=items, **fields)
 
 
@@ -101,12 +109,12 @@ def test_what_is_cut_off_teaches_nothing():
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
-    trained = two_steps("critique-coder", {"share": 0.6, "solutions": 4})
+def test_two_real_steps(two_steps, written_samples):
+    trained = two_steps("critique-coder", {"share": 0.4, "solutions": 4})
     asked = [r for r in trained.rollouts if r.prompt[-1].content.endswith("\n1 or 0?")]
     assert asked
     assert len(asked) < len(trained.rollouts)
     for rollout in trained.rollouts:
-        expected = float(verdict(rollout.completion, "1/0") is (rollout.reference == "1")) if rollout in asked else rollout.reward
+        expected = float(parse_verdict(rollout.completion, "1/0") is (rollout.reference == "1")) if rollout in asked else rollout.reward
         assert rollout.shaped["critique-coder"] == expected
     assert KEY not in QUESTION.data

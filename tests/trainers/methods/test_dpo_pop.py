@@ -12,7 +12,7 @@ from tests.trainers.methods import pair_files
 from tests.trainers.methods.batches import pair_batch
 from trainers.adapters.dpo import method_loss
 from trainers.methods.bases.dpo import DPO
-from trainers.methods.pairs.dpo_pop import Config, DPOPoP, adaptive_margin, couples, polyak, rank_correlation
+from trainers.methods.pairs.dpo_pop import Config, DPOPoP, adaptive_margin, compute_polyak_average, draw_couples, rank_correlation
 from trainers.methods.stack import Stack
 
 
@@ -50,7 +50,7 @@ def test_the_loss_of_a_couple():
 
 @given(st.lists(st.floats(0, 9), min_size=1, max_size=8), st.sampled_from(["random", "iterative"]), st.integers(1, 3), st.integers(0, 99))
 def test_a_couple_points_from_the_stronger_to_the_weaker_pair(strengths, sampler, partners, seed):
-    made = couples(strengths, sampler, partners, random.Random(seed))
+    made = draw_couples(strengths, sampler, partners, random.Random(seed))
     assert len(made) == len(strengths) * partners
     assert all(weaker is None or strengths[one] > strengths[weaker] for one, weaker in made)
     if sampler == "iterative":
@@ -59,7 +59,7 @@ def test_a_couple_points_from_the_stronger_to_the_weaker_pair(strengths, sampler
 
 def test_random_couples_favour_strong_pairs():
     strengths = [float(value) for value in range(20)]
-    seen = [one for one, _ in couples(strengths, "random", 50, random.Random(0))]
+    seen = [one for one, _ in draw_couples(strengths, "random", 50, random.Random(0))]
     assert sum(one >= 10 for one in seen) > 0.7 * len(seen)
 
 
@@ -81,7 +81,7 @@ def test_rank_correlation_sees_order_alone(order):
 
 
 def test_the_average_moves_slowly():
-    assert polyak(torch.tensor(1.0), torch.tensor(2.0), 0.99).item() == pytest.approx(1.01)
+    assert compute_polyak_average(torch.tensor(1.0), torch.tensor(2.0), 0.99).item() == pytest.approx(1.01)
 
 
 @pytest.mark.training

@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch, token_batch
-from trainers.methods.tokens.e2c_explore_execute import E2C, Config, aligned_titles, alignment, before_split, common_words, titles
+from trainers.methods.tokens.e2c_explore_execute import (
+    E2C,
+    Config,
+    aligned_titles,
+    before_split,
+    common_words,
+    compute_plan_alignment,
+    list_step_titles,
+)
 
 SPLIT = "</think>"
 PLAN = "1. Set up equation\n2. **Solve quadratic**\n3. Check roots\n"
@@ -30,8 +38,8 @@ def test_the_worked_example_of_token_advantages():
 
 
 def test_the_worked_example_of_the_reward():
-    assert titles(PLAN) == ["set up equation", "solve quadratic", "check roots"]
-    assert aligned_titles(titles(PLAN), ["set up equation", "we solve quadratic now"]) == pytest.approx(2 / 3)
+    assert list_step_titles(PLAN) == ["set up equation", "solve quadratic", "check roots"]
+    assert aligned_titles(list_step_titles(PLAN), ["set up equation", "we solve quadratic now"]) == pytest.approx(2 / 3)
     text = PLAN + SPLIT + "1. Set up equation\n2. Solve quadratic\n"
     method = E2C(Config())
     assert method.rewards(of_texts([text, text], [1.0, 0.0]), torch.tensor([1.0, 0.0])).tolist() == pytest.approx([2 / 3, 0.0])
@@ -39,11 +47,11 @@ def test_the_worked_example_of_the_reward():
 
 
 def test_on_equations_the_conclusion_stands_for_the_plan():
-    assert alignment("<think>3+3=6 6+5=11</think><answer>11</answer>", SPLIT) == 1.0
-    assert alignment("<think>3+3=6 6+5=11</think><answer>10</answer>", SPLIT) == 0.0
-    assert alignment("<think>3+3=1</think><answer>11</answer>", SPLIT) == 0.0
-    assert alignment("<think></think><answer>11</answer>", SPLIT) == 0.0
-    assert alignment("<think>Thu+1=Fri</think><answer>Friday</answer>", SPLIT) == 1.0
+    assert compute_plan_alignment("<think>3+3=6 6+5=11</think><answer>11</answer>", SPLIT) == 1.0
+    assert compute_plan_alignment("<think>3+3=6 6+5=11</think><answer>10</answer>", SPLIT) == 0.0
+    assert compute_plan_alignment("<think>3+3=1</think><answer>11</answer>", SPLIT) == 0.0
+    assert compute_plan_alignment("<think></think><answer>11</answer>", SPLIT) == 0.0
+    assert compute_plan_alignment("<think>Thu+1=Fri</think><answer>Friday</answer>", SPLIT) == 1.0
 
 
 def test_words_in_order():
@@ -62,7 +70,7 @@ def test_with_weight_1_and_the_plain_reward_it_is_its_parent():
 @given(st.lists(st.text("1.=ab \n*</think>", max_size=30), min_size=2, max_size=2), st.sampled_from(["", SPLIT]))
 def test_any_text_has_an_alignment_and_masked_tokens_no_extra_weight(texts, split):
     texts = [text + split + "x" for text in texts]
-    assert all(0.0 <= alignment(text, SPLIT) <= 1.0 for text in texts)
+    assert all(0.0 <= compute_plan_alignment(text, SPLIT) <= 1.0 for text in texts)
     rollout, method = of_texts(texts, [1.0, 0.0]), E2C(Config(weight=3.0))
     rollout.mask[1] = 0.0
     weights = weights_of(method, rollout)
@@ -85,7 +93,7 @@ def test_fine_tuning_sees_the_plan_alone():
 def test_two_real_steps(two_steps):
     trained = two_steps("e2c-explore-execute", {"weight": 4.0}, base="grpo")
     for rollout in trained.rollouts:
-        expected = alignment(rollout.completion, SPLIT) * rollout.rewards["correct"]
+        expected = compute_plan_alignment(rollout.completion, SPLIT) * rollout.rewards["correct"]
         assert rollout.shaped["e2c-explore-execute"] == pytest.approx(expected)
     first = trained.steps[0]
     assert first["e2c-explore-execute/plan_tokens"] > 1

@@ -9,27 +9,27 @@ from hypothesis import strategies as st
 
 from tests.trainers.judge_endpoint import step_endpoint
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import z_score
+from trainers.contract.problems import SpecError
+from trainers.maths.advantages import z_score
 from trainers.methods.group.effective_rl_reward_clip_delta import (
     ClipDelta,
     Config,
-    clip,
-    delta,
-    returns,
+    clip_step_scores,
+    compute_score_deltas,
+    compute_step_returns,
     spread_over_tokens,
     step_rewards,
     token_z_score,
 )
-from trainers.problems import SpecError
 
 SCORES = torch.tensor([0.9, 0.4, 0.8, 0.7])
 STEPS = st.lists(st.floats(0, 1, width=32), max_size=8)
 
 
 def test_the_worked_example():
-    assert clip(SCORES, 0.5).tolist() == pytest.approx([0, -0.1, 0, 0])
-    assert delta(SCORES).tolist() == pytest.approx([0.5, -0.4, 0.8, 0])
-    assert delta(SCORES).sum().item() == pytest.approx(0.9)
+    assert clip_step_scores(SCORES, 0.5).tolist() == pytest.approx([0, -0.1, 0, 0])
+    assert compute_score_deltas(SCORES).tolist() == pytest.approx([0.5, -0.4, 0.8, 0])
+    assert compute_score_deltas(SCORES).sum().item() == pytest.approx(0.9)
     made = step_rewards(SCORES, "clip-delta", 0.5)
     assert made.tolist() == pytest.approx([0.1, -0.1, 0, 0])
     assert made.sum().item() == pytest.approx(0.0, abs=1e-6)
@@ -38,7 +38,7 @@ def test_the_worked_example():
 @given(STEPS, st.floats(0, 2))
 def test_the_return_from_a_step_is_its_own_score_and_the_outcome_except_at_the_last(scores, scale):
     scores = torch.tensor(scores)
-    made = returns(delta(scores), 1.0, scale)
+    made = compute_step_returns(compute_score_deltas(scores), 1.0, scale)
     assert len(made) == len(scores) + 1
     assert torch.allclose(made[: max(0, len(scores) - 1)], scale * scores[:-1] + 1.0, atol=1e-4)
     assert made[-2:].tolist() == pytest.approx([1.0] * min(2, len(made)))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch
-from trainers.methods.tokens.egspo import EGSPO, Config, attenuation, gated_weights, imitation_share, threshold
+from trainers.methods.tokens.egspo import EGSPO, Config, compute_attenuation, compute_entropy_threshold, gated_weights, imitation_share
 
 ALONE = {"first": 0.0, "last": 0.0}
 
@@ -15,7 +15,7 @@ def test_the_worked_example():
     distributions = torch.tensor([[0.97, 0.01, 0.01, 0.01], [0.4, 0.3, 0.2, 0.1]])
     entropies = torch.special.entr(distributions).sum(1)[None]
     assert entropies[0].tolist() == pytest.approx([0.1677, 1.2799], abs=1e-4)
-    weights = gated_weights(entropies, torch.tensor(0.5), attenuation(distributions[:, 0].log()[None]))
+    weights = gated_weights(entropies, torch.tensor(0.5), compute_attenuation(distributions[:, 0].log()[None]))
     assert weights[0].tolist() == pytest.approx([0.0291, 1.0], abs=1e-4)
     losses = -weights * torch.tensor(-1.0)  # A = -1 at a ratio of 1: both are pushed down
     assert losses[0].tolist() == pytest.approx([0.0291, 1.0], abs=1e-4)
@@ -38,7 +38,9 @@ def test_a_constant_share_and_a_fixed_gate():
 @given(st.lists(st.floats(-20, 0), min_size=6, max_size=6), st.lists(st.floats(0, 5), min_size=6, max_size=6), st.floats(0, 1))
 def test_weights_are_shares(logprobs, entropies, quantile):
     entropies = torch.tensor(entropies).view(2, 3)
-    weights = gated_weights(entropies, threshold(entropies, torch.ones(2, 3), quantile), attenuation(torch.tensor(logprobs).view(2, 3)))
+    weights = gated_weights(
+        entropies, compute_entropy_threshold(entropies, torch.ones(2, 3), quantile), compute_attenuation(torch.tensor(logprobs).view(2, 3))
+    )
     assert ((weights >= 0) & (weights <= 1)).all()
     assert weights.flatten()[entropies.argmax()] == 1.0  # the least sure token always keeps its gradient
 
@@ -47,7 +49,7 @@ def test_weights_are_shares(logprobs, entropies, quantile):
 def test_the_threshold_ignores_order_and_masked_tokens(order):
     entropies, mask = torch.tensor([[0.1, 0.4, 0.9, 50.0]]), torch.tensor([[1.0, 1, 1, 0]])
     order = list(order)
-    assert threshold(entropies[:, order], mask[:, order], 0.5) == pytest.approx(0.4)
+    assert compute_entropy_threshold(entropies[:, order], mask[:, order], 0.5) == pytest.approx(0.4)
 
 
 def test_a_batch_without_any_token_stays_finite():

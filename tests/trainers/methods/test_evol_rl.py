@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.advantages import z_score
-from trainers.methods.group.evol_rl import Config, EvolRL, evolved, majority, novelty, scaled_within
+from trainers.maths.advantages import z_score
+from trainers.methods.group.evol_rl import Config, EvolRL, compute_novelty_rewards, compute_working_novelty, find_majority_answer, scaled_within
 
 ALIKE = torch.tensor([[1.0, 0.9, 0.5, 0.4], [0.9, 1.0, 0.6, 0.3], [0.5, 0.6, 1.0, 0.2], [0.4, 0.3, 0.2, 1.0]])
 WITH = torch.tensor([True, True, True, False])
@@ -22,32 +22,32 @@ def answer(working, value):
 
 
 def test_the_worked_example():
-    assert novelty(ALIKE, WITH)[:3].tolist() == pytest.approx([0.2, 0.175, 0.425], abs=1e-6)
-    assert scaled_within(novelty(ALIKE, WITH), WITH).tolist() == pytest.approx([0.1, 0.0, 1.0, 1.0], abs=1e-5)
-    assert evolved(ALIKE, WITH, EVERYBODY).tolist() == pytest.approx([0.55, 0.50, 1.0, -0.5], abs=1e-5)
+    assert compute_working_novelty(ALIKE, WITH)[:3].tolist() == pytest.approx([0.2, 0.175, 0.425], abs=1e-6)
+    assert scaled_within(compute_working_novelty(ALIKE, WITH), WITH).tolist() == pytest.approx([0.1, 0.0, 1.0, 1.0], abs=1e-5)
+    assert compute_novelty_rewards(ALIKE, WITH, EVERYBODY).tolist() == pytest.approx([0.55, 0.50, 1.0, -0.5], abs=1e-5)
 
 
 def test_a_verdict_of_one_of_equals_and_groups_with_hardly_any_valid_answer():
     same = torch.ones(4, 4)
-    assert evolved(same, torch.tensor([True, True, False, False]), EVERYBODY).tolist() == [0.75, 0.75, -0.75, -0.75]
-    assert evolved(ALIKE, torch.tensor([True, False, False, False]), EVERYBODY)[0] == 1.0
+    assert compute_novelty_rewards(same, torch.tensor([True, True, False, False]), EVERYBODY).tolist() == [0.75, 0.75, -0.75, -0.75]
+    assert compute_novelty_rewards(ALIKE, torch.tensor([True, False, False, False]), EVERYBODY)[0] == 1.0
     for count in (0, 1):
         valid = torch.arange(4) < count
-        assert evolved(ALIKE, valid, valid).tolist() == [-1.0] * 4
+        assert compute_novelty_rewards(ALIKE, valid, valid).tolist() == [-1.0] * 4
 
 
 def test_invalid_answers_are_in_no_mean_and_no_maximum():
     close = ALIKE.clone()
     close[3, :3] = close[:3, 3] = 1.0
-    made = evolved(close, WITH, WITH)
+    made = compute_novelty_rewards(close, WITH, WITH)
     assert made[3] == -1.0
-    assert made[:3].tolist() == evolved(ALIKE[:3, :3], WITH[:3], WITH[:3]).tolist()
+    assert made[:3].tolist() == compute_novelty_rewards(ALIKE[:3, :3], WITH[:3], WITH[:3]).tolist()
 
 
 def test_the_most_frequent_answer_wins_and_the_smaller_text_among_equals():
-    assert majority(["3", "2", "3", None, ""]) == "3"
-    assert majority(["3", "2"]) == majority(["2", "3"]) == "2"
-    assert majority([None, ""]) is None
+    assert find_majority_answer(["3", "2", "3", None, ""]) == "3"
+    assert find_majority_answer(["3", "2"]) == find_majority_answer(["2", "3"]) == "2"
+    assert find_majority_answer([None, ""]) is None
 
 
 @settings(deadline=None, max_examples=40)

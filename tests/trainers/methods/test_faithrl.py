@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.trainers.judge_endpoint import step_endpoint
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import z_score
+from trainers.contract.problems import SpecError
+from trainers.maths.advantages import z_score
 from trainers.methods.group.faithrl import (
     RESULT,
     SUPPORTED,
@@ -18,17 +19,16 @@ from trainers.methods.group.faithrl import (
     UNSUPPORTED,
     Config,
     FaithRL,
-    abstains,
-    geometric,
+    compute_geometric_rewards,
+    is_abstention,
     kinds_of,
-    modulated,
+    modulate_advantages,
     truthful_helpfulness,
     without_repeats,
 )
-from trainers.problems import SpecError
-from trainers.segments import step_texts
 from trainers.tasks.base import Example
 from trainers.tasks.mini_gsm import MiniGsm
+from trainers.texts.segments import step_texts
 
 GOLD = "<think>3+3=6 6+5=11</think><answer>11</answer>"
 BAD = "<think>3+3=6 9+5=14</think><answer>14</answer>"
@@ -44,12 +44,12 @@ def method(**config):
 
 def test_the_worked_example():
     right, silent = torch.tensor([True, True, False, False]), torch.tensor([False, False, False, True])
-    rewards = geometric(right, silent, 0.6, 0.3)
+    rewards = compute_geometric_rewards(right, silent, 0.6, 0.3)
     assert rewards.tolist() == pytest.approx([0.3, 0.3, -0.6, 0.0])
     advantages = z_score(rewards, 4)
     assert advantages.tolist() == pytest.approx([0.7071, 0.7071, -1.4142, 0], abs=1e-3)
     supported = torch.tensor([[True, False]] * 4)
-    made = modulated(torch.tensor([0.7071, 0.7071, -1.4142, 0.0]), supported, torch.zeros_like(supported), 0.75)
+    made = modulate_advantages(torch.tensor([0.7071, 0.7071, -1.4142, 0.0]), supported, torch.zeros_like(supported), 0.75)
     assert made[0].tolist() == pytest.approx([0.7071, 0.5303], abs=1e-4)
     assert made[2].tolist() == pytest.approx([-1.0607, -1.4142], abs=1e-4)
     assert truthful_helpfulness(0.7, 0.1, 0.6, 0.3) == pytest.approx(0.5)
@@ -70,13 +70,13 @@ def test_it_only_shrinks_never_in_the_answer_and_follows_its_rows(advantages, su
     advantages, order = torch.tensor(advantages), list(order)
     supported, result = torch.tensor(supported).view(4, 3), torch.tensor(result).view(4, 3)
     whole = advantages[:, None].expand(4, 3)
-    assert modulated(advantages, supported, result, 1.0).equal(whole)
-    made = modulated(advantages, supported, result, alpha)
+    assert modulate_advantages(advantages, supported, result, 1.0).equal(whole)
+    made = modulate_advantages(advantages, supported, result, alpha)
     assert (made.abs() <= whole.abs()).all()
     assert (made * whole >= 0).all()
     assert made[result].equal(whole[result])
-    assert modulated(whole, supported, result, alpha).equal(made)  # token advantages of a method before
-    assert modulated(advantages[order], supported[order], result[order], alpha).equal(made[order])
+    assert modulate_advantages(whole, supported, result, alpha).equal(made)  # token advantages of a method before
+    assert modulate_advantages(advantages[order], supported[order], result[order], alpha).equal(made[order])
 
 
 def test_a_repeat_of_the_step_before_is_not_supported():
@@ -102,8 +102,8 @@ def test_the_task_says_which_steps_are_supported_and_advantages_shrink_there():
 
 
 def test_abstaining_is_said_in_the_answer():
-    assert [abstains(f"<answer>{said}</answer>") for said in ("I don't know.", "none", "11", "")] == [True, True, False, False]
-    assert not abstains("I don't know")
+    assert [is_abstention(f"<answer>{said}</answer>") for said in ("I don't know.", "none", "11", "")] == [True, True, False, False]
+    assert not is_abstention("I don't know")
 
 
 def test_the_initial_rates_are_measured_once_and_restored():

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.conftest import events_in, make_spec
-from trainers import train
-from trainers.events import Metrics
+from trainers.attempt import train
+from trainers.contract.events import Metrics
 from trainers.methods.tokens.farl import answer_tokens, forget_loss
 
 POLICY, REFERENCE = [[-0.2, -1.5]], [[-0.5, -1.0]]
@@ -63,7 +63,7 @@ def test_real_steps(two_steps):
 def test_without_weight_it_is_grpo(two_steps, tmp_path):
     off = two_steps("farl", {"weight": 0.0}, base="grpo", training__learning_rate=1e-3)
     plain = tmp_path / "plain"
-    assert train.run(make_spec(plain, base={"name": "grpo"}, training__max_steps=2, training__learning_rate=1e-3), plain) == train.FINISHED
+    assert train.run_training(make_spec(plain, base={"name": "grpo"}, training__max_steps=2, training__learning_rate=1e-3), plain) == train.FINISHED
     parent = [event.values for event in events_in(plain) if isinstance(event, Metrics) and "loss" in event.values]
     for own, theirs in zip(off.steps, parent, strict=True):
         assert (own["loss"], own["grad_norm"], own["reward"]) == pytest.approx((theirs["loss"], theirs["grad_norm"], theirs["reward"]), abs=1e-7)

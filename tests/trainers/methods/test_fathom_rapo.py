@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.events import Turn
+from trainers.contract.events import Turn
 from trainers.methods.group.fathom_rapo import Config, FathomRAPO, draw_weights, informative_scale, labelled_calls, step_reward
 from trainers.methods.history import History, Visit
-from trainers.sampling import Completion
+from trainers.policies.sampling import Completion
 from trainers.tasks.base import Example
 
 OFF = {"prune": False, "scale": False, "replay": False}
@@ -55,6 +55,17 @@ def test_prompts_are_pruned_by_their_last_group():
     assert method.curriculum(history).tolist() == [0.0, 1e-6, 1.0]
     assert method.collect()["active"] == 2
     assert FathomRAPO(Config(**OFF)).curriculum(history) is None
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_nine_of_ten_is_a_share_of_0_9_in_any_precision(precision):
+    share = torch.tensor([1.0] * 9 + [0.0], dtype=precision).mean().item()
+    assert draw_weights([0, 1], [0.5, share], 0.9).tolist() == [1.0, 0.0]
+    history = History(2, 10)
+    history.add(1, Visit(1, share, share))
+    method = FathomRAPO()
+    assert method.curriculum(history).tolist() == [1.0, 0.0]
+    assert method.collect()["active"] == 1
 
 
 def test_with_everything_off_it_is_the_base():

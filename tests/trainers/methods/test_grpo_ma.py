@@ -8,10 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.advantages import z_score
-from trainers.arrays import unpack
-from trainers.methods.group.grpo_ma import GRPOMA, Config, clipped, segment_advantages, segment_objective, thought_tokens, thought_values
-from trainers.problems import SpecError
+from trainers.contract.arrays import unpack_array
+from trainers.contract.problems import SpecError
+from trainers.maths.advantages import z_score
+from trainers.methods.group.grpo_ma import (
+    GRPOMA,
+    Config,
+    compute_clipped_surrogate,
+    segment_advantages,
+    segment_objective,
+    thought_tokens,
+    thought_values,
+)
 
 
 def test_the_worked_examples():
@@ -68,8 +76,8 @@ def test_the_objective_weighs_each_thought_1_in_k_and_each_answer_1_in_km():
 
 def test_ratios_are_clipped_as_in_ppo():
     ratio = torch.tensor([[0.5, 1.5, 1.0]])
-    assert clipped(ratio, torch.tensor([[1.0]]), (0.2, 0.2)).tolist() == [[0.5, pytest.approx(1.2), 1.0]]
-    assert clipped(ratio, torch.tensor([[-1.0]]), (0.2, 0.2)).tolist() == [[pytest.approx(-0.8), -1.5, -1.0]]
+    assert compute_clipped_surrogate(ratio, torch.tensor([[1.0]]), (0.2, 0.2)).tolist() == [[0.5, pytest.approx(1.2), 1.0]]
+    assert compute_clipped_surrogate(ratio, torch.tensor([[-1.0]]), (0.2, 0.2)).tolist() == [[pytest.approx(-0.8), -1.5, -1.0]]
 
 
 def batch_of(logprobs, mask, counts, rewards):
@@ -111,7 +119,7 @@ def test_two_real_steps(two_steps):
         second = rows[step, group, sample + 1]
         thought = first.completion.partition("</think>")[0]
         assert second.completion.partition("</think>")[0] == thought  # the answers share their thought
-        own = unpack(second.mask) if second.mask else []
+        own = unpack_array(second.mask) if second.mask else []
         assert own[0] == 0  # and the second has it as context only
         assert first.length > second.length or "</think>" not in first.completion
     for group in {(r.step, r.group) for r in trained.rollouts}:

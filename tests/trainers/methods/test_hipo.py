@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import z_score
-from trainers.methods.group.hipo import Config, HiPO, answer_advantages, choice_advantages, thinking
+from trainers.maths.advantages import z_score
+from trainers.methods.group.hipo import Config, HiPO, answer_advantages, choice_advantages, has_thinking
 
 REWARDS = torch.tensor([1.2, 1.2, 0.2, 1.2, 1.2, 0.2, 1.2, 1.2])
 THINKS = torch.tensor([True] * 4 + [False] * 4)
@@ -63,7 +63,7 @@ def test_a_mode_of_one_has_no_answer_advantage():
 
 def test_the_tokens_up_to_the_first_one_after_think_choose():
     texts = ["<think>1+1=2</think>", "<think></think><a>", "<answer>2", "<think>"]
-    assert [thinking(text) for text in texts] == [True, False, False, False]
+    assert [has_thinking(text) for text in texts] == [True, False, False, False]
     ends = [[7, 8, 12, 20], [7, 15, 18, 18], [8, 9, 9, 9], [7, 7, 7, 7]]
     batch = rollout_batch([0.0] * 4, 4, texts=texts, mask=torch.ones(4, 4), ends=ends)
     assert HiPO().choosing(batch).int().tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0] * 4, [0] * 4]
@@ -83,7 +83,7 @@ def test_two_real_steps(two_steps):
     trained = two_steps("hipo", {"gamma": 1.0}, training__num_generations=8)
     for step in (1, 2):
         rows = [r for r in trained.rollouts if r.step == step]
-        rewards, thinks = torch.tensor([r.shaped["hipo"] for r in rows]), torch.tensor([thinking(r.completion) for r in rows])
+        rewards, thinks = torch.tensor([r.shaped["hipo"] for r in rows]), torch.tensor([has_thinking(r.completion) for r in rows])
         last = answer_advantages(rewards, thinks, 8)
         for row, expected in zip(rows, last.tolist(), strict=True):
             tokens = torch.frombuffer(bytearray(row.token_advantages), dtype=torch.float16)

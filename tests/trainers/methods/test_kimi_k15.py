@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.advantages import centred
+from trainers.maths.advantages import centre_by_group
 from trainers.methods.group.kimi_k15 import Config, KimiK15, exact_baseline, length_reward, mirror_descent_loss
 from trainers.methods.history import History, Visit
 
@@ -75,7 +75,7 @@ def test_equal_rewards_teach_nothing_with_either_baseline():
     batch = rollout_batch([0.7] * 4, 4)
     assert KimiK15().advantages(batch, torch.zeros(4)).tolist() == [0] * 4
     assert KimiK15(Config(baseline="exact")).advantages(batch, torch.zeros(4)).tolist() == pytest.approx([0] * 4, abs=1e-6)
-    assert torch.equal(KimiK15(Config(tau=0.0, baseline="exact")).advantages(batch, torch.zeros(4)), centred(batch.shaped, 4))
+    assert torch.equal(KimiK15(Config(tau=0.0, baseline="exact")).advantages(batch, torch.zeros(4)), centre_by_group(batch.shaped, 4))
 
 
 class Run:
@@ -113,7 +113,7 @@ def test_prompts_are_drawn_by_what_is_left_to_learn():
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
+def test_two_real_steps(two_steps, written_answers):
     config = {"tau": 1.0, "refresh_every": 1, "length_from": 0.0, "length_weight": 0.5}
     training = {"learning_rate": 1e-3, "warmup_steps": 0, "max_steps": 3, "num_iterations": 2}
     trained = two_steps("kimi-k15", config, base="dr-grpo", **{f"training__{name}": value for name, value in training.items()})

@@ -6,15 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.methods.group.kimi_k2_5 import Config, KimiK25, critical_steps, inside, limited_phase, masked_ratio_loss, parl_reward, toggle
+from trainers.methods.group.kimi_k2_5 import (
+    Config,
+    KimiK25,
+    critical_steps,
+    limited_phase,
+    mask_ratios_in_bounds,
+    masked_ratio_loss,
+    parl_reward,
+    toggle_rewards,
+)
 
 LENGTHS, BUDGETS = torch.tensor([300.0, 500, 900, 400]), torch.full((4,), 600.0)
 
 
 def test_the_worked_examples():
-    assert toggle(torch.tensor([1.0, 1, 1, 0]), LENGTHS, BUDGETS, 4, 0.7).tolist() == [1, 1, 0, 0]
-    assert toggle(torch.tensor([1.0, 0, 0, 0]), LENGTHS, BUDGETS, 4, 0.7).tolist() == [1, 0, 0, 0]
-    assert inside(torch.tensor([0.4, 1.0, 2.5]).log(), 0.5, 2.0).tolist() == [0, 1, 0]
+    assert toggle_rewards(torch.tensor([1.0, 1, 1, 0]), LENGTHS, BUDGETS, 4, 0.7).tolist() == [1, 1, 0, 0]
+    assert toggle_rewards(torch.tensor([1.0, 0, 0, 0]), LENGTHS, BUDGETS, 4, 0.7).tolist() == [1, 0, 0, 0]
+    assert mask_ratios_in_bounds(torch.tensor([0.4, 1.0, 2.5]).log(), 0.5, 2.0).tolist() == [0, 1, 0]
     assert critical_steps([(1, [3, 5]), (1, [])]) == 7
 
 
@@ -73,10 +82,10 @@ def test_masked_rows_cost_nothing():
 def test_toggle_only_takes_and_only_from_long_answers(rewards, lengths, budget, order):
     rewards, lengths, order = torch.tensor(rewards), torch.tensor(lengths, dtype=torch.float32), list(order)
     budgets = torch.full((4,), budget)
-    made = toggle(rewards, lengths, budgets, 4, 0.7)
+    made = toggle_rewards(rewards, lengths, budgets, 4, 0.7)
     assert (made <= rewards).all()
     assert torch.equal(made[lengths <= budgets], rewards[lengths <= budgets])
-    assert torch.equal(toggle(rewards[order], lengths[order], budgets, 4, 0.7), made[order])
+    assert torch.equal(toggle_rewards(rewards[order], lengths[order], budgets, 4, 0.7), made[order])
 
 
 def test_a_budget_comes_from_the_first_right_answers_and_survives_a_checkpoint():
@@ -97,14 +106,19 @@ def test_a_budget_comes_from_the_first_right_answers_and_survives_a_checkpoint()
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
+def test_two_real_steps(two_steps, written_answers):
+    """One answer of each group is right, so that every prompt is held to that answer's length, and answers differ, so that the policy moves."""
     config = {"gate": 0.0, "period": 1, "percentile": 0.0, "high": 1.001, "low": 0.999}
-    task = {"name": "mini_gsm", "rewards": {"working": 1.0, "format": 1.0}}  # few answers are right so early
+    task = {"name": "mini_gsm", "rewards": {"correct": 1.0, "working": 1.0, "format": 1.0}}
     training = {"num_iterations": 2, "warmup_steps": 0, "max_steps": 3}
     trained = two_steps("kimi-k2.5", config, base="dapo", task=task, **{f"training__{name}": value for name, value in training.items()})
     first, second, third = trained.steps
     assert first["kimi-k2.5/masked_share"] == third["kimi-k2.5/masked_share"] == 0.0
     assert second["kimi-k2.5/masked_share"] > 0  # the second pass over a batch
     assert first["kimi-k2.5/phase"] == 0.0
-    for rollout in trained.rollouts:
-        assert rollout.shaped["kimi-k2.5"] in (0.0, rollout.reward)
+    for group in {(r.step, r.group) for r in trained.rollouts}:
+        rows = [r for r in trained.rollouts if (r.step, r.group) == group]
+        budget = next(r.length for r in rows if r.rewards["correct"] == 1)  # both batches begin in the limited phase
+        for rollout in rows:
+            assert rollout.shaped["kimi-k2.5"] == pytest.approx(0.0 if rollout.length > budget else rollout.reward, rel=1e-6)
+    assert any(r.shaped["kimi-k2.5"] == 0 < r.reward for r in trained.rollouts)

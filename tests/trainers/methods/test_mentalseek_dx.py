@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.methods.group.mentalseek_dx import (
     STAGES,
     Config,
     MentalSeekDx,
     category_of,
-    graded,
-    hypotheses,
+    combine_graded_rewards,
+    list_hypotheses,
     rank_reward,
     stage_of,
 )
@@ -21,7 +21,7 @@ from trainers.tasks.base import Example
 
 
 def reward(category, hypothesis, exact, stage, form=1.0):
-    return graded(*(torch.tensor([value]) for value in (category, hypothesis, exact, form)), STAGES[stage]).item()
+    return combine_graded_rewards(*(torch.tensor([value]) for value in (category, hypothesis, exact, form)), STAGES[stage]).item()
 
 
 def test_the_released_rewards():
@@ -39,10 +39,10 @@ def test_the_run_has_five_equal_parts():
 
 
 def test_hypotheses_are_what_the_working_arrives_at_last_first():
-    assert hypotheses("<think>3+3=6 6+5=11 11-1=10</think><answer>10</answer>") == ["10", "11", "6"]
-    assert hypotheses("<think>asthma, angina</think><answer>asthma</answer>") == ["angina", "asthma"]
-    assert hypotheses("<think>1=2 2=2") == ["2"]
-    assert hypotheses("<answer>10</answer>") == hypotheses("") == []
+    assert list_hypotheses("<think>3+3=6 6+5=11 11-1=10</think><answer>10</answer>") == ["10", "11", "6"]
+    assert list_hypotheses("<think>asthma, angina</think><answer>asthma</answer>") == ["angina", "asthma"]
+    assert list_hypotheses("<think>1=2 2=2") == ["2"]
+    assert list_hypotheses("<answer>10</answer>") == list_hypotheses("") == []
 
 
 def test_a_short_name_stands_for_what_it_begins():
@@ -83,7 +83,7 @@ def test_a_category_given_by_the_data_holds_for_its_answer():
 @settings(deadline=None)
 def test_any_text_has_a_category_and_hypotheses(text, band):
     assert isinstance(category_of(text, band), str)
-    assert 0 <= rank_reward(hypotheses(f"<think>{text}"), text) <= 1
+    assert 0 <= rank_reward(list_hypotheses(f"<think>{text}"), text) <= 1
 
 
 @given(st.integers(0, 999), st.integers(1, 50))

@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from tests.trainers.methods import pair_files
 from tests.trainers.methods.batches import pair_batch
-from trainers.methods.pairs.metaapo import Config, MetaAPO, MetaLearner, best_and_worst, mixed
+from trainers.methods.pairs.metaapo import Config, MetaAPO, MetaLearner, best_and_worst, meta_optimiser, mix_pair_losses
 
 losses = st.lists(st.floats(0, 20), min_size=1, max_size=5)
 
@@ -27,7 +27,7 @@ def test_the_worked_examples():
     offline, online = base(torch.tensor([0.2])), base(torch.tensor([0.6]))
     assert (offline.item(), online.item()) == pytest.approx((0.5981, 0.4375), abs=1e-4)
     weight = learner(fit[1:]).detach().requires_grad_()
-    loss = mixed(weight, offline, online)
+    loss = mix_pair_losses(weight, offline, online)
     loss.sum().backward()
     assert loss.item() == pytest.approx(0.5127, abs=1e-4)
     assert weight.grad.item() == pytest.approx(0.1607, abs=2e-4)
@@ -37,10 +37,10 @@ def test_the_worked_examples():
 def test_the_mixture_lies_between_and_a_weight_of_one_is_dpo(offline, weight):
     offline = torch.tensor(offline)
     online, weight = offline.flip(0) + 1, torch.full_like(offline, weight)
-    found = mixed(weight, offline, online)
+    found = mix_pair_losses(weight, offline, online)
     assert (found >= torch.minimum(offline, online) - 1e-4).all()
     assert (found <= torch.maximum(offline, online) + 1e-4).all()
-    assert torch.equal(mixed(torch.ones_like(offline), offline, online), offline)
+    assert torch.equal(mix_pair_losses(torch.ones_like(offline), offline, online), offline)
 
 
 def test_rows_that_nothing_is_known_about_are_trained_on_as_in_dpo():
@@ -74,6 +74,19 @@ def test_weights_fall_where_the_offline_loss_is_the_larger_one(gaps):
     assert (method.learner(fit) < before).all()
 
 
+def test_weight_decay_is_decoupled_and_spares_biases():
+    """AdamW, as the authors': a weight without gradient shrinks by rate * decay, which Adam's own decay would make a whole step of ``rate``."""
+    learner = MetaLearner()
+    optimiser = meta_optimiser(learner, 0.005, 1e-2)
+    for parameter in learner.parameters():
+        parameter.data.fill_(0.1)
+        parameter.grad = torch.zeros_like(parameter)
+    optimiser.step()
+    assert learner.inner.weight.flatten()[0].item() == pytest.approx(0.1 * (1 - 0.005 * 1e-2), rel=1e-6)
+    assert learner.outer.weight.flatten()[0].item() == pytest.approx(0.1 * (1 - 0.005 * 1e-2), rel=1e-6)
+    assert learner.inner.bias[0].item() == learner.outer.bias[0].item() == pytest.approx(0.1, rel=1e-7)
+
+
 def test_it_learns_every_so_many_batches_and_goes_on_after_a_checkpoint():
     def go(method, count):
         for place in range(count):
@@ -95,7 +108,7 @@ def test_it_learns_every_so_many_batches_and_goes_on_after_a_checkpoint():
 
 
 @pytest.mark.training
-def test_real_steps_with_pairs_of_the_policys_own(tmp_path, two_steps, monkeypatch):
+def test_real_steps_with_pairs_of_the_policys_own(tmp_path, two_steps, written_samples, monkeypatch):
     kept = []
     monkeypatch.setattr(MetaAPO, "prepare", lambda self, run, before=MetaAPO.prepare: (before(self, run), kept.append(self))[0])
     dataset = pair_files.write(tmp_path, pair_files.rows(16, flip_every=2))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.trainers.methods import pair_files
 from tests.trainers.methods.batches import pair_batch
-from trainers.methods.pairs.mnpo import MNPO, Config, opponent, parsed_weights, squared_distance
+from trainers.methods.pairs.mnpo import MNPO, Config, compute_opponent_margin, parsed_weights, squared_distance
 
 HALVES = torch.tensor([0.5, 0.5])
 
@@ -17,9 +17,9 @@ def column(*values):
 
 
 def test_the_worked_examples():
-    h = 0.8 - opponent(torch.tensor([0.2]), column(0.4, 0.1), HALVES, 1 / 3)
+    h = 0.8 - compute_opponent_margin(torch.tensor([0.2]), column(0.4, 0.1), HALVES, 1 / 3)
     assert h.item() == pytest.approx(0.5667, abs=1e-4)
-    own, against = torch.tensor([4.0]), opponent(torch.tensor([2.0]), column(3.0, 1.0), HALVES, 1 / 3)
+    own, against = torch.tensor([4.0]), compute_opponent_margin(torch.tensor([2.0]), column(3.0, 1.0), HALVES, 1 / 3)
     assert (own - against).item() == pytest.approx(2.0, abs=1e-5)
     assert squared_distance(own, against, 0.25).item() == pytest.approx(0, abs=1e-9)
     assert squared_distance(own, against, 0.0075).item() == pytest.approx(4181.78, abs=0.01)
@@ -40,8 +40,8 @@ def test_an_opponent_that_equals_the_reference_changes_nothing(reference, rho, s
     """And a shift of every margin of the population shifts its mean by as much: its weights sum to 1."""
     reference = torch.tensor(reference, dtype=torch.double)
     past, shares = torch.stack([reference, reference]), HALVES.double()
-    assert torch.allclose(opponent(reference, past, shares, rho), reference)
-    assert torch.allclose(opponent(reference + shift, past + shift, shares, rho), reference + shift)
+    assert torch.allclose(compute_opponent_margin(reference, past, shares, rho), reference)
+    assert torch.allclose(compute_opponent_margin(reference + shift, past + shift, shares, rho), reference + shift)
 
 
 def test_weights_of_the_past_sum_to_one():

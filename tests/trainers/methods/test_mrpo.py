@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import z_score
-from trainers.methods.group.mrpo import MRPO, Config, norm_rank, novelty, rank_bonus, smallest_window_rank, trajectory_ranks
-from trainers.spectrum import exponential_entropy
+from trainers.maths.advantages import z_score
+from trainers.maths.spectrum import exponential_entropy
+from trainers.methods.group.mrpo import MRPO, Config, compute_state_novelty, norm_rank, rank_bonus, smallest_window_rank, trajectory_ranks
 
 
 def test_the_worked_examples():
     assert exponential_entropy(torch.tensor([2.0, 1, 1])).item() == pytest.approx(2.8284, abs=1e-4)
-    assert novelty(torch.tensor([[4.0, 3.0]]), torch.zeros(2), torch.tensor([[1.0], [0.0]])).item() == pytest.approx(0.6)
+    assert compute_state_novelty(torch.tensor([[4.0, 3.0]]), torch.zeros(2), torch.tensor([[1.0], [0.0]])).item() == pytest.approx(0.6)
     correct, ranks = torch.tensor([True, True, False, True]), torch.tensor([10.0, 20, 30, 15])
     assert norm_rank(ranks).tolist() == [0, 0.5, 1, 0.25]
     rewards = correct.float() + rank_bonus(correct, ranks, 0.5)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.trainers.conftest import make_spec
 from tests.trainers.methods import pair_files
-from trainers import train
-from trainers.methods.pairs.orthalign import joined, projected, protected_basis, weight_of
+from trainers.attempt import train
+from trainers.methods.pairs.orthalign import join_bases, project_gradient, protected_basis, weight_of
 
 
 def matrix(seed, rows, columns, rank):
@@ -18,7 +18,7 @@ def matrix(seed, rows, columns, rank):
 
 def test_the_worked_example():
     basis = protected_basis(torch.tensor([[3.0, 0.0], [0.0, 0.0]]), 0.5)
-    kept = projected(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), basis)
+    kept = project_gradient(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), basis)
     assert torch.allclose(kept, torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
     assert (torch.tensor([[1.0, 0.0]]) @ kept).abs().max() < 1e-6
 
@@ -32,10 +32,10 @@ def test_no_gradient_is_left_in_protected_directions_and_what_was_left_alone_is_
     update = matrix(seed, rows, columns, min(rank, rows, columns))
     basis = protected_basis(update, ratio)
     assert basis.shape[1] <= min(rank, rows, columns)  # never a direction without energy
-    kept = projected(torch.ones(rows, 3), basis)
+    kept = project_gradient(torch.ones(rows, 3), basis)
     assert (basis.T @ kept).abs().max() < 1e-3 if basis.numel() else torch.equal(kept, torch.ones(rows, 3))
-    outside = projected(torch.randn(rows, 2, generator=torch.Generator().manual_seed(1)), basis)
-    assert torch.allclose(projected(outside, basis), outside, atol=1e-3)
+    outside = project_gradient(torch.randn(rows, 2, generator=torch.Generator().manual_seed(1)), basis)
+    assert torch.allclose(project_gradient(outside, basis), outside, atol=1e-3)
 
 
 def test_tall_matrices_keep_the_directions_that_the_economy_decomposition_leaves_out():
@@ -43,20 +43,29 @@ def test_tall_matrices_keep_the_directions_that_the_economy_decomposition_leaves
     update = matrix(0, 8, 3, 3)
     basis = protected_basis(update, 0.0)
     orthogonal = torch.linalg.qr(torch.cat([basis, torch.eye(8)], 1))[0][:, 3:]
-    assert torch.allclose(projected(orthogonal, basis), orthogonal, atol=1e-5)
+    assert torch.allclose(project_gradient(orthogonal, basis), orthogonal, atol=1e-5)
+
+
+def test_one_direction_at_least_stays_free():
+    """The authors' count: len - max(1, int(ratio * len)); a matrix with a single singular value is skipped."""
+    assert protected_basis(matrix(0, 5, 5, 5), 0.0).shape == (5, 4)
+    assert protected_basis(matrix(0, 5, 5, 5), 0.1).shape == (5, 4)
+    assert protected_basis(matrix(0, 5, 5, 5), 0.8).shape == (5, 1)
+    assert protected_basis(matrix(0, 5, 1, 1), 0.0).shape == (5, 0)
+    assert protected_basis(matrix(0, 1, 5, 1), 0.5).shape == (1, 0)
 
 
 def test_a_null_ratio_of_one_is_the_base():
     gradient = torch.randn(4, 4)
-    assert torch.equal(projected(gradient, protected_basis(matrix(0, 4, 4, 4), 1.0)), gradient)
+    assert torch.equal(project_gradient(gradient, protected_basis(matrix(0, 4, 4, 4), 1.0)), gradient)
 
 
 def test_objectives_are_joined():
     one, other = protected_basis(matrix(0, 6, 6, 1), 0.0), protected_basis(matrix(1, 6, 6, 2), 0.0)
-    both = joined([one, other, one])
+    both = join_bases([one, other, one])
     assert both.shape == (6, 3)
     assert torch.allclose(both.T @ both, torch.eye(3), atol=1e-5)
-    assert projected(torch.cat([one, other], 1), both).abs().max() < 1e-5
+    assert project_gradient(torch.cat([one, other], 1), both).abs().max() < 1e-5
 
 
 def test_a_parameter_knows_the_weight_it_changes():
@@ -94,4 +103,4 @@ def test_a_run_without_anything_to_protect_is_refused(tmp_path, earlier):
     """No folder; a folder that is no policy."""
     for config in ({}, {"earlier": str(tmp_path / "nothing")}):
         spec = make_spec(tmp_path / "refused", "dpo", methods=[{"name": "orthalign", "config": config}], dataset=earlier[1])
-        assert train.run(spec, tmp_path / "refused") == train.REFUSED
+        assert train.run_training(spec, tmp_path / "refused") == train.REFUSED

@@ -5,7 +5,7 @@ import pytest
 from tests.trainers.conftest import make_spec
 from tests.trainers.methods import pair_files
 from tests.trainers.test_resume import learned, outcomes, run_until
-from trainers import train
+from trainers.attempt import train
 
 STEPS = 6
 CONFIGS = {
@@ -24,9 +24,9 @@ def test_an_interrupted_run_equals_one_that_was_not(tmp_path, method):
     recipe = {"methods": [{"name": method, "config": CONFIGS[method]}], "dataset": dataset, "training__max_steps": STEPS}
     folders = [tmp_path / name for name in ("whole", "broken")]
     whole, broken = (make_spec(folder, "dpo", training__learning_rate=1e-3, **recipe) for folder in folders)
-    assert train.run(whole, folders[0]) == train.FINISHED
+    assert train.run_training(whole, folders[0]) == train.FINISHED
     assert run_until(broken, folders[1], 4) == train.STOPPED
-    assert train.run(broken, folders[1]) == train.FINISHED
+    assert train.run_training(broken, folders[1]) == train.FINISHED
     assert outcomes(folders[1]) == ["stopped", "finished"]
     one, other = learned(folders[0]), learned(folders[1])
     assert one.keys() == other.keys()

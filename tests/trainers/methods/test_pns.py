@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import pair_batch, rollout_batch
-from trainers.advantages import z_score
-from trainers.chains import corrupt
-from trainers.methods.pairs.pns import PNS, Config, likelihood, plausibility, reasoning_quality, reverse_reward
+from trainers.maths.advantages import z_score
+from trainers.methods.pairs.pns import PNS, Config, compute_mean_likelihood, compute_plausibility, reasoning_quality, reverse_reward
 from trainers.tasks import registry
+from trainers.texts.chains import corrupt_answer
 
-TASK = registry.get("mini_gsm")
+TASK = registry.get_task("mini_gsm")
 GOLD = "<think>3+3=6 6+5=11 11-1=10</think><answer>10</answer>"
 WRONG = "<think>3+3=6 6+5=12 12-1=11</think><answer>11</answer>"
 GUESS = "<think></think><answer>4</answer>"
@@ -31,10 +31,10 @@ def test_the_worked_examples():
 
 def test_the_plausibility_is_the_logit_whose_sigmoid_is_the_likelihood():
     logprobs, mask = torch.tensor([[-0.5, -1.5, 9.0], [0.0, 0.0, 0.0]]), torch.tensor([[1.0, 1, 0], [0, 0, 0]])
-    model = likelihood(logprobs, mask)
+    model = compute_mean_likelihood(logprobs, mask)
     assert model.tolist() == pytest.approx([torch.tensor(-1.0).exp().item(), 0])
-    assert torch.sigmoid(plausibility(model)).tolist() == pytest.approx(model.tolist(), abs=1e-5)
-    assert torch.isfinite(plausibility(torch.tensor([0.0, 1.0]))).all()
+    assert torch.sigmoid(compute_plausibility(model)).tolist() == pytest.approx(model.tolist(), abs=1e-5)
+    assert torch.isfinite(compute_plausibility(torch.tensor([0.0, 1.0]))).all()
 
 
 def test_reasoning_is_judged_without_the_gold_answer():
@@ -93,15 +93,15 @@ def test_two_real_steps_of_the_negative_generator(two_steps):
 
 
 @pytest.mark.training
-def test_two_real_steps_on_plausible_negatives(tmp_path, two_steps):
+def test_two_real_steps_on_plausible_negatives(tmp_path, two_steps, written_samples):
     rows = []
     for place, example in enumerate(TASK.examples("pairs", 24, 0, "easy")):
-        sides = {"chosen": TASK.gold(example), "rejected": corrupt(TASK.gold(example), "logic", random.Random(place)) or GUESS}
+        sides = {"chosen": TASK.gold(example), "rejected": corrupt_answer(TASK.gold(example), "logic", random.Random(place)) or GUESS}
         rows.append({"prompt": example.prompt[0].content, **sides})
     file = tmp_path / "pairs.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
     trained = two_steps("pns", {"candidates": 3}, trainer="dpo", dataset={"path": str(file)})
     first = trained.steps[0]
-    assert first["pns/replaced"] > 0.5  # a policy after a short cold start is mostly wrong, in the right form
+    assert first["pns/replaced"] == 1  # of three samples one is wrong in the right form
     assert sum(first[f"pns/gap_of_pairs/{place:02d}"] for place in range(20)) == pytest.approx(1)
     assert "pns/accuracy/plausible" in trained.steps[1]

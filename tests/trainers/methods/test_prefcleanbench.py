@@ -15,12 +15,12 @@ from tests.trainers.methods import pair_files
 from trainers.methods.pairs.prefcleanbench import (
     Config,
     PrefCleanBench,
-    covering,
-    easiest,
     instruction_difficulty,
-    lowest,
-    outvoted,
-    swapped,
+    mark_easiest_pairs,
+    mark_lowest_share,
+    mark_outvoted_pairs,
+    select_covering_rows,
+    swap_pair_sides,
 )
 
 SIX = torch.full((4,), 6.0)
@@ -28,31 +28,31 @@ SIX = torch.full((4,), 6.0)
 
 def test_the_worked_examples():
     assert instruction_difficulty(torch.tensor(-1.2), torch.tensor(-2.0)).item() == pytest.approx(0.4493, abs=1e-4)
-    assert lowest(torch.tensor([-2, 0.1, 3, 1]), 0.25).tolist() == [True, False, False, False]
+    assert mark_lowest_share(torch.tensor([-2, 0.1, 3, 1]), 0.25).tolist() == [True, False, False, False]
     votes = torch.tensor([0.0, 2.0, 3.0, 6.0])
-    assert outvoted(votes, SIX, "all").tolist() == [True, False, False, False]
-    assert outvoted(votes, SIX, "maj").tolist() == [True, True, False, False]
+    assert mark_outvoted_pairs(votes, SIX, "all").tolist() == [True, False, False, False]
+    assert mark_outvoted_pairs(votes, SIX, "maj").tolist() == [True, True, False, False]
 
 
 def test_the_share_counts_within_the_pairs_it_ranks():
     """The first pair's IFD is above 1; of the four others the lowest quarter is the last one, not the one at its place among the four."""
-    assert easiest(torch.tensor([1.5, 0.9, 0.8, 0.7, 0.2]), 0.25).tolist() == [True, False, False, False, True]
+    assert mark_easiest_pairs(torch.tensor([1.5, 0.9, 0.8, 0.7, 0.2]), 0.25).tolist() == [True, False, False, False, True]
 
 
 def test_no_votes_no_verdict():
     nobody = torch.zeros(1)
-    assert not outvoted(nobody, nobody, "all").any()
-    assert not outvoted(nobody, nobody, "maj").any()
+    assert not mark_outvoted_pairs(nobody, nobody, "all").any()
+    assert not mark_outvoted_pairs(nobody, nobody, "maj").any()
 
 
 def test_tags_are_covered_and_then_filled():
     tags = [{"a"}, {"a", "b"}, {"b"}, {"c"}, {"a"}, set()]
-    assert covering(tags, 4, False, random.Random(0)) == [1, 3]
-    filled = covering(tags, 4, True, random.Random(0))
+    assert select_covering_rows(tags, 4, False, random.Random(0)) == [1, 3]
+    filled = select_covering_rows(tags, 4, True, random.Random(0))
     assert len(filled) == len(set(filled)) == 4
     assert {1, 3} < set(filled)
-    assert covering(tags, 1, False, random.Random(0)) == [1]
-    assert len(covering(tags, 60, True, random.Random(0))) == 6
+    assert select_covering_rows(tags, 1, False, random.Random(0)) == [1]
+    assert len(select_covering_rows(tags, 60, True, random.Random(0))) == 6
 
 
 @given(st.sets(st.integers(-9, 9), min_size=1, max_size=12), st.floats(0, 0.99), st.randoms())
@@ -60,8 +60,8 @@ def test_the_lowest_share_does_not_depend_on_order_or_shift(scores, share, shuff
     scores = torch.tensor(sorted(scores), dtype=torch.double)
     order = list(range(len(scores)))
     shuffle.shuffle(order)
-    bad = lowest(scores, share)
-    assert lowest(scores[order] + 3, share).tolist() == bad[order].tolist()
+    bad = mark_lowest_share(scores, share)
+    assert mark_lowest_share(scores[order] + 3, share).tolist() == bad[order].tolist()
     assert bad.sum() == int(len(scores) * share)
 
 
@@ -74,9 +74,9 @@ def test_a_prompt_that_says_nothing_about_the_answer_has_difficulty_one(values):
 
 def test_a_pair_swapped_twice_is_itself():
     row = pair_files.rows(1, flip_every=1)[0]
-    once = swapped(row)
+    once = swap_pair_sides(row)
     assert once["flipped"] is False
-    assert {name: swapped(once)[name] for name in row} == row
+    assert {name: swap_pair_sides(once)[name] for name in row} == row
 
 
 @pytest.mark.parametrize("cleaner", ["llm_judge_r", "llm_judge_f", "vote_all_r", "vote_maj_f", "ifd_r", "ifd_gap_f", "ins_tag_div"])
@@ -100,7 +100,7 @@ def test_cleaned_data_is_trained_on(tmp_path, two_steps, monkeypatch, cleaner):
 @pytest.mark.training
 def test_reward_models_are_policies_trained_on_preferences(tmp_path, two_steps):
     from tests.trainers.conftest import make_spec
-    from trainers import train
+    from trainers.attempt import train
 
     dataset = pair_files.write(tmp_path, pair_files.rows(16))
     model = pair_files.earlier_run(tmp_path, dataset, training__max_steps=4)
@@ -108,7 +108,7 @@ def test_reward_models_are_policies_trained_on_preferences(tmp_path, two_steps):
     first = two_steps("prefcleanbench", {"cleaner": "rw_gap_f", "share": 0.25, "folders": model}, trainer="dpo", dataset=noisy).steps[0]
     assert first["prefcleanbench/recall"] > 0.7
     spec = make_spec(tmp_path / "none", "dpo", methods=[{"name": "prefcleanbench", "config": {"cleaner": "rw_gap_f"}}], dataset=noisy)
-    assert train.run(spec, tmp_path / "none") == train.REFUSED
+    assert train.run_training(spec, tmp_path / "none") == train.REFUSED
 
 
 def test_a_cleaner_without_effect_leaves_the_rows_alone():

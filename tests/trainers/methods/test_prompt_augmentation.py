@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.events import Message
+from trainers.contract.events import Message
 from trainers.methods.context import RunContext
-from trainers.methods.prompts.prompt_augmentation import TEMPLATES, Config, PromptAugmentation, format_share, rewritten
+from trainers.methods.prompts.prompt_augmentation import TEMPLATES, Config, PromptAugmentation, apply_prompt_template, format_share
 from trainers.tasks.base import Example
 
 FOUR = ("<think>", "</think>", "<answer>", "</answer>")
@@ -67,7 +67,7 @@ def test_one_template_without_weight_is_the_plain_run():
 def test_every_row_is_scored_by_the_tags_of_its_own_template():
     texts = ["<think>a</think><answer>7</answer>", "<think>a<answer>7</answer>", "7", "<answer></answer><answer>"]
     names = ["r1", "r1", "plain", "answer"]
-    prompts = [rewritten(EXAMPLE.prompt, TEMPLATES[name]) for name in names]
+    prompts = [apply_prompt_template(EXAMPLE.prompt, TEMPLATES[name]) for name in names]
     batch = rollout_batch([1, 0, 1, 0], 2, texts=texts, prompts=prompts, examples=[EXAMPLE] * 4)
     one = method()
     assert one.rewards(batch, batch.reward).tolist() == [2.0, 0.75, 2.0, 0.5]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import z_score
-from trainers.events import Message
+from trainers.contract.events import Message
+from trainers.maths.advantages import z_score
 from trainers.methods.context import RunContext
-from trainers.methods.prompts.rc_grpo import RCGRPO, Config, draw, variance_between
+from trainers.methods.prompts.rc_grpo import RCGRPO, Config, draw_quality_marks, variance_between
 from trainers.tasks import registry
 from trainers.tasks.base import Example
 
@@ -45,13 +45,13 @@ def test_the_variance_between_the_marks_is_a_floor_that_ignores_a_shift(members,
 
 @given(st.integers(1, 16), st.floats(0, 1), st.integers(0, 99))
 def test_fixed_numbers_mark_the_rounded_share(members, share, seed):
-    assert sum(draw(members, share, True, random.Random(seed))) == round(share * members)
-    assert len(draw(members, share, False, random.Random(seed))) == members
+    assert sum(draw_quality_marks(members, share, True, random.Random(seed))) == round(share * members)
+    assert len(draw_quality_marks(members, share, False, random.Random(seed))) == members
 
 
 def test_lots_have_the_share_as_their_mean_and_a_resumed_run_draws_the_same():
     rng = random.Random(0)
-    assert sum(sum(draw(8, 0.3, False, rng)) for _ in range(500)) / 4000 == pytest.approx(0.3, abs=0.03)
+    assert sum(sum(draw_quality_marks(8, 0.3, False, rng)) for _ in range(500)) / 4000 == pytest.approx(0.3, abs=0.03)
     assert method(numbers="lot").prompts(EXAMPLE, 8, 3) == method(numbers="lot").prompts(EXAMPLE, 8, 3)
 
 
@@ -97,7 +97,7 @@ def test_two_real_steps(two_steps):
 @pytest.mark.training
 def test_stage_one_marks_the_tasks_demonstrations_by_their_quality(two_steps):
     trained = two_steps("rc-grpo", trainer="sft", training__demonstrations=200)
-    task = registry.get("mini_gsm")
+    task = registry.get_task("mini_gsm")
     examples, rng = task.examples("train", 200, 0, "easy"), random.Random(0)
     right = [task.rewards["correct"].function(task.demonstration(example, rng), example) for example in examples]
     assert trained.steps[0]["rc-grpo/data_high"] == pytest.approx(sum(right) / 200)

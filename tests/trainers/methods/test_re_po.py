@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import logsigmoid
 
 from tests.trainers.methods.batches import pair_batch
-from trainers.methods.pairs.re_po import REPO, Config, posterior, soft_loss
+from trainers.methods.pairs.re_po import REPO, Config, compute_label_posterior, soft_loss
 from trainers.tasks import registry
 
 
@@ -19,7 +19,7 @@ def base(score):
 
 def test_the_worked_examples():
     margins = torch.tensor([0.4, -3.0])
-    weight = posterior(torch.sigmoid(margins), torch.full((2,), 0.9))
+    weight = compute_label_posterior(torch.sigmoid(margins), torch.full((2,), 0.9))
     assert weight.tolist() == pytest.approx([0.9307, 0.3094], abs=1e-4)
     assert soft_loss(margins, weight).tolist() == pytest.approx([0.5407, 0.9769], abs=1e-4)
     method = REPO(Config())
@@ -35,14 +35,14 @@ def test_any_pairwise_loss_gives_a_belief():
 @given(st.floats(-8, 8))
 def test_a_reliable_label_gives_dpo(margin):
     margin = torch.tensor(margin, dtype=torch.double)
-    weight = posterior(torch.sigmoid(margin), torch.tensor(1.0 - 1e-12, dtype=torch.double))
+    weight = compute_label_posterior(torch.sigmoid(margin), torch.tensor(1.0 - 1e-12, dtype=torch.double))
     assert soft_loss(margin, weight).item() == pytest.approx(-logsigmoid(margin).item(), abs=1e-6)
 
 
 @given(st.lists(st.floats(-60, 60), min_size=1, max_size=6), st.floats(0.51, 0.999))
 def test_the_posterior_is_a_probability_that_grows_with_the_margin(margins, eta):
     margins = torch.tensor(sorted(margins), dtype=torch.double)
-    weight = posterior(torch.sigmoid(margins), torch.full_like(margins, eta))
+    weight = compute_label_posterior(torch.sigmoid(margins), torch.full_like(margins, eta))
     assert ((weight >= 0) & (weight <= 1)).all()
     assert (weight.diff() >= -1e-9).all()
     assert torch.isfinite(soft_loss(margins, weight)).all()
@@ -63,13 +63,13 @@ def test_only_the_margin_gets_a_gradient():
     margin = torch.tensor([0.7], dtype=torch.double, requires_grad=True)
     loss = REPO(Config()).pair_loss(pair_batch(torch.zeros(1, 1), torch.zeros(1, 1)), margin, base)
     loss.sum().backward()
-    weight = posterior(torch.sigmoid(margin.detach()), torch.tensor([0.9], dtype=torch.double))
+    weight = compute_label_posterior(torch.sigmoid(margin.detach()), torch.tensor([0.9], dtype=torch.double))
     assert margin.grad.item() == pytest.approx((torch.sigmoid(margin.detach()) - weight).item(), abs=1e-9)
 
 
 @pytest.mark.training
 def test_two_real_steps_on_noisy_pairs(tmp_path, two_steps):
-    task, rows = registry.get("mini_gsm"), []
+    task, rows = registry.get_task("mini_gsm"), []
     for place, example in enumerate(task.examples("pairs", 32, 0, "easy")):
         right, wrong = task.gold(example), "<think></think><answer>0</answer>"
         flipped = place % 4 == 0

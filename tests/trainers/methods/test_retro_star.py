@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.events import Message
-from trainers.methods.group.retro_star import KEY, Config, RetroStar, inter, intra, ordering, score_of
+from trainers.contract.events import Message
+from trainers.contract.problems import SpecError
+from trainers.methods.group.retro_star import KEY, Config, RetroStar, compute_agreement_rewards, compute_order_rewards, compute_ordering_auc, score_of
 from trainers.methods.history import History
-from trainers.problems import SpecError
 from trainers.tasks import registry
 from trainers.tasks.base import Example
 
@@ -33,9 +33,9 @@ def rewards_of(scores, **config):
 
 
 def test_the_worked_examples():
-    assert intra(torch.tensor([RELEVANT]), 5.0).tolist() == [[0, 1, -1, 0]]
+    assert compute_agreement_rewards(torch.tensor([RELEVANT]), 5.0).tolist() == [[0, 1, -1, 0]]
     queries, relevant = torch.zeros(8), torch.tensor([True] * 4 + [False] * 4)
-    order = inter(torch.tensor(RELEVANT + OTHERS), queries, relevant)
+    order = compute_order_rewards(torch.tensor(RELEVANT + OTHERS), queries, relevant)
     assert order.tolist() == [0.75, 1, 1, 0.5, 1, 0.75, 1, 0.5]
     assert rewards_of(RELEVANT + OTHERS)[:4].tolist() == [0.375, 1.0, 0.0, 0.25]
 
@@ -45,8 +45,18 @@ def test_without_consistency_only_the_order_counts():
 
 
 def test_a_small_spread_earns_and_costs_nothing():
-    assert intra(torch.tensor([RELEVANT]), 18.5).tolist() == [[0] * 4]
-    assert intra(torch.tensor([[50.0, 50, 50, 50], [40, 60, 40, 60]]), 0.0).tolist() == [[0] * 4] * 2  # nobody is nearer than another
+    assert compute_agreement_rewards(torch.tensor([RELEVANT]), 18.5).tolist() == [[0] * 4]
+    assert (
+        compute_agreement_rewards(torch.tensor([[50.0, 50, 50, 50], [40, 60, 40, 60]]), 0.0).tolist() == [[0] * 4] * 2
+    )  # nobody is nearer than another
+
+
+def test_the_published_threshold_is_20():
+    """Appendix C, table 5; 20 points are one interval of its rubric. Exactly 20 away counts, in any rounding."""
+    assert (Config().alpha, Config().tau) == (0.75, 20.0)
+    assert compute_agreement_rewards(torch.tensor([[70.0, 74, 66, 88]]), Config().tau).tolist() == [[0] * 4]  # 13.5 away
+    assert compute_agreement_rewards(torch.tensor([[50.0, 50, 50, 50, 50, 75]]), 20.833333333).tolist() == [[1] * 5 + [-1]]
+    assert compute_agreement_rewards(torch.tensor([[40.0, 60, 65, 95]]), Config().tau).tolist() == [[0, 0, 1, -1]]
 
 
 @pytest.mark.parametrize(("said", "score"), [("73", 73), (" 100 ", 100), ("101", None), ("-1", None), ("7.5", None), ("²", None), ("", None)])
@@ -70,7 +80,7 @@ def test_rewards_are_finite_bounded_and_follow_their_rows(scores, order):
 def test_a_shift_of_all_scores_changes_nothing(scores, shift):
     here, there = torch.tensor([scores]).double(), torch.tensor([scores]).double() + shift
     queries, relevant = torch.zeros(8), torch.tensor([True, False] * 4)
-    assert torch.equal(inter(here[0], queries, relevant), inter(there[0], queries, relevant))
+    assert torch.equal(compute_order_rewards(here[0], queries, relevant), compute_order_rewards(there[0], queries, relevant))
 
 
 @pytest.mark.parametrize("scores", [[float("nan")] * 4, [50.0] * 4, [50.0, float("nan"), float("nan"), float("nan")]])
@@ -84,12 +94,12 @@ def test_a_document_alone_in_its_batch_has_finite_rewards(scores):
 def test_the_order_is_judged_within_a_query():
     scores, queries = torch.tensor([80.0, 20, 60, 60, 10]), torch.tensor([0, 0, 1, 1, 2])
     relevant = torch.tensor([True, False, True, False, True])
-    assert ordering(scores, queries, relevant).item() == 0.75
+    assert compute_ordering_auc(scores, queries, relevant).item() == 0.75
 
 
 def run_of(prompts):
     training = SimpleNamespace(prompts_per_batch=lambda: prompts)
-    return SimpleNamespace(task=registry.get("mini_gsm"), rng=lambda *key: random.Random(str(key)), training=training)
+    return SimpleNamespace(task=registry.get_task("mini_gsm"), rng=lambda *key: random.Random(str(key)), training=training)
 
 
 def test_a_batch_holds_all_documents_of_its_queries():

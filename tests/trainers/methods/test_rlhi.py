@@ -13,11 +13,11 @@ from tests.trainers.methods.batches import pair_batch
 from trainers.adapters.dpo import method_loss
 from trainers.methods.bases.dpo import DPO
 from trainers.methods.context import RunContext
-from trainers.methods.pairs.rlhi import RLHI, THANKS, USERS, Config, best_and_worst, complains, score
+from trainers.methods.pairs.rlhi import RLHI, THANKS, USERS, Config, best_and_worst, is_complaint, score_for_user
 from trainers.methods.stack import Stack
 from trainers.tasks import registry
 
-TASK = registry.get("mini_gsm")
+TASK = registry.get_task("mini_gsm")
 QUESTION = "Max has 3 apples, gets 3, buys 5, drops 1. How many?"
 FULL, SHORT, LAST = (f"<think>{working}</think><answer>10</answer>" for working in ("3+3=6 6+5=11 11-1=10", "", "11-1=10"))
 STYLES = {"short": SHORT, "steps": FULL, "last": LAST}
@@ -38,7 +38,7 @@ def test_the_worked_examples():
     assert method_loss(Stack(DPO(), [method]), batch, lambda margin: -logsigmoid(margin)).item() == pytest.approx(0.5544, abs=1e-4)
     assert method.collect() == {"margin/rewrite": pytest.approx(0.3), "margin/steps": pytest.approx(0.3)}
     assert best_and_worst([0.2, 0.9, 0.5, 0.1], 0.2) == (1, 3)
-    assert not complains("thanks!")
+    assert not is_complaint("thanks!")
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.01, 1))
@@ -54,15 +54,15 @@ def test_a_user_thanks_for_the_style_asked_for_and_complains_about_every_other(n
     for style, answer in STYLES.items():
         reply = USERS[name].reply(QUESTION, answer)
         assert (reply == THANKS) == (style == name)
-        assert complains(reply) == (style != name)
+        assert is_complaint(reply) == (style != name)
         assert USERS[name].rewrite(QUESTION, answer) == STYLES[name]
 
 
 @given(st.sampled_from(sorted(USERS)), st.text(alphabet="<think>/answer 0123456789+-=", max_size=60))
 def test_any_text_has_a_score_between_0_and_1(name, text):
-    assert 0 <= score(USERS[name], QUESTION, text, FULL) <= 1
-    assert score(USERS[name], QUESTION, STYLES[name], FULL) == 1
-    assert score(USERS[name], "What?", text, text) <= 1
+    assert 0 <= score_for_user(USERS[name], QUESTION, text, FULL) <= 1
+    assert score_for_user(USERS[name], QUESTION, STYLES[name], FULL) == 1
+    assert score_for_user(USERS[name], "What?", text, text) <= 1
 
 
 def test_a_complaint_becomes_a_pair_with_the_persona_in_the_prompt_and_thanks_become_none():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.methods.tokens.rlpt import RLPT, Config, coverage, on_support, promising
+from trainers.methods.tokens.rlpt import RLPT, Config, compute_support_coverage, on_support, select_promising_tokens
 
 OLD, NEW = [2.0, 1.0, 0.0, -3.0], [2.2, 1.0, 0.0, -3.0]
 FIRST = torch.zeros(1, 1, dtype=torch.long)
@@ -17,7 +17,7 @@ def row(logits):
 
 
 def test_the_worked_example():
-    support = promising(row(OLD), FIRST, 2)
+    support = select_promising_tokens(row(OLD), FIRST, 2)
     assert support.tolist() == [[[0, 1]]]
     old, new = on_support(row(OLD), FIRST, support), on_support(row(NEW), FIRST, support)
     assert [old.exp().item(), new.exp().item()] == pytest.approx([0.7311, 0.7685], abs=1e-4)
@@ -28,7 +28,7 @@ def test_the_worked_example():
 
 def test_tokens_outside_the_set_get_no_gradient():
     logits = row(OLD).requires_grad_()
-    on_support(logits, FIRST, promising(logits.detach(), FIRST, 2)).sum().backward()
+    on_support(logits, FIRST, select_promising_tokens(logits.detach(), FIRST, 2)).sum().backward()
     assert logits.grad[0, 0].tolist() == pytest.approx([0.2689, -0.2689, 0.0, 0.0], abs=1e-4)
     assert logits.grad[0, 0, 2:].tolist() == [0.0, 0.0]
 
@@ -37,16 +37,16 @@ def test_tokens_outside_the_set_get_no_gradient():
 @given(st.lists(st.floats(-10, 10), min_size=5, max_size=5), st.integers(0, 4))
 def test_with_the_whole_vocabulary_it_is_the_parents_softmax(logits, sampled):
     logits, ids = row(logits), torch.tensor([[sampled]])
-    support = promising(logits, ids, 99)
+    support = select_promising_tokens(logits, ids, 99)
     assert torch.allclose(on_support(logits, ids, support), torch.log_softmax(logits, -1)[..., sampled])
-    assert coverage(logits, support).item() == pytest.approx(1.0)
+    assert compute_support_coverage(logits, support).item() == pytest.approx(1.0)
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([0.0, 1.0, 2.0, -1e4]), min_size=5, max_size=5), st.integers(0, 4), st.integers(1, 5))
 def test_the_sampled_token_is_in_the_set_with_a_finite_probability(logits, sampled, count):
     logits, ids = row(logits), torch.tensor([[sampled]])
-    support = promising(logits, ids, count)
+    support = select_promising_tokens(logits, ids, count)
     assert (support == sampled).any()
     assert support.shape[-1] == count
     assert len(set(support.flatten().tolist())) == count
@@ -65,7 +65,7 @@ def test_the_set_of_the_first_pass_is_kept_for_later_ones():
         assert method.log_ratios(batch).abs().max() == 0.0
     rows = torch.tensor([1, 2])
     ratios = method.log_ratios(loss_batch(torch.zeros(2, 3), torch.zeros(2), rollout=rollout, rows=rows, logits=later[rows], first_pass=False))
-    support = promising(first[rows], rollout.ids[rows], 2)
+    support = select_promising_tokens(first[rows], rollout.ids[rows], 2)
     expected = on_support(later[rows], rollout.ids[rows], support) - on_support(first[rows], rollout.ids[rows], support)
     assert torch.allclose(ratios, expected)
 

@@ -6,24 +6,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.methods.group.rlsp import RLSP, Config, explored, hacked_groups, mixed
-from trainers.segments import step_texts
+from trainers.methods.group.rlsp import RLSP, Config, compute_exploration_reward, hacked_groups, mix_exploration_rewards
+from trainers.texts.segments import step_texts
 
 WORKED, BARE = "<think>1+1=2 2+1=3 3+1=4</think><answer>4</answer>", "<think></think><answer>4</answer>"
 
 
 def test_the_worked_example():
     half = torch.tensor([0.5])
-    assert mixed(torch.tensor([1.0]), half, 0.8).item() == pytest.approx(0.9)
-    assert mixed(torch.tensor([0.0]), half, 0.8).item() == pytest.approx(0.1)
-    longest_wrong, shortest_right = mixed(torch.tensor([0.0, 1.0]), explored(torch.tensor([1e6, 0.0]), 20), 0.8).tolist()
+    assert mix_exploration_rewards(torch.tensor([1.0]), half, 0.8).item() == pytest.approx(0.9)
+    assert mix_exploration_rewards(torch.tensor([0.0]), half, 0.8).item() == pytest.approx(0.1)
+    longest_wrong, shortest_right = mix_exploration_rewards(
+        torch.tensor([0.0, 1.0]), compute_exploration_reward(torch.tensor([1e6, 0.0]), 20), 0.8
+    ).tolist()
     assert longest_wrong == pytest.approx(0.2)
     assert shortest_right == pytest.approx(0.8)
 
 
 @given(st.floats(0.51, 1), st.lists(st.integers(0, 50), min_size=2, max_size=2), st.integers(1, 30))
 def test_above_one_half_a_right_answer_earns_more_than_any_wrong_one(alpha, counts, reference):
-    wrong, right = mixed(torch.tensor([0.0, 1.0]), explored(torch.tensor(counts, dtype=torch.float32), reference), alpha).tolist()
+    wrong, right = mix_exploration_rewards(
+        torch.tensor([0.0, 1.0]), compute_exploration_reward(torch.tensor(counts, dtype=torch.float32), reference), alpha
+    ).tolist()
     assert right > wrong
 
 
@@ -46,8 +50,8 @@ def test_exploring_is_paid_only_below_the_target():
 def test_it_says_where_length_is_hacked():
     right = torch.tensor([True, False, False, False])
     exploration = torch.tensor([0.0, 1.0, 1.0, 1.0])
-    assert hacked_groups(mixed(right.float(), exploration, 0.3), right, 2).item() == 0.5
-    assert hacked_groups(mixed(right.float(), exploration, 0.6), right, 2).item() == 0.0
+    assert hacked_groups(mix_exploration_rewards(right.float(), exploration, 0.3), right, 2).item() == 0.5
+    assert hacked_groups(mix_exploration_rewards(right.float(), exploration, 0.6), right, 2).item() == 0.0
 
 
 @pytest.mark.training

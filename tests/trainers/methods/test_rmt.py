@@ -9,19 +9,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import loss_batch, rollout_batch
-from trainers.events import Message
-from trainers.methods.prompts.rmt import KEY, RMT, Config, budget, kept_loss, length_reward, mixed, tier_odds, tiers_of
-from trainers.problems import SpecError
+from trainers.contract.events import Message
+from trainers.contract.problems import SpecError
+from trainers.methods.prompts.rmt import (
+    KEY,
+    RMT,
+    Config,
+    compute_thinking_budget,
+    kept_loss,
+    length_reward,
+    mix_prediction_rewards,
+    tier_odds,
+    tiers_of,
+)
 from trainers.tasks import registry
 from trainers.tasks.base import Example
 
 
 def test_the_worked_examples():
-    assert [budget(progress, 800, 1, 0.2) for progress in (0.0, 0.5, 1.0)] == [800, 357, 160]
+    assert [compute_thinking_budget(progress, 800, 1, 0.2) for progress in (0.0, 0.5, 1.0)] == [800, 357, 160]
     lengths = torch.tensor([200.0, 400, 500, 900])
     assert length_reward(lengths, torch.full((4,), 400.0)).tolist() == pytest.approx([0.5, 1, 0.75, 0])
     assert tier_odds(0.5, 0.3, 0.7) == pytest.approx([0.35, 0.3, 0.35])
-    assert mixed(torch.ones(1), lengths[2:3], torch.full((1,), 400.0), 0.2).item() == pytest.approx(0.95)
+    assert mix_prediction_rewards(torch.ones(1), lengths[2:3], torch.full((1,), 400.0), 0.2).item() == pytest.approx(0.95)
 
 
 def test_tiers_stay_before_and_after_they_move():
@@ -32,8 +42,8 @@ def test_tiers_stay_before_and_after_they_move():
 
 @given(st.floats(0, 1), st.integers(1, 1000), st.integers(1, 50), st.floats(0.01, 1))
 def test_the_budget_falls_and_never_below_its_least(progress, first, last, decay):
-    assert budget(progress, first, last, decay) >= last
-    assert budget(progress, first, last, decay) >= budget(1.0, first, last, decay)
+    assert compute_thinking_budget(progress, first, last, decay) >= last
+    assert compute_thinking_budget(progress, first, last, decay) >= compute_thinking_budget(1.0, first, last, decay)
 
 
 @given(st.lists(st.floats(0, 5, width=32), min_size=1, max_size=30))
@@ -127,7 +137,7 @@ def test_items_are_one_of_each_tier_and_text():
 
 
 def test_examples_that_do_not_say_how_they_are_solved_are_refused():
-    run = SimpleNamespace(task=registry.get("mini_gsm"), completion_ids=None)
+    run = SimpleNamespace(task=registry.get_task("mini_gsm"), completion_ids=None)
     with pytest.raises(SpecError, match="0 of 3 examples say how they are solved"):
         RMT().data([Example([Message("user", "?")], "1")] * 3, run)
 

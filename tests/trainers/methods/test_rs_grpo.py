@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import centred
+from trainers.maths.advantages import centre_by_group
 from trainers.methods.group.rs_grpo import RSGRPO, Config, risk_sensitive
 
 GROUPS = st.lists(st.floats(-2, 2, width=32), min_size=4, max_size=4)
@@ -20,8 +20,8 @@ def test_the_worked_examples():
 @given(GROUPS)
 def test_without_risk_it_is_the_centred_reward(rewards):
     rewards = torch.tensor(rewards)
-    assert torch.allclose(risk_sensitive(rewards, 4, 0.0), centred(rewards, 4))
-    assert torch.allclose(risk_sensitive(rewards, 4, 1e-3), centred(rewards, 4), atol=1e-2)  # and comes near it as b falls
+    assert torch.allclose(risk_sensitive(rewards, 4, 0.0), centre_by_group(rewards, 4))
+    assert torch.allclose(risk_sensitive(rewards, 4, 1e-3), centre_by_group(rewards, 4), atol=1e-2)  # and comes near it as b falls
 
 
 @given(GROUPS, st.permutations(range(4)), st.floats(0.1, 8), st.floats(-3, 3))

@@ -10,7 +10,7 @@ from tests.trainers.methods import pair_files
 from tests.trainers.methods.batches import pair_batch
 from trainers.adapters.dpo import method_loss
 from trainers.methods.bases.dpo import DPO
-from trainers.methods.pairs.sail import SAIL, Config, drift, focal_layers, layer_of, span_mass, token_weights
+from trainers.methods.pairs.sail import SAIL, Config, compute_attention_drift, focal_layers, layer_of, span_mass, token_weights
 from trainers.methods.stack import Stack
 
 
@@ -54,7 +54,7 @@ def test_attention_is_read_where_the_token_is_predicted():
 
 
 def test_the_layers_with_the_largest_drift_are_focal():
-    found = drift(torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.2, 0.2]]), torch.tensor([[0.5, 0.4], [0.1, 0.6], [0.2, 0.2]]))
+    found = compute_attention_drift(torch.tensor([[0.5, 0.5], [0.9, 0.1], [0.2, 0.2]]), torch.tensor([[0.5, 0.4], [0.1, 0.6], [0.2, 0.2]]))
     assert found.tolist() == pytest.approx([0.05, 0.65, 0.0])
     assert focal_layers(3, 0, found) == [1]
     assert focal_layers(3, 2, found) == [0, 1]

@@ -8,8 +8,8 @@ from torch.nn.functional import logsigmoid
 
 from tests.trainers.methods import pair_files
 from tests.trainers.methods.batches import pair_batch
-from trainers.methods.pairs.scpo_semantic_curriculum import SCPO, Config, cut, four_margins, retold, swaps
-from trainers.stages import stage_of, stage_starts
+from trainers.attempt.stages import stage_of, stage_starts
+from trainers.methods.pairs.scpo_semantic_curriculum import SCPO, Config, compute_swap_share, cut_into_stages, four_margins, retell_problem
 
 scores = st.floats(-20, 20)
 
@@ -53,7 +53,7 @@ def test_the_loss_of_a_row_with_one(two_way, monkeypatch):
 
 def test_an_answer_that_swaps_with_its_context_is_right_in_both():
     high, low = torch.tensor([-1.0, -1.0]), torch.tensor([-2.0, -2.0])
-    assert swaps(high, low, torch.tensor([-1.0, -3.0]), low).item() == 0.5
+    assert compute_swap_share(high, low, torch.tensor([-1.0, -3.0]), low).item() == 0.5
 
 
 @given(st.integers(1, 200), st.integers(1, 9))
@@ -68,7 +68,7 @@ def test_stages_share_the_steps(steps, stages):
 @settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.integers(1, 5))
 def test_coarse_differences_come_first(similarities, stages):
-    parts = cut([{"similarity": value} for value in similarities], stages)
+    parts = cut_into_stages([{"similarity": value} for value in similarities], stages)
     assert sorted(similarities) == [row["similarity"] for part in parts for row in part]
     assert all(parts)
 
@@ -76,7 +76,7 @@ def test_coarse_differences_come_first(similarities, stages):
 @pytest.mark.parametrize("level", ["attribute", "relation"])
 def test_a_retold_story_has_another_answer_and_says_so(level):
     for example in pair_files.examples(40):
-        other = retold(example, level)
+        other = retell_problem(example, level)
         assert other.reference == str(int(example.reference) + 1)
         assert pair_files.gold(other) != pair_files.gold(example)
         numbers, before = ([word.strip(",.") for word in e.prompt[0].content.split() if word.strip(",.").isdigit()] for e in (other, example))

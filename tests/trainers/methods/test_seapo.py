@@ -15,15 +15,15 @@ from torch.nn.functional import logsigmoid
 
 from tests.trainers.methods.batches import pair_batch
 from trainers.adapters.dpo import method_loss
-from trainers.chains import ERRORS, chain_of, coherence, corrupt, soundness
+from trainers.contract.problems import SpecError
 from trainers.methods.bases.dpo import DPO
 from trainers.methods.context import RunContext
 from trainers.methods.pairs.seapo import Config, SeaPO, drawn_error
 from trainers.methods.stack import Stack
-from trainers.problems import SpecError
 from trainers.tasks import answers, registry
+from trainers.texts.chains import ERRORS, chain_of, corrupt_answer, score_coherence, score_soundness
 
-TASK = registry.get("mini_gsm")
+TASK = registry.get_task("mini_gsm")
 GOLD = "<think>3+3=6 6+5=11 11-1=10</think><answer>10</answer>"
 
 
@@ -54,14 +54,14 @@ def test_a_mix_draws_every_error_about_equally_and_a_fixed_one_only_itself():
 def test_an_error_makes_a_wrong_answer_of_its_kind_in_the_right_form(seed, error, difficulty):
     (example,) = TASK.examples("pairs", 1, seed, difficulty)
     gold = TASK.gold(example)
-    made = corrupt(gold, error, random.Random(seed))
+    made = corrupt_answer(gold, error, random.Random(seed))
     if made is None:
         return
     assert answers.well_formed(made, example) == 1
-    assert answers.correct(made, example) == 0
-    assert coherence(made) == 1
+    assert answers.score_correctness(made, example) == 0
+    assert score_coherence(made) == 1
     right, wrong = chain_of(gold)[0], chain_of(made)[0]
-    assert (soundness(made) < 1) == (error == "logic")
+    assert (score_soundness(made) < 1) == (error == "logic")
     assert len(wrong) == len(right) - (error == "instruction")
     if error == "fact":
         assert sum(one.change != other.change for one, other in zip(right, wrong, strict=True)) == 1
@@ -70,32 +70,32 @@ def test_an_error_makes_a_wrong_answer_of_its_kind_in_the_right_form(seed, error
 def test_nearly_every_gold_answer_has_a_place_for_every_error():
     examples = TASK.examples("pairs", 200, 0, "easy")
     for error in ERRORS:
-        made = [corrupt(TASK.gold(example), error, random.Random(i)) for i, example in enumerate(examples)]
+        made = [corrupt_answer(TASK.gold(example), error, random.Random(i)) for i, example in enumerate(examples)]
         assert sum(text is not None for text in made) >= 190
 
 
 @given(st.text(alphabet="<think>/answer 0123456789+-=.", max_size=60), st.sampled_from(ERRORS), st.integers(0, 50))
 def test_any_text_is_corrupted_or_refused_never_left_as_it_is(text, error, seed):
-    assert corrupt(text, error, random.Random(seed)) != text
+    assert corrupt_answer(text, error, random.Random(seed)) != text
 
 
 @given(st.integers(0, 40), st.integers(0, 50))
 def test_a_guess_without_working_becomes_another_guess(guess, seed):
     text = answers.write_answer([], str(guess))
-    assert chain_of(corrupt(text, "fact", random.Random(seed)))[1] != str(guess)
-    assert corrupt(text, "logic", random.Random(seed)) is None
+    assert chain_of(corrupt_answer(text, "fact", random.Random(seed)))[1] != str(guess)
+    assert corrupt_answer(text, "logic", random.Random(seed)) is None
 
 
 def test_an_answer_that_has_the_error_already_is_refused():
-    made = corrupt(GOLD, "logic", random.Random(0))
-    assert corrupt(made, "logic", random.Random(0)) is None
+    made = corrupt_answer(GOLD, "logic", random.Random(0))
+    assert corrupt_answer(made, "logic", random.Random(0)) is None
 
 
 def test_answers_of_other_tasks_are_corrupted_too():
     for name in ("calendar", "kb"):
-        task = registry.get(name)
+        task = registry.get_task(name)
         (example,) = task.examples("pairs", 1, 0, next(iter(task.difficulties)))
-        made = [corrupt(task.gold(example), error, random.Random(1)) for error in ERRORS]
+        made = [corrupt_answer(task.gold(example), error, random.Random(1)) for error in ERRORS]
         assert any(text is not None and text != task.gold(example) for text in made)
 
 

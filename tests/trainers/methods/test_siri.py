@@ -4,31 +4,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.methods.prompts.siri import SIRI, Config, limit
+from trainers.methods.prompts.siri import SIRI, Config, compute_length_limit
 from trainers.tasks import answers
 from trainers.tasks.base import Example
 
 
 @pytest.mark.parametrize(("step", "expected"), [(0, 16384), (80, 15184.3), (160, 12288), (320, 8192), (640, 16384)])
 def test_the_cosine_of_the_card(step, expected):
-    assert limit(step, 640, 16384, 8192, "cosine") == pytest.approx(expected, abs=0.1)
+    assert compute_length_limit(step, 640, 16384, 8192, "cosine") == pytest.approx(expected, abs=0.1)
 
 
 @pytest.mark.parametrize(("eighths", "expected"), [(0, 16384), (2, 12288), (1.5, 15184.3), (4, 8192), (6, 12288), (7, 16384)])
 def test_the_stair_cosine_of_the_card(eighths, expected):
-    assert limit(round(eighths * 80), 640, 16384, 8192, "stair-cosine") == pytest.approx(expected, abs=0.1)
+    assert compute_length_limit(round(eighths * 80), 640, 16384, 8192, "stair-cosine") == pytest.approx(expected, abs=0.1)
 
 
 def test_the_stair_changes_at_half_a_cycle():
-    assert [limit(step, 4, 40, 20, "stair") for step in range(6)] == [40, 40, 20, 20, 40, 40]
+    assert [compute_length_limit(step, 4, 40, 20, "stair") for step in range(6)] == [40, 40, 20, 20, 40, 40]
 
 
 @given(st.integers(0, 5000), st.integers(2, 700), st.integers(1, 300), st.floats(0.01, 1), st.sampled_from(["cosine", "stair", "stair-cosine"]))
 def test_the_limit_stays_in_its_range_and_comes_back_every_cycle(step, cycle, longest, share, schedule):
     shortest = share * longest
-    found = limit(step, cycle, longest, shortest, schedule)
+    found = compute_length_limit(step, cycle, longest, shortest, schedule)
     assert shortest - 1e-6 <= found <= longest + 1e-6
-    assert limit(step + cycle, cycle, longest, shortest, schedule) == pytest.approx(found)
+    assert compute_length_limit(step + cycle, cycle, longest, shortest, schedule) == pytest.approx(found)
 
 
 @given(st.integers(1, 500), st.integers(1, 60), st.floats(0.01, 1), st.integers(0, 80))
@@ -45,8 +45,8 @@ def test_without_a_swing_it_is_the_runs_own_limit():
 def test_an_answer_beyond_the_limit_earns_nothing():
     example = Example([], "10")
     text = "<think>" + "x" * 8900 + "</think><answer>10</answer>"
-    assert answers.correct(text, example) == 1.0
-    assert answers.correct(text[:8192], example) == 0.0
+    assert answers.score_correctness(text, example) == 1.0
+    assert answers.score_correctness(text[:8192], example) == 0.0
 
 
 @pytest.mark.training

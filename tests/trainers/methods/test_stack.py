@@ -8,16 +8,20 @@ import pytest
 
 from tests.trainers.conftest import make_spec
 from tests.trainers.test_resume import answers, learned, run_until
-from trainers import catalog, stacking, train
+from trainers.attempt import train
+from trainers.catalog import describe as catalog
+from trainers.catalog.entries import entries_for
+from trainers.checks.preflight import run_preflight_checks
+from trainers.contract import stacking
+from trainers.contract.problems import SpecError
 from trainers.methods import registry, stack
 from trainers.methods.base import Base, hooks_of
-from trainers.preflight import preflight
-from trainers.problems import SpecError
 
 
 def refused(tmp_path, trainer="grpo", **overrides):
     """(field, message) of every problem."""
-    return [(problem.field, problem.message) for problem in stacking.check(make_spec(tmp_path, trainer, **overrides)).problems]
+    spec = make_spec(tmp_path, trainer, **overrides)
+    return [(problem.field, problem.message) for problem in stacking.check_stack(spec, entries_for(spec)).problems]
 
 
 def named(*names):
@@ -52,16 +56,16 @@ def test_what_does_not_go_together_is_refused_with_the_reason(tmp_path, trainer,
 
 def test_the_preflight_and_the_run_refuse_the_same(tmp_path):
     spec = make_spec(tmp_path, methods=named("re-po"))
-    assert [problem.field for problem in preflight(spec).problems] == ["methods.0.name"]
+    assert [problem.field for problem in run_preflight_checks(spec).problems] == ["methods.0.name"]
     with pytest.raises(SpecError, match="works on dpo"):
-        stack.build(spec)
+        stack.build_stack(spec)
 
 
 def test_conflicts_are_found_without_torch(tmp_path):
     spec = make_spec(tmp_path, methods=[{"name": "rs-grpo", "config": {"risk": 99}}, {"name": "re-po"}])
     code = (
-        "import sys, json; from trainers.spec import parse_spec; from trainers.preflight import preflight;"
-        "print(len(preflight(parse_spec(json.load(sys.stdin))).problems)); assert 'torch' not in sys.modules"
+        "import sys, json; from trainers.contract.spec import parse_spec; from trainers.checks.preflight import run_preflight_checks;"
+        "print(len(run_preflight_checks(parse_spec(json.load(sys.stdin))).problems)); assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], input=json.dumps(spec.model_dump()), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "2"), done.stderr
@@ -88,9 +92,9 @@ def test_every_method_is_complete():
 
 def test_every_configuration_is_checked_as_the_method_itself_does():
     """The preflight's model is made from the catalogue: it accepts the defaults and knows the same fields."""
-    for entry in catalog.build(built_in_only=True)["methods"]:
+    for entry in catalog.build_catalog(built_in_only=True)["methods"]:
         model = stacking.from_schema(entry["parameters"])
-        assert model().model_dump() == registry.get(entry["name"]).Config().model_dump(), entry["name"]
+        assert model().model_dump() == registry.load_method_class(entry["name"]).Config().model_dump(), entry["name"]
 
 
 def test_panels_draw_what_methods_log_or_runs_always_have():
@@ -116,10 +120,10 @@ def test_an_interrupted_stack_goes_on_exactly(tmp_path):
     whole, halved = tmp_path / "whole", tmp_path / "halved"
     whole.mkdir()
     halved.mkdir()
-    assert train.run(make_spec(whole, **STATEFUL), whole) == train.FINISHED
+    assert train.run_training(make_spec(whole, **STATEFUL), whole) == train.FINISHED
     spec = make_spec(halved, **STATEFUL)
     assert run_until(spec, halved, 3) == train.STOPPED
-    assert train.run(spec, halved) == train.FINISHED
+    assert train.run_training(spec, halved) == train.FINISHED
     assert learned(halved) == learned(whole)
     assert answers(halved) == answers(whole)
     assert any(name.startswith("siren/") for name in learned(whole)[5])
@@ -131,10 +135,10 @@ def test_an_interrupted_posterior_goes_on_exactly(tmp_path):
     whole, halved = tmp_path / "whole", tmp_path / "halved"
     whole.mkdir()
     halved.mkdir()
-    assert train.run(make_spec(whole, "dpo", **noisy), whole) == train.FINISHED
+    assert train.run_training(make_spec(whole, "dpo", **noisy), whole) == train.FINISHED
     spec = make_spec(halved, "dpo", **noisy)
     assert run_until(spec, halved, 3) == train.STOPPED
-    assert train.run(spec, halved) == train.FINISHED
+    assert train.run_training(spec, halved) == train.FINISHED
     assert learned(halved) == learned(whole)
     reliabilities = [learned(whole)[step]["re-po/reliability"] for step in range(1, 6)]
     assert len(set(reliabilities)) == 5

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.advantages import z_score
-from trainers.methods.group.stackelberg_srs import Config, StackelbergSRS, bounds, soft_threshold, threshold, utility_gap
+from trainers.maths.advantages import z_score
+from trainers.methods.group.stackelberg_srs import Config, StackelbergSRS, compute_reward_bounds, soft_threshold, solve_utility_threshold, utility_gap
 
 ONE = torch.ones(1)
 ANSWERS = torch.tensor([[0.0, 1.0, 2.0, 3.0]])
@@ -22,17 +22,17 @@ def follower(rewards, beta=1.0):
 
 
 def test_the_worked_examples():
-    root = threshold(ANSWERS, ONE)
+    root = solve_utility_threshold(ANSWERS, ONE)
     assert root.item() == pytest.approx(1.9621, abs=1e-4)
     assert follower((ANSWERS[0] > root).float()) == pytest.approx(root.item(), abs=1e-4)  # it delivers what it asks for
     assert follower(ANSWERS[0] / 3) == pytest.approx(1.9041, abs=1e-4)
     assert soft_threshold(ANSWERS, root, ONE, 2.0)[0].tolist() == pytest.approx([0.0194, 0.1274, 0.5189, 0.8885], abs=1e-4)
-    assert threshold(ANSWERS, 2 * ONE).item() == pytest.approx(2.4225, abs=1e-4)
+    assert solve_utility_threshold(ANSWERS, 2 * ONE).item() == pytest.approx(2.4225, abs=1e-4)
 
 
 def test_no_bounded_reward_beats_the_threshold():
     generator = torch.Generator().manual_seed(0)
-    best = threshold(ANSWERS, ONE).item()
+    best = solve_utility_threshold(ANSWERS, ONE).item()
     assert max(follower(torch.rand(4, generator=generator)) for _ in range(200)) <= best + 1e-5
 
 
@@ -41,7 +41,7 @@ def test_no_bounded_reward_beats_the_threshold():
 def test_the_threshold_is_a_root_between_mean_and_best(rewards, log_ratio):
     groups = torch.tensor([rewards], dtype=torch.double)
     log_ratios = torch.tensor([log_ratio], dtype=torch.double)
-    root = threshold(groups, log_ratios)
+    root = solve_utility_threshold(groups, log_ratios)
     assert groups.mean() - 1e-9 <= root <= groups.max() + 1e-9
     assert utility_gap(groups, root, log_ratios).abs() < 1e-9
 
@@ -52,14 +52,14 @@ def test_it_follows_its_members_and_ignores_a_shift(rewards, order, shift):
     groups = torch.tensor([rewards], dtype=torch.double)
 
     def made(values):
-        return soft_threshold(values, threshold(values, ONE.double()), ONE.double(), 10.0)
+        return soft_threshold(values, solve_utility_threshold(values, ONE.double()), ONE.double(), 10.0)
 
     assert torch.allclose(made(groups + shift), made(groups), atol=1e-6)
     assert torch.allclose(made(groups[:, list(order)]), made(groups)[:, list(order)], atol=1e-9)
 
 
 def test_a_bound_is_at_most_twice_the_spread():
-    assert bounds(torch.tensor([[0.0, 0.3], [0.0, 3.0], [0.5, 0.5]]), 1.0).tolist() == pytest.approx([0.6, 1.0, 0.0])
+    assert compute_reward_bounds(torch.tensor([[0.0, 0.3], [0.0, 3.0], [0.5, 0.5]]), 1.0).tolist() == pytest.approx([0.6, 1.0, 0.0])
     assert Config(beta=0.1).log_ratios(ONE).tolist() == [2.0]
 
 
@@ -101,7 +101,7 @@ def test_two_real_steps(two_steps):
     for key in {(r.step, r.group) for r in trained.rollouts}:
         group = [r for r in trained.rollouts if (r.step, r.group) == key]
         utilities = torch.tensor([[r.reward for r in group]])
-        bound = bounds(utilities, 1.0)
-        expected = soft_threshold(utilities, threshold(utilities, bound), bound, 5.0)[0]
+        bound = compute_reward_bounds(utilities, 1.0)
+        expected = soft_threshold(utilities, solve_utility_threshold(utilities, bound), bound, 5.0)[0]
         assert [r.shaped["stackelberg-srs"] for r in group] == pytest.approx(expected.tolist(), abs=1e-4)
         assert [r.advantage for r in group] == pytest.approx((expected - expected.mean()).tolist(), abs=1e-4)

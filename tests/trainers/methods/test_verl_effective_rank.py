@@ -6,8 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
-from trainers.methods.group.verl_effective_rank import VERL, Config, auxiliary, bonus, last_tokens, prefix_ranks, velocity_and_acceleration
-from trainers.spectrum import effective_rank, exponential_entropy
+from trainers.maths.spectrum import effective_rank, exponential_entropy
+from trainers.methods.group.verl_effective_rank import (
+    VERL,
+    Config,
+    compute_auxiliary_signal,
+    compute_rank_bonus,
+    last_tokens,
+    prefix_ranks,
+    velocity_and_acceleration,
+)
 
 
 def test_the_worked_examples():
@@ -15,10 +23,10 @@ def test_the_worked_examples():
     assert exponential_entropy(torch.tensor([3.0, 1.0])).item() == pytest.approx(1.7548, abs=1e-4)
     velocity, acceleration = velocity_and_acceleration(torch.tensor([[10.0, 12, 15, 16]]))
     assert (velocity.item(), acceleration.item()) == (pytest.approx(3.2222, abs=1e-4), pytest.approx(0.8333, abs=1e-4))
-    phi, weight = auxiliary(torch.tensor([1.0]), torch.tensor([-0.5]), torch.tensor([0.5]), 2.0)
+    phi, weight = compute_auxiliary_signal(torch.tensor([1.0]), torch.tensor([-0.5]), torch.tensor([0.5]), 2.0)
     assert (weight.item(), phi.item()) == (pytest.approx(0.7311, abs=1e-4), pytest.approx(0.4325, abs=1e-4))
     advantages = torch.tensor([-1.0, 0.6])
-    assert (advantages + bonus(advantages, phi, 1.0, 2.0)).tolist() == pytest.approx([-0.5675, 0.9], abs=1e-4)
+    assert (advantages + compute_rank_bonus(advantages, phi, 1.0, 2.0)).tolist() == pytest.approx([-0.5675, 0.9], abs=1e-4)
 
 
 def test_windows_need_more_than_a_multiple_of_the_stride():
@@ -58,7 +66,7 @@ def test_the_rank_knows_neither_scale_nor_shift_nor_order(seed, scale, shift, or
 @given(st.lists(st.floats(-3, 3), min_size=4, max_size=4), st.lists(st.floats(-1, 1), min_size=4, max_size=4), st.floats(0, 5), st.floats(1, 9))
 def test_the_bonus_stays_in_its_bounds_and_turns_no_sign(advantages, phi, scale, kappa):
     advantages = torch.tensor(advantages, dtype=torch.double)
-    made = bonus(advantages, torch.tensor(phi, dtype=torch.double), scale, kappa)
+    made = compute_rank_bonus(advantages, torch.tensor(phi, dtype=torch.double), scale, kappa)
     assert ((made >= 0) & (made <= advantages.abs() / kappa)).all()
     assert (torch.sign(advantages + made) * torch.sign(advantages) >= 0).all()
 

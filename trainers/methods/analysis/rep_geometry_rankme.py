@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.spectrum import covariance_eigenvalues, exponential_entropy, power_law_slope
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spectrum import covariance_eigenvalues, exponential_entropy, power_law_slope
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
 FIRST = 11  # eigenvalue the slope begins with
 SMALLEST_LOG = -6.0  # of the drawn spectrum: log10 of an eigenvalue's share of the largest
 
 
-def rankme(eigenvalues: Tensor, of: Literal["eigenvalues", "singular values"] = "eigenvalues") -> float:
+def compute_rankme(eigenvalues: Tensor, of: Literal["eigenvalues", "singular values"] = "eigenvalues") -> float:
     """(r,) -> between 1 and r; 0 for a spectrum of zeros."""
     return float(exponential_entropy(eigenvalues if of == "eigenvalues" else eigenvalues.sqrt()))
 
@@ -78,6 +78,7 @@ class RepGeometry(Method):
             r"\lambda_i \propto i^{-\alpha}",
         ),
         reading="prompts, layer, number of prompts and the range of the slope are ours",
+        departures=("256 prompts, the slope from the eleventh eigenvalue to half of them, and a look every 5 steps are ours.",),
         claim=("rep-geometry-rankme/rankme", "lower"),
     )
     Config = Config
@@ -100,7 +101,7 @@ class RepGeometry(Method):
         self.steps += 1
 
     def look(self, eigenvalues: Tensor) -> None:
-        self.log("rankme", rankme(eigenvalues, self.config.spectrum))
+        self.log("rankme", compute_rankme(eigenvalues, self.config.spectrum))
         self.log("alpha", alpha_req(eigenvalues))
         shares = (eigenvalues / eigenvalues.max().clamp(min=1e-30)).clamp(min=10**SMALLEST_LOG).log10()
         self.log_histogram("spectrum", shares, SMALLEST_LOG, 0.0)

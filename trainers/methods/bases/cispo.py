@@ -1,10 +1,10 @@
-"""CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4), as published: the importance ratio is clipped and detached, so that no token is ever without a
+"""CISPO (MiniMax-M1, arXiv 2506.13585, eq. 4): the importance ratio is clipped and detached, so that no token is ever without a
 gradient. Only an upper bound, as in the paper.
 """
 
 from typing import Any
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Base
 from trainers.methods.card import Card
 
@@ -25,6 +25,7 @@ class CISPO(Base):
         fit="core",
         idea="Clip the importance weight instead of the update: rare but decisive tokens keep their gradient in every pass.",
         formula=(r"J = \frac{1}{\sum_i |o_i|}\sum_i \sum_t \mathrm{sg}\left[\min(\rho_{it}, \epsilon_{high})\right] A_i \log \pi_\theta(o_{it})",),
+        departures=("The paper prints no bound; 5 is TRL's advice.",),
     )
     Config = Config
     trainer = "grpo"

@@ -1,10 +1,10 @@
-"""DAPO's loss (arXiv 2503.14476, eq. 8), as published: the clip range is wider upwards, and the mean is over all tokens of the batch, so that
-every token weighs the same. Dynamic sampling and the overlong penalty of the paper are not part of this base.
+"""DAPO's loss (arXiv 2503.14476, eq. 8): the clip range is wider upwards, and the mean is over all tokens of the batch, so that every token weighs
+the same.
 """
 
 from typing import Any
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Base
 from trainers.methods.card import Card
 
@@ -28,6 +28,7 @@ class DAPO(Base):
             r"J = \frac{1}{\sum_i |o_i|}\sum_i \sum_t \min\left(\rho_{it} A_i,"
             r"\ \mathrm{clip}(\rho_{it}, 1-\epsilon_{low}, 1+\epsilon_{high}) A_i\right)",
         ),
+        departures=("Dynamic sampling and the overlong penalty are left out.",),
         claim=("entropy", "higher"),
     )
     Config = Config

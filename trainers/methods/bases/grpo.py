@@ -1,5 +1,5 @@
-"""Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300, eq. 3), as published: token ratio clipped, mean over each completion, then
-over completions; advantages are rewards standardised within the group. The standard deviation is the sample one plus 1e-4, as in TRL.
+"""Group relative policy optimisation (DeepSeekMath, arXiv 2402.03300, eq. 3): token ratio clipped, mean over each completion, then over completions;
+advantages are rewards standardised within the group.
 """
 
 from typing import Any
@@ -23,6 +23,7 @@ class GRPO(Base):
             r"A_i = \frac{r_i - \mathrm{mean}(r)}{\mathrm{std}(r)}",
             r"J = \frac{1}{G}\sum_i \frac{1}{|o_i|}\sum_t \min\left(\rho_{it} A_i,\ \mathrm{clip}(\rho_{it}, 1-\epsilon, 1+\epsilon) A_i\right)",
         ),
+        departures=("The standard deviation is the sample one plus 1e-4, as in TRL.",),
     )
     trainer = "grpo"
     scale = "group"

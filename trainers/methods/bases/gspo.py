@@ -4,7 +4,7 @@ whole. The clip ranges are far narrower than GRPO's because a mean over tokens m
 
 from typing import Any
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Base
 from trainers.methods.card import Card
 

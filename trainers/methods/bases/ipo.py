@@ -1,5 +1,5 @@
-"""IPO (arXiv 2310.12036, eq. 17), as published, with log-ratios averaged over the tokens of an answer as TRL does after asking the authors:
-a squared loss pulls the margin to a fixed distance instead of pushing it without end, which overfits deterministic preferences.
+"""IPO (arXiv 2310.12036, eq. 17): a squared loss pulls the margin to a fixed distance instead of pushing it without end, which overfits deterministic
+preferences.
 """
 
 from typing import Any
@@ -23,6 +23,7 @@ class IPO(PairColumns):
             r"h = \frac{1}{|y_w|}\log\frac{\pi_\theta(y_w|x)}{\pi_{ref}(y_w|x)} - \frac{1}{|y_l|}\log\frac{\pi_\theta(y_l|x)}{\pi_{ref}(y_l|x)}",
             r"L = \left(h - \frac{1}{2\beta}\right)^2",
         ),
+        departures=("Log-ratios are averaged over the tokens of an answer, as TRL does after asking the authors.",),
         claim=("rewards/accuracies", "higher"),
     )
 

@@ -1,11 +1,8 @@
-"""KTO (arXiv 2402.01306, eq. 7), as published: single answers marked good or bad, valued as people value gains and losses.
-
-The reference point is the KL divergence to the reference, estimated on mismatched prompts and answers of the batch and floored at 0, as TRL has it.
-"""
+"""KTO (arXiv 2402.01306, eq. 7): single answers marked good or bad, valued as people value gains and losses."""
 
 from typing import Any
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Base
 from trainers.methods.card import Card
 
@@ -31,6 +28,7 @@ class KTO(Base):
             r"L_{good} = \lambda_D \left(1 - \sigma(\beta (r_\theta - z_0))\right)",
             r"L_{bad} = \lambda_U \left(1 - \sigma(\beta (z_0 - r_\theta))\right)",
         ),
+        departures=("The KL divergence to the reference is estimated on mismatched pairs of the batch and floored at 0, as in TRL.",),
         claim=("rewards/margins", "higher"),
     )
     Config = Config

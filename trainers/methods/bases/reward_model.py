@@ -4,7 +4,7 @@ mean near 0, which pairs alone leave open (arXiv 2312.09244); it is off by defau
 
 from typing import Any
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Base
 from trainers.methods.card import Card
 

@@ -1,27 +1,22 @@
-"""RLOO (Back to Basics, arXiv 2402.14740, eq. 8): REINFORCE whose baseline is the mean reward of the *other* members of the group.
-
-As published in its advantage. Differs from the paper in its loss: the ratio is clipped and summed over tokens with a constant normaliser, as in
-Dr. GRPO, so that several passes over a batch stay safe; on-policy both have the same gradient up to that constant.
-A group of one has nobody to compare with and gets 0.
-"""
+"""RLOO (Back to Basics, arXiv 2402.14740, eq. 8): REINFORCE whose baseline is the mean reward of the *other* members of the group."""
 
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainers.advantages import centred
+from trainers.maths.advantages import centre_by_group
 from trainers.methods.base import Base
 from trainers.methods.card import Card
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 
 def leave_one_out(rewards: Tensor, group_size: int) -> Tensor:
     """(B,) -> (B,): reward minus the mean of the group's other members, which is G / (G - 1) times the distance to the group's mean."""
     if group_size == 1:
         return rewards.new_zeros(rewards.shape)
-    return centred(rewards, group_size) * group_size / (group_size - 1)
+    return centre_by_group(rewards, group_size) * group_size / (group_size - 1)
 
 
 class RLOO(Base):
@@ -36,10 +31,15 @@ class RLOO(Base):
         fit="core",
         idea="Plain REINFORCE on whole answers; each answer's baseline is the mean of the others, which makes the estimate unbiased.",
         formula=(r"A_i = r_i - \frac{1}{G-1}\sum_{j \neq i} r_j", r"\nabla J = \frac{1}{G}\sum_i A_i \nabla \log \pi_\theta(o_i)"),
+        departures=(
+            "The loss clips the ratio and sums over tokens with a constant normaliser, as Dr. GRPO does, so that several passes stay safe.",
+            "A group of one has nobody to compare with and gets 0.",
+        ),
     )
     trainer = "grpo"
     scale = "leave-one-out"
     owns = frozenset({"advantages"})
+    roles = {"advantages": "makes"}
 
     def arguments(self) -> dict[str, Any]:
         return {"loss_type": "dr_grpo", "scale_rewards": "none"}

@@ -1,15 +1,14 @@
-"""C2GSPG: confidence-calibrated group sequence policy gradient (arXiv 2509.23129); the binary case as coded by others, the rest our reading.
+"""C2GSPG: confidence-calibrated group sequence policy gradient (arXiv 2509.23129).
 
-c_i = exp(mean_t log pi(o_it)) is the policy's confidence in a whole response, m the group's mean reward. Maximises the mean over responses of
-A_i log c_i + beta (r_i log c_i + (1 - r_i) log(1 - c_i)) with A_i = (r_i - m) / (1 - c_i(old) + 1e-6), detached. Differs from GRPO: one log
-confidence per response instead of clipped token ratios, and a cross-entropy that pulls the confidence towards the reward. For rewards of 0 and 1
-both gradients agree: that of log c_i has the weight [(r_i - m) + beta (r_i - c_i)] / (1 - c_i).
+c_i = exp(mean_t log pi(o_it)) is the policy's confidence in a whole response, m the group's mean reward. Maximises the mean over responses of A_i log
+c_i + beta (r_i log c_i + (1 - r_i) log(1 - c_i)) with A_i = (r_i - m) / (1 - c_i(old) + 1e-6), detached. Differs from GRPO: one log confidence per
+response instead of clipped token ratios, and a cross-entropy that pulls the confidence towards the reward. For rewards of 0 and 1 both gradients
+agree: that of log c_i has the weight [(r_i - m) + beta (r_i - c_i)] / (1 - c_i).
 
 The official code was not found; the binary part follows a comparison implementation (DCPO), the other follows the abstract's words "nonlinear reward
-normalisation and adaptive regulariser clipping" and is ours: where a batch holds rewards other than 0 and 1, the target is
-sigmoid((r - m) / (std + 1e-4)), and the cross-entropy of a response whose target and advantage disagree about its confidence is dropped.
-A row without tokens, which has confidence 1 in that code and so an advantage of a million, is dropped. 1 - c is taken as -expm1(log c) with
-log c <= -1e-6: in float32 the code's bound 1 - 1e-8 is 1. No ratio, so several passes over a batch are not corrected for; the paper is on-policy.
+normalisation and adaptive regulariser clipping" and is ours: where a batch holds rewards other than 0 and 1, the target is sigmoid((r - m) / (std +
+1e-4)), and the cross-entropy of a response whose target and advantage disagree about its confidence is dropped. No ratio, so several passes over a
+batch are not corrected for; the paper is on-policy.
 """
 
 from typing import TYPE_CHECKING
@@ -17,14 +16,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainers.advantages import centred, z_score
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.advantages import centre_by_group, z_score
+from trainers.maths.reduce import masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
-from trainers.reduce import masked_row_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
 
 BOUND = -1e-6  # log confidence is at most this
 BINS = 10  # of the calibration error
@@ -51,7 +50,7 @@ def calibration_targets(rewards: Tensor, group_size: int) -> tuple[Tensor, bool]
     return (rewards, True) if binary else (torch.sigmoid(z_score(rewards, group_size)), False)
 
 
-def agreeing(targets: Tensor, gaps: Tensor, log_c: Tensor) -> Tensor:
+def mask_agreeing_rows(targets: Tensor, gaps: Tensor, log_c: Tensor) -> Tensor:
     """(B,) float: 1 where raising or lowering the confidence is what both the target and the advantage ask for."""
     return (torch.sign(targets - log_c.detach().exp()) == torch.sign(gaps)).to(targets.dtype)
 
@@ -82,17 +81,24 @@ class C2GSPG(Method):
             r"c_i = \exp\left(\frac{1}{|o_i|}\sum_t \log \pi_\theta(o_{it})\right), \quad A_i = \frac{r_i - \bar r}{1 - c_i^{old}}",
             r"J = \frac{1}{G}\sum_i A_i \log c_i + \beta \left(r_i \log c_i + (1 - r_i)\log(1 - c_i)\right)",
         ),
-        reading="rewards other than 0 and 1 are handled from the abstract's words; the official code was not found",
+        departures=(
+            "The official code was not found: the binary part follows a comparison implementation.",
+            "For rewards other than 0 and 1 the target and the dropped terms are ours, from the abstract's words.",
+            "A row without tokens is dropped; in that code it has an advantage of a million.",
+            "The bound on the confidence is 1 - 1e-6, since 1 - 1e-8 is 1 in float32.",
+        ),
         claim=("c2gspg/calibration_error", "lower"),
     )
     Config = Config
+    roles = {"advantages": "makes"}
     owns = frozenset({"advantages", "policy loss"})
+    whole_answers = True
     requires = (
         Requirement("training.num_iterations", "at most", 1, "without an importance ratio later passes over a batch are not corrected", hard=False),
     )
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
-        return centred(batch.shaped, batch.group_size)
+        return centre_by_group(batch.shaped, batch.group_size)
 
     def policy_loss(self, batch: "LossBatch") -> Tensor:
         there = (batch.mask.sum(1) > 0).to(batch.logprobs.dtype)  # (B,)
@@ -102,7 +108,7 @@ class C2GSPG(Method):
         targets = batch.of(every)
         calibration = cross_entropy(log_c, targets)
         if not binary:
-            kept = agreeing(targets, gaps, log_c)
+            kept = mask_agreeing_rows(targets, gaps, log_c)
             self.log("dropped", 1 - kept.mean())
             calibration = calibration * kept
         gain = calibrated_advantages(gaps, old) * log_c + self.config.beta * calibration

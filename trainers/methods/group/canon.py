@@ -1,16 +1,15 @@
-"""CANON: conditional advantage estimation (arXiv 2509.23962), as published in the authors' code.
+"""CANON: conditional advantage estimation (arXiv 2509.23962).
 
 Each group is sorted by a metric c (length, or mean token entropy when sampled) and cut in two: Low = the first floor(G / 2), High = the rest. The
 inter term compares a response with the mean of the other half (does this direction of the metric pay?), the intra term with its own half's (who is
-better at equal metric): A = mu inter + (1 - mu) intra. Differs from Dr. GRPO in the advantage alone; mu = 1/2 with even halves is Dr. GRPO.
-alpha < 1 leans the inter term towards short answers, Low: r - alpha R_High, High: alpha r - R_Low, or, with entropy, towards the uncertain half,
-High: r - alpha R_Low, Low: alpha r - R_High. So with alpha < 1 a group of equal rewards that are not 0 is not silent: that is the lean.
+better at equal metric): A = mu inter + (1 - mu) intra. Differs from Dr. GRPO in the advantage alone; mu = 1/2 with even halves is Dr. GRPO. alpha < 1
+leans the inter term towards short answers, Low: r - alpha R_High, High: alpha r - R_Low, or, with entropy, towards the uncertain half, High: r -
+alpha R_Low, Low: alpha r - R_High. So with alpha < 1 a group of equal rewards that are not 0 is not silent: that is the lean.
 
 Schedules: mu = the batch's mean reward (first intra, later inter) or 1 - that; or cosine restarts of the intra weight 1 - mu. What the card has
 wrong: the 30 warm-up steps are inside the 150, so cycles are 40 steps, and they go on after 150; mirrored, the intra weight falls from 1 to 0 in the
-warm-up and then rises from 0 to 0.6 in each cycle. The "random split" control is not random: Low is the first half in batch order.
-The division by the longest response is the base's (dr-grpo). Ties keep the order of the batch, as in the code. A group of one, for which the code
-keeps the raw reward, gets 0. Entropy as the metric needs the log-probabilities of the sampled batch: one more forward pass, about x 1.2.
+warm-up and then rises from 0 to 0.6 in each cycle. The "random split" control is not random: Low is the first half in batch order. Entropy as the
+metric needs the log-probabilities of the sampled batch: one more forward pass, about x 1.2.
 """
 
 import math
@@ -19,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.reduce import masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_row_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 WARM_UP, CYCLE, HIGHEST = 30, 40, 0.6
 
@@ -47,7 +46,7 @@ def half_means(rewards: Tensor, high: Tensor, group_size: int) -> tuple[Tensor, 
     return low.repeat_interleave(group_size), top.repeat_interleave(group_size)
 
 
-def inter(rewards: Tensor, high: Tensor, group_size: int, alpha: float, prefer_high: bool) -> Tensor:
+def compute_inter_advantages(rewards: Tensor, high: Tensor, group_size: int, alpha: float, prefer_high: bool) -> Tensor:
     """(B,) -> (B,): against the mean of the other half, leaning towards the preferred one as alpha falls below 1."""
     low_mean, high_mean = half_means(rewards, high, group_size)
     other = torch.where(high, low_mean, high_mean)
@@ -55,17 +54,21 @@ def inter(rewards: Tensor, high: Tensor, group_size: int, alpha: float, prefer_h
     return torch.where(preferred, rewards - alpha * other, alpha * rewards - other)
 
 
-def intra(rewards: Tensor, high: Tensor, group_size: int) -> Tensor:
+def compute_intra_advantages(rewards: Tensor, high: Tensor, group_size: int) -> Tensor:
     """(B,) -> (B,): against the mean of the own half."""
     low_mean, high_mean = half_means(rewards, high, group_size)
     return rewards - torch.where(high, high_mean, low_mean)
 
 
-def conditional(rewards: Tensor, high: Tensor, group_size: int, mu: float, alpha: float = 1.0, prefer_high: bool = False) -> Tensor:
+def compute_conditional_advantages(
+    rewards: Tensor, high: Tensor, group_size: int, mu: float, alpha: float = 1.0, prefer_high: bool = False
+) -> Tensor:
     """(B,) -> (B,): CANON's advantage before the division by the longest response; 0 in groups of one."""
     if group_size == 1:
         return torch.zeros_like(rewards)
-    return mu * inter(rewards, high, group_size, alpha, prefer_high) + (1 - mu) * intra(rewards, high, group_size)
+    return mu * compute_inter_advantages(rewards, high, group_size, alpha, prefer_high) + (1 - mu) * compute_intra_advantages(
+        rewards, high, group_size
+    )
 
 
 def cosine_intra(step: int, mirrored: bool) -> float:
@@ -109,9 +112,15 @@ class CANON(Method):
             r"A_i = \mu \left(r_i - R_{other\ half}\right) + (1 - \mu) \left(r_i - R_{own\ half}\right)",
             r"R_{Low} = \frac{1}{\lfloor G/2 \rfloor}\sum_{c_j\ low} r_j, \quad R_{High} = \frac{1}{\lceil G/2 \rceil}\sum_{c_j\ high} r_j",
         ),
+        departures=(
+            "A group of one gets 0, where the code keeps the raw reward.",
+            "Ties keep the order of the batch.",
+            "The division by the longest response is left to the base (dr-grpo).",
+        ),
         claim=("completions/mean_length", "lower"),
     )
     Config = Config
+    roles = {"advantages": "makes"}
     owns = frozenset({"advantages"})
 
     def __init__(self, config: Any = None) -> None:
@@ -124,14 +133,14 @@ class CANON(Method):
         metric = self.metric(batch)
         high = high_half(metric, group)
         mu = scheduled_mu(config.schedule, config.mu, batch.step, float(batch.shaped.mean()))
-        made = conditional(batch.shaped, high, group, mu, config.alpha, prefer_high=config.metric == "entropy")
+        made = compute_conditional_advantages(batch.shaped, high, group, mu, config.alpha, prefer_high=config.metric == "entropy")
         low_mean, high_mean = half_means(batch.shaped, high, group)
         self.log("reward_low", low_mean.mean())
         self.log("reward_high", high_mean.mean())
         self.log("high_pays", (high_mean - low_mean).mean())
         self.log("mu", mu)
-        self.log("inter", inter(batch.shaped, high, group, 1.0, prefer_high=False).abs().mean())
-        self.log("intra", intra(batch.shaped, high, group).abs().mean())
+        self.log("inter", compute_inter_advantages(batch.shaped, high, group, 1.0, prefer_high=False).abs().mean())
+        self.log("intra", compute_intra_advantages(batch.shaped, high, group).abs().mean())
         for name, chosen in (("low", ~high), ("high", high)):
             if chosen.any():
                 self.log(f"metric_{name}", metric[chosen].mean())

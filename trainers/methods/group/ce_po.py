@@ -1,18 +1,14 @@
-"""CE-PO: pays for answers that really depend on the working, and for working that really depends on the prompt (arXiv 2509.23095), as in the
-authors' code.
+"""CE-PO: pays for answers that really depend on the working, and for working that really depends on the prompt (arXiv 2509.23095).
 
 Z prompt, X working, Y answer. J_ZX = d log p(X|Z) / d e(Z), J_XY = d log p(Y|Z, X) / d e(X), and J_ZY the same for Y and Z without what its
-projection on J_ZX * u explains, u the mean direction of J_XY; e are input embeddings, each J is positions x dimensions. Counterfactual hardening:
-J~ = J - <J, J'> / |J'|^2 J', J' of a twin whose prompt (for ZX, ZY) or working (for XY) stands in random order. A channel's score is
-s = sqrt(shape x size), shape the share of J~'s energy in its first singular value, size |J~|^2 / |J|^2, lifted to [0.005, 1]. The reward is a power
-mean of four signals, accuracy with weight w and the three channels with (1 - w) / 3 each: p = 1 adds up, p -> 0 and below asks for all.
+projection on J_ZX * u explains, u the mean direction of J_XY; e are input embeddings, each J is positions x dimensions. Counterfactual hardening: J~
+= J - <J, J'> / |J'|^2 J', J' of a twin whose prompt (for ZX, ZY) or working (for XY) stands in random order. A channel's score is s = sqrt(shape x
+size), shape the share of J~'s energy in its first singular value, size |J~|^2 / |J|^2, lifted to [0.005, 1]. The reward is a power mean of four
+signals, accuracy with weight w and the three channels with (1 - w) / 3 each: p = 1 adds up, p -> 0 and below asks for all.
 
 The card, written from the abstract, had s = |J~| / |J| without the shape, two channels, and took the direct one off; the released code has all three
-and pays for the direct one too. Its settings vary (w 0.6 to 0.8, p 0 to 1.3, one draw of the twin); 0.7 and 0.2 are among them. What differs here:
-order is shuffled by tokens, not words, so that twins have the same length, special tokens staying where they are; accuracy is the reward so far, cut
-to [0, 1], where the code has BERTScore; the current policy explains itself, where the code asks a fixed copy; only ``share`` of the groups is
-measured, all rows of each, and the others keep their reward. Step time: three forward and five backward passes over the measured rows, and a singular
-value decomposition of each channel.
+and pays for the direct one too. Its settings vary (w 0.6 to 0.8, p 0 to 1.3, one draw of the twin); 0.7 and 0.2 are among them. Step time: three
+forward and five backward passes over the measured rows, and a singular value decomposition of each channel.
 """
 
 import random
@@ -24,27 +20,27 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spans import answer_span, thought_span
 from trainers.tasks.answers import ANSWER
+from trainers.texts.spans import answer_span, thought_span
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
 CHANNELS = ("prompt_to_working", "prompt_to_answer", "working_to_answer")
 TINY, LEAST, NEAR_ZERO = 1e-12, 0.005, 1e-6
 
 
-def hardened(jacobian: Tensor, twin: Tensor) -> Tensor:
+def harden_jacobian(jacobian: Tensor, twin: Tensor) -> Tensor:
     """(B, L, D) each -> (B, L, D): the part of every row's Jacobian that its twin's does not explain."""
     along = (jacobian * twin).sum((1, 2), keepdim=True) / twin.square().sum((1, 2), keepdim=True).clamp(min=TINY)
     return jacobian - along * twin
 
 
-def scaled(jacobian: Tensor) -> Tensor:
+def scale_jacobian(jacobian: Tensor) -> Tensor:
     """(B, L, D) with a largest entry of 1 in each row: gradients of sure answers are too small to be squared. Scores do not depend on the scale."""
     largest = jacobian.abs().amax((1, 2), keepdim=True)
     return jacobian / torch.where(largest > 0, largest, 1.0)
@@ -52,20 +48,20 @@ def scaled(jacobian: Tensor) -> Tensor:
 
 def channel_score(jacobian: Tensor, twin: Tensor) -> Tensor:
     """(B, L, D) each, 0 where masked -> (B,) in [0.005, 1]."""
-    jacobian = scaled(jacobian.double())
-    left = hardened(jacobian, scaled(twin.double()))
+    jacobian = scale_jacobian(jacobian.double())
+    left = harden_jacobian(jacobian, scale_jacobian(twin.double()))
     energy = left.square().sum((1, 2))
     shape = torch.linalg.svdvals(left)[:, 0].square() / energy.clamp(min=TINY)
     size = energy / jacobian.square().sum((1, 2)).clamp(min=TINY)
     return LEAST + (1 - LEAST) * (shape.clamp(0, 1) * size.clamp(0, 1)).sqrt().float()
 
 
-def direct(to_prompt: Tensor, through: Tensor, to_working: Tensor) -> Tensor:
+def compute_direct_jacobian(to_prompt: Tensor, through: Tensor, to_working: Tensor) -> Tensor:
     """d Y / d Z, d X / d Z, d Y / d X, (B, L, D) each -> (B, L, D): the prompt's influence on the answer that does not go through the working."""
     length = to_working.norm(dim=2, keepdim=True)
     there = (length > 0).to(length)
     way = (to_working / length.clamp(min=TINY)).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1.0)  # (B, 1, D)
-    return hardened(to_prompt, scaled(through * way))
+    return harden_jacobian(to_prompt, scale_jacobian(through * way))
 
 
 def power_mean(signals: Tensor, weights: Tensor, power: float) -> Tensor:
@@ -90,7 +86,7 @@ class Parts:
     answer: Tensor
 
 
-def jacobians(model: Any, parts: Parts) -> tuple[Tensor, Tensor, Tensor]:
+def compute_jacobians(model: Any, parts: Parts) -> tuple[Tensor, Tensor, Tensor]:
     """(B, L, D) d X / d Z, d Y / d Z and d Y / d X. Rows do not touch each other, so one pass serves all."""
     with torch.enable_grad():
         embedded = model.get_input_embeddings()(parts.ids).detach().requires_grad_()
@@ -102,7 +98,7 @@ def jacobians(model: Any, parts: Parts) -> tuple[Tensor, Tensor, Tensor]:
     return (of_working * prompt).float(), (of_answer * prompt).float(), (of_answer * working).float()
 
 
-def shuffled(ids: Tensor, places: Tensor, fixed: Collection[int], rng: random.Random) -> Tensor:
+def shuffle_tokens(ids: Tensor, places: Tensor, fixed: Collection[int], rng: random.Random) -> Tensor:
     """(B, L) ids with the tokens of each row's ``places`` (B, L) in random order; ``fixed`` tokens stay."""
     twin = ids.clone()
     for row, marks in enumerate(places.bool().tolist()):
@@ -133,10 +129,16 @@ class CEPO(Method):
             r"s = \sqrt{\frac{\sigma_1^2(\tilde J)}{\sum_k \sigma_k^2(\tilde J)} \cdot \frac{\|\tilde J\|^2}{\|J\|^2}}",
             r"R = \left(w a^p + \frac{1 - w}{3}\sum_c s_c^p\right)^{1/p}",
         ),
-        reading="shuffled by tokens instead of words; the task's reward as accuracy; the current policy instead of a fixed copy",
+        departures=(
+            "Order is shuffled by tokens, not words, so that twins have the same length.",
+            "Accuracy is the reward so far cut to [0, 1], where the code has BERTScore.",
+            "The current policy explains itself, where the code asks a fixed copy.",
+            "Only a share of the groups is measured; the others keep their reward.",
+        ),
         claim=("ce-po/coherence", "higher"),
     )
     Config = Config
+    roles = {"rewards": "makes"}
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
@@ -163,10 +165,10 @@ class CEPO(Method):
         """(3, M) scores of prompt to working, prompt to answer and working to answer."""
         parts, rng, model = self.parts(batch, rows), self.run.rng(self.card.name, "twins", batch.step), self.run.model
         fixed = frozenset(self.run.tokenizer.all_special_ids)
-        real = jacobians(model, parts)
-        other_prompt = jacobians(model, replace(parts, ids=shuffled(parts.ids, parts.prompt, fixed, rng)))
-        other_working = jacobians(model, replace(parts, ids=shuffled(parts.ids, parts.working, fixed, rng)))
-        straight, other = (direct(found[1], found[0], real[2]) for found in (real, other_prompt))
+        real = compute_jacobians(model, parts)
+        other_prompt = compute_jacobians(model, replace(parts, ids=shuffle_tokens(parts.ids, parts.prompt, fixed, rng)))
+        other_working = compute_jacobians(model, replace(parts, ids=shuffle_tokens(parts.ids, parts.working, fixed, rng)))
+        straight, other = (compute_direct_jacobian(found[1], found[0], real[2]) for found in (real, other_prompt))
         pairs = ((real[0], other_prompt[0]), (straight, other), (real[2], other_working[2]))
         return torch.stack([channel_score(one, twin) for one, twin in pairs])
 

@@ -1,18 +1,19 @@
 """Constrained distillation: the task's reward within a budget of divergence from a teacher (arXiv 2509.22921).
 
-Token cost c_t = KL(pi(.|s_t) || teacher(.|s_t)), remaining budget z_t = d - sum of c up to t: a function of the text, so no extra state is needed.
-R~ = 1[z_T >= 0] R - lambda sum_t 1[z_t < 0] c_t: within the budget nothing but the task counts, past it nothing but the further divergence. The loss
-is the group's policy gradient on R~ plus lambda times the violating c_t themselves, which depend on the policy directly; the base's mean over
-completion tokens is taken. The soft constraint, R - lambda sum_t c_t with every c_t in the loss, is the usual distillation penalty, for comparison.
+Token cost c_t = KL(pi(.|s_t) || teacher(.|s_t)), remaining budget z_t = d - sum of c up to t: a function of the text, so no extra state is needed. R~
+= 1[z_T >= 0] R - lambda sum_t 1[z_t < 0] c_t: within the budget nothing but the task counts, past it nothing but the further divergence. The loss is
+the group's policy gradient on R~ plus lambda times the violating c_t themselves, which depend on the policy directly. The gradient of E[R~] has both
+as sums over a completion's tokens, so the direct term is reduced as the base reduces its own (divided by B times the longest completion under Dr.
+GRPO). The soft constraint, R - lambda sum_t c_t with every c_t in the loss, is the usual distillation penalty, for comparison.
 
 Our reading of the abstract and the public reviews (Saute-style, a penalty that depends on the policy); the equations were not published where we
 looked. lambda and d were not found: 1, and 2 nats a completion, which the tiny policy reaches within some tens of steps. ``teacher``: a policy's
 folder with the same vocabulary, or the policy that the run began with; with that one the cost is 0 at first and the method is a hard trust region.
 Its parent is Dr. GRPO: advantages divided by the group's deviation would be on another scale than the direct term, and win. In the toy problem of the
-effect case the policy settles at the edge of its budget, not inside: about as many completions just beyond as within.
-z is compared with a tolerance of 1e-6, as sums of floats miss a budget that is met exactly.
-Step time: the distributions of the policy and, twice, of the teacher are three more forward passes, and the logits are materialised.
-Step time above the parent's: the teacher's forward pass, and logits (B, T, V) for the direct gradient of the divergence.
+effect case the policy settles at the edge of its budget, not inside: about as many completions just beyond as within. z is compared with a tolerance
+of 1e-6, as sums of floats miss a budget that is met exactly. Step time: the distributions of the policy and, twice, of the teacher are three more
+forward passes, and the logits are materialised. Step time above the parent's: the teacher's forward pass, and logits (B, T, V) for the direct
+gradient of the divergence.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.distributions import next_token_logprobs
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.maths.distributions import next_token_logprobs
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.context import RunContext
 
 TOLERANCE = 1e-6
@@ -38,17 +39,17 @@ def token_kl(policy: Tensor, teacher: Tensor) -> Tensor:
     return (policy.exp() * (policy - teacher)).sum(-1)
 
 
-def remaining(costs: Tensor, budget: Tensor) -> Tensor:
+def compute_remaining_budget(costs: Tensor, budget: Tensor) -> Tensor:
     """(B, T), (B,) -> (B, T): z_t, what is left of the budget after each token."""
     return budget[:, None] - costs.cumsum(1)
 
 
-def violations(costs: Tensor, budget: Tensor) -> Tensor:
+def mask_budget_violations(costs: Tensor, budget: Tensor) -> Tensor:
     """(B, T), (B,) -> (B, T) float: 1 where the budget is spent."""
-    return (remaining(costs, budget) < -TOLERANCE).to(costs.dtype)
+    return (compute_remaining_budget(costs, budget) < -TOLERANCE).to(costs.dtype)
 
 
-def constrained(rewards: Tensor, costs: Tensor, violating: Tensor, penalty: float) -> Tensor:
+def constrain_rewards(rewards: Tensor, costs: Tensor, violating: Tensor, penalty: float) -> Tensor:
     """(B,), (B, T), (B, T) -> (B,): R~; costs are 0 where masked."""
     kept = 1.0 - violating[:, -1]
     return kept * rewards - penalty * (violating * costs).sum(1)
@@ -79,10 +80,12 @@ class CMDPDistill(Method):
             r"z_t = d - \sum_{u \le t} \mathrm{KL}\left(\pi(\cdot|s_u)\,\|\,\pi_T(\cdot|s_u)\right)",
             r"\tilde R = 1[z_T \ge 0]\,R - \lambda \sum_t 1[z_t < 0]\,c_t",
         ),
-        reading="equations from the abstract and public reviews; the reduction of the direct term is the base's mean over tokens",
+        reading="equations from the abstract and public reviews; the direct term is reduced as the base reduces its own",
+        departures=("Without a teacher's folder the policy that the run began with is the teacher.",),
         claim=("cmdp-distill/satisfied", "higher"),
     )
     Config = Config
+    roles = {"rewards": "maps"}
     needs = frozenset({"logits"})
 
     def __init__(self, config: Any = None) -> None:
@@ -113,15 +116,20 @@ class CMDPDistill(Method):
         """(B,) rewards, (B, T) token costs, (B,) lengths -> (B,) R~; remembers which tokens the loss holds back."""
         config = self.config
         budget = config.budget * (lengths if config.per_token else torch.ones_like(lengths))
-        violating = violations(costs, budget)
+        violating = mask_budget_violations(costs, budget)
         self.report(costs, violating, budget)
         if config.constraint == "soft":
             self.violating = torch.ones_like(costs)
             return rewards - config.penalty * costs.sum(1)
         self.violating = violating
-        return constrained(rewards, costs, violating, config.penalty)
+        return constrain_rewards(rewards, costs, violating, config.penalty)
 
     def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
+        direct = self.direct(batch)
+        return None if direct is None else batch.base_mean(direct)
+
+    def direct(self, batch: "LossBatch") -> Tensor | None:
+        """(B, T) penalised divergence of the tokens past the budget, with gradient; None where there is none."""
         held = batch.of(self.violating) * batch.mask
         if self.config.penalty == 0 or not held.any():
             return None

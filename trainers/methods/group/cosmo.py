@@ -1,15 +1,13 @@
-"""CoSMo: a budget for the number of reasoning segments instead of tokens (arXiv 2602.03141), as in the authors' code.
+"""CoSMo: a budget for the number of reasoning segments instead of tokens (arXiv 2602.03141).
 
-R = -1 where the form is wrong, else r - kappa max(0, |n - n*| - delta) with r the reward so far (1 for a right answer), n the segments of the
-working and n* the problem's own number. For supervised data, split and merge: with too many segments the first neighbours judged to say one thing
-are merged, with too few the first one judged to hide a jump is split, one edit an iteration, until n = n* or no edit is accepted. Differs from GRPO
-in the reward, from a length penalty in leaving the length of a segment free.
+R = -1 where the form is wrong, else r - kappa max(0, |n - n*| - delta) with r the reward so far (1 for a right answer), n the segments of the working
+and n* the problem's own number. For supervised data, split and merge: with too many segments the first neighbours judged to say one thing are merged,
+with too few the first one judged to hide a jump is split, one edit an iteration, until n = n* or no edit is accepted. Differs from GRPO in the
+reward, from a length penalty in leaving the length of a segment free.
 
-Chosen here: a segment is one equation of the working, or one search; n* is the number in the task's own solution, and for an example without one the
-fewest segments of a right answer of its group, or the row's own where none is right (the code gives -1 to every answer without a target). The form
-is what the task's own format function says. A rule judges in place of a 72B model: equations that go on from one another merge, 3+3=6 6+5=11 into
-3+3+5=11, and an equation of several operations splits into those. Rows of supervised data name their target in a column ``golden_segments``, as the
-authors' do. The card's delta of 1 is the training script's; the reward function alone defaults to 0.
+The rule merges equations that go on from one another, 3+3=6 6+5=11 into 3+3+5=11, and splits an equation of several operations into those. Rows of
+supervised data name their target in a column ``golden_segments``, as the authors' do. The card's delta of 1 is the training script's; the reward
+function alone defaults to 0.
 """
 
 import re
@@ -19,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.segments import gold_steps, pieces, step_texts
-from trainers.spans import answer_of, thought_span
+from trainers.texts.segments import find_working_steps, gold_steps, step_texts
+from trainers.texts.spans import extract_answer, thought_span
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
 SUM = re.compile(r"([0-9]{1,6})((?:[+-][0-9]{1,6}){1,20})=([0-9]{1,6})")
@@ -34,7 +32,7 @@ Merge = Callable[[str, str], str | None]  # the merged text, None where the two 
 Split = Callable[[str], list[str]]  # two parts or more, none where the segment is one thought
 
 
-def budgeted(outcome: Tensor, counts: Tensor, targets: Tensor, valid: Tensor, tolerance: int, penalty: float) -> Tensor:
+def apply_segment_budget(outcome: Tensor, counts: Tensor, targets: Tensor, valid: Tensor, tolerance: int, penalty: float) -> Tensor:
     """(B,), (B,), (B,), (B,) bool -> (B,): R above."""
     excess = ((counts - targets).abs() - tolerance).clamp(min=0)
     return torch.where(valid, outcome - penalty * excess, -torch.ones_like(outcome))
@@ -85,10 +83,10 @@ def split_equation(segment: str) -> list[str]:
     return [f"{match[1]}{first}={between}", f"{between}{''.join(rest)}={match[3]}"] if rest and between >= 0 else []
 
 
-def refined(text: str, target: int, iterations: int) -> str:
+def refine_completion(text: str, target: int, iterations: int) -> str:
     """A completion whose working is split and merged towards ``target`` segments; as it is where it shows none."""
     thought = thought_span(text)
-    spans = pieces(text, *thought) if thought else []
+    spans = find_working_steps(text, *thought) if thought else []
     if not spans:
         return text
     made = split_merge([text[start:end] for start, end in spans], target, merge_equations, split_equation, iterations)[0]
@@ -116,9 +114,16 @@ class CoSMo(Method):
             r"R = r - \kappa \max(0, |n - n^*| - \delta)",
             r"R = -1 \quad \mathrm{if\ the\ form\ is\ wrong}",
         ),
+        departures=(
+            "A segment is one equation of the working, or one search.",
+            "The target is the task's own solution, else the shortest right answer of the group; the code gives -1 without a target.",
+            "A rule judges merges and splits in place of a 72B model.",
+            "The form is what the task's own format function says.",
+        ),
         claim=("completions/mean_length", "lower"),
     )
     Config = Config
+    roles = {"data": "maps", "rewards": "maps"}
     trains = frozenset({"grpo", "sft"})
 
     def prepare(self, run: "RunContext") -> None:
@@ -133,7 +138,7 @@ class CoSMo(Method):
         if not isinstance(target, int) or isinstance(target, bool) or target < 1:
             return row
         *before, last = row["completion"]
-        return row | {"completion": [*before, last | {"content": refined(last["content"], target, self.config.iterations)}]}
+        return row | {"completion": [*before, last | {"content": refine_completion(last["content"], target, self.config.iterations)}]}
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         found = [step_texts(text) for text in batch.texts]
@@ -147,13 +152,13 @@ class CoSMo(Method):
         self.log("inside", (((counts - targets).abs() <= self.config.tolerance) & valid).float().mean())
         self.log("right", right.float().mean())
         self.log("characters_per_segment", sum(len(step) for own in found for step in own) / max(1.0, float(counts.sum())))
-        return budgeted(rewards, counts, targets, valid, self.config.tolerance, self.config.penalty)
+        return apply_segment_budget(rewards, counts, targets, valid, self.config.tolerance, self.config.penalty)
 
     def formed(self, batch: "RolloutBatch") -> Tensor:
         """(B,) bool."""
         if "format" in batch.reward_names:
             return batch.rewards[:, batch.reward_names.index("format")].nan_to_num(0.0) > 0.5
-        return torch.tensor([answer_of(text) is not None for text in batch.texts], device=batch.rewards.device)
+        return torch.tensor([extract_answer(text) is not None for text in batch.texts], device=batch.rewards.device)
 
     def targets(self, batch: "RolloutBatch", counts: Tensor) -> Tensor:
         """(B,) n*."""

@@ -1,14 +1,12 @@
-"""Critique-Coder: a fifth of the training prompts ask whether a given solution is right (arXiv 2509.22824), as published in the authors' code.
+"""Critique-Coder: a fifth of the training prompts ask whether a given solution is right (arXiv 2509.22824).
 
 With probability rho a prompt becomes a critique item: the question, a solution, a known label. Its reward is 1 when the verdict equals the label, 0
 otherwise or without a verdict; all other prompts keep their reward. One GRPO run, two rewards chosen by the kind of item. Advantages of completions
-that were cut off are 0, groups of equal rewards teach nothing anyway. The clip range [0.8, 1.3] and the mean over tokens are the base's to choose.
+that were cut off are 0 and they leave the mean over tokens, groups of equal rewards teach nothing anyway. The clip range [0.8, 1.3] and the mean over
+tokens are the base's to choose.
 
-What differs here: the task is any of the lab's, so solutions are the starting policy's own samples, labelled by the task's verifier and balanced
-between right and wrong; the paper takes those of a weaker model. A verdict is the last \\conclusion{...}, or else the last <answer>: T in it is
-True, else F is False. The card writes \\conclusion, the code looks for /conclusion: both count. The tiny policy writes digits and hardly any
-letters: by default it says 1 or 0, and nothing else counts.
-Step time above the parent's: the items that ask for a verdict have a solution in their prompt, so sequences are longer.
+A verdict is the last conclusion{...}, or else the last <answer>; written as words, T in it is True, else F is False. As numbers nothing but 1 and 0
+counts. Step time above the parent's: the items that ask for a verdict have a solution in their prompt, so sequences are longer.
 """
 
 import random
@@ -18,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spans import answer_of
 from trainers.tasks.base import Example
+from trainers.texts.spans import extract_answer
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
 CONCLUSION = re.compile(r"[\\/]conclusion\{([^{}]{0,200})\}")
@@ -34,10 +32,10 @@ KEY = "critique"  # in Example.data: whether the solution in question is right
 Words = Literal["1/0", "True/False"]
 
 
-def verdict(text: str, words: Words = "True/False") -> bool | None:
+def parse_verdict(text: str, words: Words = "True/False") -> bool | None:
     """What a critique concludes; None where it does not."""
     concluded = CONCLUSION.findall(text)
-    said = concluded[-1] if concluded else answer_of(text)
+    said = concluded[-1] if concluded else extract_answer(text)
     if said is None:
         return None
     if words == "1/0":
@@ -49,7 +47,7 @@ def verdict_rewards(verdicts: list[bool | None], labels: list[bool]) -> list[flo
     return [float(said is not None and said == label) for said, label in zip(verdicts, labels, strict=True)]
 
 
-def balanced(items: list[tuple[Example, str, bool]], count: int, rng: random.Random) -> list[tuple[Example, str, bool]]:
+def balance_critique_items(items: list[tuple[Example, str, bool]], count: int, rng: random.Random) -> list[tuple[Example, str, bool]]:
     """At most ``count`` items, right and wrong solutions in equal number."""
     right, wrong = ([item for item in items if item[2] is label] for label in (True, False))
     rng.shuffle(right)
@@ -58,7 +56,7 @@ def balanced(items: list[tuple[Example, str, bool]], count: int, rng: random.Ran
     return [item for pair in zip(right[:each], wrong[:each], strict=True) for item in pair]
 
 
-def critique(example: Example, solution: str, label: bool, words: Words) -> Example:
+def make_critique_example(example: Example, solution: str, label: bool, words: Words) -> Example:
     """The item that asks about a solution."""
     yes, no = words.split("/")
     question = example.prompt[-1].content
@@ -85,9 +83,15 @@ class CritiqueCoder(Method):
         fit="core",
         idea="Ask the policy of a fifth of its prompts whether a given solution is right; judging solutions teaches to write them.",
         formula=(r"r = 1[\hat c = c^*]", r"A_i = \frac{r_i - \mathrm{mean}(r)}{\mathrm{std}(r)}"),
+        departures=(
+            "Solutions are the starting policy's own samples, labelled by the task's verifier; the paper takes those of a weaker model.",
+            "A verdict is 1 or 0 by default, where the paper has True and False.",
+            "The verdict may stand in an answer tag too, and a conclusion may be written with either slash.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"data": "maps", "rewards": "gates", "advantages": "gates"}
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
@@ -98,15 +102,15 @@ class CritiqueCoder(Method):
         asked = [rows[place] for place in places for _ in range(self.config.solutions)]
         made = run.sample(asked, key=self.card.name) if asked else []
         items = [(example, done.text, run.right(example, done.text)) for example, done in zip(asked, made, strict=True)]
-        kept = balanced(items, len(places), rng)
+        kept = balance_critique_items(items, len(places), rng)
         for place, item in zip(places, kept, strict=False):  # a policy that is always right or always wrong leaves fewer items
-            rows[place] = critique(*item, self.config.words)
+            rows[place] = make_critique_example(*item, self.config.words)
         return rows
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         asked = torch.tensor([KEY in example.data for example in batch.examples], device=rewards.device)
         labels = [bool(example.data.get(KEY)) for example in batch.examples]
-        verdicts = [verdict(text, self.config.words) for text in batch.texts]
+        verdicts = [parse_verdict(text, self.config.words) for text in batch.texts]
         judged = torch.tensor(verdict_rewards(verdicts, labels), dtype=rewards.dtype, device=rewards.device)
         self.report(batch, rewards, judged, asked, torch.tensor(labels, device=rewards.device))
         said = [given is not None for given, one in zip(verdicts, asked.tolist(), strict=True) if one]
@@ -118,7 +122,7 @@ class CritiqueCoder(Method):
         if not self.config.mask_truncated:
             return advantages
         kept = batch.finished.to(advantages)
-        batch.filtered = ["" if done else "cut off at the longest completion (critique-coder)" for done in batch.finished.tolist()]
+        batch.leave_out(~batch.finished, "cut off at the longest completion (critique-coder)")
         return advantages * (kept if advantages.dim() == 1 else kept[:, None])
 
     def report(self, batch: "RolloutBatch", rewards: Tensor, judged: Tensor, asked: Tensor, labels: Tensor) -> None:

@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from trainers import step_judge
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.judges import step_judge
+from trainers.maths.reduce import masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_row_mean
-from trainers.segments import holders, step_texts, steps
+from trainers.texts.segments import assign_tokens_to_spans, find_step_spans, step_texts
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
 Shape = Literal["clip-delta", "clip", "delta", "sum"]
 
 
-def clip(scores: Tensor, eta: float) -> Tensor:
+def clip_step_scores(scores: Tensor, eta: float) -> Tensor:
     """(K,) -> (K,), none above 0."""
     return (scores - eta).clamp(max=0.0)
 
 
-def delta(scores: Tensor) -> Tensor:
+def compute_score_deltas(scores: Tensor) -> Tensor:
     """(K,) -> (K,): differences to the next step; the last score is paid nowhere."""
     kept = scores[:-1]
     return torch.cat([kept[:-1] - kept[1:], kept[-1:], scores.new_zeros(min(1, len(scores)))])
@@ -43,11 +43,11 @@ def delta(scores: Tensor) -> Tensor:
 
 def step_rewards(scores: Tensor, shape: Shape, eta: float) -> Tensor:
     """(K,) -> (K,)."""
-    shaped = clip(scores, eta) if "clip" in shape else scores
-    return delta(shaped) if "delta" in shape else shaped
+    shaped = clip_step_scores(scores, eta) if "clip" in shape else scores
+    return compute_score_deltas(shaped) if "delta" in shape else shaped
 
 
-def returns(rewards: Tensor, outcome: float, scale: float) -> Tensor:
+def compute_step_returns(rewards: Tensor, outcome: float, scale: float) -> Tensor:
     """(K,) -> (K + 1,): reward to go from each step on, and after the last."""
     to_go = rewards.flip(0).cumsum(0).flip(0)
     return scale * torch.cat([to_go, rewards.new_zeros(1)]) + outcome
@@ -103,15 +103,20 @@ class ClipDelta(Method):
             r"G_k = \alpha \sum_{j \ge k} r_j + c",
         ),
         reading="a, eta and the advantage from returns are ours; the paper uses PPO",
+        departures=(
+            "The paper trains with PPO; here returns are standardised within the group.",
+            "There is no trained scorer: the task's solution, true equations or a judge score steps.",
+        ),
         claim=("completions/mean_length", "lower"),
     )
     Config = Config
+    roles = {"advantages": "makes"}
     owns = frozenset({"advantages"})
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
         if self.config.scorer == "endpoint":
-            step_judge.required(run.judge, self.card.name)
+            step_judge.require_judge(run.judge, self.card.name)
 
     def scores(self, batch: "RolloutBatch") -> list[list[float]]:
         found = [step_texts(text) for text in batch.texts]
@@ -120,16 +125,16 @@ class ClipDelta(Method):
         if self.config.scorer == "arithmetic":
             return [[0.9 if step_judge.true_equation(step) else 0.1 for step in own] for own in found]
         if self.config.scorer == "endpoint":
-            return step_judge.asked(step_judge.required(self.run.judge, self.card.name), batch.examples, found)
-        return [step_judge.supported(self.run.task, example, own) for example, own in zip(batch.examples, found, strict=True)]
+            return step_judge.ask_step_verdicts(step_judge.require_judge(self.run.judge, self.card.name), batch.examples, found)
+        return [step_judge.score_steps_by_rule(self.run.task, example, own) for example, own in zip(batch.examples, found, strict=True)]
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
         config, values = self.config, torch.zeros_like(batch.mask)
         outcomes, totals = batch.shaped.tolist(), list[float]()
         for row, scores in enumerate(self.scores(batch)):
             shaped = step_rewards(torch.tensor(scores), config.shape, config.eta)
-            own = returns(shaped, outcomes[row], config.scale)
-            places = holders(batch.ends[row], steps(batch.texts[row]))
+            own = compute_step_returns(shaped, outcomes[row], config.scale)
+            places = assign_tokens_to_spans(batch.ends[row], find_step_spans(batch.texts[row]))
             values[row, : len(places)] = spread_over_tokens(own, places)[: values.shape[1]].to(values)
             totals.append(float(shaped.sum()))
             if scores:

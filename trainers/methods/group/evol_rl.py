@@ -1,4 +1,4 @@
-"""EVOL-RL: the majority's answer decides the sign of the reward, novelty of the working its size (arXiv 2509.15194), as in the authors' code.
+"""EVOL-RL: the majority's answer decides the sign of the reward, novelty of the working its size (arXiv 2509.15194).
 
 Of the valid answers in a group the most frequent one is the pseudo-label. s = cosine of two workings, clipped to [0, 1]; u_i = 1 - (mean of s to
 those of the same verdict + max of s to anyone) / 2; n_i = u_i scaled to [0, 1] within its verdict (1 for a verdict of one, 1/2 where all are equal).
@@ -6,8 +6,6 @@ R = 0.5 + 0.5 n with the majority, -1 + 0.5 n against it, -1 without a valid ans
 Invalid answers are in no mean and no maximum: the card has them in "any group" and gives a single valid answer 1. Differs from GRPO in the reward,
 which needs no label; ``label`` "gold" puts the verifier in the majority's place.
 
-Chosen here: hashed character trigrams embed the workings in place of a 4B embedding model; the group votes on itself (the paper votes with 64 samples
-and trains on 32 of them); an answer is valid if it is not empty (the code wants a digit, our weekdays have none); ties go to the smaller text.
 The wider upper clip of some of the authors' runs (0.28, off in the script, which the card has as default) is the base's; the entropy bonus is here.
 """
 
@@ -18,24 +16,24 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.similarity import compute_cosines, ngram_vectors
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.similarity import cosines, ngram_vectors
-from trainers.spans import answer_of, thought_span
 from trainers.tasks.answers import ANSWER
+from trainers.texts.spans import extract_answer, thought_span
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
 
 
-def majority(answers: Sequence[str | None]) -> str | None:
+def find_majority_answer(answers: Sequence[str | None]) -> str | None:
     """The most frequent answer, the smaller text among equals; None where nobody has one."""
     votes = Counter(answer for answer in answers if answer)
     return min(votes, key=lambda answer: (-votes[answer], answer)) if votes else None
 
 
-def novelty(similarity: Tensor, verdict: Tensor) -> Tensor:
+def compute_working_novelty(similarity: Tensor, verdict: Tensor) -> Tensor:
     """(M, M), (M,) bool -> (M,): u, one minus the half mean within the verdict and the half maximum over all others."""
     alone = torch.eye(len(verdict), dtype=torch.bool, device=similarity.device)
     peers = (verdict[:, None] == verdict[None, :]) & ~alone  # (M, M)
@@ -56,13 +54,13 @@ def scaled_within(novelties: Tensor, verdict: Tensor) -> Tensor:
     return made
 
 
-def evolved(similarity: Tensor, verdict: Tensor, valid: Tensor, band: float = 0.5) -> Tensor:
+def compute_novelty_rewards(similarity: Tensor, verdict: Tensor, valid: Tensor, band: float = 0.5) -> Tensor:
     """(G, G), (G,) bool, (G,) bool -> (G,): the reward of one group. ``band``: how much of it novelty decides."""
     rewards = similarity.new_full((len(verdict),), -1.0)
     if int(valid.sum()) <= 1:
         return rewards
     own = verdict[valid]
-    share = scaled_within(novelty(similarity[valid][:, valid], own), own)
+    share = scaled_within(compute_working_novelty(similarity[valid][:, valid], own), own)
     rewards[valid] = torch.where(own, 0.5, -1.0) + band * share
     return rewards
 
@@ -89,13 +87,20 @@ class EvolRL(Method):
             r"n_i = \frac{u_i - \min_{g} u}{\max_{g} u - \min_{g} u}",
             r"R_i = 0.5 + 0.5\, n_i \quad \mathrm{or} \quad -1 + 0.5\, n_i",
         ),
+        departures=(
+            "Hashed character trigrams embed the workings in place of a 4B embedding model.",
+            "The group votes on itself, where the paper votes with 64 samples and trains on 32 of them.",
+            "An answer is valid if it is not empty, where the code wants a digit.",
+            "Ties go to the smaller text.",
+        ),
         claim=("entropy", "higher"),
     )
     Config = Config
+    roles = {"rewards": "makes"}
     owns = frozenset({"labels"})
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
-        answers = [answer_of(text) for text in batch.texts]
+        answers = [extract_answer(text) for text in batch.texts]
         made = list[Tensor]()
         for start in range(0, len(answers), batch.group_size):
             rows = slice(start, start + batch.group_size)
@@ -106,14 +111,14 @@ class EvolRL(Method):
     def group(self, batch: "RolloutBatch", rows: slice, answers: Sequence[str | None]) -> Tensor:
         """(G,) on the CPU."""
         right, valid = batch.correct[rows].cpu(), torch.tensor([bool(answer) for answer in answers])
-        elected = majority(answers)
+        elected = find_majority_answer(answers)
         with_majority = torch.tensor([answer is not None and answer == elected for answer in answers])
         self.log("majority_share", with_majority.float().mean())
         if elected is not None:
             self.log("majority_right", float(right[with_majority].any()))
-        similarity = cosines(ngram_vectors([working(text) for text in batch.texts[rows]]))
+        similarity = compute_cosines(ngram_vectors([extract_working(text) for text in batch.texts[rows]]))
         self.log("similarity", similarity[valid][:, valid].mean() if valid.any() else 0.0)
-        return evolved(similarity, right if self.config.label == "gold" else with_majority, valid, self.config.band)
+        return compute_novelty_rewards(similarity, right if self.config.label == "gold" else with_majority, valid, self.config.band)
 
     def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
         return -self.config.entropy_weight * batch.entropies if self.config.entropy_weight else None
@@ -137,7 +142,7 @@ class EvolRL(Method):
         )
 
 
-def working(text: str) -> str:
+def extract_working(text: str) -> str:
     """What an answer says before it gives its result."""
     span = thought_span(text)
     return text[slice(*span)] if span else text.partition(ANSWER)[0]

@@ -1,15 +1,12 @@
 """FaithRL: rewards under which guessing does not pay, and advantages that shrink where a step and the outcome disagree (arXiv 2602.03507).
 
-With x0 and y0 the initial policy's rates of right and wrong answers: right earns y0, wrong -x0, "I don't know" 0, so that answering at random as
-well as the initial policy does is worth nothing. Each step is supported (1) or not (0); a step like the one before it is not. A token's advantage is
-A alpha where A > 0 and its step is not supported, or A <= 0 and it is; else A. Tokens of the answer count as what the outcome says, tags as
-supported, tokens in no step as not supported. As in the authors' code, read second-hand. Differs from GRPO in both; the advantage that is shrunk is
-that of the base or of the methods before this one. THS = (x1 y0 - y1 x0) / y0 follows the current rates.
+With x0 and y0 the initial policy's rates of right and wrong answers: right earns y0, wrong -x0, "I don't know" 0, so that answering at random as well
+as the initial policy does is worth nothing. Each step is supported (1) or not (0); a step like the one before it is not. A token's advantage is A
+alpha where A > 0 and its step is not supported, or A <= 0 and it is; else A. Tokens of the answer count as what the outcome says, tags as supported,
+tokens in no step as not supported. Differs from GRPO in both; the advantage that is shrunk is that of the base or of the methods before this one. THS
+= (x1 y0 - y1 x0) / y0 follows the current rates.
 
-Chosen here: a step is one equation of the working, or one search; the judge is the task's own solution (``rule``), nobody but the check for repeats
-(``repeats``, what the released script does), or the worker's endpoint. x0 and y0 are measured on ``probes`` prompts before the first update. Rewards
-are set from the outcome alone, where the code maps scores of exactly 1 or -1 and leaves a length-penalised one as it is. With y0 = 0 the THS is x1.
-A group of one has no advantage. The extra sampling happens once; a run's first step takes longer by it.
+x0 and y0 are measured on ``probes`` prompts before the first update. The extra sampling happens once; a run's first step takes longer by it.
 """
 
 from collections.abc import Sequence
@@ -18,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers import step_judge
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.judges import step_judge
+from trainers.maths.reduce import masked_mean
+from trainers.maths.similarity import compute_text_similarity
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_mean
-from trainers.segments import holders, step_texts, steps
-from trainers.similarity import alike
-from trainers.spans import Span, answer_of, answer_span
 from trainers.tasks.answers import ANSWER, END_ANSWER, END_THINK, THINK
 from trainers.tasks.kb import END_SEARCH, SEARCH, UNKNOWN
+from trainers.texts.segments import assign_tokens_to_spans, find_step_spans, step_texts
+from trainers.texts.spans import Span, answer_span, extract_answer
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
 UNSUPPORTED, SUPPORTED, TAG, RESULT = range(4)  # what a token belongs to; outside everything else it is not supported
@@ -38,7 +35,7 @@ ABSTENTIONS = frozenset({"i don't know", "idk", "unknown", UNKNOWN})
 TAGS = (THINK, END_THINK, ANSWER, END_ANSWER, SEARCH, END_SEARCH)
 
 
-def geometric(right: Tensor, abstained: Tensor, x0: float, y0: float) -> Tensor:
+def compute_geometric_rewards(right: Tensor, abstained: Tensor, x0: float, y0: float) -> Tensor:
     """(B,) bool, (B,) bool -> (B,): y0, 0 or -x0."""
     wrong = ~right & ~abstained
     return right * y0 - wrong * x0
@@ -49,7 +46,7 @@ def truthful_helpfulness(x1: float, y1: float, x0: float, y0: float) -> float:
     return (x1 * y0 - y1 * x0) / y0 if y0 else x1
 
 
-def modulated(advantages: Tensor, supported: Tensor, result: Tensor, alpha: float) -> Tensor:
+def modulate_advantages(advantages: Tensor, supported: Tensor, result: Tensor, alpha: float) -> Tensor:
     """(B,) or (B, T), (B, T) bool, (B, T) bool -> (B, T): shrunk where outcome and step disagree; never in the answer's own tokens."""
     spread = advantages if advantages.dim() == 2 else advantages[:, None].expand(supported.shape)
     disagree = ((spread > 0) ^ supported) & ~result
@@ -60,7 +57,7 @@ def without_repeats(texts: list[str], verdicts: list[float], similarity: float) 
     """A step as similar to the one before it as ``similarity`` is not supported."""
     kept = list(verdicts)
     for place in range(1, len(texts)):
-        if alike(texts[place - 1], texts[place]) >= similarity:
+        if compute_text_similarity(texts[place - 1], texts[place]) >= similarity:
             kept[place] = 0.0
     return kept
 
@@ -79,7 +76,11 @@ def tag_spans(text: str) -> list[Span]:
 def kinds_of(text: str, ends: Sequence[int], verdicts: Sequence[float]) -> list[int]:
     """Of each token: its step's verdict, a tag, or the answer's own text."""
     answer = answer_span(text)
-    inside, tags, result = holders(ends, steps(text)), holders(ends, tag_spans(text)), holders(ends, [answer] if answer else [])
+    inside, tags, result = (
+        assign_tokens_to_spans(ends, find_step_spans(text)),
+        assign_tokens_to_spans(ends, tag_spans(text)),
+        assign_tokens_to_spans(ends, [answer] if answer else []),
+    )
     made = list[int]()
     for place, tag, last in zip(inside, tags, result, strict=True):
         if last >= 0:
@@ -114,9 +115,15 @@ class FaithRL(Method):
             r"A_{it} = \alpha A_i \quad \mathrm{if}\ (A_i > 0) \ne (v_t = 1), \qquad A_i \quad \mathrm{else}",
             r"\mathrm{THS} = \frac{x_1 y_0 - y_1 x_0}{y_0}",
         ),
+        departures=(
+            "A step is one equation of the working, or one search; the task's own solution judges it by default.",
+            "Rewards are set from the outcome alone, where the code leaves a length-penalised score as it is.",
+            "With y0 = 0 the THS is x1, and a group of one has no advantage.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"rewards": "makes", "advantages": "maps"}
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
@@ -125,7 +132,7 @@ class FaithRL(Method):
     def prepare(self, run: "RunContext") -> None:
         self.run = run
         if self.config.judge == "endpoint":
-            step_judge.required(run.judge, self.card.name)
+            step_judge.require_judge(run.judge, self.card.name)
 
     def measure(self) -> tuple[float, float]:
         """x0, y0 of the policy as it is now."""
@@ -133,25 +140,25 @@ class FaithRL(Method):
         examples = rng.choices(self.run.examples, k=self.config.probes)
         texts = [made.text for made in self.run.sample(examples, key=self.card.name)]
         right = [self.run.right(example, text) for example, text in zip(examples, texts, strict=True)]
-        silent = [not well and abstains(text) for well, text in zip(right, texts, strict=True)]
+        silent = [not well and is_abstention(text) for well, text in zip(right, texts, strict=True)]
         return sum(right) / len(right), 1 - (sum(right) + sum(silent)) / len(right)
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         if self.initial is None:
             self.initial = self.measure()
         right = batch.correct
-        silent = ~right & torch.tensor([abstains(text) for text in batch.texts], device=right.device)
+        silent = ~right & torch.tensor([is_abstention(text) for text in batch.texts], device=right.device)
         x1, y1 = float(right.float().mean()), float((~right & ~silent).float().mean())
         for name, value in {"right": x1, "wrong": y1, "abstained": 1 - x1 - y1, "ths": truthful_helpfulness(x1, y1, *self.initial)}.items():
             self.log(name, value)
-        return geometric(right, silent, *self.initial).to(rewards.dtype)
+        return compute_geometric_rewards(right, silent, *self.initial).to(rewards.dtype)
 
     def verdicts(self, batch: "RolloutBatch") -> list[list[float]]:
         found = [step_texts(text) for text in batch.texts]
         if self.config.judge == "endpoint":
-            said = step_judge.asked(step_judge.required(self.run.judge, self.card.name), batch.examples, found)
+            said = step_judge.ask_step_verdicts(step_judge.require_judge(self.run.judge, self.card.name), batch.examples, found)
         elif self.config.judge == "rule":
-            said = [step_judge.supported(self.run.task, example, own) for example, own in zip(batch.examples, found, strict=True)]
+            said = [step_judge.score_steps_by_rule(self.run.task, example, own) for example, own in zip(batch.examples, found, strict=True)]
         else:
             said = [[1.0] * len(own) for own in found]
         return [without_repeats(own, verdicts, self.config.similarity) for own, verdicts in zip(found, said, strict=True)]
@@ -164,7 +171,7 @@ class FaithRL(Method):
             kinds[row, : len(found)] = torch.tensor(found)
         kinds = kinds.to(batch.mask.device)
         self.report(batch, verdicts, advantages, kinds)
-        return modulated(advantages, (kinds == SUPPORTED) | (kinds == TAG), kinds == RESULT, self.config.alpha) * batch.mask
+        return modulate_advantages(advantages, (kinds == SUPPORTED) | (kinds == TAG), kinds == RESULT, self.config.alpha) * batch.mask
 
     def report(self, batch: "RolloutBatch", verdicts: list[list[float]], advantages: Tensor, kinds: Tensor) -> None:
         every = [verdict for own in verdicts for verdict in own]
@@ -196,5 +203,5 @@ class FaithRL(Method):
         )
 
 
-def abstains(text: str) -> bool:
-    return (answer_of(text) or "").lower().strip(" .!") in ABSTENTIONS
+def is_abstention(text: str) -> bool:
+    return (extract_answer(text) or "").lower().strip(" .!") in ABSTENTIONS

@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainers.advantages import EPSILON, group_std, z_score
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.maths.advantages import EPSILON, group_std, z_score
+from trainers.maths.reduce import masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
-from trainers.reduce import masked_row_mean
 from trainers.tasks.answers import END_THINK
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.context import RunContext
     from trainers.methods.session import Session
-    from trainers.sampling import Completion
+    from trainers.policies.sampling import Completion
 
 
 def thought_values(rewards: Tensor, answers: int) -> Tensor:
@@ -46,7 +46,7 @@ def segment_advantages(rewards: Tensor, group_size: int, answers: int, epsilon: 
     return thoughts.repeat_interleave(answers), z_score(rewards, group_size, epsilon)
 
 
-def clipped(ratio: Tensor, advantages: Tensor, epsilon: tuple[float, float]) -> Tensor:
+def compute_clipped_surrogate(ratio: Tensor, advantages: Tensor, epsilon: tuple[float, float]) -> Tensor:
     """(B, T), (B, T) or (B, 1) -> (B, T): the surrogate to be maximised."""
     return torch.minimum(ratio * advantages, ratio.clamp(1 - epsilon[0], 1 + epsilon[1]) * advantages)
 
@@ -84,9 +84,11 @@ class GRPOMA(Method):
             r"J = \frac{1}{K}\sum_i J_{clip}(th_i, A_i) + \frac{1}{K M}\sum_{ij} J_{clip}(a_{ij}, A_{ij})",
         ),
         reading="the paper was not read; answers are standardised over the whole group, and thoughts end with the closing tag",
+        departures=("A thought that ends without its tag is its own and only answer.",),
         claim=("grad_norm", "lower"),
     )
     Config = Config
+    roles = {"advantages": "makes"}
     owns = frozenset({"rollout", "advantages", "policy loss"})
 
     def prepare(self, run: "RunContext") -> None:
@@ -104,7 +106,7 @@ class GRPOMA(Method):
         prompts, examples = [session.prompts[row] for row in going], [session.examples[row] for row in going]
         found = session.complete(prompts, examples, prefixes=[thoughts[row // every].ids for row in going]) if going else []
         answered = dict(zip(going, found, strict=True))
-        return [joined(thoughts[row // every], answered.get(row), first=row % every == 0) for row in range(len(session.prompts))]
+        return [join_thought_and_answer(thoughts[row // every], answered.get(row), first=row % every == 0) for row in range(len(session.prompts))]
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
         thoughts, answers = segment_advantages(batch.shaped, batch.group_size, self.config.answers)
@@ -120,7 +122,7 @@ class GRPOMA(Method):
         self.log("split_thoughts", (batch.shaped.view(-1, every).amax(1) > batch.shaped.view(-1, every).amin(1)).float().mean())
 
     def policy_loss(self, batch: "LossBatch") -> Tensor:
-        surrogate = clipped(torch.exp(batch.logprobs - batch.old_logprobs), batch.token_advantages(), batch.epsilon)
+        surrogate = compute_clipped_surrogate(torch.exp(batch.logprobs - batch.old_logprobs), batch.token_advantages(), batch.epsilon)
         counts = [note["thought_tokens"] for note in batch.of(batch.rollout.notes)]
         return -segment_objective(surrogate, batch.mask, thought_tokens(counts, batch.mask), self.config.answers)
 
@@ -140,7 +142,7 @@ class GRPOMA(Method):
         )
 
 
-def joined(thought: "Completion", answer: "Completion | None", first: bool) -> "Completion":
+def join_thought_and_answer(thought: "Completion", answer: "Completion | None", first: bool) -> "Completion":
     """A row of the group: the thought, in the loss of its first row only, and its answer."""
     made = deepcopy(thought) if answer is None else answer
     count = len(thought.ids)

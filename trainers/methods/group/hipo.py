@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainers.advantages import group_mean, group_std
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.advantages import group_mean, group_std
+from trainers.maths.strata import strata_of, z_score_within
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.segments import holders
-from trainers.spans import thought_span
-from trainers.strata import strata_of, z_score_within
+from trainers.texts.segments import assign_tokens_to_spans
+from trainers.texts.spans import thought_span
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 EPSILON = 1e-6  # added to standard deviations, and the rounding of a mean
 
@@ -40,7 +40,7 @@ def mode_means(rewards: Tensor, thinks: Tensor, group_size: int) -> tuple[Tensor
     return means[0], means[1]
 
 
-def corrected(on: Tensor, off: Tensor, both: Tensor, omega: float) -> Tensor:
+def correct_mode_bias(on: Tensor, off: Tensor, both: Tensor, omega: float) -> Tensor:
     """(N,), (N,), (N,) bool -> (N,): M_off with the bias correction, in groups that have both modes."""
     margin, gap = omega * on, on - off
     # a tie may be off by rounding, depending on the order of the rows
@@ -51,7 +51,7 @@ def choice_advantages(rewards: Tensor, thinks: Tensor, group_size: int, omega: f
     """(B,), (B,) bool -> (B,): of the tokens that choose the mode."""
     on, off = mode_means(rewards, thinks, group_size)
     members = thinks.view(-1, group_size)
-    off = corrected(on, off, members.any(1) & ~members.all(1), omega)
+    off = correct_mode_bias(on, off, members.any(1) & ~members.all(1), omega)
     own = torch.where(thinks, on.repeat_interleave(group_size), off.repeat_interleave(group_size))
     mean, deviation = group_mean(rewards, group_size), group_std(rewards, group_size)
     made = (own - mean + gamma * (rewards - mean)) / (deviation + EPSILON)
@@ -63,7 +63,7 @@ def answer_advantages(rewards: Tensor, thinks: Tensor, group_size: int) -> Tenso
     return z_score_within(rewards, strata_of(thinks, group_size), EPSILON)
 
 
-def thinking(text: str) -> bool:
+def has_thinking(text: str) -> bool:
     span = thought_span(text)
     return span is not None and bool(text[slice(*span)].strip())
 
@@ -91,9 +91,14 @@ class HiPO(Method):
             r"M_{off} \leftarrow M_{off} + \omega M_{on} \quad \mathrm{if}\ 0 \le M_{on} - M_{off} \le \omega M_{on}",
         ),
         reading="exact forms and values are ours; the notes confirm two advantages, gamma and omega",
+        departures=(
+            "The modes are written without a judgement of their own: an answer thinks if its thinking part is not empty.",
+            "The cold start with both modes is the lab's own.",
+        ),
         claim=("completions/mean_length", "lower"),
     )
     Config = Config
+    roles = {"rewards": "maps", "advantages": "makes"}
     owns = frozenset({"advantages"})
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
@@ -103,7 +108,7 @@ class HiPO(Method):
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
         config, size = self.config, batch.group_size
-        thinks = torch.tensor([thinking(text) for text in batch.texts], device=batch.shaped.device)
+        thinks = torch.tensor([has_thinking(text) for text in batch.texts], device=batch.shaped.device)
         choice = choice_advantages(batch.shaped, thinks, size, config.omega, config.gamma)
         answer = answer_advantages(batch.shaped, thinks, size)
         self.report(batch, thinks)
@@ -116,7 +121,7 @@ class HiPO(Method):
         for row, (text, ends) in enumerate(zip(batch.texts, batch.ends, strict=True)):
             span = thought_span(text)
             if span is not None and span[0] < len(text):
-                places = holders(ends, [(span[0], span[0] + 1)])
+                places = assign_tokens_to_spans(ends, [(span[0], span[0] + 1)])
                 last = places.index(0) if 0 in places else -1
                 marks[row, : last + 1] = True
         return marks
@@ -133,7 +138,7 @@ class HiPO(Method):
         if both.any():
             self.log("gap", (on - off)[both].mean())
             self.log("margin", (self.config.omega * on)[both].mean())
-            self.log("corrected", (corrected(on, off, both, self.config.omega) != off)[both].float().mean())
+            self.log("corrected", (correct_mode_bias(on, off, both, self.config.omega) != off)[both].float().mean())
 
     @classmethod
     def panels(cls) -> tuple[Panel, ...]:

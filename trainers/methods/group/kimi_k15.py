@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.advantages import centred
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.advantages import centre_by_group
+from trainers.maths.reduce import masked_row_mean
+from trainers.maths.thresholds import is_above
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_row_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.context import RunContext
     from trainers.methods.history import History
 
@@ -78,10 +79,16 @@ class KimiK15(Method):
             r"\lambda_j = \frac{1}{2} - \frac{len_j - \min len}{\max len - \min len}",
         ),
         reading="the report was not read; tau, the length weight and the length of an iteration are ours, and Adam is not reset",
+        departures=(
+            "Adam is not reset at each iteration.",
+            "Partial rollouts and long-to-short distillation are left out.",
+        ),
         claim=("completions/mean_length", "lower"),
     )
     Config = Config
+    roles = {"rewards": "maps", "advantages": "makes"}
     owns = frozenset({"advantages", "policy loss", "reference", "curriculum"})
+    whole_answers = True
     needs = frozenset({"reference"})
 
     def __init__(self, config: Any = None) -> None:
@@ -111,14 +118,14 @@ class KimiK15(Method):
             if chosen.any():
                 self.log(f"length_{name}", batch.lengths[chosen].mean())
                 self.log_histogram(f"lengths_{name}", batch.lengths[chosen], 0.0, float(batch.max_tokens))
-        weight = self.config.length_weight if batch.step > self.config.length_from * batch.total_steps else 0.0
+        weight = self.config.length_weight if is_above(batch.step, self.config.length_from * batch.total_steps) else 0.0
         self.log("length_weight", weight)
         return rewards + weight * length_reward(batch.lengths, batch.correct, batch.group_size).to(rewards.dtype)
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
         if self.config.baseline == "exact" and self.config.tau > 0:
             return batch.shaped - exact_baseline(batch.shaped, batch.group_size, self.config.tau)
-        return centred(batch.shaped, batch.group_size)
+        return centre_by_group(batch.shaped, batch.group_size)
 
     def policy_loss(self, batch: "LossBatch") -> Tensor:
         assert batch.reference_logprobs is not None

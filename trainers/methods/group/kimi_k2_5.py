@@ -1,15 +1,9 @@
-"""Kimi K2.5's reinforcement learning: masked ratios, a squared log-ratio, and Toggle (arXiv 2602.02276, sections 3 and 4.4.2), as published.
+"""Kimi K2.5's reinforcement learning: masked ratios, a squared log-ratio, and Toggle (arXiv 2602.02276, sections 3 and 4.4.2).
 
 Maximises (1 / N) sum over tokens of clip(rho, a, b) (r_j - rbar) - tau (log rho)^2 with rho = pi / pi_old, N = all tokens and rbar the group's mean:
 outside [a, b] a token has no gradient from the first term whatever the sign of its advantage, where PPO's minimum keeps one side. Differs from GRPO
 in that, in the penalty and in the missing standard deviation. Toggle changes phase every m steps. In the limited phase, where a prompt's mean reward
 reaches the gate, answers longer than the prompt's budget earn 0; in the free phase nothing changes, so that the policy keeps what more tokens buy.
-rbar is taken after Toggle (the report does not say).
-
-The report prints the clip on the ratio but speaks of an interval on the log-ratio: here bounds of the ratio. a, b, tau, m, gate and percentile are
-not given; the numbers are ours. A budget is the percentile of the lengths of a prompt's right answers in the first group that has one, and kept:
-the report estimates it once from initial rollouts. Of PARL (an orchestrator that spawns frozen sub-agents) only the reward and the episode
-budget are here as functions, ``parl_reward`` and ``critical_steps``: it needs an environment with sub-agents, which no task of the lab is.
 """
 
 from collections.abc import Sequence
@@ -18,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.advantages import centred, group_mean
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.advantages import centre_by_group, group_mean
+from trainers.maths.reduce import masked_mean
+from trainers.maths.thresholds import is_at_least
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
-from trainers.reduce import masked_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
 
 NO_BUDGET = float("inf")
 
@@ -35,7 +30,7 @@ def masked_ratio_loss(log_ratio: Tensor, advantages: Tensor, low: float, high: f
     return -log_ratio.exp().clamp(low, high) * advantages + tau * log_ratio**2
 
 
-def inside(log_ratio: Tensor, low: float, high: float) -> Tensor:
+def mask_ratios_in_bounds(log_ratio: Tensor, low: float, high: float) -> Tensor:
     """(B, T) float: 1 where the ratio lies within its bounds."""
     ratio = log_ratio.exp()
     return ((ratio >= low) & (ratio <= high)).to(log_ratio.dtype)
@@ -46,9 +41,9 @@ def limited_phase(step: int, period: int) -> bool:
     return (step - 1) // period % 2 == 0
 
 
-def toggle(rewards: Tensor, lengths: Tensor, budgets: Tensor, group_size: int, gate: float) -> Tensor:
+def toggle_rewards(rewards: Tensor, lengths: Tensor, budgets: Tensor, group_size: int, gate: float) -> Tensor:
     """(B,) each -> (B,): rewards of the limited phase."""
-    able = group_mean(rewards, group_size) >= gate - 1e-6
+    able = is_at_least(group_mean(rewards, group_size), gate)
     return torch.where(able & (lengths > budgets), torch.zeros_like(rewards), rewards)
 
 
@@ -87,9 +82,17 @@ class KimiK25(Method):
             r"J = \frac{1}{N}\sum_j \sum_t \mathrm{clip}(\rho_{jt}, a, b)\left(r_j - \bar r\right) - \tau \left(\log \rho_{jt}\right)^2",
             r"\tilde r_j = r_j\, 1\left[\bar r < \lambda \ \mathrm{or}\ |y_j| \le budget\right]",
         ),
+        departures=(
+            "The numbers are ours: bounds, tau, phase, gate and percentile are not given.",
+            "The clip is taken on the ratio, as the report prints it; its words speak of the log-ratio.",
+            "A budget comes from the first group that has a right answer, where the report estimates it from initial rollouts.",
+            "The mean reward is taken after Toggle, which the report leaves open.",
+            "Of PARL only the reward and the episode budget are here, as functions.",
+        ),
         claim=("completions/mean_length", "lower"),
     )
     Config = Config
+    roles = {"rewards": "maps", "advantages": "makes"}
     owns = frozenset({"advantages", "policy loss"})
     requires = (
         Requirement(
@@ -116,7 +119,7 @@ class KimiK25(Method):
         self.log("over_budget", over.float().mean())
         if self.budgets:
             self.log("budget", sum(self.budgets.values()) / len(self.budgets))
-        shaped = toggle(rewards, batch.lengths, budgets, batch.group_size, self.config.gate) if limited else rewards
+        shaped = toggle_rewards(rewards, batch.lengths, budgets, batch.group_size, self.config.gate) if limited else rewards
         self.log("reward_lost", (rewards - shaped).mean())
         return shaped
 
@@ -128,13 +131,13 @@ class KimiK25(Method):
                 self.budgets[example] = float(torch.quantile(lengths[group][right[group]].float(), self.config.percentile / 100))
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
-        return centred(batch.shaped, batch.group_size)
+        return centre_by_group(batch.shaped, batch.group_size)
 
     def policy_loss(self, batch: "LossBatch") -> Tensor:
         config, log_ratio = self.config, batch.logprobs - batch.old_logprobs
-        self.log("masked_share", masked_mean(1 - inside(log_ratio.detach(), config.low, config.high), batch.mask))
+        self.log("masked_share", masked_mean(1 - mask_ratios_in_bounds(log_ratio.detach(), config.low, config.high), batch.mask))
         self.log("squared_log_ratio", masked_mean(log_ratio**2, batch.mask))
-        return masked_mean(masked_ratio_loss(log_ratio, batch.token_advantages(), config.low, config.high, config.tau), batch.mask)
+        return batch.token_mean(masked_ratio_loss(log_ratio, batch.token_advantages(), config.low, config.high, config.tau))
 
     def state(self) -> dict[str, Any]:
         return {"budgets": dict(self.budgets)}

@@ -1,15 +1,14 @@
-"""MentalSeek-Dx: rewards that move from the category over the hypotheses to the exact answer (arXiv 2602.03340), as in the authors' code.
+"""MentalSeek-Dx: rewards that move from the category over the hypotheses to the exact answer (arXiv 2602.03340).
 
 R = a1 R_cat + a2 R_hypo + a3 R_diff: the category is right; the right answer is the i-th hypothesis, worth 1 - (i - 1) / 4 for i <= 4; the answer
 itself is right. Training has five parts of equal length with weights (1, 0, 0), (1, 0, 0), (.5, .5, 0), (.3, .4, .3) and (.2, .3, .5). A completion
 of the wrong form gets 0. Everything else is GRPO. The card, written from the abstract, guessed a linear hand-over from category to answer, a bonus
 for the form and a sampler from easy to hard; the code has none of them, and so has this.
 
-The clinical data is not public; the hierarchy here is that of answers. A category is ``category`` of an example's data where a dataset has one,
-else the band of ``band`` numbers that a number lies in (5 by default, near the paper's 76 disorders in 16 categories), else a word's first letter.
-The hypotheses are what the working arrives at, the last first: the right sides of equations, or else its words; a short name of three letters or
-more (Thu) stands for what it begins. The stage of supervised reasoning traces is the lab's cold start.
-Step time was x 1.22 of the parent's in one comparison beside other work; the hooks only read the text of each completion.
+A category is ``category`` of an example's data where a dataset has one, else the band of ``band`` numbers that a number lies in (5 by default, near
+the paper's 76 disorders in 16 categories), else a word's first letter. The hypotheses are what the working arrives at, the last first: the right
+sides of equations, or else its words; a short name of three letters or more (Thu) stands for what it begins. Step time was x 1.22 of the parent's in
+one comparison beside other work; the hooks only read the text of each completion.
 """
 
 import re
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spans import answer_of, thought_span
+from trainers.texts.spans import extract_answer, thought_span
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.tasks.base import Example
 
 STAGES = ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.3, 0.4, 0.3), (0.2, 0.3, 0.5))  # weights of category, hypothesis, answer
@@ -46,7 +45,7 @@ def category_of(answer: str, band: int) -> str:
     return answer[:1].lower()
 
 
-def hypotheses(text: str) -> list[str]:
+def list_hypotheses(text: str) -> list[str]:
     """The candidates of a completion's working, best first, each once."""
     span = thought_span(text)
     words = re.split(r"[\s,;]+", text[slice(*span)]) if span else []
@@ -62,7 +61,7 @@ def rank_reward(candidates: list[str], answer: str) -> float:
     return 0.0
 
 
-def graded(category: Tensor, hypothesis: Tensor, exact: Tensor, form: Tensor, weights: tuple[float, float, float]) -> Tensor:
+def combine_graded_rewards(category: Tensor, hypothesis: Tensor, exact: Tensor, form: Tensor, weights: tuple[float, float, float]) -> Tensor:
     """(B,) each -> (B,): the weighted reward; 0 for a wrong form."""
     return (weights[0] * category + weights[1] * hypothesis + weights[2] * exact) * form
 
@@ -87,10 +86,15 @@ class MentalSeekDx(Method):
             r"R = \alpha_1 R_{\mathrm{cat}} + \alpha_2 R_{\mathrm{hypo}} + \alpha_3 R_{\mathrm{diff}}",
             r"R_{\mathrm{hypo}} = 1[i \le 4]\left(1 - \frac{i - 1}{4}\right)",
         ),
-        reading="categories and hypotheses are those of the lab's tasks: bands of numbers, and what the working arrives at",
+        departures=(
+            "The hierarchy is that of the lab's answers: bands of numbers and first letters in place of clinical categories.",
+            "Hypotheses are what the working arrives at, the last first.",
+            "The stage of supervised reasoning traces is the lab's cold start.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"rewards": "makes"}
 
     def category(self, example: "Example", answer: str) -> str:
         """Of an answer to ``example``; its own category may be given by a dataset."""
@@ -98,16 +102,16 @@ class MentalSeekDx(Method):
         return str(given) if given is not None and answer == example.reference else category_of(answer, self.config.band)
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
-        said = [answer_of(text) for text in batch.texts]
+        said = [extract_answer(text) for text in batch.texts]
         pairs = zip(batch.examples, said, strict=True)
         same = [answer is not None and self.category(one, answer) == self.category(one, one.reference) for one, answer in pairs]
-        ranks = [rank_reward(hypotheses(text), example.reference) for text, example in zip(batch.texts, batch.examples, strict=True)]
+        ranks = [rank_reward(list_hypotheses(text), example.reference) for text, example in zip(batch.texts, batch.examples, strict=True)]
         category, hypothesis = (torch.tensor(values, dtype=rewards.dtype, device=rewards.device) for values in (same, ranks))
         exact, form = batch.correct.to(rewards.dtype), self.form(batch, said)
         stage = stage_of(batch.step, batch.total_steps)
         weights = STAGES[stage] if self.config.schedule == "progressive" else EXACT
         self.report(torch.maximum(category, exact), hypothesis, exact, weights)
-        return graded(torch.maximum(category, exact), hypothesis, exact, form, weights)
+        return combine_graded_rewards(torch.maximum(category, exact), hypothesis, exact, form, weights)
 
     def form(self, batch: "RolloutBatch", said: list[str | None]) -> Tensor:
         """(B,) the task's own judgement of the form where it has one, else whether there is an answer."""

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.spectrum import exponential_entropy, singular_values
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spectrum import exponential_entropy, singular_values
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 
 def smallest_window_rank(states: Tensor, window: int) -> float:
@@ -53,7 +53,7 @@ def rank_bonus(correct: Tensor, ranks: Tensor, alpha: float) -> Tensor:
     return correct.to(ranks.dtype) * alpha * norm_rank(ranks)
 
 
-def novelty(states: Tensor, mean: Tensor, directions: Tensor) -> Tensor:
+def compute_state_novelty(states: Tensor, mean: Tensor, directions: Tensor) -> Tensor:
     """(M, D), (D,), (D, k) orthonormal -> (M,) in [0, 1]: share of each state's length outside the dominant directions (the first stage's Omega)."""
     centred = states - mean
     outside = centred - centred @ directions @ directions.mT
@@ -81,9 +81,14 @@ class MRPO(Method):
             r"R(y) = 1_{right}\left(1 + \alpha\, \frac{\rho(y) - \min \rho}{\max \rho - \min \rho}\right)",
         ),
         reading="the layer, the normalisation over the batch and uncentred windows are ours; the first stage is left out",
+        departures=(
+            "The first stage, continuations orthogonal to the policy's own states, is left out; only its measure is here.",
+            "A window is 8 tokens, where the paper has 64 for answers of 1,000 tokens.",
+        ),
         claim=("mrpo/rank", "higher"),
     )
     Config = Config
+    roles = {"rewards": "maps"}
     needs = frozenset({"hidden"})
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:

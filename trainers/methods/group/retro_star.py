@@ -1,18 +1,13 @@
 """Retro*: a judge that scores relevance from 0 to 100, rewarded for agreeing with itself and for the right order (arXiv 2509.24869).
 
-K trajectories score one (query, document) pair; their mean is the integrated score. R_intra is +1 for the trajectory nearest to the mean, -1 for
-the furthest, 0 for the others, and 0 for all unless the furthest is at least tau away. R_inter of a relevant document is the share of the
-trajectories of the query's other documents with a lower score, of another document the share of the relevant one's with a higher score. R = alpha
-R_intra + (1 - alpha) R_inter. A GRPO group is the trajectories of one document; the documents of a query are sampled in the same batch.
+K trajectories score one (query, document) pair; their mean is the integrated score. R_intra is +1 for the trajectory nearest to the mean, -1 for the
+furthest, 0 for the others, and 0 for all unless the furthest is at least tau away. R_inter of a relevant document is the share of the trajectories of
+the query's other documents with a lower score, of another document the share of the relevant one's with a higher score. R = alpha R_intra + (1 -
+alpha) R_inter. A GRPO group is the trajectories of one document; the documents of a query are sampled in the same batch.
 
-As published (section 3.2.2 and appendix C): alpha = 0.75, tau = 20, one relevant and one other document for each query; the card's 0.5 was a guess
-and its tau was missing. Left open there: ties for nearest or furthest all count here, and when all are equally far, nobody gets anything. A
-trajectory without a score of 0 to 100 gets the lowest reward, -alpha, and is in no mean; without a document of the other class in the batch R_inter
-is 0, which a group's normalisation removes. The text stand-in: queries are the task's questions, the relevant document is the question's solution,
-the others are solutions of other questions, and the prompt asks for a score. The task's own reward is not used, and held-out accuracy, measured on
-the task, says nothing about this method: its ``auc`` does. The supervised start on consensus trajectories is the lab's cold start, which knows the
-form of an answer and nothing about relevance.
-Step time above the parent's: its prompts, a query and a document each, are longer than the task's own.
+Section 3.2.2 and appendix C have alpha = 0.75, tau = 20, one relevant and one other document for each query; the card's 0.5 was a guess
+and its tau was missing. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method: its ``auc``
+does. Step time above the parent's: its prompts, a query and a document each, are longer than the task's own.
 """
 
 from math import ceil
@@ -21,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.maths.thresholds import is_at_least
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
-from trainers.spans import answer_of
 from trainers.tasks.base import Example
+from trainers.texts.spans import extract_answer
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
     from trainers.methods.history import History
 
@@ -40,22 +36,22 @@ HIGHEST = 100
 
 def score_of(text: str) -> float:
     """The relevance that a completion answers with; nan where it is not a whole number of 0 to 100."""
-    said = answer_of(text) or ""
+    said = extract_answer(text) or ""
     known = said.isascii() and said.isdigit() and len(said) <= 3 and int(said) <= HIGHEST
     return float(said) if known else float("nan")
 
 
-def intra(scores: Tensor, least: float) -> Tensor:
+def compute_agreement_rewards(scores: Tensor, least: float) -> Tensor:
     """(N, G) scores, nan where there is none -> (N, G): +1 for the nearest to the group's mean, -1 for the furthest, -1 for no score."""
     distance = (scores - scores.nanmean(1, keepdim=True)).abs()
     far = distance.nan_to_num(-1.0).amax(1, keepdim=True)
     near = distance.nan_to_num(float("inf")).amin(1, keepdim=True)
-    counts = (far >= least) & (far > near)
+    counts = is_at_least(far, least) & (far > near)
     found = ((distance == near).to(scores.dtype) - (distance == far).to(scores.dtype)) * counts
     return torch.where(scores.isnan(), -1.0, found)
 
 
-def inter(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
+def compute_order_rewards(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
     """(B,) each -> (B,): share of the trajectories of the query's documents of the other class that are on the right side of each score."""
     others = (queries[:, None] == queries) & (relevant[:, None] != relevant) & ~scores.isnan()  # (B, B)
     side = torch.where(relevant[:, None], scores < scores[:, None], scores > scores[:, None])
@@ -63,7 +59,7 @@ def inter(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
     return share.masked_fill(scores.isnan(), 0.0)
 
 
-def ordering(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
+def compute_ordering_auc(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
     """(N,) mean scores of documents -> scalar: how often a relevant document has more than another of its query (AUC); nan without a pair."""
     pairs = (queries[:, None] == queries) & relevant[:, None] & ~relevant & ~scores.isnan() & ~scores.isnan()[:, None]
     gaps = (scores[:, None] - scores)[pairs]
@@ -73,7 +69,7 @@ def ordering(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
 class Config(Strict):
     alpha: float = param(0.75, "Weight of consistency against the order.", title="Consistency (alpha)", ge=0, le=1)
     tau: float = param(
-        5.0, "Consistency counts only where the furthest score is at least this far from the mean.", title="Least spread (tau)", ge=0, le=100
+        20.0, "Consistency counts only where the furthest score is at least this far from the mean.", title="Least spread (tau)", ge=0, le=100
     )
     others: int = param(1, "Documents of other questions for each relevant one.", ge=1, le=64)
 
@@ -93,11 +89,21 @@ class RetroStar(Method):
             r"R_{\mathrm{inter}}(i) = \frac{1}{|O|}\sum_{j \in O} 1[s_j < s_i]",
             r"R = \alpha R_{\mathrm{intra}} + (1 - \alpha) R_{\mathrm{inter}}",
         ),
-        reading="documents are solutions of the task's questions; ties and answers without a score are ours",
+        departures=(
+            "Queries are the task's questions; the relevant document is the question's solution, the others solve other questions.",
+            "Ties for nearest or furthest all count, and when all are equally far nobody gets anything.",
+            "A trajectory without a score gets the lowest reward and is in no mean.",
+            "The supervised start on consensus trajectories is the lab's cold start, which knows nothing about relevance.",
+        ),
         claim=("retro-star/auc", "higher"),
     )
     Config = Config
+    roles = {"data": "makes", "rewards": "makes"}
     owns = frozenset({"curriculum"})
+    excludes = {
+        "critique-coder": "its documents take the place of the prompts that critique-coder turns into questions about a solution",
+        "rest-rl": "it lays out documents of its own: prompts that rest-rl drops and answers it begins would be lost",
+    }
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
@@ -133,12 +139,12 @@ class RetroStar(Method):
         queries = torch.tensor([query for query, _ in facts], device=rewards.device)
         relevant = torch.tensor([bool(one) for _, one in facts], device=rewards.device)
         self.report(batch, scores, queries, relevant)
-        agreeing = intra(batch.grouped(scores), self.config.tau).flatten()
-        return self.config.alpha * agreeing + (1 - self.config.alpha) * inter(scores, queries, relevant)
+        agreeing = compute_agreement_rewards(batch.grouped(scores), self.config.tau).flatten()
+        return self.config.alpha * agreeing + (1 - self.config.alpha) * compute_order_rewards(scores, queries, relevant)
 
     def report(self, batch: "RolloutBatch", scores: Tensor, queries: Tensor, relevant: Tensor) -> None:
         groups = batch.grouped(scores)
-        auc = ordering(groups.nanmean(1), batch.grouped(queries)[:, 0], batch.grouped(relevant)[:, 0])
+        auc = compute_ordering_auc(groups.nanmean(1), batch.grouped(queries)[:, 0], batch.grouped(relevant)[:, 0])
         self.log("scored", (~scores.isnan()).float().mean())
         spread = (groups - groups.nanmean(1, keepdim=True)).square().nanmean(1).sqrt().nanmean()
         for name, value in (("auc", auc), ("relevant", scores[relevant].nanmean()), ("others", scores[~relevant].nanmean()), ("spread", spread)):

@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.thresholds import is_above
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.segments import step_texts
+from trainers.texts.segments import step_texts
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 
-def explored(counts: Tensor, reference: int) -> Tensor:
+def compute_exploration_reward(counts: Tensor, reference: int) -> Tensor:
     """(B,) numbers of steps -> (B,) in [0, 1]."""
     return (counts / reference).clamp(max=1.0)
 
 
-def mixed(outcome: Tensor, exploration: Tensor, alpha: float) -> Tensor:
+def mix_exploration_rewards(outcome: Tensor, exploration: Tensor, alpha: float) -> Tensor:
     """(B,), (B,) -> (B,)."""
     return alpha * outcome + (1 - alpha) * exploration
 
@@ -51,22 +52,27 @@ class RLSP(Method):
         idea="Pay a little for every step of working whether or not the answer is right, and much more for a right answer.",
         formula=(r"R = \alpha\, r + (1 - \alpha) \min\left(1, \frac{n_{steps}}{n_{ref}}\right)",),
         reading="the mixture and the form of the exploration reward are ours; the abstract has no formula",
+        departures=("The paper trains with PPO; here both rewards go into the group's advantage.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"rewards": "maps"}
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         found = [step_texts(text) for text in batch.texts]
         counts = torch.tensor([float(len(steps)) for steps in found], device=rewards.device, dtype=rewards.dtype)
-        exploration = explored(counts, self.config.reference)
-        share = float(batch.correct.float().mean())
-        paying = share <= self.config.target
+        exploration = compute_exploration_reward(counts, self.config.reference)
+        share = float(batch.correct.double().mean())
+        paying = not is_above(share, self.config.target)
         self.log("steps", counts.mean())
         self.log("repeated", sum(len(steps) - len(set(steps)) for steps in found) / max(1.0, float(counts.sum())))
         self.log("exploration", exploration.mean())
         self.log("outcome", share)
-        self.log("hacked", hacked_groups(mixed(batch.correct.to(rewards.dtype), exploration, self.config.alpha), batch.correct, batch.group_size))
-        return mixed(rewards, exploration, self.config.alpha) if paying else rewards
+        self.log(
+            "hacked",
+            hacked_groups(mix_exploration_rewards(batch.correct.to(rewards.dtype), exploration, self.config.alpha), batch.correct, batch.group_size),
+        )
+        return mix_exploration_rewards(rewards, exploration, self.config.alpha) if paying else rewards
 
     @classmethod
     def panels(cls) -> tuple[Panel, ...]:

@@ -1,4 +1,4 @@
-"""ROVER: random policy valuation (arXiv 2509.24981), as published in the authors' code.
+"""ROVER: random policy valuation (arXiv 2509.24981).
 
 In a tree of tokens with a reward at the leaves, acting softly on the values of the *uniform* policy already finds every rewarded leaf. So training is
 a Bellman regression: Q(a_t|s_t) = rho (log pi(a_t|s_t) - log pi_old(a_t|s_t)) is pulled by a squared error to the detached target
@@ -7,10 +7,10 @@ Differs from GRPO: no ratio, no clipping, no KL term, no standard deviation. In 
 -2 rho r~ grad log pi, the plain policy gradient; the next-state term speaks in later passes.
 
 What the card has wrong: the standard deviation is off in the Countdown code only; the released maths script divides by it (``normalise``). rho
-multiplies Q and the next term in that code only, Countdown has rho = 1. A group of one, whose raw reward the code keeps, gets 0.
-The old policy's vocabulary means are those of the first pass over a batch, which is the sampling policy when all of the batch is passed before the
-weights move; with more micro-batches per generation than accumulated ones the later slices would take a policy some updates younger.
-Needs the logits, which TRL's fused head does not build: the forward pass materialises (B, T, V); no slower on a small vocabulary.
+multiplies Q and the next term in that code only, Countdown has rho = 1. The old policy's vocabulary means are those of the first pass over a batch,
+which is the sampling policy when all of the batch is passed before the weights move; with more micro-batches per generation than accumulated ones the
+later slices would take a policy some updates younger. Needs the logits, which TRL's fused head does not build: the forward pass materialises (B, T,
+V); no slower on a small vocabulary.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.advantages import centred, z_score
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.advantages import centre_by_group, z_score
+from trainers.maths.reduce import masked_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
-from trainers.reduce import masked_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
 
 
 def vocabulary_mean(logits: Tensor) -> Tensor:
@@ -65,9 +65,14 @@ class ROVER(Method):
             r"y_t = \tilde r + \frac{\rho}{|V|}\sum_a \log \frac{\pi_\theta(a|s_{t+1})}{\pi_{old}(a|s_{t+1})}",
             r"L = \left(Q_t - \mathrm{sg}[y_t]\right)^2",
         ),
+        departures=(
+            "A group of one gets 0, where the code keeps the raw reward.",
+            "One rho for both scripts, 1 by default; the maths script's division by the standard deviation is a setting.",
+        ),
         claim=("entropy", "higher"),
     )
     Config = Config
+    roles = {"advantages": "makes"}
     owns = frozenset({"advantages", "policy loss"})
     needs = frozenset({"logits"})
     requires = (
@@ -86,7 +91,7 @@ class ROVER(Method):
         answers = [(example, text) for example, text, is_right in zip(batch.example_ids, batch.texts, right, strict=True) if is_right]
         if answers:
             self.log("distinct_right", len(set(answers)) / len(answers))
-        return (z_score if self.config.normalise else centred)(batch.shaped, batch.group_size)
+        return (z_score if self.config.normalise else centre_by_group)(batch.shaped, batch.group_size)
 
     def policy_loss(self, batch: "LossBatch") -> Tensor:
         assert batch.logits is not None
@@ -98,7 +103,7 @@ class ROVER(Method):
         self.log("target", masked_mean(gaps + following, batch.mask))
         self.log("next_term", masked_mean(following, batch.mask))
         self.log("next_term_size", masked_mean(following.abs(), batch.mask))
-        return masked_mean(bellman_errors(log_ratio, gaps, following, self.config.rho), batch.mask)
+        return batch.token_mean(bellman_errors(log_ratio, gaps, following, self.config.rho))
 
     def old_means(self, batch: "LossBatch", now: Tensor) -> Tensor:
         """(B, T) of the rows at hand, remembered from their first pass."""

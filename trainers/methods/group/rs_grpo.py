@@ -1,9 +1,8 @@
-"""RS-GRPO: risk-sensitive advantages (arXiv 2509.24261), as published in the authors' code.
+"""RS-GRPO: risk-sensitive advantages (arXiv 2509.24261).
 
 Maximises J(pi) = E_x (1/b) log E_y exp(b r(y)) instead of the mean reward: with b > 0 a rare success counts more than its share and a nearly solved
-prompt counts less, which keeps pass@k. In a group: A_i = (exp(b (r_i - V)) - 1) / b with V = (logsumexp(b r) - log G) / b, and A_i = r_i - mean at
-b = 0. Differs from GRPO in the advantage alone; it is not divided by the group's standard deviation and always sums to 0 over the group.
-A group of one, for which the released code keeps a raw value, gets 0 here: there is nothing to compare with.
+prompt counts less, which keeps pass@k. In a group: A_i = (exp(b (r_i - V)) - 1) / b with V = (logsumexp(b r) - log G) / b, and A_i = r_i - mean at b
+= 0. Differs from GRPO in the advantage alone; it is not divided by the group's standard deviation and always sums to 0 over the group.
 """
 
 import math
@@ -12,19 +11,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainers.advantages import centred
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.advantages import centre_by_group
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 
 def risk_sensitive(rewards: Tensor, group_size: int, risk: float) -> Tensor:
     """(B,) -> (B,): the gradient of the exponential utility with risk parameter ``risk`` (b above)."""
     if group_size == 1 or risk == 0.0:
-        return centred(rewards, group_size)
+        return centre_by_group(rewards, group_size)
     groups = rewards.view(-1, group_size)  # (N, G)
     value = (torch.logsumexp(risk * groups, 1, keepdim=True) - math.log(group_size)) / risk  # (N, 1)
     flat = (groups.amax(1, keepdim=True) == groups.amin(1, keepdim=True)).expand_as(groups)
@@ -50,9 +49,11 @@ class RSGRPO(Method):
             r"V = \frac{1}{b}\log \frac{1}{G}\sum_j e^{b r_j}",
             r"A_i = \frac{1}{b}\left(e^{b (r_i - V)} - 1\right)",
         ),
+        departures=("A group of one gets 0, where the code keeps a raw value.",),
         claim=("entropy", "higher"),
     )
     Config = Config
+    roles = {"advantages": "makes"}
     owns = frozenset({"advantages"})
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:

@@ -1,13 +1,10 @@
-"""BN-GSPO of SenseNova-MARS: the group's advantages standardised again over the whole batch, with GSPO's ratio (arXiv 2512.24330), as in the code.
+"""BN-GSPO of SenseNova-MARS: the group's advantages standardised again over the whole batch, with GSPO's ratio (arXiv 2512.24330).
 
-a = (R - mean_group) / (std_group + 1e-6) with the sample deviation; A = (a - mean_batch) / (std_batch + 1e-9) with the population's, over all
-answers of the step. Saturated groups have a = 0 and are counted, so what is left of the signal keeps its size as prompts are solved.
-s_i = exp(mean_t [log pi - log pi_old]); loss = -mean_i mean_t min(s A, clip(s, 1 - e_low, 1 + e_high) A), where a token carries the detached s_i and
-the gradient of its own log-probability. R also pays ``format_weight`` for a right form. The KL penalty stays with the base.
-Differs from GSPO in the second standardisation and in clip ranges a thousand times wider, taken over from GRPO.
-
-Chosen here: a group of one has a = 0, where the code keeps the raw reward; equal rewards are recognised by their range, since float32 noise over 1e-6
-would give advantages near 1, which the second standardisation would then blow up. The form is what the task's own format function says.
+a = (R - mean_group) / (std_group + 1e-6) with the sample deviation; A = (a - mean_batch) / (std_batch + 1e-9) with the population's, over all answers
+of the step. Saturated groups have a = 0 and are counted, so what is left of the signal keeps its size as prompts are solved. s_i = exp(mean_t [log pi
+- log pi_old]); loss = -mean_i mean_t min(s A, clip(s, 1 - e_low, 1 + e_high) A), where a token carries the detached s_i and the gradient of its own
+log-probability. R also pays ``format_weight`` for a right form. The KL penalty stays with the base. Differs from GSPO in the second standardisation
+and in clip ranges a thousand times wider, taken over from GRPO.
 """
 
 from typing import TYPE_CHECKING
@@ -15,14 +12,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainers.advantages import z_score
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.advantages import z_score
+from trainers.maths.reduce import masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_row_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
 
 
 def batch_normalised(advantages: Tensor, epsilon: float = 1e-9) -> Tensor:
@@ -67,9 +64,15 @@ class BNGSPO(Method):
             r"A_i = \frac{a_i - \mathrm{mean}_{batch}(a)}{\mathrm{std}_{batch}(a)}",
             r"J = \frac{1}{B}\sum_i \min\left(s_i A_i,\ \mathrm{clip}(s_i, 1 - \epsilon_{low}, 1 + \epsilon_{high}) A_i\right)",
         ),
+        departures=(
+            "A group of one has a = 0, where the code keeps the raw reward.",
+            "Equal rewards are recognised by their range, where the code divides rounding noise by 1e-6.",
+            "The form is what the task's own format function says.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"rewards": "maps", "advantages": "makes"}
     owns = frozenset({"advantages", "policy loss"})
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:

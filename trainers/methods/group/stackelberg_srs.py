@@ -5,11 +5,9 @@ earns most of the true utility r_U is not r_U but a threshold: B above m*, 0 bel
 E_base[w(m) (r_U - m)] with w = 1 below m and exp(B / beta) above. Softened: r^ = B sigmoid(alpha (r_U - m*)).
 
 As in the authors' code, which shapes rewards for decoding, where B is at most twice the spread of a prompt's rewards and B / beta at most ``cap``;
-the card has neither. Its use in training is our reading: m* is solved on the group's own rewards, samples of the policy of this step in place of M
-= 10 samples of the base, and r^ replaces the reward. Rewards of two values only (right or wrong) stay two values: with group-scaled advantages the
-method is then GRPO itself. It acts on graded rewards, or where advantages are not divided by the group's deviation (Dr. GRPO). It assumes a KL
-penalty of weight beta; without one m* still lies between the group's mean and its best. alpha is 1 to 1.5 in the released commands, for rewards
-that span ten and more; 10 suits rewards of about one.
+the card has neither. In training r^ replaces the reward. Rewards of two values only (right or wrong) stay two values: with group-scaled advantages
+the method is then GRPO itself. It acts on graded rewards, or where advantages are not divided by the group's deviation (Dr. GRPO). It assumes a KL
+penalty of weight beta; without one m* still lies between the group's mean and its best.
 """
 
 from typing import TYPE_CHECKING
@@ -17,18 +15,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 HALVINGS = 60
 STRETCH = 2.0  # a bound is at most this many times the spread of its rewards
 
 
-def bounds(utilities: Tensor, bound: float) -> Tensor:
+def compute_reward_bounds(utilities: Tensor, bound: float) -> Tensor:
     """(N, M) -> (N,): B, or twice the spread of a prompt's utilities where that is less."""
     return (STRETCH * (utilities.amax(1) - utilities.amin(1))).clamp(max=bound)
 
@@ -40,7 +38,7 @@ def utility_gap(utilities: Tensor, threshold: Tensor, log_ratios: Tensor) -> Ten
     return (weights * gaps).mean(1)
 
 
-def threshold(utilities: Tensor, log_ratios: Tensor) -> Tensor:
+def solve_utility_threshold(utilities: Tensor, log_ratios: Tensor) -> Tensor:
     """(N, M), (N,) -> (N,): the root m* of F, by bisection between the smallest and the largest utility."""
     low, high = utilities.amin(1), utilities.amax(1)
     for _ in range(HALVINGS):
@@ -82,10 +80,14 @@ class StackelbergSRS(Method):
             r"F(m) = E_{\mathrm{base}}\left[w(m)\,(r_U - m)\right] = 0",
             r"\hat r = \frac{B}{1 + e^{-\alpha (r_U - m^*)}}",
         ),
-        reading="published for decoding; in training the threshold is solved on the group's own rewards instead of base samples",
+        departures=(
+            "Published for decoding; in training the threshold is solved on the group's own rewards in place of ten samples of the base policy.",
+            "Its sharpness of 10 suits rewards of about one; the released commands have 1 to 1.5 for rewards that span ten and more.",
+        ),
         claim=("heldout/reward", "higher"),
     )
     Config = Config
+    roles = {"rewards": "maps"}
     requires = (
         Requirement(
             "training.beta", "differs from", 0.0, "the threshold is the best reward under a KL penalty; without one it is a guess", hard=False
@@ -94,8 +96,8 @@ class StackelbergSRS(Method):
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         config, groups = self.config, batch.grouped(rewards)  # (N, G)
-        bound = bounds(groups, config.bound)
-        cut = threshold(groups, config.log_ratios(bound))
+        bound = compute_reward_bounds(groups, config.bound)
+        cut = solve_utility_threshold(groups, config.log_ratios(bound))
         shaped = soft_threshold(groups, cut, bound, config.sharpness)
         self.log("threshold", cut.mean())
         self.log("mean_utility", groups.mean())

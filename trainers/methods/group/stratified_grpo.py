@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.strata import compute_stratum_sizes, mean_within, strata_of, z_score_within
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.segments import calls, steps
-from trainers.strata import mean_within, sizes, strata_of, z_score_within
+from trainers.texts.segments import find_search_spans, find_step_spans
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 MOST = 8  # steps or searches told apart in the histogram
 
 
-def blended(rewards: Tensor, keys: Tensor, group_size: int, alpha: float, epsilon: float, ddof: int) -> Tensor:
+def blend_advantages(rewards: Tensor, keys: Tensor, group_size: int, alpha: float, epsilon: float, ddof: int) -> Tensor:
     """(B,), (B,) keys -> (B,): alpha x the advantage within the stratum + (1 - alpha) x the group's."""
     own = z_score_within(rewards, strata_of(keys, group_size), epsilon, ddof)
     group = z_score_within(rewards, strata_of(torch.zeros_like(keys), group_size), epsilon, ddof)
@@ -62,17 +62,19 @@ class StratifiedGRPO(Method):
             r"A_i = \alpha A_{SAN,i} + (1 - \alpha) \frac{R_i - \mathrm{mean}_G}{\mathrm{std}_G + \epsilon}",
         ),
         reading="alpha and the kind of deviation are ours; the equations are second-hand",
+        departures=("In tasks without searches a stratum is the number of steps of the working.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"advantages": "makes"}
     owns = frozenset({"advantages"})
 
     def keys(self, batch: "RolloutBatch") -> Tensor:
         """(B,) int64."""
         kind = self.config.strata
         if kind == "auto":
-            kind = "searches" if any(calls(text) for text in batch.texts) else "steps"
-        split = calls if kind == "searches" else steps
+            kind = "searches" if any(find_search_spans(text) for text in batch.texts) else "steps"
+        split = find_search_spans if kind == "searches" else find_step_spans
         return torch.tensor([len(split(text)) for text in batch.texts], device=batch.rewards.device)
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
@@ -80,10 +82,10 @@ class StratifiedGRPO(Method):
         strata = strata_of(keys, batch.group_size)
         self.log("structure", keys.float().mean())
         self.log("strata", (int(strata.max()) + 1) * batch.group_size / len(keys))
-        self.log("alone", (sizes(strata) == 1).float().mean())
+        self.log("alone", (compute_stratum_sizes(strata) == 1).float().mean())
         self.log("bias", cross_stratum_bias(batch.shaped, keys, batch.group_size).abs().mean())
         self.log_histogram("structures", keys, 0, MOST)
-        return blended(batch.shaped, keys, batch.group_size, config.alpha, config.epsilon, int(config.deviation == "sample"))
+        return blend_advantages(batch.shaped, keys, batch.group_size, config.alpha, config.epsilon, int(config.deviation == "sample"))
 
     @classmethod
     def panels(cls) -> tuple[Panel, ...]:

@@ -1,16 +1,14 @@
-"""VERL: a bonus on the advantage from the effective rank of a response's hidden states (arXiv 2509.23808), as published in the authors' code.
+"""VERL: a bonus on the advantage from the effective rank of a response's hidden states (arXiv 2509.23808).
 
 ER = exp(entropy of the normalised singular values) of the centred last-layer states of a response: exploration. With m_j = ER of the first j s + 1
 tokens (s = stride), delta_j = m_j - mean(m_1 .. m_{j-1}): ERV = mean delta_j is its velocity, exploitation; ERA = mean (delta_j - delta_{j-1}) its
-acceleration. Against running means mu (0 at first), d_X = clip((X - mu_X) / (|mu_X| + 1e-8), -5, 5), w = sigmoid(g d_ERA),
-Phi = w tanh(d_ER) + (1 - w) tanh(d_ERV), and A' = A + min(relu(lambda Phi), |A| / kappa). Differs from GRPO in that bonus alone, which is never
-negative and never turns a sign; it is off in the first step. The means follow one step behind: the update after step t uses the batch of t - 1.
+acceleration. Against running means mu (0 at first), d_X = clip((X - mu_X) / (|mu_X| + 1e-8), -5, 5), w = sigmoid(g d_ERA), Phi = w tanh(d_ER) + (1 -
+w) tanh(d_ERV), and A' = A + min(relu(lambda Phi), |A| / kappa). Differs from GRPO in that bonus alone, which is never negative and never turns a
+sign; it is off in the first step. The means follow one step behind: the update after step t uses the batch of t - 1.
 
-What the card has wrong: T >= 2 s is not enough for ERV, which needs T > 2 s (ERA: T > 3 s), else they are 0; and lambda is multiplied by
-1 - (running score + 1) / 2 unless ``aux_fix``, which the released training sets, so here it is off unless asked for.
-The released GRPO path puts the bonus on the last token only; the paper gives it to the whole response (the default).
-Fewer than two tokens have ER 0, equal states 1. The stride of 40 is for answers of 1,000 tokens.
-Costs one forward pass for the hidden states and some fifteen small SVDs a response: about x 1.2 of a GRPO step on the tiny policy.
+What the card has wrong: T >= 2 s is not enough for ERV, which needs T > 2 s (ERA: T > 3 s), else they are 0; and lambda is multiplied by 1 - (running
+score + 1) / 2 unless ``aux_fix``, which the released training sets, so here it is off unless asked for. Costs one forward pass for the hidden states
+and some fifteen small SVDs a response: about x 1.2 of a GRPO step on the tiny policy.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.spectrum import effective_rank
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spectrum import effective_rank
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
 
 LIMIT, EPSILON = 5.0, 1e-8
 NAMES = ("er", "erv", "era")
@@ -54,18 +52,18 @@ def nan_mean(values: Tensor) -> Tensor:
     return values.nan_to_num(0.0).sum(1) / there.sum(1).clamp(min=1)
 
 
-def deviation(values: Tensor, baseline: float) -> Tensor:
+def compute_relative_deviation(values: Tensor, baseline: float) -> Tensor:
     """(B,) relative to a running mean, within [-5, 5]."""
     return ((values - baseline) / (abs(baseline) + EPSILON)).clamp(-LIMIT, LIMIT)
 
 
-def auxiliary(rank: Tensor, velocity: Tensor, acceleration: Tensor, gain: float) -> tuple[Tensor, Tensor]:
+def compute_auxiliary_signal(rank: Tensor, velocity: Tensor, acceleration: Tensor, gain: float) -> tuple[Tensor, Tensor]:
     """Deviations (B,) each -> Phi (B,) and the weight w (B,) of exploration in it."""
     weight = torch.sigmoid(gain * acceleration)
     return weight * torch.tanh(rank) + (1 - weight) * torch.tanh(velocity), weight
 
 
-def bonus(advantages: Tensor, phi: Tensor, scale: float, kappa: float) -> Tensor:
+def compute_rank_bonus(advantages: Tensor, phi: Tensor, scale: float, kappa: float) -> Tensor:
     """(...), (...) -> (...): between 0 and |A| / kappa."""
     return torch.minimum(torch.relu(scale * phi), advantages.abs() / kappa)
 
@@ -95,9 +93,15 @@ class VERL(Method):
             r"\Phi = w \tanh d_{ER} + (1 - w) \tanh d_{ERV}, \quad w = \sigma(g\, d_{ERA})",
             r"A' = A + \min\left(\max(\lambda \Phi, 0),\ \frac{|A|}{\kappa}\right)",
         ),
+        departures=(
+            "The bonus goes to the whole response, as in the paper; the released path puts it on the last token.",
+            "The stride is 5, where the paper has 40 for answers of 1,000 tokens.",
+            "Fewer than two tokens have rank 0, equal states 1.",
+        ),
         claim=("verl-effective-rank/er", "higher"),
     )
     Config = Config
+    roles = {"advantages": "maps"}
     needs = frozenset({"hidden"})
 
     def __init__(self, config: Any = None) -> None:
@@ -120,10 +124,10 @@ class VERL(Method):
     def added(self, batch: "RolloutBatch", advantages: Tensor, found: dict[str, Tensor]) -> Tensor:
         """(B,) or (B, T), as ``advantages``."""
         config = self.config
-        phi, weight = auxiliary(*self.deviations(found), config.gain)
+        phi, weight = compute_auxiliary_signal(*self.deviations(found), config.gain)
         scale = config.weight * (1 - (self.score + 1) / 2) if config.fade else config.weight
         wanted = phi.to(advantages.dtype) if advantages.dim() == 1 else phi.to(advantages.dtype)[:, None]
-        made = bonus(advantages, wanted, scale, config.kappa)
+        made = compute_rank_bonus(advantages, wanted, scale, config.kappa)
         if advantages.dim() == 2:
             made = made * (last_tokens(batch.mask) if config.place == "last token" else batch.mask)
         largest = made.view(len(phi), -1).amax(1)
@@ -134,7 +138,7 @@ class VERL(Method):
         return made
 
     def deviations(self, found: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        er, erv, era = (deviation(found[name], self.baselines[name]) for name in NAMES)
+        er, erv, era = (compute_relative_deviation(found[name], self.baselines[name]) for name in NAMES)
         return er, erv, era
 
     def learn(self, batch: "RolloutBatch", found: dict[str, Tensor]) -> None:

@@ -7,10 +7,8 @@ policy as it is; on a random gate subset G of the pairs
     pi* = argmax over C of S(pi) - beta_ref KL(pi)
     ref_{k+1} = pi*  if  S(pi*) - S(ref_k) >= eps_s  and  KL(pi*) <= delta_H,   else ref_k.
 
-As published in the gate (arXiv v2, sections 2.1 to 3). Our reading in the rest: the thresholds are in an appendix that was not read, so beta_ref,
-eps_s, delta_H and the phase length are ours; the islands are the task's prompts, whose passed and failed answers make the pairs; the supporter models
-that propose beta, rate and thresholds are left out, since a run's settings are fixed at its start. Score is the run's reward of a sampled answer,
-with the same random numbers for each candidate; for rows without a known answer it is whether y+ is likelier than y- per token.
+Score is the run's reward of a sampled answer, with the same random numbers for each candidate; for rows without a known answer it is whether y+ is
+likelier than y- per token.
 
 Differs from DPO in the moving reference; a reference that always moves is ``gate`` off. The policy itself goes on from where it is, whatever the gate
 says. The gate looks at weights before a phase's first update, which is still measured from the old reference. Steps take as long as DPO's, except for
@@ -22,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers import pair_rows
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.data import pair_rows
+from trainers.maths.reduce import masked_row_mean
+from trainers.maths.thresholds import is_above, is_at_least
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_row_mean
 
 if TYPE_CHECKING:
     from trainers.methods.context import RunContext
@@ -54,8 +53,8 @@ def best_candidate(scores: list[float], divergences: list[float], weight: float)
     return worth.index(max(worth))
 
 
-def promoted(gain: float, divergence: float, least_gain: float, most_divergence: float) -> bool:
-    return gain >= least_gain and divergence <= most_divergence
+def may_promote_candidate(gain: float, divergence: float, least_gain: float, most_divergence: float) -> bool:
+    return is_at_least(gain, least_gain) and not is_above(divergence, most_divergence)
 
 
 class Config(Strict):
@@ -85,10 +84,15 @@ class EvoDPO(Method):
             r"S(\pi^{*}) - S(\pi_{ref,k}) \ge \epsilon_s",
             r"\widehat{KL}(\pi^{*}) \le \delta_H",
         ),
-        reading="thresholds and phases are ours; the supporter models that tune a run while it goes are left out",
+        departures=(
+            "Thresholds and the length of a phase are ours: the appendix was not read.",
+            "Pairs come from the task's prompts, in place of islands.",
+            "The supporter models that tune a run while it goes are left out.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"data": "reads"}
     trains = frozenset({"dpo"})
     owns = frozenset({"reference"})
 
@@ -142,12 +146,12 @@ class EvoDPO(Method):
             divergences.append(self.divergence(gate, model, reference))
         chosen = best_candidate(scores, divergences, self.config.divergence_weight)
         gain, divergence = scores[chosen] - before, divergences[chosen]
-        taken = promoted(gain, divergence, self.config.least_gain, self.config.most_divergence)
+        taken = may_promote_candidate(gain, divergence, self.config.least_gain, self.config.most_divergence)
         self.log("score_reference", before)
         self.log("gain", gain)
         self.log("divergence", divergence)
-        self.log("too_little_gain", float(gain < self.config.least_gain))
-        self.log("too_far", float(divergence > self.config.most_divergence))
+        self.log("too_little_gain", float(not is_at_least(gain, self.config.least_gain)))
+        self.log("too_far", float(is_above(divergence, self.config.most_divergence)))
         for place, figures in enumerate(zip(scores[-SHOWN:], divergences[-SHOWN:], strict=True)):
             self.log(f"candidate_score/{place:02d}", figures[0])
             self.log(f"candidate_divergence/{place:02d}", figures[1])
@@ -175,8 +179,8 @@ class EvoDPO(Method):
         found: list[Tensor] = []
         for start in range(0, len(gate), AT_ONCE):
             pairs = [pair_rows.token_ids(self.run, self.rows[place], "chosen") for place in gate[start : start + AT_ONCE]]
-            own, mask = distributions(self.run, pairs, model)
-            found.append(answer_divergence(token_divergence(own, distributions(self.run, pairs, reference)[0]), mask))
+            own, mask = compute_sequence_logprobs(self.run, pairs, model)
+            found.append(answer_divergence(token_divergence(own, compute_sequence_logprobs(self.run, pairs, reference)[0]), mask))
         return float(torch.cat(found).mean())
 
     def state(self) -> dict[str, Any]:
@@ -205,7 +209,7 @@ def weights_of(model: Any) -> Weights:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def distributions(run: "RunContext", pairs: list[tuple[list[int], list[int]]], model: Any) -> tuple[Tensor, Tensor]:
+def compute_sequence_logprobs(run: "RunContext", pairs: list[tuple[list[int], list[int]]], model: Any) -> tuple[Tensor, Tensor]:
     """Log-probabilities (B, S - 1, V) of whole sequences of prompt and answer, padded on the right, and the answers' mask (B, S - 1)."""
     width, pad = max(len(before) + len(after) for before, after in pairs), run.tokenizer.pad_token_id
     ids = [[*before, *after, *[pad] * (width - len(before) - len(after))] for before, after in pairs]

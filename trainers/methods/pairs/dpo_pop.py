@@ -22,16 +22,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainers import pair_rows, rewards
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.data import pair_rows
+from trainers.judges import rewards
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
 
 if TYPE_CHECKING:
     import random
 
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
     from trainers.methods.context import RunContext
 
 Row = dict[str, Any]
@@ -43,11 +44,11 @@ def adaptive_margin(weaker: Tensor, most: float) -> Tensor:
     return weaker.detach().clamp(0.0, most)
 
 
-def polyak(target: Tensor, policy: Tensor, tau: float) -> Tensor:
+def compute_polyak_average(target: Tensor, policy: Tensor, tau: float) -> Tensor:
     return tau * target + (1 - tau) * policy
 
 
-def ranks(values: Tensor) -> Tensor:
+def rank_values(values: Tensor) -> Tensor:
     """(K,) -> (K,): places from 0, those of equal values averaged."""
     below, same = (values[:, None] > values).sum(1), (values[:, None] == values).sum(1)
     return below + (same - 1) / 2
@@ -55,12 +56,12 @@ def ranks(values: Tensor) -> Tensor:
 
 def rank_correlation(one: Tensor, other: Tensor) -> Tensor:
     """Spearman's; 0 where either has no spread."""
-    a, b = (ranks(values).double() for values in (one, other))
+    a, b = (rank_values(values).double() for values in (one, other))
     a, b = a - a.mean(), b - b.mean()
     return (a * b).sum() / (a.norm() * b.norm()).clamp(min=1e-12)
 
 
-def couples(strengths: list[float], sampler: str, partners: int, rng: "random.Random") -> list[tuple[int, int | None]]:
+def draw_couples(strengths: list[float], sampler: str, partners: int, rng: "random.Random") -> list[tuple[int, int | None]]:
     """(row, weaker row or None) of every training row."""
     count, made = len(strengths), list[tuple[int, int | None]]()
     if count == 1:
@@ -104,12 +105,14 @@ class DPOPoP(Method):
             r"\bar\theta \leftarrow \tau \bar\theta + (1 - \tau)\,\theta",
         ),
         reading="the loss is ours from the abstract and the reviews; m_max, tau and the number of partners are ours",
+        departures=("Whether the weaker pair's term belongs to the loss is open; a setting switches it.",),
         claim=("dpo-pop/rank_correlation", "higher"),
     )
     Config = Config
+    roles = {"data": "arranges"}
     trains = frozenset({"dpo"})
     owns = frozenset({"pair loss"})
-    excludes = frozenset({"ipo"})  # its margin is a mean over tokens with a fixed aim, which leaves no room for another one
+    excludes = {"ipo": "its margin is a mean over tokens with a fixed aim, which leaves no room for another one"}
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
@@ -129,7 +132,7 @@ class DPOPoP(Method):
         if any(isinstance(row.get("partner"), int) for row in rows):
             chosen = [(place, row.get("partner")) for place, row in enumerate(rows)]
         else:
-            chosen = couples(strengths, self.config.sampler, self.config.partners, run.rng("dpo-pop", "couples"))
+            chosen = draw_couples(strengths, self.config.sampler, self.config.partners, run.rng("dpo-pop", "couples"))
         self.log("couples", sum(weaker is not None for _, weaker in chosen) / len(chosen))
         return [{**rows[one], "strength": strengths[one], "partner": None if other is None else rows[other]} for one, other in chosen]
 
@@ -139,7 +142,9 @@ class DPOPoP(Method):
                 return [abs(float(row[column])) for row in rows]
         found = []
         for row, example in zip(rows, pair_rows.examples_of(rows, run), strict=True):
-            scores = [rewards.score_all(run.task, pair_rows.text_of(row[side]), example) if example else {} for side in ("chosen", "rejected")]
+            scores = [
+                rewards.score_all(run.task, pair_rows.join_message_texts(row[side]), example) if example else {} for side in ("chosen", "rejected")
+            ]
             worth = [sum(value for value in side.values() if value is not None) for side in scores]
             found.append(abs(worth[0] - worth[1]))
         return found
@@ -161,7 +166,7 @@ class DPOPoP(Method):
 
     def difference(self, rows: list[Row], model: Any) -> Tensor:
         """(B,) log-probability of chosen less that of rejected."""
-        return pair_rows.sums(self.run, rows, "chosen", model) - pair_rows.sums(self.run, rows, "rejected", model)
+        return pair_rows.sum_side_logprobs(self.run, rows, "chosen", model) - pair_rows.sum_side_logprobs(self.run, rows, "rejected", model)
 
     def loss(self, batch: "PairBatch") -> Tensor | None:  # type: ignore[override]
         """The weaker pairs' own term, and what is known once the scores are."""
@@ -197,7 +202,7 @@ class DPOPoP(Method):
         if self.config.target == "polyak":
             with torch.no_grad():
                 for held, own in zip(self.target().parameters(), model.parameters(), strict=True):
-                    held.copy_(polyak(held, own, self.config.tau))
+                    held.copy_(compute_polyak_average(held, own, self.config.tau))
 
     def state(self) -> dict[str, Any]:
         return {"target": self.saved if self.average is None else {name: value.detach().cpu() for name, value in self.average.state_dict().items()}}

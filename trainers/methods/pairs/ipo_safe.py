@@ -5,16 +5,16 @@ suffix. The loss compares the suffixes alone, the chain before h being the same 
 
     L = -log sigmoid(beta [sum_{t>=h} log pi/pi_ref(z'_t) - sum_{t>=h} log pi/pi_ref(z_t)]) + 0.2 NLL(z'_{t>=h}),
 
-with more pairs on benign prompts, a normal answer preferred to a refusal. The cue is the first step whose continuation safety ratio (share of
-continuations from there that end safe) falls below 0.1. Our reading of the abstract and a reading note; the original text was not read. beta is ours.
+NLL per token of each suffix, with more pairs on benign prompts, a normal answer preferred to a refusal. The cue is the first step whose continuation
+safety ratio (share of continuations from there that end safe) falls below 0.1. Our reading of the abstract and a reading note; the original text was
+not read. beta is ours.
 
 On the lab's tasks, unsafe means wrong: the steps are the equations of the thought, safe is what the task's accuracy calls right. The cue is found by
 rule (the first step that differs from the gold solution) or by continuations; the suffix is the gold solution's, or the policy's own, judged, and
 sampled again where it is still wrong (the paper cuts the new chain again). Rows without a known solution, or with a right rejected side, stay as they
-are. In every pair the loss begins
-at the first token in which the sides differ: the trigger in a pair made here. In a sum over tokens the shared prefix cancels anyway; the cut matters
-for means, for the NLL and for where other methods look. Continuations are sampled before training; steps take as long as DPO's.
-Step time above the parent's: the likelihood term, and chains that are longer for the sentence put into them.
+are. In every pair the loss begins at the first token in which the sides differ: the trigger in a pair made here. In a sum over tokens the shared
+prefix cancels anyway; the cut matters for means, for the NLL and for where other methods look. Continuations are sampled before training; steps take
+as long as DPO's. Step time above the parent's: the likelihood term, and chains that are longer for the sentence put into them.
 """
 
 import re
@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers import pair_rows
-from trainers.evaluate import own_randomness
-from trainers.hyperparameters import Strict, param
+from trainers.attempt.evaluate import own_randomness
+from trainers.contract.hyperparameters import Strict, param
+from trainers.data import pair_rows
+from trainers.maths.reduce import masked_mean, masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_mean
-from trainers.sampling import Sampler, Sampling
+from trainers.policies.sampling import Sampler, Sampling
 from trainers.tasks.base import Example
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
     from trainers.methods.context import RunContext
 
 Row = dict[str, Any]
@@ -51,14 +51,14 @@ def safety_trigger(ratios: list[float], mu: float, patience: int) -> int | None:
     return next((place for place in starts if all(ratio > mu for ratio in ratios[place : place + patience])), None)
 
 
-def steps_of(text: str) -> list[tuple[int, int]]:
+def find_tagged_step_spans(text: str) -> list[tuple[int, int]]:
     """Characters [start, end) of every step and tag."""
     return [match.span() for match in STEP.finditer(text)]
 
 
 def first_difference(text: str, gold: str) -> int:
     """Character at which the first step begins that is not the gold solution's."""
-    for (start, end), (gold_start, gold_end) in zip(steps_of(text), steps_of(gold), strict=False):
+    for (start, end), (gold_start, gold_end) in zip(find_tagged_step_spans(text), find_tagged_step_spans(gold), strict=False):
         if text[start:end] != gold[gold_start:gold_end] or start != gold_start:
             return min(start, gold_start)
     return min(len(text), len(gold))
@@ -110,9 +110,14 @@ class IPOSafe(Method):
             r"L = -\log \sigma(\beta m) - \frac{\alpha}{|\tilde z_{\ge h}|} \sum_{t \ge h} \log \pi(\tilde z_t)",
         ),
         reading="the original text was not read; safe is read as right on verifiable tasks, beta is ours",
+        departures=(
+            "Unsafe means wrong on the lab's tasks; the gold solution continues a cut chain by default.",
+            "A suffix that is still wrong is sampled again, where the paper cuts the new chain again.",
+        ),
         claim=("ipo-safe/prefix_drift", "lower"),
     )
     Config = Config
+    roles = {"data": "maps", "pair_ratios": "gates"}
     trains = frozenset({"dpo"})
 
     def prepare(self, run: "RunContext") -> None:
@@ -124,21 +129,26 @@ class IPOSafe(Method):
         self.log("intervened", sum("cut" in row for row in made) / len(made))
         rng = run.rng("ipo-safe", "benign")
         refusals = [rows[rng.randrange(len(rows))] for _ in range(round(self.config.benign * len(rows)))]
-        return made + [{**row, "rejected": pair_rows.answer(self.config.refusal), "benign": True} for row in refusals]
+        return made + [{**row, "rejected": pair_rows.to_answer_messages(self.config.refusal), "benign": True} for row in refusals]
 
     def intervened(self, row: Row, example: Example, place: int) -> Row:
         """The pair of an unsafe chain and the same chain, cut and continued; the row itself where its rejected side is safe or has no cue."""
-        text, gold = pair_rows.text_of(row["rejected"]), pair_rows.gold_of(self.run, example)
+        text, gold = pair_rows.join_message_texts(row["rejected"]), pair_rows.gold_of(self.run, example)
         if gold is None or self.run.right(example, text):
             return row
         cut = first_difference(text, gold) if self.config.detect == "rule" else self.cue(example, text, place)
         if cut is None:
             return row
-        return {**row, "chosen": pair_rows.answer(self.corrected(example, text[:cut], gold, place)), "rejected": pair_rows.answer(text), "cut": cut}
+        return {
+            **row,
+            "chosen": pair_rows.to_answer_messages(self.corrected(example, text[:cut], gold, place)),
+            "rejected": pair_rows.to_answer_messages(text),
+            "cut": cut,
+        }
 
     def cue(self, example: Example, text: str, place: int) -> int | None:
         """Character at which the first step begins from whose end on the policy's continuations are hardly ever right."""
-        steps = steps_of(text)
+        steps = find_tagged_step_spans(text)
         prefixes = [text[:end] for _, end in steps for _ in range(self.config.continuations)]
         safe = [self.run.right(example, made) for made in self.continued(example, prefixes, ("ratio", place))]
         ratios = torch.tensor(safe, dtype=torch.float32).view(len(steps), -1).mean(1).tolist() if steps else []
@@ -183,7 +193,7 @@ class IPOSafe(Method):
         if not self.config.nll:
             return None
         mask = from_cut(batch.chosen_mask, shared_prefix(batch.chosen_ids, batch.rejected_ids))
-        return -self.config.nll * masked_mean(batch.chosen_logprobs, mask)
+        return -self.config.nll * masked_row_mean(batch.chosen_logprobs, mask).mean()
 
     @classmethod
     def panels(cls) -> tuple[Panel, ...]:

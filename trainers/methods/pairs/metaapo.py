@@ -7,14 +7,10 @@ A small meta-learner reads how well the policy fits an offline pair already and 
     online sampling: u ~ U(0, 1); if u > w, eight answers are sampled and the best and the worst by reward are the online pair
     L = w l_off + (1 - w) l_on,   l = -log sigmoid(beta Delta)                 (w without gradient)
 
-and every eight batches h takes a step of its own on the same expression, in which only w has a gradient: dL/dw = l_off - l_on. As published (the
-authors' code); their SimPO variant is left out.
+and every eight batches h takes an AdamW step of its own on the same expression, in which only w has a gradient: dL/dw = l_off - l_on.
 
-What differs from the code: rounds are parts of one run. A row is drawn for when it is first visited in a round, from the policy of that moment, where
-the code samples for all rows between rounds, when policy and reference are still the same and every s is log .5; at the start of each later round the
-reference becomes the policy, as there (that first update is still measured from the old one). The verifier is the reward model. Rows not drawn, and
-rows whose answers are all worth the same, are trained on with their offline pair, as in the paper; the released script leaves them out. Differs from
-DPO, which has offline pairs only. Sampling, and two more forward passes of policy and reference on the online pairs, make steps several times longer.
+Differs from DPO, which has offline pairs only. Sampling, and two more forward passes of policy and reference on the online pairs, make steps several
+times longer.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,15 +19,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainers import pair_rows
-from trainers.hyperparameters import Strict, param
+from trainers.attempt.stages import stage_of, stage_starts
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.data import pair_rows
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
-from trainers.stages import stage_of, stage_starts
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
     from trainers.methods.context import RunContext
     from trainers.tasks.base import Example
 
@@ -55,7 +51,17 @@ class MetaLearner(torch.nn.Module):
         return weight
 
 
-def mixed(weight: Tensor, offline: Tensor, online: Tensor) -> Tensor:
+def meta_optimiser(learner: MetaLearner, rate: float, decay: float) -> torch.optim.AdamW:
+    """Adam with decoupled weight decay, of weights alone."""
+    layers = (learner.inner, learner.outer)
+    groups = [
+        {"params": [layer.weight for layer in layers], "weight_decay": decay},
+        {"params": [layer.bias for layer in layers], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=rate)
+
+
+def mix_pair_losses(weight: Tensor, offline: Tensor, online: Tensor) -> Tensor:
     """(B,) weight and losses of the two pairs -> (B,)."""
     return weight * offline + (1 - weight) * online
 
@@ -92,17 +98,31 @@ class MetaAPO(Method):
             r"L = w\, \ell_{off} + (1 - w)\, \ell_{on}",
             r"\frac{\partial L}{\partial w} = \ell_{off} - \ell_{on}",
         ),
+        departures=(
+            "Rounds are parts of one run: a row is drawn for when it is first visited, where the code samples for all rows between rounds.",
+            "The verifier is the reward model.",
+            "Rows without an online pair train on their offline one, as in the paper; the released script leaves them out.",
+            "The SimPO variant is left out.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"data": "reads", "pair_loss": "maps"}
     trains = frozenset({"dpo"})
     owns = frozenset({"pair loss", "reference"})
-    excludes = frozenset({"ipo"})  # w mixes losses whose scale is that of log-odds
+    excludes = {
+        "ipo": "the weight mixes losses whose scale is that of log-odds",
+        "rlhi": "its pairs are about a user's wishes, so no row says what a right answer is and new answers cannot be ranked",
+    }
+    cautions = {
+        "sail": "tokens are weighted in the offline pairs only, not in those that are sampled",
+        "ipo-safe": "only the offline pairs are cut, not those that are sampled",
+    }
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
         self.learner = MetaLearner()
-        self.optimiser = torch.optim.Adam(self.learner.parameters(), lr=self.config.meta_rate, weight_decay=self.config.meta_decay)
+        self.optimiser = meta_optimiser(self.learner, self.config.meta_rate, self.config.meta_decay)
         self.buffer: list[Tensor] = []  # (3, K) of each batch since its last step: s, offline and online loss
         self.batches = 0
         self.drawn: dict[int, tuple[int, str, str]] = {}  # row -> round, its online pair; empty texts: none
@@ -114,7 +134,7 @@ class MetaAPO(Method):
         self.starts = stage_starts(run.training.max_steps, self.config.rounds)
 
     def data(self, rows: list[Row], run: "RunContext") -> list[Row]:
-        """Rows are numbered as they come: a method after this one in the recipe must not reorder them."""
+        """Rows are numbered as they come."""
         self.examples = pair_rows.examples_of(rows, run)
         if not any(self.examples):
             fix = "give the rows a reference, or let the task sample the pairs"
@@ -135,7 +155,7 @@ class MetaAPO(Method):
         if places:
             found = base(batch.beta * self.online_gap(batch, places))
             online[places] = found.detach()
-            both = mixed(weight[places].to(found), offline[places], found)
+            both = mix_pair_losses(weight[places].to(found), offline[places], found)
             losses = offline.index_copy(0, torch.tensor(places, device=offline.device), both)
         self.report(batch, fit, weight, offline, online, places)
         self.learn(torch.stack([fit, offline.detach().float().cpu(), online.float().cpu()])[:, places])
@@ -170,8 +190,10 @@ class MetaAPO(Method):
         rows = []
         for place in places:
             _, best, worst = self.drawn[batch.indices[place]]
-            rows.append({"prompt": batch.rows[place]["prompt"], "chosen": pair_rows.answer(best), "rejected": pair_rows.answer(worst)})
-        return pair_rows.ratios(self.run, rows, "chosen") - pair_rows.ratios(self.run, rows, "rejected")
+            rows.append(
+                {"prompt": batch.rows[place]["prompt"], "chosen": pair_rows.to_answer_messages(best), "rejected": pair_rows.to_answer_messages(worst)}
+            )
+        return pair_rows.compute_side_log_ratios(self.run, rows, "chosen") - pair_rows.compute_side_log_ratios(self.run, rows, "rejected")
 
     def learn(self, rows: Tensor) -> None:
         """A step of the meta-learner on what was buffered, every so many batches."""
@@ -184,7 +206,7 @@ class MetaAPO(Method):
         if not len(fit):
             return
         with torch.enable_grad():
-            loss = mixed(self.learner(fit), offline, online).mean()
+            loss = mix_pair_losses(self.learner(fit), offline, online).mean()
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()

@@ -1,19 +1,13 @@
 """MNPO: multiplayer Nash preference optimisation (arXiv 2509.23102), the time-dependent variant TD-MNPO as its code trains it.
 
-The policy plays against a population: the reference and its own past checkpoints. With D(p) the difference of the length-averaged
-log-probabilities of chosen and rejected under p,
+The policy plays against a population: the reference and its own past checkpoints. With D(p) the difference of the length-averaged log-probabilities
+of chosen and rejected under p,
 
     h = D(pi) - rho D(ref) - (1 - rho) sum_j lambda_j D(past_j),   loss = (h - 1 / (2 eta))^2.
 
-As published (code and equations), with the choices the code leaves to accident made here: ``weights`` empty means uniform weights of the past
-checkpoints (the released configurations carry .25, .75 under a name that the trainer does not read), and they always sum to 1. Without a past
-checkpoint (the first iteration) the current opponent is the reference itself, so all of the weight is the reference's: IPO with tau = eta; the
-code drops the second term there and leaves (1 - rho) of the population out. The heterogeneous variant (a reward model for each opponent) is left
-out: the lab has one verifier.
-
-Differs from IPO, its parent, only in who the margin is measured from. rho = 1 is IPO, one past checkpoint is INPO. Iterations are runs: each
-samples pairs from its own policy, and names the policies of the runs before it in ``history``. Log-probabilities under the frozen checkpoints are
-computed once for each pair: in the first epoch a step takes two forward passes more for each of them.
+Differs from IPO, its parent, only in who the margin is measured from. rho = 1 is IPO, one past checkpoint is INPO. Iterations are runs: each samples
+pairs from its own policy, and names the policies of the runs before it in ``history``. Log-probabilities under the frozen checkpoints are computed
+once for each pair: in the first epoch a step takes two forward passes more for each of them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers import pair_rows
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.data import pair_rows
+from trainers.maths.reduce import masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
-from trainers.reduce import masked_row_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
     from trainers.methods.context import RunContext
 
 
-def opponent(reference: Tensor, past: Tensor, weights: Tensor, rho: float) -> Tensor:
+def compute_opponent_margin(reference: Tensor, past: Tensor, weights: Tensor, rho: float) -> Tensor:
     """Margins (B,) of the reference and (J, B) of J past policies, weights (J,) that sum to 1 -> (B,) margin of the population."""
     if not len(past):
         return reference
@@ -78,9 +72,15 @@ class MNPO(Method):
             r"h = D_{\pi} - \rho\, D_{ref} - (1 - \rho) \sum_j \lambda_j D_{\pi_{t-j}}",
             r"L = \left(h - \frac{1}{2 \eta}\right)^2",
         ),
+        departures=(
+            "Past checkpoints weigh the same by default; the released configurations mean .25 and .75 under a name that nothing reads.",
+            "Without a past checkpoint all of the weight is the reference's, where the code drops the second term.",
+            "The heterogeneous variant, a reward model for each opponent, is left out.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"pair_loss": "makes"}
     trains = frozenset({"dpo"})
     owns = frozenset({"pair loss"})
 
@@ -118,7 +118,7 @@ class MNPO(Method):
         reference = masked_row_mean(batch.chosen_reference, batch.chosen_mask) - masked_row_mean(batch.rejected_reference, batch.rejected_mask)
         past = self.past_margins(batch) if self.past else reference.new_zeros(0, len(reference))
         shares = reference.new_tensor(self.shares if self.past else [])
-        against = opponent(reference, past, shares, self.config.rho)
+        against = compute_opponent_margin(reference, past, shares, self.config.rho)
         self.report(own, reference, past, shares, against)
         return squared_distance(own, against, self.config.eta)
 

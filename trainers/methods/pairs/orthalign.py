@@ -4,14 +4,10 @@ With Delta W = U S V^T the update that objective 1 made to a weight (d_out x d_i
 
     P = I - U_r U_r^T,   g <- P g
 
-for the gradient of the weight, or of lora_B (d_out x r) under adapters. The next objective trains with its own loss, here DPO's. As published (the
-authors' code) in what is protected: all but the last ``null_ratio`` of the singular directions.
+for the gradient of the weight, or of lora_B (d_out x r) under adapters. The next objective trains with its own loss, here DPO's. Protected are all
+but the last ``null_ratio`` of the singular directions, of which at least one stays free.
 
-The card and the code write P with the kept columns of the economy SVD. That also drops the d_out - d_in directions outside of U for tall matrices,
-and depends on arbitrary null vectors where the cut falls among singular values of 0. Here P is I less the protected directions, and directions
-without energy are never protected: whatever objective 1 left alone stays free. With null_ratio 1 nothing is protected and this is the base, as in the
-code, which skips such a module. Left out: the search for the largest null_ratio that keeps objective 1's reward, and the clipping of the new
-update's norm. Several earlier objectives are joined into one orthonormal basis.
+With null_ratio 1 nothing is protected and this is the base. Several earlier objectives are joined into one orthonormal basis.
 
 What it assumes: Adam rescales coordinates, so a projected gradient does not make a projected update. ``exact`` projects, at each step, what the
 updates so far have added (the paper's code does not); the last update alone is then left as Adam made it. ``earlier`` names the policy that an
@@ -24,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers import policies
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
+from trainers.policies import loading as policies
 
 if TYPE_CHECKING:
     from trainers.methods.context import RunContext
@@ -37,14 +33,15 @@ SHOWN = 10  # points of the drawn spectrum
 
 
 def protected_basis(update: Tensor, null_ratio: float) -> Tensor:
-    """(d_out, d_in) -> (d_out, r) orthonormal: strong left singular directions, without those that have no energy."""
+    """(d_out, d_in) -> (d_out, r) orthonormal: strong left singular directions, without those that have no energy. At least one direction
+    stays free, so that a matrix with a single singular value is not protected at all."""
     left, values, _ = torch.linalg.svd(update.float(), full_matrices=False)
-    count = len(values) - int(null_ratio * len(values))
+    count = len(values) - max(1, int(null_ratio * len(values)))
     alive = int((values > values[:1] * max(update.shape) * torch.finfo(values.dtype).eps).sum()) if len(values) else 0
     return left[:, : min(count, alive)]
 
 
-def joined(bases: list[Tensor]) -> Tensor:
+def join_bases(bases: list[Tensor]) -> Tensor:
     """(d_out, r_k) each -> (d_out, r): an orthonormal basis of all of them."""
     if len(bases) == 1:
         return bases[0]
@@ -52,7 +49,7 @@ def joined(bases: list[Tensor]) -> Tensor:
     return left[:, values > 1e-4]
 
 
-def projected(gradient: Tensor, basis: Tensor) -> Tensor:
+def project_gradient(gradient: Tensor, basis: Tensor) -> Tensor:
     """(d_out, n), (d_out, r) -> (d_out, n): what lies outside of the basis."""
     return gradient - basis @ (basis.T @ gradient)
 
@@ -88,6 +85,12 @@ class OrthAlign(Method):
             r"P = I - U_r U_r^\top",
             r"g \leftarrow P g",
         ),
+        departures=(
+            "Everything but the protected directions stays free; the code keeps columns of the economy SVD, fewer in tall matrices.",
+            "Directions without energy are never protected.",
+            "The search for the null ratio and the clipping of the new update's norm are left out.",
+            "Projecting the weights too is a setting; the code projects gradients alone.",
+        ),
         claim=("orthalign/leak", "lower"),
     )
     Config = Config
@@ -108,7 +111,7 @@ class OrthAlign(Method):
             for name, update in self.updates(Path(folder)).items():
                 found.setdefault(name, []).append(protected_basis(update, self.config.null_ratio))
                 self.spectrum(update)
-        self.bases = {name: joined(bases).to(run.device) for name, bases in found.items()}
+        self.bases = {name: join_bases(bases).to(run.device) for name, bases in found.items()}
         own = dict(run.model.named_parameters())
         if wrong := [name for name, basis in self.bases.items() if name not in own or len(own[name]) != len(basis)]:
             raise self.refusal(f"the earlier policy has another architecture: {wrong[0]}", "give a policy of the same shape as this run's")
@@ -150,7 +153,7 @@ class OrthAlign(Method):
             if self.config.exact:
                 parameter.sub_(basis @ (basis.T @ added))
             before = before + parameter.grad.pow(2).sum()
-            parameter.grad.copy_(projected(parameter.grad, basis))
+            parameter.grad.copy_(project_gradient(parameter.grad, basis))
             after = after + parameter.grad.pow(2).sum()
         if changed:
             self.log("gradient_kept", (torch.as_tensor(after) / torch.as_tensor(before).clamp(min=1e-30)).sqrt())

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.chains import chain_of, coherence, soundness
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.reduce import masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_row_mean
-from trainers.spans import answer_of
 from trainers.tasks.answers import worked_answer
 from trainers.tasks.base import Example
 from trainers.tasks.mini_gsm import EQUATION
+from trainers.texts.chains import chain_of, score_coherence, score_soundness
+from trainers.texts.spans import extract_answer
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch, RolloutBatch
+    from trainers.methods.batch import PairBatch, RolloutBatch
     from trainers.methods.context import RunContext
 
 LEAST = 1e-6  # of a probability in a logit
@@ -43,12 +43,12 @@ def reverse_reward(formed: Tensor, right: Tensor, model: Tensor, reasoning: Tens
     return torch.where(formed, torch.where(right, torch.zeros_like(wrong), wrong), -torch.ones_like(wrong))
 
 
-def likelihood(logprobs: Tensor, mask: Tensor) -> Tensor:
+def compute_mean_likelihood(logprobs: Tensor, mask: Tensor) -> Tensor:
     """(B, T), (B, T) -> (B,) in [0, 1]: geometric mean of the token probabilities; 0 for a row without tokens."""
     return masked_row_mean(logprobs, mask).exp().clamp(max=1.0) * (mask.sum(1) > 0)
 
 
-def plausibility(model: Tensor) -> Tensor:
+def compute_plausibility(model: Tensor) -> Tensor:
     """(B,) in [0, 1] -> (B,): RM, the logit of it."""
     return torch.logit(model, eps=LEAST)
 
@@ -59,7 +59,7 @@ def reasoning_quality(text: str) -> float:
     words = parts[0].split() if parts else []
     notation = sum(EQUATION.fullmatch(word) is not None for word in words) / len(words) if words else 0.0
     structure = float(bool(found and found[0]) and str(found[0][-1].after) == found[1]) if found else 0.0
-    return (structure + coherence(text) + notation + soundness(text)) / 4
+    return (structure + score_coherence(text) + notation + score_soundness(text)) / 4
 
 
 class Config(Strict):
@@ -87,17 +87,19 @@ class PNS(Method):
             r"L = -\log \sigma\left(\beta \left[\log\frac{\pi(y^+|x)}{\pi_{ref}(y^+|x)} - \log\frac{\pi(y^-|x)}{\pi_{ref}(y^-|x)}\right]\right)",
         ),
         reading="how the parts of the reward combine, their weights, and the rules that stand for reward model and judge",
+        departures=("A rule stands in for the judge of reasoning, a likelihood for the reward model.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"data": "makes", "rewards": "makes", "pair_loss": "reads"}
     trains = frozenset({"grpo", "dpo"})
     needs = frozenset({"reference"})
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         assert batch.reference_logprobs is not None
-        model = likelihood(batch.reference_logprobs, batch.mask)
+        model = compute_mean_likelihood(batch.reference_logprobs, batch.mask)
         reasoning = torch.tensor([reasoning_quality(text) for text in batch.texts]).to(rewards)
-        formed = torch.tensor([answer_of(text) is not None for text in batch.texts], device=rewards.device)
+        formed = torch.tensor([extract_answer(text) is not None for text in batch.texts], device=rewards.device)
         if "format" in batch.reward_names:
             formed = batch.rewards[:, batch.reward_names.index("format")].nan_to_num(0.0) > 0.5
         wrong = formed & ~batch.correct
@@ -105,7 +107,7 @@ class PNS(Method):
         self.log("wrong", wrong.float().mean())
         for name, chosen in (("right", batch.correct), ("wrong", wrong)):
             if chosen.any():
-                self.log(f"plausibility_{name}", plausibility(model[chosen]).mean())
+                self.log(f"plausibility_{name}", compute_plausibility(model[chosen]).mean())
         self.log("reasoning", reasoning.mean())
         return reverse_reward(formed, batch.correct, model.to(rewards), reasoning, self.config.w_rm, self.config.w_cot)
 
@@ -113,7 +115,7 @@ class PNS(Method):
         if run.attempt.spec.training.trainer != "dpo":
             return rows
         known = self.examples(run)
-        examples = [known.get(text_of(row["prompt"]), Example([Message(**message) for message in row["prompt"]], "")) for row in rows]
+        examples = [known.get(read_last_message(row["prompt"]), Example([Message(**message) for message in row["prompt"]], "")) for row in rows]
         places = [i for i, example in enumerate(examples) if example.data or run.task.max_turns == 1]  # a world needs to know what to answer
         asked = [place for place in places for _ in range(self.config.candidates)]
         model = run.frozen(self.config.generator) if self.config.generator else None
@@ -140,10 +142,10 @@ class PNS(Method):
 
     def worths(self, places: Sequence[int], texts: Sequence[str], rows: Sequence[Any], run: "RunContext") -> list[float]:
         """R of every candidate; 0 and less for one that is no wrong answer in the right form."""
-        wanted = [answer_of(text_of(rows[place]["chosen"])) for place in places]
-        right = [answer == answer_of(text) for answer, text in zip(wanted, texts, strict=True)]
-        formed = torch.tensor([answer_of(text) is not None for text in texts], dtype=torch.bool)
-        model = likelihoods([rows[place]["prompt"] for place in places], texts, run)
+        wanted = [extract_answer(read_last_message(rows[place]["chosen"])) for place in places]
+        right = [answer == extract_answer(text) for answer, text in zip(wanted, texts, strict=True)]
+        formed = torch.tensor([extract_answer(text) is not None for text in texts], dtype=torch.bool)
+        model = compute_text_likelihoods([rows[place]["prompt"] for place in places], texts, run)
         reasoning = torch.tensor([reasoning_quality(text) for text in texts])
         worth: list[float] = reverse_reward(
             formed, torch.tensor(right, dtype=torch.bool), model, reasoning, self.config.w_rm, self.config.w_cot
@@ -152,8 +154,8 @@ class PNS(Method):
 
     def gaps(self, rows: Sequence[Any], run: "RunContext") -> list[float]:
         prompts = [row["prompt"] for row in rows]
-        chosen, rejected = (likelihoods(prompts, [text_of(row[side]) for row in rows], run) for side in ("chosen", "rejected"))
-        return [float(gap) for gap in plausibility(chosen) - plausibility(rejected)]
+        chosen, rejected = (compute_text_likelihoods(prompts, [read_last_message(row[side]) for row in rows], run) for side in ("chosen", "rejected"))
+        return [float(gap) for gap in compute_plausibility(chosen) - compute_plausibility(rejected)]
 
     def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
         """The base's loss; what kinds of pairs it is on is logged."""
@@ -179,16 +181,16 @@ class PNS(Method):
         )
 
 
-def text_of(messages: Sequence[dict[str, str]]) -> str:
+def read_last_message(messages: Sequence[dict[str, str]]) -> str:
     return messages[-1]["content"]
 
 
 @torch.no_grad()
-def likelihoods(prompts: Sequence[Any], texts: Sequence[str], run: "RunContext") -> Tensor:
+def compute_text_likelihoods(prompts: Sequence[Any], texts: Sequence[str], run: "RunContext") -> Tensor:
     """(B,): likelihood of each text after its prompt, under the policy the run begins with."""
     asked = run.prompt_ids([[Message(**message) for message in prompt] for prompt in prompts]) if prompts else []
     answers, size = [run.completion_ids(text) for text in texts], run.attempt.sampling_batch
     found = [torch.zeros(0)]
     for start in range(0, len(asked), size):
-        found.append(likelihood(*run.logprobs(asked[start : start + size], answers[start : start + size])).cpu())
+        found.append(compute_mean_likelihood(*run.logprobs(asked[start : start + size], answers[start : start + size])).cpu())
     return torch.cat(found)

@@ -11,11 +11,7 @@ Every pair (x, c, d) of prompt, chosen and rejected gets a score; bad pairs are 
 - ins_tag: prompts are tagged; going through them by falling number of tags, one is kept if it adds a new tag; _cmp fills up to the budget at random,
   _div stops when all tags are covered.
 
-As published (the authors' code), with its quirks corrected: log-probabilities are of the tokens themselves (the IFD script reads them one position
-off); ifd_r removes the pairs it ranked (the script uses places in the filtered list as places in the data); ins_tag fills without repeating
-pairs and _div does not fill, without which the two are the same; at most the budget is kept. From the lab: the votes are those of the task's
-reward functions, and of the policies in ``folders``; a tie is an abstention (reward models hardly ever tie, verifiers often do), and without votes
-a pair stays. The judge is the run's reward or an endpoint. Tags are the prompt's words without numbers. p is one of .1 to .4 in the paper.
+The judge is the run's reward or an endpoint. p is one of .1 to .4 in the paper.
 
 Differs from its parent only in the data. ``flipped``, where the data says which labels are wrong, is used for precision and recall, never to clean.
 """
@@ -26,12 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers import pair_rows, rewards
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.data import pair_rows
+from trainers.judges import rewards
+from trainers.maths.reduce import masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
-from trainers.reduce import masked_row_mean
 
 if TYPE_CHECKING:
     import random
@@ -54,28 +51,28 @@ def instruction_difficulty(given: Tensor, alone: Tensor) -> Tensor:
     return torch.exp(alone - given)
 
 
-def lowest(scores: Tensor, share: float) -> Tensor:
+def mark_lowest_share(scores: Tensor, share: float) -> Tensor:
     """(K,) -> (K,) bool: the lowest share, rounded down; the earlier row of equals first."""
     bad = torch.zeros_like(scores, dtype=torch.bool)
     bad[scores.argsort(stable=True)[: int(len(scores) * share)]] = True
     return bad
 
 
-def easiest(scores: Tensor, share: float) -> Tensor:
+def mark_easiest_pairs(scores: Tensor, share: float) -> Tensor:
     """(K,) IFD -> (K,) bool: those above 1, and the lowest share of the others."""
     bad = scores > 1
     inside = (~bad).nonzero()[:, 0]
-    bad[inside[lowest(scores[inside], share)]] = True
+    bad[inside[mark_lowest_share(scores[inside], share)]] = True
     return bad
 
 
-def outvoted(votes: Tensor, voters: Tensor, rule: str) -> Tensor:
+def mark_outvoted_pairs(votes: Tensor, voters: Tensor, rule: str) -> Tensor:
     """(K,) votes for the chosen side of (K,) voters -> (K,) bool: none ("all"), or fewer than half ("maj"); never without voters."""
     few = votes == 0 if rule == "all" else votes < voters / 2
     return few & (voters > 0)
 
 
-def covering(tags: list[set[str]], budget: int, fill: bool, rng: "random.Random") -> list[int]:
+def select_covering_rows(tags: list[set[str]], budget: int, fill: bool, rng: "random.Random") -> list[int]:
     """Rows to keep, in the order of the data."""
     kept, covered = list[int](), set[str]()
     for place in sorted(range(len(tags)), key=lambda place: -len(tags[place])):
@@ -116,9 +113,17 @@ class PrefCleanBench(Method):
             r"g = \frac{1}{n} \sum_k R_k(c) - R_k(d)",
             r"\mathrm{IFD}(y|x) = \exp\left(\frac{1}{|y|} \sum_t \log p(y_t|y_{<t}) - \frac{1}{|y|} \sum_t \log p(y_t|x, y_{<t})\right)",
         ),
+        departures=(
+            "Log-probabilities are of the tokens themselves, where the IFD script reads them one position off.",
+            "ifd_r removes the pairs that it ranked, where the script mixes up places.",
+            "ins_tag fills without repeating pairs, and _div does not fill.",
+            "The voters are the task's reward functions and policies in folders; a tie is an abstention.",
+            "Tags are the prompt's words without numbers.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"data": "gates"}
     trains = frozenset({"dpo"})
 
     def prepare(self, run: "RunContext") -> None:
@@ -134,8 +139,8 @@ class PrefCleanBench(Method):
 
     def data(self, rows: list[Row], run: "RunContext") -> list[Row]:
         if self.config.cleaner.startswith("ins_tag"):
-            tags = [{word.lower() for word in WORD.findall(pair_rows.text_of(row["prompt"]))} for row in rows]
-            kept = covering(tags, self.config.budget, self.config.cleaner.endswith("cmp"), run.rng("prefcleanbench", "fill"))
+            tags = [{word.lower() for word in WORD.findall(pair_rows.join_message_texts(row["prompt"]))} for row in rows]
+            kept = select_covering_rows(tags, self.config.budget, self.config.cleaner.endswith("cmp"), run.rng("prefcleanbench", "fill"))
             self.log("bad", 1 - len(kept) / len(rows))
             return [rows[place] for place in kept]
         scores, bad = self.judged(rows)
@@ -143,7 +148,7 @@ class PrefCleanBench(Method):
         marked = [{**row, "cleaning_score": score} for row, score in zip(rows, scores.tolist(), strict=True)]
         if self.config.cleaner.endswith("_r"):
             return [row for row, out in zip(marked, bad.tolist(), strict=True) if not out]
-        return [swapped(row) if out else row for row, out in zip(marked, bad.tolist(), strict=True)]
+        return [swap_pair_sides(row) if out else row for row, out in zip(marked, bad.tolist(), strict=True)]
 
     def judged(self, rows: list[Row]) -> tuple[Tensor, Tensor]:
         """Scores (K,), low is bad, and which pairs are bad (K,)."""
@@ -153,25 +158,29 @@ class PrefCleanBench(Method):
             return gaps, gaps < 0
         if name.startswith("vote"):
             votes, voters = self.votes(rows)
-            return votes - voters / 2, outvoted(votes, voters, name.removeprefix("vote_"))
+            return votes - voters / 2, mark_outvoted_pairs(votes, voters, name.removeprefix("vote_"))
         if name == "rw_gap":
             gaps = self.implicit_gaps(rows).mean(0)
-            return gaps, lowest(gaps, self.config.share)
+            return gaps, mark_lowest_share(gaps, self.config.share)
         chosen, rejected = (self.difficulty(rows, side) for side in SIDES)
         if name == "ifd":
-            return chosen, easiest(chosen, self.config.share)
-        return chosen - rejected, lowest(chosen - rejected, self.config.share)
+            return chosen, mark_easiest_pairs(chosen, self.config.share)
+        return chosen - rejected, mark_lowest_share(chosen - rejected, self.config.share)
 
     def judge_gaps(self, rows: list[Row]) -> Tensor:
         """(K,) J(c) - J(d); 0 where the judge has no opinion."""
         if self.config.judge == "endpoint":
             assert self.run.judge is not None
-            asked = [QUESTION.format(pair_rows.text_of(row["prompt"]), pair_rows.text_of(row[side])) for row in rows for side in SIDES]
+            asked = [
+                QUESTION.format(pair_rows.join_message_texts(row["prompt"]), pair_rows.join_message_texts(row[side]))
+                for row in rows
+                for side in SIDES
+            ]
             found = [NUMBER.search(answer) for answer in self.run.judge.ask(asked, max_tokens=8)]
             scores = torch.tensor([float(number[0]) if number else float("nan") for number in found])
         else:
             known = pair_rows.examples_of(rows, self.run)
-            pairs = [(example, pair_rows.text_of(row[side])) for row, example in zip(rows, known, strict=True) for side in SIDES]
+            pairs = [(example, pair_rows.join_message_texts(row[side])) for row, example in zip(rows, known, strict=True) for side in SIDES]
             scores = torch.tensor([self.run.score(example, text) if example else float("nan") for example, text in pairs])
         scores = scores.view(-1, 2)
         return (scores[:, 0] - scores[:, 1]).nan_to_num(0.0)
@@ -187,7 +196,7 @@ class PrefCleanBench(Method):
         """R(c) - R(d) of every reward function with an opinion on both."""
         if example is None:
             return []
-        chosen, rejected = (rewards.score_all(self.run.task, pair_rows.text_of(row[side]), example) for side in SIDES)
+        chosen, rejected = (rewards.score_all(self.run.task, pair_rows.join_message_texts(row[side]), example) for side in SIDES)
         both = [(one, rejected[name]) for name, one in chosen.items()]
         return [one - other for one, other in both if one is not None and other is not None]
 
@@ -201,7 +210,10 @@ class PrefCleanBench(Method):
     def difficulty(self, rows: list[Row], side: str) -> Tensor:
         """(K,) IFD of one side under the policy; an answer stands alone after the template's opening of an answer."""
         given, alone = pair_rows.frozen_scores(self.run, rows, side, mean=True), list[Tensor]()
-        opening = [pair_rows.tokens(self.run, row["prompt"], True)[len(pair_rows.tokens(self.run, row["prompt"], False)) :] for row in rows]
+        opening = [
+            pair_rows.tokenize_messages(self.run, row["prompt"], True)[len(pair_rows.tokenize_messages(self.run, row["prompt"], False)) :]
+            for row in rows
+        ]
         for start in range(0, len(rows), pair_rows.AT_ONCE):
             some = slice(start, start + pair_rows.AT_ONCE)
             answers = [pair_rows.token_ids(self.run, row, side)[1] for row in rows[some]]
@@ -230,7 +242,7 @@ class PrefCleanBench(Method):
         )
 
 
-def swapped(row: Row) -> Row:
+def swap_pair_sides(row: Row) -> Row:
     """The pair the other way round; a known mark of a wrong label turns with it."""
     known = {"flipped": not row["flipped"]} if "flipped" in row else {}
     return {**row, "chosen": row["rejected"], "rejected": row["chosen"], "cleaned": True, **known}

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
 
 
-def posterior(belief: Tensor, reliability: Tensor) -> Tensor:
+def compute_label_posterior(belief: Tensor, reliability: Tensor) -> Tensor:
     """(B,), (B,) -> (B,): probability that the label is right, given the model's belief p in it and the annotator's reliability eta."""
     right, wrong = belief * reliability, (1 - belief) * (1 - reliability)
     return right / (right + wrong).clamp(min=torch.finfo(belief.dtype).tiny)
@@ -55,11 +55,13 @@ class REPO(Method):
             r"\eta_k \leftarrow (1 - \alpha)\,\eta_k + \alpha\,\overline{w}_k",
         ),
         reading="the original text was not read; equations and defaults are quoted by second-hand notes",
+        departures=("A row without an annotator belongs to a single virtual one.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"pair_loss": "maps"}
     trains = frozenset({"dpo"})
-    owns = frozenset({"labels"})
+    owns = frozenset({"labels", "pair loss"})
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
@@ -69,7 +71,7 @@ class REPO(Method):
         evidence = base(-score) - base(score)  # for DPO: the score itself
         annotators = [str(name) for name in batch.column("annotator", "everybody")]
         known = [self.reliabilities.get(name, self.config.reliability) for name in annotators]
-        weight = posterior(torch.sigmoid(evidence.detach()), torch.tensor(known, device=score.device, dtype=score.dtype))
+        weight = compute_label_posterior(torch.sigmoid(evidence.detach()), torch.tensor(known, device=score.device, dtype=score.dtype))
         self.learn(annotators, weight)
         self.report(batch, weight)
         return soft_loss(evidence, weight)

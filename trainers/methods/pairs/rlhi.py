@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers import stories
-from trainers.chains import chain_of
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spans import answer_of
 from trainers.tasks.answers import write_answer
 from trainers.tasks.base import Example
+from trainers.texts import stories
+from trainers.texts.chains import chain_of
+from trainers.texts.spans import extract_answer
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
     from trainers.methods.context import RunContext
 
 COMPLAINT = re.compile(r"\b(too|wrong|not|instead|should|show|just|only|missing|shorter|longer|again|fix|don't|didn't|isn't)\b", re.IGNORECASE)
@@ -50,7 +50,7 @@ class User:
         """Lines of working for this question; None where the style says nothing about it."""
         if self.lines is not None:
             return self.lines
-        story = stories.read(question)
+        story = stories.parse_story(question)
         return None if story is None else len(story.changes)
 
     def style(self, question: str, answer: str) -> float:
@@ -65,7 +65,7 @@ class User:
 
     def rewrite(self, question: str, answer: str) -> str | None:
         """The answer as the user wants it; None where the rule does not know how."""
-        story, result = stories.read(question), answer_of(answer)
+        story, result = stories.parse_story(question), extract_answer(answer)
         if self.lines == 0:
             return None if result is None else write_answer([], result)
         if story is None or not story.equations:
@@ -81,7 +81,7 @@ USERS = {
 }
 
 
-def complains(followup: str) -> bool:
+def is_complaint(followup: str) -> bool:
     """Whether a follow-up is a complaint about, or a correction of, the answer before it."""
     return COMPLAINT.search(followup) is not None
 
@@ -118,14 +118,16 @@ class RLHI(Method):
             r" - \log\frac{\pi(y^-|x, p_u)}{\pi_{ref}(y^-|x, p_u)}\right]\right)",
         ),
         reading="the DPO form, n and the gap; users, rewriter and reward model are rules unless the rows are conversations",
+        departures=("Users, rewriter and reward model are rules unless the rows are conversations.",),
         claim=("rewards/accuracies", "higher"),
     )
     Config = Config
+    roles = {"data": "makes", "pair_loss": "reads"}
     trains = frozenset({"dpo"})
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
         talks = [row for row in rows if row.get("followup") is not None]
-        made = [self.asked(row, str(row.get("persona") or ""), "", "rewrite") for row in talks if complains(str(row["followup"]))]
+        made = [self.asked(row, str(row.get("persona") or ""), "", "rewrite") for row in talks if is_complaint(str(row["followup"]))]
         others = [row for row in rows if row.get("followup") is None]
         users = [run.rng("rlhi", place).choice(list(USERS)) for place in range(len(others))]
         if self.config.source != "reward":
@@ -147,7 +149,7 @@ class RLHI(Method):
         made, complaints = [], 0
         for row, name in zip(rows, users, strict=True):
             question, answer, user = row["prompt"][-1]["content"], row["chosen"][-1]["content"], USERS[name]
-            if not complains(user.reply(question, answer)):
+            if not is_complaint(user.reply(question, answer)):
                 continue
             complaints += 1
             better = user.rewrite(question, answer)
@@ -166,7 +168,7 @@ class RLHI(Method):
         made = []
         for place, (row, name) in enumerate(zip(rows, users, strict=True)):
             own = texts[place * count : (place + 1) * count]
-            scores = [score(USERS[name], row["prompt"][-1]["content"], text, row["chosen"][-1]["content"]) for text in own]
+            scores = [score_for_user(USERS[name], row["prompt"][-1]["content"], text, row["chosen"][-1]["content"]) for text in own]
             found = best_and_worst(scores, self.config.gap)
             if found and own[found[0]] and own[found[1]]:
                 made.append(self.asked(row, USERS[name].persona, name, "reward", own[found[0]], own[found[1]]))
@@ -191,7 +193,7 @@ class RLHI(Method):
         )
 
 
-def score(user: User, question: str, answer: str, chosen: str) -> float:
+def score_for_user(user: User, question: str, answer: str, chosen: str) -> float:
     """What the reward model that knows the user gives: mean of the style kept and the chosen side's result reached; in [0, 1]."""
-    result = answer_of(answer)
-    return (user.style(question, answer) + float(result is not None and result == answer_of(chosen))) / 2
+    result = extract_answer(answer)
+    return (user.style(question, answer) + float(result is not None and result == extract_answer(chosen))) / 2

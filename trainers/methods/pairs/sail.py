@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers import pair_rows, rewards
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.data import pair_rows
+from trainers.judges import rewards
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
     from trainers.methods.context import RunContext
 
 Row = dict[str, Any]
@@ -48,7 +49,7 @@ def span_mass(attentions: Tensor, span: Tensor, start: int, end: int) -> Tensor:
     return (attentions[:, :, start - 1 : end - 1] * span).sum(-1)
 
 
-def drift(conflict: Tensor, plain: Tensor) -> Tensor:
+def compute_attention_drift(conflict: Tensor, plain: Tensor) -> Tensor:
     """(L, H), (L, H) mean masses -> (L,)."""
     return (conflict - plain).abs().mean(1)
 
@@ -92,9 +93,11 @@ class SAIL(Method):
             r"L = -\log \sigma\left(\beta \left[\sum_t w_t \Delta_t(y_w) - \sum_t w_t \Delta_t(y_l)\right]\right)",
         ),
         reading="the equations, the number of layers and beta are ours; the posted text is a submission draft",
+        departures=("Gradients outside of the focal layers are set to 0, where the paper puts adapters into those layers alone.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"data": "reads", "pair_ratios": "maps"}
     trains = frozenset({"dpo"})
 
     def __init__(self, config: Any = None) -> None:
@@ -120,7 +123,7 @@ class SAIL(Method):
 
     def drift_of(self, row: Row) -> Tensor:
         plain = {**row, "prompt": pair_rows.question_of(row["plain"])}
-        return drift(*(self.masses([one], "chosen")[0].mean(-1) for one in (row, plain)))
+        return compute_attention_drift(*(self.masses([one], "chosen")[0].mean(-1) for one in (row, plain)))
 
     def adherence(self, rows: list[Row], run: "RunContext") -> None:
         """CRAS of both sides, with the task's reward functions for a rubric."""
@@ -128,7 +131,9 @@ class SAIL(Method):
             if example is None:
                 continue
             for side in ("chosen", "rejected"):
-                scores = [score for score in rewards.score_all(run.task, pair_rows.text_of(row[side]), example).values() if score is not None]
+                scores = [
+                    score for score in rewards.score_all(run.task, pair_rows.join_message_texts(row[side]), example).values() if score is not None
+                ]
                 if scores:
                     self.log(f"adherence_{side}", sum(scores) / len(scores))
 
@@ -154,9 +159,9 @@ class SAIL(Method):
         marks, messages, before = torch.zeros(width, device=self.run.device), row["prompt"], 0
         for place, message in enumerate(messages):
             if message["role"] == "system":
-                after = len(pair_rows.tokens(self.run, messages[: place + 1], False))
+                after = len(pair_rows.tokenize_messages(self.run, messages[: place + 1], False))
                 marks[before:after] = 1.0
-            before = len(pair_rows.tokens(self.run, messages[: place + 1], False))
+            before = len(pair_rows.tokenize_messages(self.run, messages[: place + 1], False))
         if not marks.any():
             marks[:prompt] = 1.0
         return marks

@@ -24,19 +24,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers import pair_rows
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.attempt.stages import stage_of, stage_starts
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.data import pair_rows
+from trainers.maths.similarity import compute_text_similarity
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
-from trainers.sampling import as_rows
-from trainers.similarity import alike
-from trainers.stages import stage_of, stage_starts
+from trainers.policies.sampling import as_rows
 from trainers.tasks.base import Example
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
     from trainers.methods.context import RunContext
 
 Row = dict[str, Any]
@@ -49,14 +49,14 @@ def four_margins(own_right: Tensor, own_wrong: Tensor, other_right: Tensor, othe
     return torch.stack([own_right - own_wrong, other_right - other_wrong, own_right - other_wrong, other_right - own_wrong])
 
 
-def cut(rows: list[Row], stages: int) -> list[list[Row]]:
+def cut_into_stages(rows: list[Row], stages: int) -> list[list[Row]]:
     """The rows by rising similarity, in parts of nearly the same size; fewer parts where there are fewer rows."""
     ordered, count = sorted(rows, key=lambda row: row["similarity"]), min(stages, len(rows))
     bounds = [place * len(rows) // count for place in range(count + 1)]
     return [ordered[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-def retold(example: Example, level: str) -> Example:
+def retell_problem(example: Example, level: str) -> Example:
     """A word problem that starts with one more (attribute), or whose last change is one more gained or one less lost (relation)."""
     start, changes = int(example.data["start"]), [int(change) for change in example.data["changes"]]
     if level == "relation" and changes[-1] != -1:  # nothing lost is no change: such a story starts with one more instead
@@ -71,7 +71,7 @@ def retold(example: Example, level: str) -> Example:
     return Example([Message("user", edited)], str(start + sum(changes)), {"start": start, "changes": changes})
 
 
-def swaps(right: Tensor, wrong: Tensor, other_right: Tensor, other_wrong: Tensor) -> Tensor:
+def compute_swap_share(right: Tensor, wrong: Tensor, other_right: Tensor, other_wrong: Tensor) -> Tensor:
     """(B,) log-probabilities of the true and the false answer in both contexts -> scalar: share of pairs whose order swaps with the context."""
     return ((right > wrong) & (other_right > other_wrong)).float().mean()
 
@@ -100,12 +100,21 @@ class SCPO(Method):
             r"L = \frac{L_{text} + L_{vis}}{4}",
         ),
         reading="the symmetric loss and the schedule are ours from the abstract; texts stand in for pictures",
+        departures=(
+            "Texts stand in for pictures.",
+            "Where a task makes the second context, gold answers take the place of sampled ones.",
+        ),
         claim=("scpo-semantic-curriculum/flips", "higher"),
     )
     Config = Config
+    roles = {"data": "makes", "pair_loss": "makes"}
     trains = frozenset({"dpo"})
     owns = frozenset({"pair loss", "reference"})
-    excludes = frozenset({"ipo"})  # its margins are means with an aim, not log-odds
+    excludes = {
+        "ipo": "its margins are means with an aim, not log-odds",
+        "ipo-safe": "rows are laid out in stages and both answers written: corrected chains would be lost, and further pairs break the stages",
+    }
+    cautions = {"prefcleanbench": "both answers of a known example are written anew, so that swapping its sides changes nothing"}
     ordered = True
 
     def prepare(self, run: "RunContext") -> None:
@@ -117,8 +126,11 @@ class SCPO(Method):
         if not any(row["contrast"] for row in made):
             fix = "give rows a contrast prompt or a reference, or let the task sample the pairs"
             raise SpecError([Problem("methods", "scpo-semantic-curriculum", "no pair has a second context", fix)])
-        made = [{**row, "similarity": alike(pair_rows.text_of(row["chosen"]), pair_rows.text_of(row["rejected"]))} for row in made]
-        parts, ends = cut(made, len(self.starts)), [*self.starts[1:], run.training.max_steps + 1]
+        made = [
+            {**row, "similarity": compute_text_similarity(pair_rows.join_message_texts(row["chosen"]), pair_rows.join_message_texts(row["rejected"]))}
+            for row in made
+        ]
+        parts, ends = cut_into_stages(made, len(self.starts)), [*self.starts[1:], run.training.max_steps + 1]
         batch = run.training.per_device_train_batch_size * run.training.gradient_accumulation_steps
         laid_out = list[Row]()
         for stage, (start, end) in enumerate(zip(self.starts, ends, strict=True)):
@@ -140,7 +152,7 @@ class SCPO(Method):
             if other is None or right is None or wrong is None or right == wrong:
                 made.append({**row, "contrast": None})
                 continue
-            sides = {"chosen": pair_rows.answer(right), "rejected": pair_rows.answer(wrong)}
+            sides = {"chosen": pair_rows.to_answer_messages(right), "rejected": pair_rows.to_answer_messages(wrong)}
             made.append({**row, **sides, "contrast": as_rows(other.prompt), "level": level})
         return made
 
@@ -150,7 +162,7 @@ class SCPO(Method):
         if example is None:
             return None, ""
         if level != "object" and example.data.get("changes"):
-            return retold(example, level), level
+            return retell_problem(example, level), level
         return known[(known.index(example) + 1) % len(known)], "object"
 
     def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
@@ -171,10 +183,10 @@ class SCPO(Method):
         own = [(values * mask).sum(1)[places] for values, mask in with_masks(batch, batch.chosen_logprobs, batch.rejected_logprobs)]
         held = [(values * mask).sum(1)[places] for values, mask in with_masks(batch, batch.chosen_reference, batch.rejected_reference)]
         with torch.set_grad_enabled(self.config.two_way and torch.is_grad_enabled()):
-            other = [pair_rows.sums(self.run, rows, side, None, "contrast") for side in ("rejected", "chosen")]
+            other = [pair_rows.sum_side_logprobs(self.run, rows, side, None, "contrast") for side in ("rejected", "chosen")]
         with torch.no_grad():
-            other_held = [pair_rows.sums(self.run, rows, side, self.run.reference, "contrast") for side in ("rejected", "chosen")]
-        self.log("flips", swaps(*own, *other))
+            other_held = [pair_rows.sum_side_logprobs(self.run, rows, side, self.run.reference, "contrast") for side in ("rejected", "chosen")]
+        self.log("flips", compute_swap_share(*own, *other))
         return batch.beta * four_margins(own[0] - held[0], own[1] - held[1], other[0] - other_held[0], other[1] - other_held[1])
 
     def report(self, batch: "PairBatch", margins: Tensor) -> None:

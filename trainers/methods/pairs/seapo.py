@@ -1,13 +1,10 @@
 """SeaPO: strategic error amplification (arXiv 2509.24781). The rejected answer of every pair is the chosen one with one typical error written into
 it, so that it is worse for sure and worse in a known way; the preference loss itself is the base's.
 
-For each pair an error is drawn uniformly from three (mix), or it is always the same. The chosen answer stays, what was rejected before is dropped.
-Our reading of two of the errors: the authors' repository shows *logic*; *fact* and *instruction* are stand-ins. On chains of equations: logic = one
-result is wrong, fact = one number is not the question's, instruction = one step is left out; each is carried on to the answer. The injector is a
-language model in the paper; here it is a rule, or the endpoint that the worker is set up with.
-Unclear, chosen here: the error is drawn once for each row, because rows are made before training (the paper draws again every epoch). A text
-without a place for the drawn error gets another one; a row without a place for any is dropped. The authors train with KTO on the two halves; here
-it is DPO. Differs from the base in the rejected answers alone.
+For each pair an error is drawn uniformly from three (mix), or it is always the same. The chosen answer stays, what was rejected before is dropped. On
+chains of equations: logic = one result is wrong, fact = one number is not the question's, instruction = one step is left out; each is carried on to
+the answer. The injector is a language model in the paper; here it is a rule, or the endpoint that the worker is set up with. Differs from the base in
+the rejected answers alone.
 """
 
 from collections import Counter
@@ -16,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.chains import ERRORS, Error, corrupt
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
+from trainers.texts.chains import ERRORS, Error, corrupt_answer
 
 if TYPE_CHECKING:
     import random
 
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
     from trainers.methods.context import RunContext
 
 ASKED = {
@@ -42,12 +39,12 @@ def drawn_error(setting: str, rng: "random.Random") -> Error:
     return fixed[setting] if setting in fixed else rng.choice(ERRORS)
 
 
-def injected(text: str, error: Error, mix: bool, rng: "random.Random") -> tuple[str, Error] | None:
+def inject_error(text: str, error: Error, mix: bool, rng: "random.Random") -> tuple[str, Error] | None:
     """The text with the error, or (in a mix) with another one where it has no place for that; None where it has for none."""
     others = [other for other in ERRORS if other != error] if mix else []
     rng.shuffle(others)
     for kind in (error, *others):
-        made = corrupt(text, kind, rng)
+        made = corrupt_answer(text, kind, rng)
         if made is not None and made.strip() and made != text:
             return made, kind
     return None
@@ -73,10 +70,16 @@ class SeaPO(Method):
             r"e \sim \mathrm{Uniform}(E), \quad y^- = \mathrm{Inject}(x, y^+, e)",
             r"L = -\log \sigma\left(\beta \left[\log\frac{\pi(y^+|x)}{\pi_{ref}(y^+|x)} - \log\frac{\pi(y^-|x)}{\pi_{ref}(y^-|x)}\right]\right)",
         ),
-        reading="two of the three errors and the rule that writes them are ours; the error is drawn once for each row",
+        departures=(
+            "Two of the three errors and the rule that writes them are ours.",
+            "The error is drawn once for each row; the paper draws again every epoch.",
+            "A row without a place for any error is dropped.",
+            "The loss is DPO's, where the authors train with KTO on the two halves.",
+        ),
         claim=("rewards/accuracies", "higher"),
     )
     Config = Config
+    roles = {"data": "makes", "pair_loss": "reads"}
     trains = frozenset({"dpo"})
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
@@ -95,7 +98,7 @@ class SeaPO(Method):
     def by_rule(self, rows: list[Any], kinds: list[Error], run: "RunContext") -> list[tuple[str, Error] | None]:
         mix = self.config.error == "mix"
         texts = [row["chosen"][-1]["content"] for row in rows]
-        return [injected(text, kind, mix, run.rng("seapo", place, kind)) for place, (text, kind) in enumerate(zip(texts, kinds, strict=True))]
+        return [inject_error(text, kind, mix, run.rng("seapo", place, kind)) for place, (text, kind) in enumerate(zip(texts, kinds, strict=True))]
 
     def by_endpoint(self, rows: list[Any], kinds: list[Error], run: "RunContext") -> list[tuple[str, Error] | None]:
         if run.judge is None:

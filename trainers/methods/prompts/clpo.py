@@ -3,16 +3,13 @@ easy above. Hard and medium prompts are written anew once (hard: simpler, medium
 uses the groups that are neither solved nor hopeless: originals and rewrites with accuracy strictly between 0 and 1 (all originals where there is
 none). Advantages are those of each group; the KL penalty of a sample is kl * s, s = 0.5 for hard ones, 1 otherwise.
 
-As published in the authors' trainer. The card had the scale wrong: 0.5 holds for every kept sample that is labelled hard, originals with accuracy
-up to 0.3 as well as rewritten hard prompts, and in the fallback too.
-Our reading: a batch has a fixed number of groups here, so rewrites take the places of the groups that are dropped; with more groups than places
-rewritten hard ones come first (as in the code), then originals, then rewritten medium ones. A place that stays empty keeps its original with
-advantage and KL 0. ``writer`` = rule tells word problems again (hard: the first change already made; medium: other person, things and verbs) in
-place of the policy, which writes them with policy; other texts are rewritten by the policy only. A rewrite that names the answer is dropped.
-Rewritten word problems are still scored with the original's reference; functions that look at its steps (working, brevity) are not meaningful on
-simpler ones. Left out: version 2 also trains the rewriting itself, with credit acc(q') - acc(q) (abstract only).
-Differs from the base in the groups it trains on and in a KL of its own (so ``training.beta`` is 0). Step time: a second rollout of up to the whole
-batch, and a forward pass of the reference.
+The card had the scale wrong: 0.5 holds for every kept sample that is labelled hard, originals with accuracy up to 0.3 as well as rewritten hard
+prompts, and in the fallback too. With more groups than places rewritten hard ones come first (as in the code), then originals, then rewritten medium
+ones. A place that stays empty keeps its original, which is left out of the loss. ``writer`` = rule tells word problems again (hard: the first change
+already made; medium: other person, things and verbs) in place of the policy, which writes them with policy; other texts are rewritten by the policy
+only. A rewrite that names the answer is dropped. Rewritten word problems are still scored with the original's reference; functions that look at its
+steps (working, brevity) are not meaningful on simpler ones. Differs from the base in the groups it trains on and in a KL of its own (so
+``training.beta`` is 0). Step time: a second rollout of up to the whole batch, and a forward pass of the reference.
 """
 
 from dataclasses import dataclass
@@ -21,17 +18,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers import stories
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.reduce import masked_mean
+from trainers.maths.thresholds import is_above
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
-from trainers.reduce import masked_mean
+from trainers.texts import stories
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.session import Session
-    from trainers.sampling import Completion
+    from trainers.policies.sampling import Completion
     from trainers.tasks.base import Example
 
 Difficulty = Literal["hard", "medium", "easy"]
@@ -44,7 +42,7 @@ LARGEST_GAP = 20.0
 
 
 def difficulty_of(accuracy: float, hard: float, medium: float) -> Difficulty:
-    return "hard" if accuracy <= hard else "medium" if accuracy <= medium else "easy"
+    return "hard" if not is_above(accuracy, hard) else "medium" if not is_above(accuracy, medium) else "easy"
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Group:
         return 1 if not self.rewritten else 0 if self.difficulty == "hard" else 2
 
 
-def seated(groups: list[Group], count: int) -> list[tuple[Group, bool]]:
+def assign_group_places(groups: list[Group], count: int) -> list[tuple[Group, bool]]:
     """The group in each of ``count`` places and whether it is trained on. Originals keep their places."""
     originals = {group.place: group for group in groups if not group.rewritten}
     chosen = sorted((group for group in groups if group.teaches), key=lambda group: group.rank)[:count]
@@ -110,26 +108,32 @@ class CLPO(Method):
             r"B = \{q : 0 < \mathrm{acc}(q) < 1\} \cup \{q' : 0 < \mathrm{acc}(q') < 1\}",
             r"L = L_{GRPO}(B) + \beta\, s_i\, \mathrm{KL}_i, \quad s_i = 0.5 \; (\mathrm{hard}), \; 1 \; (\mathrm{else})",
         ),
-        reading="rewrites take the places of dropped groups; word problems are rewritten by a rule unless the policy is told to",
+        departures=(
+            "A batch has a fixed number of groups, so rewrites take the places of the groups that are dropped.",
+            "A rule rewrites word problems unless the policy is told to.",
+            "A rewrite that names the answer is dropped.",
+            "Version 2, which trains the rewriting itself, is left out.",
+        ),
         claim=("frac_reward_zero_std", "lower"),
     )
     Config = Config
-    owns = frozenset({"rollout"})
+    roles = {"advantages": "gates"}
+    owns = frozenset({"rollout", "prompt"})
     needs = frozenset({"reference"})
     requires = (Requirement("training.beta", "equals", 0.0, "it has a KL penalty of its own, scaled for each sample"),)
 
     def rollout(self, session: "Session") -> "list[Completion]":
         size, count = session.group_size, len(session.examples) // session.group_size
-        made = {(place, False): answers for place, answers in enumerate(split(session.complete(), size))}
+        made = {(place, False): answers for place, answers in enumerate(split_into_groups(session.complete(), size))}
         originals = [self.measured(session, made[place, False], place, None) for place in range(count)]
         asked = self.rewrites(session, originals)
         rows = [place * size + member for place in asked for member in range(size)]
         if rows:
             answers = session.complete([asked[row // size] for row in rows], [session.examples[row] for row in rows])
-            made |= {(place, True): group for place, group in zip(asked, split(answers, size), strict=True)}
+            made |= {(place, True): group for place, group in zip(asked, split_into_groups(answers, size), strict=True)}
         again = [self.measured(session, made[place, True], place, originals[place].difficulty) for place in asked]
         self.report(originals, again)
-        return self.seat(session, seated([*originals, *again], count), made, asked)
+        return self.seat(session, assign_group_places([*originals, *again], count), made, asked)
 
     def measured(self, session: "Session", answers: "list[Completion]", place: int, difficulty: Difficulty | None) -> Group:
         examples = [session.examples[place * session.group_size]] * len(answers)
@@ -157,21 +161,21 @@ class CLPO(Method):
         first = {group.place: session.prompts[group.place * session.group_size] for group in wanted}
         examples = {group.place: session.examples[group.place * session.group_size] for group in wanted}
         if self.config.writer == "policy" and wanted:
-            requests = [request(first[group.place], examples[group.place], group.difficulty) for group in wanted]
+            requests = [build_rewrite_request(first[group.place], examples[group.place], group.difficulty) for group in wanted]
             texts = [one.text.strip() for one in session.complete(requests, [examples[group.place] for group in wanted])]
         else:
             texts = [self.by_rule(session, first[group.place][-1].content, group.difficulty) for group in wanted]
         made = {}
         for group, text in zip(wanted, texts, strict=True):
             old = first[group.place]
-            if text and not tells(text, old[-1].content, examples[group.place].reference):
+            if text and not has_leaked_answer(text, old[-1].content, examples[group.place].reference):
                 made[group.place] = [*old[:-1], Message(old[-1].role, text)]
         return made
 
     def by_rule(self, session: "Session", question: str, difficulty: Difficulty) -> str:
-        if (story := stories.read(question)) is None:
+        if (story := stories.parse_story(question)) is None:
             return ""
-        told = stories.simpler(story) if difficulty == "hard" else stories.retold(story, session.rng)
+        told = stories.simplify_story(story) if difficulty == "hard" else stories.retell_story(story, session.rng)
         return "" if told is None else str(told)
 
     def report(self, originals: list[Group], again: list[Group]) -> None:
@@ -216,15 +220,15 @@ class CLPO(Method):
         )
 
 
-def split(answers: "list[Completion]", size: int) -> "list[list[Completion]]":
+def split_into_groups(answers: "list[Completion]", size: int) -> "list[list[Completion]]":
     return [answers[start : start + size] for start in range(0, len(answers), size)]
 
 
-def request(prompt: list[Message], example: "Example", difficulty: Difficulty) -> list[Message]:
+def build_rewrite_request(prompt: list[Message], example: "Example", difficulty: Difficulty) -> list[Message]:
     return [Message("user", REQUESTS[difficulty].format(question=prompt[-1].content, answer=example.reference))]
 
 
-def tells(text: str, question: str, answer: str) -> bool:
+def has_leaked_answer(text: str, question: str, answer: str) -> bool:
     """Whether a rewrite has the answer in it where the question had not."""
     words = [part.strip(".,!?:;") for part in text.split()]
     return answer in words and answer not in [part.strip(".,!?:;") for part in question.split()]

@@ -1,15 +1,12 @@
-"""Prompt augmentation (arXiv 2602.03190): a random reasoning template each time a prompt is used, as published in the authors' code.
+"""Prompt augmentation (arXiv 2602.03190): a random reasoning template each time a prompt is used.
 
 For every group a template f is drawn uniformly from a set; all members see f(x). Reward = task reward + F_f, where F_f is the share of the template's
 own tags that occur exactly once in the completion (1 for a template without tags). Advantages and loss are the base's; no KL, no entropy bonus.
 Differs from the base, which shows every prompt in one form: there the policy collapses onto that form after a few epochs.
 
-Our reading of the set: the authors' 13 templates ask for several answer forms (boxed, step headings, solution and check tags), all read by one
-mathematics parser. The lab's tasks read one form, so our nine templates word the request differently and ask for all, some or none of that form's
-tags. Their teacher-forced starts (the answer begins with a tag that is given) are left out; ``format_share`` scores them all the same.
 ``draw`` = member gives every member of a group a template of its own, which the paper does not do: a tag-free member then has the full format reward.
-Held-out prompts keep the plain template, as the authors evaluate with a fixed one.
-Step time above the parent's: templates lengthen prompts, and answers to them.
+Held-out prompts keep the plain template, as the authors evaluate with a fixed one. Step time above the parent's: templates lengthen prompts, and
+answers to them.
 """
 
 from collections.abc import Sequence
@@ -19,14 +16,14 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 from trainers.tasks.answers import ANSWER, END_ANSWER, END_THINK, THINK
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
     from trainers.tasks.base import Example
 
@@ -58,7 +55,7 @@ def format_share(text: str, tags: Sequence[str]) -> float:
     return sum(text.count(tag) == 1 for tag in tags) / len(tags) if tags else 1.0
 
 
-def rewritten(prompt: Sequence[Message], template: Template) -> list[Message]:
+def apply_prompt_template(prompt: Sequence[Message], template: Template) -> list[Message]:
     """The prompt with its last message in the form of the template."""
     return [*prompt[:-1], Message(prompt[-1].role, template.write(prompt[-1].content))]
 
@@ -84,10 +81,15 @@ class PromptAugmentation(Method):
             r"f \sim \mathrm{Uniform}(T), \quad y_i \sim \pi(\cdot | f(x))",
             r"r(y) = \mathbf{1}[\mathrm{correct}] + F_f(y), \quad F_f(y) = \frac{1}{|K_f|} \sum_{k \in K_f} \mathbf{1}[\mathrm{count}(k, y) = 1]",
         ),
-        reading="nine templates around the one answer form of the lab's tasks in place of the authors' thirteen",
+        departures=(
+            "Nine templates around the one answer form of the lab's tasks, in place of the authors' thirteen in several forms.",
+            "Teacher-forced starts of answers are left out.",
+        ),
         claim=("entropy", "higher"),
     )
     Config = Config
+    roles = {"rewards": "maps"}
+    owns = frozenset({"prompt"})
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
@@ -100,11 +102,11 @@ class PromptAugmentation(Method):
         rng = self.run.rng("prompt-augmentation", step, *(message.content for message in example.prompt))
         shared = rng.choice(self.names)
         drawn = [shared if self.config.draw == "group" else rng.choice(self.names) for _ in range(members)]
-        return [rewritten(example.prompt, TEMPLATES[name]) for name in drawn]
+        return [apply_prompt_template(example.prompt, TEMPLATES[name]) for name in drawn]
 
     def templates_of(self, batch: "RolloutBatch") -> list[str]:
         """B names: the template whose form each prompt has; plain where another method rewrote the prompt."""
-        forms = [{rewritten(example.prompt, TEMPLATES[name])[-1].content: name for name in self.names} for example in batch.examples]
+        forms = [{apply_prompt_template(example.prompt, TEMPLATES[name])[-1].content: name for name in self.names} for example in batch.examples]
         return [form.get(prompt[-1].content, "plain") for form, prompt in zip(forms, batch.prompts, strict=True)]
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:

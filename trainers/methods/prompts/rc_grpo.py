@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 
 if TYPE_CHECKING:
     import random
 
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
     from trainers.tasks.base import Example
 
 
-def draw(members: int, share: float, fixed: bool, rng: "random.Random") -> list[bool]:
+def draw_quality_marks(members: int, share: float, fixed: bool, rng: "random.Random") -> list[bool]:
     """Which of the members get the high mark; in fixed numbers the first ones do."""
     if fixed:
         high = round(share * members)
@@ -49,7 +49,7 @@ def variance_between(rewards: Tensor, high: Tensor) -> Tensor:
     return share * (1 - share) * (rewards[high].mean() - rewards[~high].mean()) ** 2
 
 
-def marked(text: str, mark: str) -> str:
+def append_quality_mark(text: str, mark: str) -> str:
     return f"{text} {mark}" if mark else text
 
 
@@ -78,10 +78,13 @@ class RCGRPO(Method):
             r"\mathrm{Var}(R) \ge p (1 - p) (\mu_{high} - \mu_{low})^2",
         ),
         reading="abstract only; marks are text, the high one empty by default; rewards of low-marked answers are not inverted",
+        departures=("Marks are text in the last message in place of special tokens.",),
         claim=("frac_reward_zero_std", "lower"),
     )
     Config = Config
+    roles = {"data": "maps"}
     trains = frozenset({"grpo", "sft"})
+    owns = frozenset({"prompt"})
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
@@ -90,7 +93,7 @@ class RCGRPO(Method):
         """Stage 1: supervised rows with the mark of their quality. GRPO's examples stay as they are."""
         if run.attempt.spec.training.trainer != "sft":
             return rows
-        known = {} if run.attempt.spec.dataset else {text_of(example.prompt): example for example in self.examples(run)}
+        known = {} if run.attempt.spec.dataset else {read_last_message(example.prompt): example for example in self.examples(run)}
         qualities = [self.quality(row, known) for row in rows]
         judged = [quality for quality in qualities if quality is not None]
         self.log("data_high", sum(judged) / max(1, len(judged)))
@@ -110,10 +113,10 @@ class RCGRPO(Method):
         return None if example is None else self.run.right(example, row["completion"][-1]["content"])
 
     def prompts(self, example: "Example", members: int, step: int) -> list[list[Message]]:
-        rng = self.run.rng("rc-grpo", step, text_of(example.prompt))
-        high = draw(members, self.config.share, self.config.numbers == "fixed", rng)
+        rng = self.run.rng("rc-grpo", step, read_last_message(example.prompt))
+        high = draw_quality_marks(members, self.config.share, self.config.numbers == "fixed", rng)
         last = example.prompt[-1]
-        forms = {good: Message(last.role, marked(last.content, self.config.high if good else self.config.low)) for good in (True, False)}
+        forms = {good: Message(last.role, append_quality_mark(last.content, self.config.high if good else self.config.low)) for good in (True, False)}
         return [[*example.prompt[:-1], forms[good]] for good in high]
 
     def observe(self, batch: "RolloutBatch") -> None:
@@ -142,9 +145,9 @@ class RCGRPO(Method):
         )
 
 
-def text_of(prompt: Sequence[Message]) -> str:
+def read_last_message(prompt: Sequence[Message]) -> str:
     return prompt[-1].content
 
 
 def with_mark(prompt: Sequence[dict[str, str]], mark: str) -> list[dict[str, str]]:
-    return [*prompt[:-1], {**prompt[-1], "content": marked(prompt[-1]["content"], mark)}]
+    return [*prompt[:-1], {**prompt[-1], "content": append_quality_mark(prompt[-1]["content"], mark)}]

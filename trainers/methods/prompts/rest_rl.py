@@ -1,17 +1,13 @@
-"""ReST-RL, its training stage ReST-GRPO: train on prompts whose answers vary, and on good answers begun (arXiv 2508.19576), as in the authors' code.
+"""ReST-RL, its training stage ReST-GRPO: train on prompts whose answers vary, and on good answers begun (arXiv 2508.19576).
 
 Before training every prompt is sampled n times and kept iff the population deviation of its rewards is at least sigma0. Where the best answer has at
 least r0, ceil(rho L) of its L lines are drawn with replacement, P(k) = alpha^(k-1) / sum_j alpha^(j-1) (early ones favoured), and each gives a new
-prompt: the question with lines 1..k written already. Then GRPO; the reward of an answer is that of prefix and continuation together, plus a small
-bonus for a clean stop, minus a tiny penalty on every character after the answer.
+prompt: the question with lines 1..k written already. Then GRPO; the reward of an answer is that of prefix and continuation together, plus 1e-3 where
+the end of an answer is written, minus 1e-6 for every character after the first one.
 
-What differs here: the written lines are forced tokens at the beginning of the completion, context without loss, where the code puts them in the
-prompt; lines are those of a text, or the steps inside <think> where it is one line (an equation of a word problem). Sampling takes ``prompts`` of the
-training prompts, not all: thousands would take minutes on two cores. Prompts that were not sampled are not trained on. The paper's learning rate of
-1e-7 is for models ten thousand times as large. Left out: fitting a value model on tree search after training and decoding with it (VM-MCTS); of it
-only the rule that chooses a node, ``upper_confidence``, is here. Completions are generated outside of TRL's own loop, with the same model and cache;
-sampling before training is a one-time cost. Where solutions are two or three lines, as in the easy word problems, a beginning leaves little to fail
-at: more groups have equal rewards with it than without.
+Prompts that were not sampled are not trained on. The paper's learning rate of 1e-7 is for models ten thousand times as large. Completions are
+generated outside of TRL's own loop, with the same model and cache; sampling before training is a one-time cost. Where solutions are two or three
+lines, as in the easy word problems, a beginning leaves little to fail at: more groups have equal rewards with it than without.
 """
 
 import math
@@ -22,25 +18,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.thresholds import is_at_least
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spans import thought_span
 from trainers.tasks.answers import END_ANSWER
 from trainers.tasks.base import Example
+from trainers.texts.spans import thought_span
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
     from trainers.methods.session import Session
-    from trainers.sampling import Completion
+    from trainers.policies.sampling import Completion
 
 KEY = "begun"  # in Example.data: what the answer begins with, and which share of the lines that is
 
 
-def varies(rewards: Tensor, least: float) -> Tensor:
+def has_varying_rewards(rewards: Tensor, least: float) -> Tensor:
     """(N, n) -> (N,) bool: population deviation of at least ``least``."""
-    return rewards.std(1, correction=0) >= least
+    return is_at_least(rewards.std(1, correction=0), least)
 
 
 def place_odds(lines: int, alpha: float) -> list[float]:
@@ -49,7 +46,7 @@ def place_odds(lines: int, alpha: float) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def beginnings(text: str) -> list[str]:
+def list_beginnings(text: str) -> list[str]:
     """A text up to the end of each of its lines; up to the end of each step of its working where it is a single line."""
     if "\n" in text.strip():
         pieces = text.strip().splitlines(keepends=True)
@@ -61,9 +58,9 @@ def beginnings(text: str) -> list[str]:
     return [head + " ".join(steps[: place + 1]) for place, step in enumerate(steps) if step]
 
 
-def drawn(text: str, share: float, alpha: float, rng: random.Random) -> list[tuple[str, float]]:
+def draw_beginnings(text: str, share: float, alpha: float, rng: random.Random) -> list[tuple[str, float]]:
     """ceil(share x lines) beginnings of a good answer, with the share of its lines that each has."""
-    found = beginnings(text)
+    found = list_beginnings(text)
     if not found:
         return []
     count = math.ceil(share * len(found))
@@ -71,9 +68,9 @@ def drawn(text: str, share: float, alpha: float, rng: random.Random) -> list[tup
     return [(found[place], (place + 1) / len(found)) for place in places]
 
 
-def trailing(text: str) -> int:
-    """Characters after the answer; 0 where there is none."""
-    return len(text) - text.rfind(END_ANSWER) - len(END_ANSWER) if END_ANSWER in text else 0
+def count_trailing_characters(text: str) -> int:
+    """Characters after the first end of an answer; 0 where there is none."""
+    return len(text.partition(END_ANSWER)[2])
 
 
 def upper_confidence(value: float, visits: int, parent_visits: int, weight: float = 0.2, epsilon: float = 0.1) -> float:
@@ -89,8 +86,8 @@ class Config(Strict):
     samples: int = param(5, "Answers sampled for each prompt before training.", ge=2, le=256)
     temperature: float = param(0.7, "Sampling temperature of these answers.", gt=0, le=10)
     prompts: int = param(256, "Prompts that are sampled; the paper samples all.", ge=1, le=1_000_000)
-    stop_bonus: float = param(0.001, "Reward of an answer that ends by itself with nothing after it.", title="Clean stop", ge=0, le=10)
-    trailing_penalty: float = param(1e-6, "Taken off for each character after the answer.", title="Trailing text", ge=0, le=1)
+    stop_bonus: float = param(0.001, "Reward of a completion that writes the end of an answer.", title="Answer ended", ge=0, le=10)
+    trailing_penalty: float = param(1e-6, "Taken off for each character after the first end of an answer.", title="Trailing text", ge=0, le=1)
 
 
 class ReSTRL(Method):
@@ -108,10 +105,16 @@ class ReSTRL(Method):
             r"\mathrm{std}_j\, r(x, y_j) \ge \sigma_0",
             r"P(k) = \frac{\alpha^{k-1}}{\sum_{j=1}^{L} \alpha^{j-1}}",
         ),
-        reading="beginnings are forced at the start of the completion instead of written into the prompt; decoding by tree search is left out",
+        departures=(
+            "The lines that are begun are forced tokens of the completion, context without loss, where the code puts them in the prompt.",
+            "Lines are the steps of the thinking part where an answer is a single line.",
+            "256 prompts are sampled before training, not all.",
+            "The value model and decoding by tree search are left out.",
+        ),
         claim=("frac_reward_zero_std", "lower"),
     )
     Config = Config
+    roles = {"data": "maps", "rewards": "maps"}
     owns = frozenset({"rollout"})
 
     def __init__(self, config: Any = None) -> None:
@@ -129,16 +132,16 @@ class ReSTRL(Method):
         asked = [example for example in some for _ in range(config.samples)]
         made = run.sample(asked, config.temperature, key=self.card.name)
         rewards = torch.tensor([run.score(example, done.text) for example, done in zip(asked, made, strict=True)]).view(-1, config.samples)
-        kept = varies(rewards, config.least_std).tolist()
+        kept = has_varying_rewards(rewards, config.least_std).tolist()
         found: list[Example] = []
         for place, example in enumerate(some):
             if not kept[place]:
                 continue
             found.append(example)
             best = int(rewards[place].argmax())
-            if rewards[place, best] >= config.good:
+            if is_at_least(float(rewards[place, best]), config.good):
                 text = made[place * config.samples + best].text
-                for begun, share in drawn(text, config.share, config.early, rng):
+                for begun, share in draw_beginnings(text, config.share, config.early, rng):
                     found.append(replace(example, data={**example.data, KEY: begun}))
                     self.places.append(share)
         self.deviations, self.share_kept = rewards.std(1, correction=0), sum(kept) / len(kept)
@@ -155,11 +158,10 @@ class ReSTRL(Method):
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         config = self.config
-        after = torch.tensor([trailing(text) for text in batch.texts], dtype=rewards.dtype, device=rewards.device)
-        answered = torch.tensor([END_ANSWER in text for text in batch.texts], device=rewards.device)
-        clean = (answered & (after == 0) & batch.finished).to(rewards.dtype)
+        after = torch.tensor([count_trailing_characters(text) for text in batch.texts], dtype=rewards.dtype, device=rewards.device)
+        ended = torch.tensor([END_ANSWER in text for text in batch.texts], dtype=rewards.dtype, device=rewards.device)
         self.report(batch, rewards)
-        return rewards + config.stop_bonus * clean - config.trailing_penalty * after
+        return rewards + config.stop_bonus * ended - config.trailing_penalty * after
 
     def report(self, batch: "RolloutBatch", rewards: Tensor) -> None:
         begun = torch.tensor([KEY in example.data for example in batch.examples], device=rewards.device)

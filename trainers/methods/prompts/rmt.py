@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.distributions import next_token_logprobs
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.problems import Problem, SpecError
+from trainers.maths.distributions import next_token_logprobs
+from trainers.maths.reduce import masked_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.problems import Problem, SpecError
-from trainers.spans import answer_of, thought_span
 from trainers.tasks.base import Example
+from trainers.texts.spans import extract_answer, thought_span
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.context import RunContext
     from trainers.methods.history import History
 
@@ -38,7 +39,7 @@ TIERS = ("easy", "medium", "hard")
 EARLY, LATE = (0.6, 0.3, 0.1), (0.1, 0.3, 0.6)  # probabilities of the tiers
 
 
-def budget(progress: float, first: int, last: int, decay: float) -> int:
+def compute_thinking_budget(progress: float, first: int, last: int, decay: float) -> int:
     """B_t in tokens; ``progress``: t / T."""
     return max(last, math.floor(first * decay**progress))
 
@@ -48,7 +49,7 @@ def length_reward(lengths: Tensor, budgets: Tensor) -> Tensor:
     return torch.where(lengths <= budgets, lengths / budgets, (2 * budgets - lengths) / budgets).clamp(min=0.0)
 
 
-def mixed(hits: Tensor, lengths: Tensor, budgets: Tensor, weight: float) -> Tensor:
+def mix_prediction_rewards(hits: Tensor, lengths: Tensor, budgets: Tensor, weight: float) -> Tensor:
     """(B,) each -> (B,): r."""
     return (1 - weight) * hits + weight * length_reward(lengths, budgets)
 
@@ -65,12 +66,13 @@ def tiers_of(entropies: Tensor) -> Tensor:
     return torch.bucketize(entropies, cuts)
 
 
-def kept_loss(logprobs: Tensor, mask: Tensor, chosen: Sequence[Sequence[int]]) -> Tensor:
-    """(D, T) log-probabilities of texts -> scalar: mean negative log-likelihood of the positions that are not ``chosen``."""
+def kept_loss(logprobs: Tensor, mask: Tensor, chosen: Sequence[Sequence[int]], count: float | None = None) -> Tensor:
+    """(D, T) log-probabilities of texts -> scalar: mean negative log-likelihood of the positions that are not ``chosen``, or its sum over
+    the mask's weights divided by ``count``."""
     kept = mask.clone()
     for row, places in enumerate(chosen):
         kept[row, list(places)] = 0.0
-    return -(logprobs * kept).sum() / kept.sum().clamp(min=1.0)
+    return -masked_mean(logprobs, kept, count)
 
 
 class Config(Strict):
@@ -101,10 +103,19 @@ class RMT(Method):
             r"L = L_{\mathrm{GRPO}} + \lambda L_{\mathrm{NTP}}",
         ),
         reading="formulas from a second-hand note; w, the tiers' probabilities and the corpus, solutions of the task, are ours",
+        departures=(
+            "The corpus is made of the solutions of the task's questions.",
+            "The first budget is 24 tokens, where the paper has 800.",
+        ),
         claim=("rmt/next_token_loss", "lower"),
     )
     Config = Config
-    owns = frozenset({"curriculum"})
+    roles = {"data": "makes", "rewards": "makes"}
+    owns = frozenset({"curriculum", "prompt"})
+    excludes = {
+        "critique-coder": "its positions in texts take the place of the prompts that critique-coder turns into questions about a solution",
+        "rest-rl": "it lays out positions of its own: prompts that rest-rl drops and answers it begins would be lost",
+    }
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
@@ -118,7 +129,7 @@ class RMT(Method):
         """One item of each tier from each text, where it has one."""
         found = [(example, ids) for example in rows[: self.config.texts] if (ids := solution_ids(run, example))]
         self.texts = [(run.prompt_ids([example.prompt])[0], ids, []) for example, ids in found]
-        places = [(text, place) for text, (_, ids, _) in enumerate(self.texts) for place in range(1, len(ids)) if visible(run, ids[place])]
+        places = [(text, place) for text, (_, ids, _) in enumerate(self.texts) for place in range(1, len(ids)) if is_visible_token(run, ids[place])]
         if not places:
             message = f"its texts are solutions, and {len(found)} of {len(rows)} examples say how they are solved"
             raise SpecError([Problem("methods", self.card.name, message, "train on a task of the lab, or give the examples its data")])
@@ -150,7 +161,7 @@ class RMT(Method):
         return -(every.exp() * every).sum(-1).cpu()
 
     def budget_at(self, step: int, total: int) -> int:
-        return budget((step - 1) / total, self.config.first_budget, self.config.last_budget, self.config.decay)
+        return compute_thinking_budget((step - 1) / total, self.config.first_budget, self.config.last_budget, self.config.decay)
 
     def prompts(self, example: Example, members: int, step: int) -> list[list[Message]]:
         last = example.prompt[-1]
@@ -167,7 +178,7 @@ class RMT(Method):
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         room = float(self.budget_at(batch.step, batch.total_steps))
         lengths = torch.stack([thought_length(batch, row) for row in range(len(batch.texts))]).to(rewards)
-        right = [answer_of(text) == example.reference for text, example in zip(batch.texts, batch.examples, strict=True)]
+        right = [extract_answer(text) == example.reference for text, example in zip(batch.texts, batch.examples, strict=True)]
         hits = torch.tensor(right, dtype=rewards.dtype, device=rewards.device)
         self.log("budget", room)
         self.log("thought", lengths.mean())
@@ -176,14 +187,17 @@ class RMT(Method):
         for number, name in enumerate(TIERS):
             if (tiers == number).any():
                 self.log(f"predicted_{name}", hits[tiers == number].mean())
-        return mixed(hits, lengths, torch.full_like(lengths, room), self.config.length_weight)
+        return mix_prediction_rewards(hits, lengths, torch.full_like(lengths, room), self.config.length_weight)
 
     def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
-        numbers = sorted({example.data[KEY][0] for example in batch.of(batch.rollout.examples)})
-        texts = [self.texts[number] for number in numbers]
+        asked: list[int] = [example.data[KEY][0] for example in batch.rollout.examples]
+        kept = sum(len(ids) - len(chosen) for _, ids, chosen in (self.texts[number] for number in set(asked)))
+        weights = batch.weights_of(asked)
+        texts = [self.texts[number] for number in weights]
         with torch.set_grad_enabled(self.config.next_token > 0):
             logprobs, mask = self.run.logprobs([prompt for prompt, _, _ in texts], [ids for _, ids, _ in texts])
-            term = kept_loss(logprobs, mask, [chosen for _, _, chosen in texts])
+            weighted = mask * mask.new_tensor(list(weights.values()))[:, None]
+            term = kept_loss(logprobs, weighted, [chosen for _, _, chosen in texts], kept)
         self.log("next_token_loss", term)
         return self.config.next_token * term if self.config.next_token > 0 else None
 
@@ -206,7 +220,7 @@ def solution_ids(run: "RunContext", example: Example) -> list[int]:
         return []
 
 
-def visible(run: "RunContext", token: int) -> bool:
+def is_visible_token(run: "RunContext", token: int) -> bool:
     """Whether a token can be the answer: some text, no part of a tag."""
     text: str = run.tokenizer.decode([token]).strip()
     return bool(text) and not set("<>\ufffd") & set(text)

@@ -2,33 +2,31 @@
 right or the strongest hint has been used. The answers that are kept were sampled with the hint in the prompt and are trained with it there; the
 reward is unchanged, and no hint is used when the policy is measured. Advantages and loss are the base's.
 
-Two variants, as published. sage: level 0 (no hint) first, then 1 to L within the same step, for the groups without a right answer. light: a prompt
-begins at the level it has got to; after a group, one level up where the accuracy is at most ``low``, one down where it is above ``high``. That is the
-authors' code; the paper's text only ever goes up, below 0.35.
-Gate: with success rate p a group of G teaches something with probability u(p) = 1 - (1 - p)^G - p^G.
+Two variants. sage: level 0 (no hint) first, then 1 to L within the same step, for the groups without a right answer. light: a prompt begins at the
+level it has got to; after a group, one level up where the accuracy is at most ``low``, one down where it is above ``high``. Gate: with success rate p
+a group of G teaches something with probability u(p) = 1 - (1 - p)^G - p^G.
 
-Our reading of the hint: the policy writes three hints from the reference solution in the paper, which a tiny policy cannot. The rule takes the gold
-answer's working and gives its first l / L, never past the piece before the answer appears. ``writer`` = policy asks the policy itself, and falls back
-on the rule where its text is empty or names the answer. Tasks without working in their gold answer get no hint.
-Differs from the base in the groups it trains on. Step time: up to L more rollouts of the failed groups (the authors: 2.3 x GRPO; light 1.2 x).
+The rule takes the gold answer's working and gives its first l / L, never past the piece before the answer appears. ``writer`` = policy asks the
+policy itself, and falls back on the rule where its text is empty or names the answer. Differs from the base in the groups it trains on. Step time: up
+to L more rollouts of the failed groups (the authors: 2.3 x GRPO; light 1.2 x).
 """
 
-import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainers.events import Message
-from trainers.hyperparameters import Strict, param
+from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.thresholds import is_above
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.spans import thought_span
-from trainers.tasks.base import Example, digest_of
+from trainers.tasks.base import Example, digest_example
+from trainers.texts.spans import thought_span
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.session import Session
-    from trainers.sampling import Completion
+    from trainers.policies.sampling import Completion
     from trainers.tasks.base import Task
 
 PIECE = re.compile(r"=?[^\s=]+")  # "3+3=6 6+5=11" -> "3+3" "=6" "6+5" "=11"
@@ -36,7 +34,7 @@ STRONGEST = 9  # level that a panel shows
 REQUEST = "{question} The solution is {solution}. Give hint {level} of {levels} without the answer."
 
 
-def gate(success: float, group_size: int) -> float:
+def compute_gate_probability(success: float, group_size: int) -> float:
     """Probability that a group of independent answers has both right and wrong ones."""
     return float(1 - (1 - success) ** group_size - success**group_size)
 
@@ -45,19 +43,19 @@ def hint_of(working: str, answer: str, level: int, levels: int) -> str:
     """The first ``level`` / ``levels`` of the working up to where it first shows the answer; "" when there is nothing to tell."""
     pieces = [(match.start(), match.end()) for match in PIECE.finditer(working)]
     sums = "=" in working  # what stands left of an equals sign tells nothing new
-    shown = [i for i, (start, end) in enumerate(pieces) if (working[start] == "=" or not sums) and names(working[start:end], answer)]
+    shown = [i for i, (start, end) in enumerate(pieces) if (working[start] == "=" or not sums) and has_answer_word(working[start:end], answer)]
     before = pieces[: shown[0]] if shown else pieces[:-1]
-    count = math.ceil(level / levels * len(before))
+    count = -(-level * len(before) // levels)  # rounded up
     return working[: before[count - 1][1]].strip() if count else ""
 
 
-def names(text: str, answer: str) -> bool:
+def has_answer_word(text: str, answer: str) -> bool:
     """Whether ``answer`` stands in the text as a word or number of its own."""
     return bool(answer) and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None
 
 
 def next_level(level: int, accuracy: float, low: float, high: float, levels: int) -> int:
-    return min(level + 1, levels) if accuracy <= low else max(level - 1, 0) if accuracy > high else level
+    return min(level + 1, levels) if not is_above(accuracy, low) else max(level - 1, 0) if is_above(accuracy, high) else level
 
 
 def with_hint(prompt: Sequence[Message], hint: str) -> list[Message]:
@@ -87,11 +85,15 @@ class SAGE(Method):
             r"l^* = \min\left\{l \in \{0, \dots, L\} : \sum_i R_i^{(l)} > 0\right\}, \quad y_i \sim \pi(\cdot | x, h_{l^*})",
             r"u(p) = 1 - (1 - p)^G - p^G",
         ),
-        reading="hints are cut from the gold working by a rule unless the policy is told to write them",
+        departures=(
+            "A rule cuts hints from the gold answer's working unless the policy is told to write them.",
+            "Tasks without working in their gold answer get no hint.",
+            "The light variant's level falls again, as in the authors' code; the paper's text only ever goes up.",
+        ),
         claim=("frac_reward_zero_std", "lower"),
     )
     Config = Config
-    owns = frozenset({"rollout"})
+    owns = frozenset({"rollout", "prompt"})
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
@@ -101,7 +103,7 @@ class SAGE(Method):
         size, light = session.group_size, self.config.variant == "light"
         groups = range(0, len(session.examples), size)
         made: dict[int, Completion] = {}
-        self.roll(session, made, {row: self.reached.get(key(session.examples[row]), 0) if light else 0 for row in groups})
+        self.roll(session, made, {row: self.reached.get(make_example_key(session.examples[row]), 0) if light else 0 for row in groups})
         for level in range(1, self.config.levels + 1) if not light else ():
             right = session.right(session.examples, [made[row] for row in range(len(made))])
             self.roll(session, made, {row: level for row in groups if not any(right[row : row + size])})
@@ -131,7 +133,7 @@ class SAGE(Method):
             written = session.complete([self.request(session, row, levels[row]) for row in asked], [session.examples[row] for row in asked])
             for row, one in zip(asked, written, strict=True):
                 text = " ".join(one.text.split())
-                ruled[row] = ruled[row] if not text or names(text, session.examples[row].reference) else text
+                ruled[row] = ruled[row] if not text or has_answer_word(text, session.examples[row].reference) else text
         return ruled
 
     def request(self, session: "Session", row: int, level: int) -> list[Message]:
@@ -152,7 +154,7 @@ class SAGE(Method):
         if self.config.variant == "light":
             config = self.config
             for group, accuracy in enumerate(share.tolist()):
-                name = key(batch.examples[group * batch.group_size])
+                name = make_example_key(batch.examples[group * batch.group_size])
                 self.reached[name] = next_level(self.reached.get(name, 0), accuracy, config.low, config.high, config.levels)
 
     def state(self) -> dict[str, Any]:
@@ -177,8 +179,8 @@ class SAGE(Method):
         )
 
 
-def key(example: Example) -> str:
-    return digest_of(example).hex()
+def make_example_key(example: Example) -> str:
+    return digest_example(example).hex()
 
 
 def working_of(task: "Task", example: Example) -> str:

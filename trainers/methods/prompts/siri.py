@@ -1,33 +1,30 @@
-"""SIRI: reinforcement with an oscillating length limit (arXiv 2509.25176), schedules and objective as published.
+"""SIRI: reinforcement with an oscillating length limit (arXiv 2509.25176).
 
-A completion is right only if the answer stands in its first L(t) tokens. L swings between a longest and a shortest limit: cosine
-L = mid + amp cos(2 pi t / T); stair = the longest for half a cycle, then the shortest; stair-cosine = a cosine with flat top and bottom. Short
-phases press the reasoning together, long ones leave room to explore. Nothing else changes; the paper's clip range [0.8, 1.28] and token mean are
-those of the base dapo, without KL.
+A completion is right only if the answer stands in its first L(t) tokens. L swings between a longest and a shortest limit: cosine L = mid + amp cos(2
+pi t / T); stair = the longest for half a cycle, then the shortest; stair-cosine = a cosine with flat top and bottom. Short phases press the reasoning
+together, long ones leave room to explore. Nothing else changes; the paper's clip range [0.8, 1.28] and token mean are those of the base dapo, without
+KL.
 
-Unclear in the paper, chosen here: the stair splits the cycle in halves; L is rounded to a whole number of tokens before anything is sampled, so
-the policy stops writing at L instead of being cut afterwards, which is the same text for less time. t counts from 0 at the first step.
-The paper's limits are 16384 and 8192 tokens and its best cycle 640 steps: here the longest is the run's own, the shortest a share of it.
-Left out: the export at troughs and peaks (let ``limits.save_every`` divide half a cycle). Differs from a length reward (rmt): a long answer is
-cut, not priced. Assumes that an answer that was cut off gets no reward, which the built-in tasks' strict form sees to.
+t counts from 0 at the first step. Differs from a length reward (rmt): a long answer is cut, not priced. Assumes that an answer that was cut off gets
+no reward, which the built-in tasks' strict form sees to.
 """
 
 import math
 from typing import TYPE_CHECKING, Literal
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 
 if TYPE_CHECKING:
-    from trainers.batch import RolloutBatch
+    from trainers.methods.batch import RolloutBatch
     from trainers.methods.session import Session
-    from trainers.sampling import Completion
+    from trainers.policies.sampling import Completion
 
 Schedule = Literal["cosine", "stair", "stair-cosine"]
 
 
-def limit(step: int, cycle: int, longest: float, shortest: float, schedule: Schedule) -> float:
+def compute_length_limit(step: int, cycle: int, longest: float, shortest: float, schedule: Schedule) -> float:
     """Tokens a completion may have in step ``step`` (from 0)."""
     mid, amplitude = (longest + shortest) / 2, (longest - shortest) / 2
     place = step % cycle / cycle  # of the cycle, in [0, 1)
@@ -35,11 +32,11 @@ def limit(step: int, cycle: int, longest: float, shortest: float, schedule: Sche
         return longest if place < 0.5 else shortest
     angle = 2 * math.pi * place
     if schedule == "stair-cosine":
-        angle = stretched(place)
+        angle = compute_stair_angle(place)
     return mid + amplitude * math.cos(angle)
 
 
-def stretched(place: float) -> float:
+def compute_stair_angle(place: float) -> float:
     """Angle of the stair-cosine at a share of the cycle: still for an eighth on both sides of top and bottom, twice as fast between."""
     if place < 1 / 8 or place >= 7 / 8:
         return 0.0
@@ -72,7 +69,12 @@ class SIRI(Method):
             r"L(t) = \frac{L_{\max} + L_{\min}}{2} + \frac{L_{\max} - L_{\min}}{2} \cos\left(\frac{2 \pi t}{T}\right)",
             r"R(y) = \mathbf{1}\left[\mathrm{answer}(y_{1..L(t)}) = \mathrm{reference}\right]",
         ),
-        reading="the stair changes at half a cycle, and the limit is rounded before sampling",
+        departures=(
+            "The stair changes at half a cycle, which the paper leaves open.",
+            "The limit is rounded before sampling, so that the policy stops there instead of being cut afterwards.",
+            "Limits and cycle are the run's: the paper has 16384, 8192 and 640.",
+            "The export of policies at troughs and peaks is left out.",
+        ),
         claim=("completions/mean_length", "lower"),
     )
     Config = Config
@@ -82,7 +84,7 @@ class SIRI(Method):
         """Whole tokens in optimiser step ``step`` (from 1); never more than the run allows."""
         config = self.config
         longest = min(config.longest or most, most)
-        return max(1, round(limit(step - 1, config.cycle, longest, max(1.0, config.shortest * longest), config.schedule)))
+        return max(1, round(compute_length_limit(step - 1, config.cycle, longest, max(1.0, config.shortest * longest), config.schedule)))
 
     def rollout(self, session: "Session") -> "list[Completion]":
         tokens = self.limit_at(session.step, session.max_tokens)

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
-from trainers.imitation import cross_entropy
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.thresholds import is_at_least
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
+from trainers.methods.imitation import cross_entropy
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.context import RunContext
 
 SMOOTHING = 0.9
@@ -29,7 +30,7 @@ WINDOW = 2  # checks that a slope is measured over
 PHASES = ("islands", "heating", "web")
 
 
-def turned(lengths: list[float], patience: int) -> bool:
+def has_passed_minimum(lengths: list[float], patience: int) -> bool:
     """Whether the last ``patience`` values are all above the lowest before them."""
     return len(lengths) > patience and min(lengths[-patience:]) > min(lengths[:-patience])
 
@@ -42,7 +43,9 @@ def past_knee(rewards: list[float], fraction: float) -> bool:
 
 def heating_set(accuracies: list[float], solved: list[int], threshold: float) -> list[int]:
     """Places of the prompts that were solved at least once and are almost unsolved."""
-    return [place for place, (accuracy, count) in enumerate(zip(accuracies, solved, strict=True)) if count > 0 and accuracy < threshold]
+    return [
+        place for place, (accuracy, count) in enumerate(zip(accuracies, solved, strict=True)) if count > 0 and not is_at_least(accuracy, threshold)
+    ]
 
 
 class Config(Strict):
@@ -72,9 +75,14 @@ class AnnealedRLVR(Method):
             r"L_{heat} = -\frac{1}{|y|} \sum_t \log \pi_\theta(y_t \mid q), \quad q \in H",
         ),
         reading="smoothing, checks, slopes and the accuracy over the whole run are ours; the notes give the trigger and the set in words",
+        departures=(
+            "Heating waits while no prompt is rarely solved.",
+            "Completions are still sampled while heating, to be watched.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"advantages": "gates"}
     owns = frozenset({"stage"})
 
     def __init__(self, config: Any = None) -> None:
@@ -98,15 +106,18 @@ class AnnealedRLVR(Method):
         return 1 if step < self.started + self.config.steps else 2
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
-        return torch.zeros_like(advantages) if self.phase(batch.step) == 1 else advantages
+        if self.phase(batch.step) != 1:
+            return advantages
+        batch.leave_out(torch.ones_like(batch.finished), "only imitation while heating (annealed-rlvr)")
+        return torch.zeros_like(advantages)
 
     def observe(self, batch: "RolloutBatch") -> None:
         right = batch.correct
         self.count(batch, right.tolist())
         if right.any():
             self.log("length_right", batch.lengths[right].mean())
-            self.length = smoothed(self.length, float(batch.lengths[right].mean()))
-        self.reward = smoothed(self.reward, float(batch.reward.mean()))
+            self.length = smooth_value(self.length, float(batch.lengths[right].mean()))
+        self.reward = smooth_value(self.reward, float(batch.reward.mean()))
         self.log("phase", float(self.phase(batch.step)))
         self.log("length_smoothed", self.length or 0.0)
         self.log("reward_smoothed", self.reward)
@@ -130,7 +141,7 @@ class AnnealedRLVR(Method):
         due = (
             step >= self.config.at
             if self.config.at
-            else turned(self.lengths, self.config.patience) and past_knee(self.rewards_seen, self.config.knee)
+            else has_passed_minimum(self.lengths, self.config.patience) and past_knee(self.rewards_seen, self.config.knee)
         )
         if due and (found := self.candidates()):
             self.started, self.heated = step + 1, found
@@ -173,5 +184,5 @@ class AnnealedRLVR(Method):
         )
 
 
-def smoothed(before: float | None, now: float) -> float:
+def smooth_value(before: float | None, now: float) -> float:
     return now if before is None else SMOOTHING * before + (1 - SMOOTHING) * now

@@ -1,15 +1,14 @@
-"""E2C: a plan, then its execution, told apart in the advantage and in the reward (arXiv 2509.23946), as published in the authors' code.
+"""E2C: a plan, then its execution, told apart in the advantage and in the reward (arXiv 2509.23946).
 
 A response is a plan, a split token and an execution. Advantages of plan tokens (before the split) are multiplied by c; a response without a split
 keeps its advantage. Constrained reward: align = share of the plan's step titles that an execution title contains or shares more than 0.3 of the
-shorter one's words with (longest common subsequence); the reward is align for a right answer and 0 else. The plain reward is the run's own.
-Differs from GRPO in these two. On the SFT trainer it is EF-SFT (from the abstract and README): cross-entropy on the plan tokens alone.
-Left out: separate entropy and KL coefficients (0 as released), DAPO's overlong shaping, choosing among sampled plans at test time, the prefix that
-forces the phase tag (the cold start teaches it). The paper's first stage is c = 1 with the plain reward, hot and wide; the defaults are its second.
+shorter one's words with (longest common subsequence); the reward is align for a right answer and 0 else. The plain reward is the run's own. Differs
+from GRPO in these two. On the SFT trainer it is EF-SFT (from the abstract and README): cross-entropy on the plan tokens alone. The paper's first
+stage is c = 1 with the plain reward, hot and wide; the defaults are its second.
 
-Our mapping: on the lab's tasks the plan is the <think> part and the split is </think>. Numbered titles ("1. set up the equation") count as published;
-working in equations has no titles and its execution is the answer alone, so there align is 1 when the answer is what the last equation came to and 0
-when not. A right guess without working is worth nothing then. The search task has no plan and would earn nothing under the constrained reward.
+On the lab's tasks the plan is the <think> part and the split is </think>. Numbered titles ("1. set up the equation") count as there; working in
+equations has no titles and its execution is the answer alone, so there align is 1 when the answer is what the last equation came to and 0 when not. A
+right guess without working is worth nothing then. The search task has no plan and would earn nothing under the constrained reward.
 """
 
 import re
@@ -18,21 +17,21 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.reduce import masked_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
-from trainers.reduce import masked_mean
-from trainers.spans import answer_of
+from trainers.texts.spans import extract_answer
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch, TokenBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch, TokenBatch
     from trainers.methods.context import RunContext
 
 TITLE = re.compile(r"^[ *#]*[0-9]{1,3}\.[ *]*(\S.*)$", re.MULTILINE)
 ENOUGH = 0.3  # of the shorter title's words
 
 
-def titles(text: str) -> list[str]:
+def list_step_titles(text: str) -> list[str]:
     """Titles of numbered steps."""
     return [found.strip(" *").lower() for found in TITLE.findall(text)]
 
@@ -54,7 +53,7 @@ def aligned_titles(planned: list[str], executed: list[str]) -> float:
     return sum(found) / max(len(planned), 1)
 
 
-def concluded(plan: str, answer: str | None) -> float:
+def score_conclusion(plan: str, answer: str | None) -> float:
     """1 when the answer is what the last equation of the plan came to; a name may be cut short in the plan (Fri for Friday)."""
     result = plan.rpartition("=")[2].strip()
     if "=" not in plan or not result or answer is None:
@@ -62,13 +61,13 @@ def concluded(plan: str, answer: str | None) -> float:
     return float(result == answer or (result.isalpha() and answer.startswith(result)))
 
 
-def alignment(text: str, split: str) -> float:
+def compute_plan_alignment(text: str, split: str) -> float:
     """Share of the plan that the execution used; 0 for a response without a split."""
     plan, found, execution = text.partition(split)
     if not found:
         return 0.0
-    planned = titles(plan)
-    return aligned_titles(planned, titles(execution)) if planned else concluded(plan, answer_of(execution))
+    planned = list_step_titles(plan)
+    return aligned_titles(planned, list_step_titles(execution)) if planned else score_conclusion(plan, extract_answer(execution))
 
 
 def plan_tokens(batch: "RolloutBatch", row: int, split: str) -> Tensor:
@@ -108,10 +107,16 @@ class E2C(Method):
             r"A_t = c \cdot A \quad (t < s), \qquad A_t = A \quad (t \ge s)",
             r"r = 1[right] \cdot \frac{1}{|P|} \sum_{p \in P} 1[p \in execution]",
         ),
-        reading="on equations the plan's conclusion stands for its titles; fine-tuning on plan tokens follows the abstract and README",
+        departures=(
+            "The plan is the thinking part of the lab's tasks; where it has no numbered titles its conclusion stands for them.",
+            "Fine-tuning on plan tokens alone follows the abstract and README.",
+            "Separate entropy and KL coefficients, overlong shaping, choosing among plans at test time and the forced phase tag are left out.",
+        ),
         claim=("e2c-explore-execute/alignment", "higher"),
     )
     Config = Config
+    roles = {"rewards": "makes"}
+    idle = {"rewards": ("reward", "plain")}
     trains = frozenset({"grpo", "sft"})
     requires = (
         Requirement("task.name", "differs from", "kb", "the search task has no plan: the constrained reward is 0 for every answer", hard=False),
@@ -121,7 +126,7 @@ class E2C(Method):
         self.split_ids = run.completion_ids(self.config.split, end=False)
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
-        align = torch.tensor([alignment(text, self.config.split) for text in batch.texts], dtype=rewards.dtype, device=rewards.device)
+        align = torch.tensor([compute_plan_alignment(text, self.config.split) for text in batch.texts], dtype=rewards.dtype, device=rewards.device)
         self.log("alignment", align.mean())
         self.log("alignment_right", masked_mean(align, batch.correct.to(align.dtype)))
         return rewards if self.config.reward == "plain" else align * batch.correct

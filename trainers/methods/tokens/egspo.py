@@ -1,39 +1,41 @@
 """EGSPO: entropy-gated token weights on top of a fading imitation term (arXiv 2602.03309), our reading of the abstract.
 
-H_t = entropy of the policy that sampled, tau = its q quantile over the tokens of the micro-batch (or a fixed number); a token at or above tau keeps
-its whole gradient, one below gets the share phi_t = p_t (1 - p_t) of it, p_t = probability of the sampled token, detached (or a constant share).
-Loss = (1 - mu) clipped policy loss with these weights + mu cross-entropy on the gold answers, mu falling linearly over the first part of the run.
-The sign of the advantage stays, so a confident mistake is still pushed down, only more gently; masking it out (share 0) would leave it alone.
-Differs from GRPO in the weights and the imitation term. The abstract says "attenuated" and compares with CHORD-phi: that the attenuation is CHORD's
-phi, that tau is a quantile and how mu falls are ours; p is that of the rollout policy (the first pass), which the card leaves open. The SFT warm-up
-before RL is the lab's cold start or an earlier SFT stage. The gold answer of the task is the expert; a prompt without one has no imitation term.
-Step time: one more forward and backward pass over one gold answer a prompt (B / G rows).
+H_t = entropy of the policy that sampled, tau = its q quantile over the tokens of the sampled batch (or a fixed number); a token at or above tau keeps
+its whole gradient, one below gets the share phi_t = p_t (1 - p_t) of it, p_t = probability of the sampled token, detached (or a constant share). Loss
+= (1 - mu) clipped policy loss with these weights + mu cross-entropy on the gold answers, mu falling linearly over the first part of the run. The sign
+of the advantage stays, so a confident mistake is still pushed down, only more gently; masking it out (share 0) would leave it alone. Differs from
+GRPO in the weights and the imitation term. The abstract says "attenuated" and compares with CHORD-phi: that the attenuation is CHORD's phi, that tau
+is a quantile and how mu falls are ours; p is that of the rollout policy (the first pass), which the card leaves open. The SFT warm-up before RL is
+the lab's cold start or an earlier SFT stage. The gold answer of the task is the expert; a prompt without one has no imitation term. Step time: one
+more forward and backward pass over one gold answer a prompt (B / G rows); where the sampled batch is cut into micro-batches, one forward pass over it
+for tau.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
-from trainers.imitation import gold_loss
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.distributions import sampled_logprobs
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
+from trainers.methods.imitation import gold_loss
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.context import RunContext
 
 LARGEST_DRAWN = 3.0  # nats; the histogram's upper end
 
 
-def threshold(entropies: Tensor, mask: Tensor, quantile: float) -> Tensor:
+def compute_entropy_threshold(entropies: Tensor, mask: Tensor, quantile: float) -> Tensor:
     """Scalar: the quantile of the entropies (B, T) of unmasked tokens; 0 without any."""
     own = entropies[mask > 0]
     return torch.quantile(own.float(), quantile) if own.numel() else entropies.new_zeros(())
 
 
-def attenuation(logprobs: Tensor) -> Tensor:
+def compute_attenuation(logprobs: Tensor) -> Tensor:
     """(B, T) -> (B, T): phi = p (1 - p), at most 1/4."""
     probabilities = logprobs.exp()
     return probabilities * (1 - probabilities)
@@ -78,20 +80,40 @@ class EGSPO(Method):
             r"L = (1 - \mu)\, L_{PG}(w_t A_i) + \mu\, L_{SFT}",
         ),
         reading="the quantile threshold, phi as the attenuation and the linear fall of mu are ours; the abstract names none of them",
+        departures=("The warm-up before reinforcement is the lab's cold start or an earlier stage.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
 
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        self.source: RolloutBatch | None = None  # the sampled batch that ``tau`` belongs to
+        self.tau = torch.zeros(())
+
     def prepare(self, run: "RunContext") -> None:
         self.run = run
+
+    def tau_of(self, batch: "LossBatch") -> Tensor:
+        """Scalar: the threshold of the sampled batch. One more forward pass where that is cut into micro-batches and its entropies are not known."""
+        whole = batch.rollout
+        if self.config.gate == "fixed":
+            return batch.entropies.new_tensor(self.config.nats)
+        if batch.slices == 1:
+            return compute_entropy_threshold(batch.entropies.detach(), batch.mask, self.config.quantile)
+        if self.source is not whole:
+            entropies = whole.entropies
+            if entropies is None:
+                entropies = torch.cat([-(found.exp() * found).sum(-1) for found in sampled_logprobs(self.run, whole, len(batch.rows))])
+            self.source, self.tau = whole, compute_entropy_threshold(entropies, whole.mask, self.config.quantile)
+        return self.tau
 
     def mu(self, batch: "LossBatch") -> float:
         return imitation_share(batch.step, batch.total_steps, self.config.first, self.config.last, self.config.part)
 
     def token_weights(self, batch: "LossBatch") -> Tensor:
-        config, entropies, mask = self.config, batch.entropies.detach(), batch.mask
-        tau = threshold(entropies, mask, config.quantile) if config.gate == "quantile" else entropies.new_tensor(config.nats)
-        phi = attenuation(batch.logprobs.detach())
+        config, entropies = self.config, batch.entropies.detach()
+        tau = self.tau_of(batch)
+        phi = compute_attenuation(batch.logprobs.detach())
         weights = gated_weights(entropies, tau, phi if config.attenuation == "phi" else torch.full_like(phi, config.share))
         self.report(batch, entropies, tau, weights)
         return weights * (1 - self.mu(batch))

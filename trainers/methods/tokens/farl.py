@@ -1,14 +1,10 @@
-"""FARL: unlearning the bare answer while learning to reason (arXiv 2509.24156), as published in the authors' code, in one update instead of two.
+"""FARL: unlearning the bare answer while learning to reason (arXiv 2509.24156).
 
-A policy may be right from memory, with reasoning that decides nothing. So beside GRPO it is pushed away from the shortcut on the same prompts:
-with M = the tokens of the gold answer after an empty chain of thought, loss term = coefficient * mean over M of -log sigmoid(log pi_ref - log pi)
-(NPO): d/d log pi = coefficient / |M| * sigmoid(log pi - log pi_ref), which fades once the shortcut is far less likely than it was.
-The code makes a second actor update after each GRPO update; here both are terms of one loss, which for small steps is the same (our simplification).
-Its target begins with "</think> The correct answer is (A)", of which a fixed number of tokens is masked; ours is <think></think><answer>...</answer>
-with everything but the answer itself masked, tags and end token included: they are the form of every answer and must not be forgotten.
-Assumes one gold answer a prompt (example.reference). The KL to the reference (0.001) is the base's beta. The paper's perturbation tests (R-PSR,
-T-PSR, PER) need poisoned copies of the policy and are no part of training; what is drawn instead is the probability of the bare answer.
-Step time: two forward passes over one short sequence a prompt (policy and reference), one of them backward.
+A policy may be right from memory, with reasoning that decides nothing. So beside GRPO it is pushed away from the shortcut on the same prompts: with M
+= the tokens of the gold answer after an empty chain of thought, loss term = coefficient * mean over M of -log sigmoid(log pi_ref - log pi) (NPO): d/d
+log pi = coefficient / |M| * sigmoid(log pi - log pi_ref), which fades once the shortcut is far less likely than it was. Assumes one gold answer a
+prompt (example.reference). The KL to the reference (0.001) is the base's beta. Step time: two forward passes over one short sequence a prompt (policy
+and reference), one of them backward.
 """
 
 from typing import TYPE_CHECKING
@@ -17,21 +13,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from trainers.hyperparameters import Strict, param
-from trainers.imitation import different_examples
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.reduce import masked_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_mean
+from trainers.methods.imitation import different_examples
 from trainers.tasks.answers import ANSWER, write_answer
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch
+    from trainers.methods.batch import LossBatch
     from trainers.methods.context import RunContext
 
 
-def forget_loss(logprobs: Tensor, reference: Tensor, mask: Tensor) -> Tensor:
-    """(B, T) each -> scalar: negative preference optimisation, token by token, averaged over the mask."""
-    return masked_mean(-logsigmoid(reference - logprobs), mask)
+def forget_loss(logprobs: Tensor, reference: Tensor, mask: Tensor, count: Tensor | float | None = None) -> Tensor:
+    """(B, T) each -> scalar: negative preference optimisation, token by token, averaged over the mask, or its sum divided by ``count``."""
+    return masked_mean(-logsigmoid(reference - logprobs), mask, count)
 
 
 def answer_tokens(pieces: list[str], start: int, end: int) -> list[float]:
@@ -59,7 +55,11 @@ class FARL(Method):
         fit="core",
         idea="Make the policy forget the bare answer of each prompt it trains on, so that only reasoning can earn the reward.",
         formula=(r"L = L_{GRPO} + \frac{c}{|M|} \sum_{t \in M} -\log \sigma\left(\log \pi_{ref}(y_t) - \log \pi_\theta(y_t)\right)",),
-        reading="both updates of a step are one loss here; the code makes two updates, one after the other",
+        departures=(
+            "GRPO's update and the forgetting are one loss; the code makes two updates, one after the other.",
+            "Of the bare answer all but the answer itself is masked; the code masks a fixed number of tokens.",
+            "The perturbation tests of the paper are no part of training.",
+        ),
         claim=("farl/bare_probability", "lower"),
     )
     Config = Config
@@ -79,17 +79,19 @@ class FARL(Method):
         return ids, torch.tensor([row + [0.0] * (longest - len(row)) for row in marks], device=self.run.device)
 
     def loss(self, batch: "LossBatch") -> Tensor | None:  # type: ignore[override]
-        examples = [example for example in different_examples(batch) if example.reference]
-        if not examples:
+        known = {number: example for number, example in different_examples(batch).items() if example.reference}
+        weights = {number: weight for number, weight in batch.weights_of(batch.rollout.example_ids).items() if number in known}
+        if not weights:
             return None
-        prompts = self.run.prompt_ids([example.prompt for example in examples])
-        answers, mask = self.targets([example.reference for example in examples])
+        prompts = self.run.prompt_ids([known[number].prompt for number in weights])
+        answers, mask = self.targets([known[number].reference for number in weights])
+        _, everywhere = self.targets([example.reference for example in known.values()])
         with torch.set_grad_enabled(self.config.weight > 0):
             logprobs, _ = self.run.logprobs(prompts, answers)
         with torch.no_grad():
             reference, _ = self.run.logprobs(prompts, answers, self.run.reference)
         self.report(logprobs.detach(), reference, mask)
-        term = forget_loss(logprobs, reference, mask)
+        term = forget_loss(logprobs, reference, mask * mask.new_tensor(list(weights.values()))[:, None], everywhere.sum())
         self.log("forget_loss", term)
         return self.config.weight * term
 

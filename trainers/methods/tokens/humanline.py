@@ -1,14 +1,11 @@
-"""Humanline: clipped token log-ratios against a reference that follows the policy (arXiv 2509.24207), as published in the authors' code.
+"""Humanline: clipped token log-ratios against a reference that follows the policy (arXiv 2509.24207).
 
 d_t = log pi(y_t) - log pi_ref(y_t), clipped to [lP, lR], so that a token beyond either end has no gradient; every k steps, after the backward pass
 and before the optimiser step, the policy is copied into the reference, which stays one update behind. Motivated by how people perceive probability.
 DPO: R(y) = sum of the clipped d_t and the base's loss of beta (R_w - R_l). GRPO: the ratio is exp(clipped d_t) against the reference instead of the
 policy that sampled, then the base's clipped objective, and kl times the k3 estimate of the *unclipped* d_t is added. Differs from its parents in
-these two edits. Left to the base: the clip range (the paper's is 0.01) and the advantage (population deviation + 0.01 there, sample deviation +
-0.0001 in TRL). KTO has no hook for ratios, so it is left out; so is the sampling variant, which the paper shows to be the same in the limit.
-The card's bounds of -1.5 and 1.5 are the released runs'; the repository's default configuration has -1 and 1.5. It syncs every step, which by notes
-on the paper collapses on mathematics (12 to 24 there, 4 on instructions): our default is 4.
-For GRPO the reference's log-probabilities are those of the moment the batch was sampled. Step time: for GRPO one forward pass of the reference.
+these two edits. The card's bounds of -1.5 and 1.5 are the released runs'; the repository's default configuration has -1 and 1.5. For GRPO the
+reference's log-probabilities are those of the moment the batch was sampled. Step time: for GRPO one forward pass of the reference.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,29 +13,29 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.batch import LossBatch
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.reduce import masked_mean
 from trainers.methods.base import Method
+from trainers.methods.batch import LossBatch
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import PairBatch
+    from trainers.methods.batch import PairBatch
 
 WIDEST = 3.0  # nats; ends of the histogram
 
 
-def perceived(ratios: Tensor, lowest: float, highest: float) -> Tensor:
+def clip_log_ratios(ratios: Tensor, lowest: float, highest: float) -> Tensor:
     """(B, T) -> (B, T): log-ratios clipped to [lowest, highest], without gradient outside."""
     return ratios.clamp(lowest, highest)
 
 
-def inside(ratios: Tensor, lowest: float, highest: float) -> Tensor:
+def mask_ratios_in_bounds(ratios: Tensor, lowest: float, highest: float) -> Tensor:
     """(B, T) float: 1 where a log-ratio keeps its gradient."""
     return ((ratios >= lowest) & (ratios <= highest)).to(ratios.dtype)
 
 
-def k3(ratios: Tensor) -> Tensor:
+def estimate_k3_kl(ratios: Tensor) -> Tensor:
     """(B, T) -> (B, T): the estimate exp(-d) + d - 1 of KL(pi || pi_ref)."""
     return torch.expm1(-ratios) + ratios
 
@@ -67,9 +64,16 @@ class Humanline(Method):
             r"L_{DPO} = -\log \sigma\left(\beta \left(\sum_t \hat d_t^{\,w} - \sum_t \hat d_t^{\,l}\right)\right)",
             r"\rho_t = e^{\hat d_t} \quad (GRPO)",
         ),
+        departures=(
+            "The reference follows every 4 steps, where the released code syncs every step.",
+            "The clip range is the base's; the paper's is 0.01.",
+            "The advantage is the base's; the code has the population deviation + 0.01.",
+            "KTO and the sampling variant are left out.",
+        ),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
+    roles = {"pair_ratios": "maps"}
     trains = frozenset({"grpo", "dpo"})
     owns = frozenset({"log ratio", "reference"})
     needs = frozenset({"reference"})
@@ -79,7 +83,7 @@ class Humanline(Method):
         self.age = 0  # steps since the reference was the policy
 
     def clip(self, ratios: Tensor) -> Tensor:
-        return perceived(ratios, self.config.lowest, self.config.highest)
+        return clip_log_ratios(ratios, self.config.lowest, self.config.highest)
 
     def pair_ratios(self, batch: "PairBatch", chosen: Tensor, rejected: Tensor) -> tuple[Tensor, Tensor]:
         for name, ratios, mask in (("chosen", chosen, batch.chosen_mask), ("rejected", rejected, batch.rejected_mask)):
@@ -96,14 +100,14 @@ class Humanline(Method):
     def loss(self, batch: "LossBatch | PairBatch") -> Tensor | None:  # type: ignore[override]
         if not isinstance(batch, LossBatch) or self.config.kl == 0.0:
             return None
-        return self.config.kl * masked_mean(k3(self.unclipped(batch)), batch.mask)
+        return self.config.kl * batch.token_mean(estimate_k3_kl(self.unclipped(batch)))
 
     def unclipped(self, batch: LossBatch) -> Tensor:
         assert batch.reference_logprobs is not None
         return (batch.logprobs - batch.reference_logprobs) * batch.mask
 
     def report(self, name: str, ratios: Tensor, mask: Tensor) -> None:
-        self.log(f"unclipped_{name}", masked_mean(inside(ratios, self.config.lowest, self.config.highest), mask))
+        self.log(f"unclipped_{name}", masked_mean(mask_ratios_in_bounds(ratios, self.config.lowest, self.config.highest), mask))
         self.log(f"ratio_{name}", masked_mean(ratios.abs(), mask))
 
     def reference(self, step: int, policy: Any, reference: Any) -> bool:

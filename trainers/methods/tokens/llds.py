@@ -1,13 +1,12 @@
-"""LLDS: keeping the likelihood of good actions from sliding (arXiv 2512.04220), as published in the authors' code.
+"""LLDS: keeping the likelihood of good actions from sliding (arXiv 2512.04220).
 
 Several passes over one batch lower the likelihood even of right completions, until a run collapses. d_t = log pi_old(y_t) - log pi(y_t), old
 detached; preserved tokens are those in the loss with advantage >= 0; an action is a maximal run of them (a turn of the policy between two answers of
 the world; one completion is one action in a single-turn task). Loss term = lambda / N * sum over the tokens of actions whose d sums to more than 0 of
-max(0, d_t), N = number of loss tokens of the micro-batch. Gate "response" (LLDS-R) takes the preserved tokens of a completion as one action, "action"
-is LLDS-A. Differs from GRPO in that term alone. It is 0 where the policy is still the one that sampled, so it needs several passes over a batch or
-several optimiser steps a batch. The released code also reads a threshold that nothing uses and a weight of the answer's region that acts only with
-its answer mask on, which is off: both are left out. The three phases (stagnation, decay, collapse) are the paper's words; where one ends is ours:
-decay when the mean log-likelihood of right completions has fallen ``decay`` nats a token below its best, collapse at five times that.
+max(0, d_t), N = number of loss tokens of the batch. Gate "response" (LLDS-R) takes the preserved tokens of a completion as one action, "action" is
+LLDS-A. Differs from GRPO in that term alone. It is 0 where the policy is still the one that sampled, so it needs several passes over a batch or
+several optimiser steps a batch. The three phases (stagnation, decay, collapse) are the paper's words: decay when the mean log-likelihood of right
+completions has fallen ``decay`` nats a token below its best, collapse at five times that.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,38 +14,41 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.reduce import masked_mean, masked_row_mean
+from trainers.maths.thresholds import is_at_least
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
-from trainers.reduce import masked_row_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch
+    from trainers.methods.batch import LossBatch
 
 SMOOTHING = 0.8  # of the running mean that says the phase
 COLLAPSE = 5  # times the fall that begins the decay
 PHASES = ("stagnation", "decay", "collapse")
 
 
-def runs(kept: Tensor) -> Tensor:
+def number_token_runs(kept: Tensor) -> Tensor:
     """(B, T) bool -> (B, T) int64: number of the maximal run a kept token belongs to, from 1 in each row; 0 on other tokens."""
     before = torch.nn.functional.pad(kept, (1, 0))[:, :-1]
     return (kept & ~before).cumsum(1) * kept
 
 
-def displaced(drop: Tensor, kept: Tensor, gate: Literal["action", "response"]) -> Tensor:
+def mask_displaced_tokens(drop: Tensor, kept: Tensor, gate: Literal["action", "response"]) -> Tensor:
     """(B, T) d_t, (B, T) bool -> (B, T) bool: kept tokens of actions whose likelihood has fallen as a whole."""
-    action = runs(kept) if gate == "action" else kept.long()
+    action = number_token_runs(kept) if gate == "action" else kept.long()
     sums = torch.zeros(drop.shape[0], drop.shape[1] + 1, dtype=drop.dtype, device=drop.device)
     sums.scatter_add_(1, action, drop * kept)
     return (sums.gather(1, action) > 0) & kept
 
 
-def displacement_loss(logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, gate: Literal["action", "response"]) -> tuple[Tensor, Tensor]:
-    """(B, T) each, advantages (B, T) or (B, 1) -> the term before its weight, and the gated tokens (B, T) bool."""
+def displacement_loss(
+    logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, gate: Literal["action", "response"], count: Tensor | float | None = None
+) -> tuple[Tensor, Tensor]:
+    """(B, T) each, advantages (B, T) or (B, 1) -> the term before its weight, and the gated tokens (B, T) bool. ``count``: N, or the mask's own."""
     drop = old.detach() - logprobs
-    gated = displaced(drop.detach(), (mask > 0) & (advantages >= 0), gate)
-    return (torch.relu(drop) * gated).sum() / mask.sum().clamp(min=1.0), gated
+    gated = mask_displaced_tokens(drop.detach(), (mask > 0) & (advantages >= 0), gate)
+    return masked_mean(torch.relu(drop) * gated, mask, count), gated
 
 
 class Config(Strict):
@@ -70,6 +72,11 @@ class LLDS(Method):
             r"d_t = \log \pi_{old}(y_t) - \log \pi_\theta(y_t)",
             r"L = L_{GRPO} + \frac{\lambda}{N} \sum_{a:\, A_a \ge 0} 1\left[\sum_{t \in a} d_t > 0\right] \sum_{t \in a} \max(0, d_t)",
         ),
+        departures=(
+            "The term is divided by the loss tokens of the batch, where the code takes the micro-batch's.",
+            "A threshold that nothing in the released code reads, and a weight of the answer's region that is off there, are left out.",
+            "Where stagnation ends and decay begins is ours; it is only drawn.",
+        ),
         claim=("llds/likelihood_right", "higher"),
     )
     Config = Config
@@ -90,7 +97,8 @@ class LLDS(Method):
         self.best: float | None = None
 
     def loss(self, batch: "LossBatch") -> Tensor:  # type: ignore[override]
-        term, gated = displacement_loss(batch.logprobs, batch.old_logprobs, batch.token_advantages(), batch.mask, self.config.gate)
+        advantages = batch.token_advantages()
+        term, gated = displacement_loss(batch.logprobs, batch.old_logprobs, advantages, batch.mask, self.config.gate, batch.token_count)
         self.log("displacement", term)
         self.log("gated_tokens", gated.sum() / batch.mask.sum().clamp(min=1.0))
         if batch.first_pass:
@@ -112,7 +120,7 @@ class LLDS(Method):
 
     def phase(self) -> int:
         fall = 0.0 if self.best is None or self.likelihood is None else self.best - self.likelihood
-        return int(fall >= self.config.decay) + int(fall >= COLLAPSE * self.config.decay)
+        return int(is_at_least(fall, self.config.decay)) + int(is_at_least(fall, COLLAPSE * self.config.decay))
 
     def state(self) -> dict[str, Any]:
         return {"likelihood": self.likelihood, "best": self.best}

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.reduce import masked_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
-from trainers.reduce import masked_mean
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.session import Session
-    from trainers.sampling import Completion
+    from trainers.policies.sampling import Completion
 
 
-def promising(logits: Tensor, ids: Tensor, count: int) -> Tensor:
+def select_promising_tokens(logits: Tensor, ids: Tensor, count: int) -> Tensor:
     """(B, T, V), (B, T) -> (B, T, K) int64: the likeliest ``count`` tokens, the sampled one among them."""
     best = logits.topk(min(count, logits.shape[-1]), -1).indices
     found = (best == ids[..., None]).any(-1)
@@ -39,7 +39,7 @@ def on_support(logits: Tensor, ids: Tensor, support: Tensor) -> Tensor:
     return own - torch.logsumexp(logits.gather(-1, support), -1)
 
 
-def coverage(logits: Tensor, support: Tensor) -> Tensor:
+def compute_support_coverage(logits: Tensor, support: Tensor) -> Tensor:
     """(B, T): probability mass of the full softmax that lies in ``support``."""
     return torch.exp(torch.logsumexp(logits.gather(-1, support), -1) - torch.logsumexp(logits, -1))
 
@@ -65,6 +65,7 @@ class RLPT(Method):
             r"\rho_t = \frac{\tilde\pi_\theta(y_t \mid s_t; P_t)}{\tilde\pi_{old}(y_t \mid s_t; P_t)}",
         ),
         reading="the set is that of the policy that sampled and stays fixed for all passes over a batch; the paper's text was not read",
+        departures=("Ties at the last rank: the sampler keeps all of them, the stored set its size.",),
         claim=("grad_norm", "lower"),
     )
     Config = Config
@@ -97,14 +98,14 @@ class RLPT(Method):
 
     def store(self, batch: "LossBatch", logits: Tensor) -> None:
         """Fills the rows of this micro-batch."""
-        support = promising(logits, batch.ids, self.config.tokens)
+        support = select_promising_tokens(logits, batch.ids, self.config.tokens)
         if self.support is None or self.old is None:
             shape = batch.rollout.ids.shape
             self.support = support.new_zeros(*shape, support.shape[-1])
             self.old = logits.new_zeros(shape)
         self.support[batch.rows] = support
         self.old[batch.rows] = on_support(logits, batch.ids, support)
-        covered = coverage(logits, support)
+        covered = compute_support_coverage(logits, support)
         self.log("coverage", masked_mean(covered, batch.mask))
         self.log("coverage_lowest", torch.where(batch.mask > 0, covered, torch.ones_like(covered)).min())
 

@@ -1,14 +1,13 @@
-"""SIREN: entropy regularisation on a meaningful subset, towards an anchor (arXiv 2509.25133), as published in the authors' code.
+"""SIREN: entropy regularisation on a meaningful subset, towards an anchor (arXiv 2509.25133).
 
-H_t = entropy of the nucleus of each next-token distribution (leading tokens while the cumulative probability stays below p, renormalised);
-peaks = positions whose H_t lies above the 0.8 quantile of their completion; Hbar = mean over completions of the mean peak entropy;
-loss term = lambda (Hbar - H0)^2 with the anchor H0 measured in the first step and constant afterwards (saved in checkpoints: a resumed run must
-not anchor again). Differs from an entropy bonus, which pushes every position up without end.
+H_t = entropy of the nucleus of each next-token distribution (leading tokens while the cumulative probability stays below p, renormalised); peaks =
+positions whose H_t lies above the 0.8 quantile of their completion; Hbar = mean over completions of the mean peak entropy; loss term = lambda (Hbar -
+H0)^2 with the anchor H0 that of the first sampled batch and constant afterwards (saved in checkpoints: a resumed run must not anchor again). Differs
+from an entropy bonus, which pushes every position up without end.
 
-Unclear in the card, chosen here: a completion without a peak (one token, equal entropies) is left out of the mean, where the code divides 0 by 0;
-the top 10,000 logits are min(10,000, V), where the code falls back to the full entropy for small vocabularies.
-The card's clip range of 0.28 is not what the released run used: its configuration resolves to [0.8, 1.2], which the base decides here anyway.
-Needs the logits, which TRL's fused head does not build: the loss's forward pass materialises (B, T, V), a few per cent on a small vocabulary.
+Hbar is that of the whole sampled batch at each update: where it is cut into micro-batches it is measured without gradient by one more forward pass,
+and the micro-batches add up to its gradient. Needs the logits, which TRL's fused head does not build: the loss's forward pass materialises (B, T, V),
+a few per cent on a small vocabulary.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.hyperparameters import Strict, param
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.distributions import sampled_logprobs
+from trainers.maths.reduce import masked_mean, masked_row_mean
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
+    from trainers.methods.context import RunContext
 
 LARGEST_NUCLEUS = 10_000
 
@@ -43,11 +45,10 @@ def peak_mask(entropies: Tensor, mask: Tensor, quantile: float) -> Tensor:
     return ((own > threshold) & (mask > 0)).to(mask.dtype)
 
 
-def peak_entropy(entropies: Tensor, peaks: Tensor) -> Tensor:
-    """Scalar: mean over the rows that have peaks of their mean peak entropy; 0 where no row has one."""
+def peak_entropy(entropies: Tensor, peaks: Tensor, count: Tensor | None = None) -> Tensor:
+    """Scalar: mean over the rows that have peaks of their mean peak entropy; 0 where no row has one. ``count``: divide by it, not by their number."""
     rows = peaks.sum(1) > 0
-    means = (entropies * peaks).sum(1) / peaks.sum(1).clamp(min=1.0)
-    return (means * rows).sum() / rows.sum().clamp(min=1)
+    return masked_mean(masked_row_mean(entropies, peaks), rows.to(entropies.dtype), count)
 
 
 class Config(Strict):
@@ -71,6 +72,12 @@ class SIREN(Method):
             r"\bar H = \frac{1}{B}\sum_i \frac{\sum_t M_{it} H_{it}}{\sum_t M_{it}}",
             r"L = L_{PG} + \lambda (\bar H - H_0)^2",
         ),
+        departures=(
+            "The squared distance is that of the whole batch, where the code squares each micro-batch's own.",
+            "A completion without a peak is left out of the mean, where the code divides 0 by 0.",
+            "Of a small vocabulary all logits count, where the code falls back to the full entropy.",
+            "The clip range is the base's; the released run clips at 0.8 and 1.2.",
+        ),
         claim=("entropy", "higher"),
     )
     Config = Config
@@ -79,18 +86,35 @@ class SIREN(Method):
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
         self.anchor: float | None = None
+        self.measured: tuple[RolloutBatch, int] | None = None  # sampled batch and step that ``mean`` and ``count`` belong to
+        self.mean = self.count = torch.zeros(())  # of the whole sampled batch: peak entropy, rows with peaks
+
+    def prepare(self, run: "RunContext") -> None:
+        self.run = run
 
     def loss(self, batch: "LossBatch") -> Tensor:  # type: ignore[override]
         assert batch.logits is not None
         entropies = nucleus_entropy(batch.logits, self.config.top_p)  # (B, T)
-        mean = peak_entropy(entropies, peak_mask(entropies, batch.mask, self.config.quantile))
-        if self.anchor is None:
-            self.anchor = float(mean.detach())
-        self.log("peak_entropy", mean)
-        self.log("anchor", self.anchor)
-        self.log("anchor_low", 0.8 * self.anchor)
-        self.log("anchor_high", 1.2 * self.anchor)
-        return self.config.weight * (mean - self.anchor) ** 2
+        peaks = peak_mask(entropies, batch.mask, self.config.quantile)
+        if batch.slices == 1 or self.measured is None or self.measured[0] is not batch.rollout or self.measured[1] != batch.step:
+            self.measure(batch, entropies.detach(), peaks)
+        part = peak_entropy(entropies, peaks, self.count / batch.slices)  # averaged over the micro-batches: the whole batch's
+        anchor = self.anchor = float(self.mean) if self.anchor is None else self.anchor
+        self.log("peak_entropy", self.mean)
+        self.log("anchor", anchor)
+        self.log("anchor_low", 0.8 * anchor)
+        self.log("anchor_high", 1.2 * anchor)
+        distance = self.mean - anchor
+        return self.config.weight * (distance**2 + 2 * distance * (part - part.detach()))
+
+    def measure(self, batch: "LossBatch", entropies: Tensor, peaks: Tensor) -> None:
+        """Peak entropy of the whole sampled batch under the policy of this update; ``entropies`` and ``peaks`` (B, T) are the micro-batch's."""
+        whole = batch.rollout
+        if batch.slices > 1:
+            entropies = torch.cat([nucleus_entropy(found, self.config.top_p) for found in sampled_logprobs(self.run, whole, len(batch.rows))])
+            peaks = peak_mask(entropies, whole.mask * ~whole.left_out[:, None], self.config.quantile)
+        self.measured = (whole, batch.step)
+        self.mean, self.count = peak_entropy(entropies, peaks), (peaks.sum(1) > 0).sum()
 
     def state(self) -> dict[str, Any]:
         return {"anchor": self.anchor}

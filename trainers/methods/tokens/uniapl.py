@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.advantages import centred
-from trainers.hyperparameters import Strict, param
-from trainers.imitation import gold_answer, gold_loss
+from trainers.contract.hyperparameters import Strict, param
+from trainers.maths.advantages import centre_by_group
+from trainers.maths.reduce import masked_mean, masked_row_mean
+from trainers.maths.similarity import compute_text_similarity
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
-from trainers.reduce import masked_mean, masked_row_mean
-from trainers.similarity import alike
+from trainers.methods.imitation import gold_answer, gold_loss
 
 if TYPE_CHECKING:
-    from trainers.batch import LossBatch, RolloutBatch
+    from trainers.methods.batch import LossBatch, RolloutBatch
     from trainers.methods.context import RunContext
 
 
@@ -53,6 +53,7 @@ class UniAPL(Method):
             r"L_{adv} = -\frac{1}{G} \sum_i \left(D_i - \bar D\right) \frac{1}{|y_i|} \sum_t \log \pi_\theta(y_{it})",
         ),
         reading="the equations and both weights are ours; text similarity stands in for the pretrained discriminator",
+        departures=("Text similarity stands in for the pretrained discriminator.",),
         claim=("uniapl/similarity", "higher"),
     )
     Config = Config
@@ -67,9 +68,9 @@ class UniAPL(Method):
     def observe(self, batch: "RolloutBatch") -> None:
         golds = [gold_answer(self.run, example) for example in batch.examples]
         known = torch.tensor([gold is not None for gold in golds], device=batch.mask.device)
-        alikeness = [0.0 if gold is None else alike(text, gold) for text, gold in zip(batch.texts, golds, strict=True)]
+        alikeness = [0.0 if gold is None else compute_text_similarity(text, gold) for text, gold in zip(batch.texts, golds, strict=True)]
         scores = torch.tensor(alikeness, dtype=batch.mask.dtype, device=batch.mask.device)
-        self.preference = centred(scores, batch.group_size)
+        self.preference = centre_by_group(scores, batch.group_size)
         if known.any():
             self.report(batch, scores[known], [gold for gold in golds if gold is not None])
 

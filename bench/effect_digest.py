@@ -1,0 +1,99 @@
+"""What a measured effect depends on, as a digest: a result whose digest is no longer that of the code is stale.
+
+Covered are a case, its method, the helpers of ``bench`` that the case uses, and every module of ``trainers`` and ``bench`` that case and method
+import themselves (not what those import in turn). Words are left out: docstrings, comments, cards, panels, the texts of parameters and of a CASE,
+and the class variables that only say how a method stacks.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from bench.effect_cases import Case
+from trainers.methods import registry
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("trainers", "bench")
+WORDS = {"trainers.methods.card", "bench.effect_cases"}  # modules that only say things: the forms of cards and cases
+SAYING = {"card", "roles", "idle", "owns", "excludes", "cautions", "whole_answers", "requires", "trains"}  # class variables that compute nothing
+SHOWN = {"title", "unit", "advanced"}  # of a parameter: for the form alone, as its help is
+
+
+def digest_case(case: Case) -> str:
+    """16 hexadecimal digits; another one whenever the code behind a case's numbers is another."""
+    modules = covered_modules(case.measure.__module__, registry.find_method_modules()[registry.module_name(case.method)])
+    text = "\n".join(sorted(code_of(source_of(module)) for module in modules))  # whatever the modules are called
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def covered_modules(case: str, method: str) -> list[str]:
+    """Names of the modules that count, sorted."""
+    helpers, waiting = set[str](), [case]
+    while waiting:
+        module = waiting.pop()
+        if module not in helpers | WORDS:
+            helpers.add(module)
+            waiting += [name for name in imported_modules(module) if name.startswith("bench.")]
+    return sorted((helpers | {method} | set(imported_modules(case)) | set(imported_modules(method))) - WORDS)
+
+
+def imported_modules(module: str) -> Iterator[str]:
+    """Modules of the project that a module imports, inside its functions too; what is imported for types alone is not used."""
+    for top in ast.parse(source_of(module)).body:
+        for node in [] if isinstance(top, ast.If) else ast.walk(top):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES:
+                for name in node.names:
+                    inner = f"{node.module}.{name.name}"
+                    yield inner if file_of(inner) else node.module
+            elif isinstance(node, ast.Import):
+                yield from (name.name for name in node.names if name.name.split(".")[0] in PACKAGES)
+
+
+def file_of(module: str) -> Path | None:
+    """Where the source of a module is; None for what is no module."""
+    place = ROOT.joinpath(*module.split("."))
+    return next((file for file in (place.with_suffix(".py") if place.name else place, place / "__init__.py") if file.is_file()), None)
+
+
+def source_of(module: str) -> str:
+    file = file_of(module)
+    if file is None:
+        raise LookupError(f"{module} is no module of the project")
+    return file.read_text()
+
+
+@cache
+def code_of(source: str) -> str:
+    """What a module does, without what it says."""
+    kept = [WithoutWords().visit(node) for node in ast.parse(source).body if not isinstance(node, ast.Import | ast.ImportFrom | ast.If)]
+    return "\n".join(ast.unparse(node) for node in kept if node is not None and not assigns(node, {"CASE"}))
+
+
+def assigns(node: ast.AST, names: set[str]) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return any(isinstance(target, ast.Name) and target.id in names for target in targets)
+
+
+class WithoutWords(ast.NodeTransformer):
+    """Drops docstrings, cards, panels, what a method says about stacking, and the texts of parameters."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.body = [part for part in node.body if not assigns(part, SAYING) and getattr(part, "name", "") != "panels"]
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "param":
+            node.args, node.keywords = node.args[:1], [word for word in node.keywords if word.arg not in SHOWN]
+        return self.generic_visit(node)
+
+
+@cache
+def digest_sources() -> str:
+    """Of all of ``trainers``: what a whole training depends on."""
+    files = sorted((ROOT / "trainers").rglob("*.py"))
+    return hashlib.blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()

@@ -1,0 +1,1 @@
+"""Datasets, the loop from labels back to training, and projects."""

@@ -1,0 +1,217 @@
+"""Freezing: a version is queued with its complete rule and built by a worker.
+
+Until it is ready nothing of it can be seen; afterwards it never changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Max
+from kombu.exceptions import OperationalError
+
+from lab.celery import app
+from lab.data.datasets import files, importing_rows, storage_room
+from lab.data.datasets.models import Dataset, Form, Row, Source, Version, VersionState
+from lab.data.datasets.row_building import BATCH, Composed, Progress, compose_rows, finalize_rows
+from lab.data.datasets.rows import Made
+from lab.data.datasets.rules import Problem, Refused, Rule, RuleError
+from lab.data.datasets.sides import Side, read_sides
+from lab.data.datasets.votes import gold_scores, items_of, read_judged_items
+from lab.labelling.labels.models import Queue
+from lab.lib.clock import database_now
+from lab.teams.accounts.models import Team, User
+from lab.teams.audit.recording import record_audit_entry
+from lab.training.workers.models import ANALYSIS
+
+log = logging.getLogger(__name__)
+
+TASK = "freeze"
+PREVIEWED = 10_000  # items that a preview looks at
+
+
+def freeze_next_version(dataset: Dataset, user: User | None, rule: Rule, notes: str = "", **more: Any) -> Version:
+    """The next version, queued. Raises RuleError. ``more`` is stored with the rule."""
+    rule = resolve_dataset_rule(dataset, rule)
+    with transaction.atomic():
+        Dataset.objects.select_for_update().same_row(dataset).get()
+        if full := storage_room.find_storage_problem(
+            dataset.team, 0 if "import" in more else 1
+        ):  # an upload is stored already; what labels give, the build will know
+            raise RuleError([full])
+        number = (dataset.versions.aggregate(newest=Max("number"))["newest"] or 0) + 1
+        version = Version.objects.create(
+            dataset=dataset, number=number, rule={**rule.as_json(), **more}, notes=notes, created_by=user, beat_at=database_now()
+        )
+        Dataset.objects.same_row(dataset).update(rule=rule.as_json())
+        record_audit_entry("dataset.freeze", version, team=dataset.team, actor=user, dataset=dataset.pk)
+        enqueue_version_build(version)
+    return version
+
+
+def resolve_dataset_rule(dataset: Dataset, rule: Rule) -> Rule:
+    """The rule as it will be stored: form and queues are the dataset's. Raises RuleError."""
+    queues = set(dataset.queues.values_list("pk", flat=True))
+    wanted = (set(rule.queues) or queues) & queues if dataset.source == Source.QUEUES else set[int]()
+    rule = replace(rule, form=dataset.form, queues=tuple(sorted(wanted)))
+    if dataset.source == Source.QUEUES and not rule.queues:
+        raise RuleError([Problem("queues", "no queue is chosen", "choose at least one whose labels shall be in the dataset")])
+    rule.check()
+    return rule
+
+
+def enqueue_version_build(version: Version) -> None:
+    """Tells the workers once the transaction is committed. A message that cannot be sent now is sent by the next worker's sweep."""
+    transaction.on_commit(lambda: send_version_task(version.pk))
+
+
+def send_version_task(version_id: int) -> None:
+    try:
+        app.send_task(TASK, args=[version_id], queue=ANALYSIS)
+    except OperationalError as error:
+        log.warning("version %s waits in the database, Redis cannot be told: %s", version_id, error)
+
+
+def build_version(version_id: int) -> None:
+    """Builds a queued version; one that is claimed, ready or gone is left alone."""
+    version = Version.across_teams.select_related("dataset__team").filter(pk=version_id).first()
+    if version is None or not version.claim(total_of(version)):
+        return
+    try:
+        found = composed_of(version)
+        version.beat(version.total)
+        store_version_rows(version, found)
+    except (Refused, RuleError, storage_room.NoRoom) as error:
+        version.fail(str(error), getattr(error, "counts", None))
+    except Exception as error:
+        log.exception("version %s was not built", version_id)
+        version.fail(f"The build broke off: {type(error).__name__}: {error}. Nothing was written; try again.")
+
+
+def total_of(version: Version) -> int:
+    if version.dataset.source == Source.IMPORT:
+        return 0
+    return int(items_of(version.dataset.team, version.rule.get("queues") or ()).count())
+
+
+def composed_of(version: Version) -> Composed:
+    """What the version will hold. Raises Refused when that is nothing."""
+    rule = Rule.read(version.rule)
+    if version.dataset.source == Source.IMPORT:
+        found = compose_import(version, rule)
+    else:
+        found = compose_current_labels(version.dataset.team, rule, progress=version.beat)
+    refuse_empty(found, rule)
+    return found
+
+
+def compose_current_labels(team: Team, rule: Rule, most: int | None = None, progress: Progress | None = None) -> Composed:
+    """The labels as they are now under a rule. ``most``: items that are looked at."""
+
+    def load(ids: Iterable[int]) -> dict[int, Side]:
+        return read_sides(team, ids, steps=rule.form == Form.STEPWISE)
+
+    # Tenancy: queues of a stored rule are looked up in the team again.
+    queues = list(Queue.objects.of(team).filter(pk__in=rule.queues).values_list("pk", flat=True))
+    scores = gold_scores(team, queues) if rule.aggregation == "weighted" else {}
+    return compose_rows(read_judged_items(team, queues, most), rule, load, scores, progress)
+
+
+def compose_import(version: Version, rule: Rule) -> Composed:
+    """Rows of an uploaded file, or of the dataset's first version under other settings."""
+    found = Composed()
+    if "import" in version.rule:
+        rows = importing_rows.rows_of(version, found)
+    else:
+        rows = imported_before(version.dataset)
+    finalize_rows(rows, rule, found)
+    return found
+
+
+def imported_before(dataset: Dataset) -> list[Made]:
+    """The rows of an imported dataset's first version, in the order of its file."""
+    first = dataset.versions.filter(state=VersionState.READY).order_by("number").first()
+    rows = [made_of(row) for row in first.rows.iterator(chunk_size=BATCH)] if first else []
+    return sorted(rows, key=lambda one: one.provenance.get("line", 0))
+
+
+def made_of(row: Row) -> Made:
+    return Made(
+        row=row.row,
+        digest=row.digest,
+        prompt=row.prompt,
+        rollouts=list(row.rollouts),
+        item=row.item,
+        queue=row.queue,
+        labellers=list(row.labellers),
+        provenance=row.provenance,
+        split=row.split,
+        suspect=row.suspect,
+    )
+
+
+def refuse_empty(found: Composed, rule: Rule) -> None:
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.most_common())
+    if not found.rows:
+        why = f" Left out: {reasons}." if reasons else " Nobody has labelled an item of these queues yet."
+        raise Refused(f"No row is left, so there is nothing to freeze.{why} Loosen the rule or label more.", found.counts())
+    if all(one.split == "test" for one in found.rows):
+        words = f"All {len(found.rows)} rows fell into the test split (share {rule.test_share:g}). Lower the test share or change the salt."
+        raise Refused(words, found.counts())
+
+
+def store_version_rows(version: Version, found: Composed) -> None:
+    """Files, rows and the state, in this order: a version that is ready is whole. Raises NoRoom."""
+    uploaded = version.rule.get("import", {}).get("size", 0)  # forgotten at the end
+    with storage_room.reserve_storage(
+        version.dataset.team, sum(len(files.encode_split_rows(found.rows, split)) for split in files.SPLITS) - uploaded
+    ):
+        digest, names = files.write_version_files(version, found.rows)
+    counts = {**found.counts(), "sha256": {split: files.hash_split_rows(found.rows, split) for split in files.SPLITS}}
+    with transaction.atomic():
+        fields = {"digest": digest, "train_file": names["train"], "test_file": names["test"], "counts": counts}
+        if not version.finish(**fields, done=version.total):
+            return  # somebody else has built it, or it is gone
+        every = iter(number_rows_by_split(found.rows))
+        while batch := list(islice(every, BATCH)):
+            Row.objects.bulk_create(row_of(version, made, place) for made, place in batch)
+    importing_rows.delete_version_upload(version)
+
+
+def number_rows_by_split(rows: list[Made]) -> Iterable[tuple[Made, int]]:
+    places = dict.fromkeys(files.SPLITS, 0)
+    for one in rows:
+        yield one, places[one.split]
+        places[one.split] += 1
+
+
+def row_of(version: Version, made: Made, place: int) -> Row:
+    return Row(
+        version=version,
+        place=place,
+        split=made.split,
+        row=made.row,
+        digest=made.digest,
+        prompt=made.prompt,
+        rollouts=made.rollouts,
+        item=made.item,
+        queue=made.queue,
+        labellers=made.labellers,
+        provenance=made.provenance,
+        suspect=made.suspect,
+    )
+
+
+def preview_next_version(dataset: Dataset, rule: Rule, most: int | None = None) -> Composed:
+    """What the next version of the dataset would hold under a rule; its queues may be others than the dataset's, of the same team."""
+    rule = replace(rule, form=dataset.form)
+    if dataset.source == Source.IMPORT:
+        found = Composed()
+        finalize_rows(imported_before(dataset), rule, found)
+        return found
+    return compose_current_labels(dataset.team, rule, most)

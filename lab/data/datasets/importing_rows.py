@@ -1,0 +1,115 @@
+"""Rows of an uploaded file: looked at before it becomes a dataset, read again by the build."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.data.datasets import uploads
+from lab.data.datasets.cleaning import Evidence
+from lab.data.datasets.file_reader import BUILD, PAGE, read_records_in_child
+from lab.data.datasets.formats.base import Mapped
+from lab.data.datasets.formats.reading import FORMATS, convert_row, left_out
+from lab.data.datasets.models import Version
+from lab.data.datasets.raw import Broken, Unreadable
+from lab.data.datasets.row_building import Composed
+from lab.data.datasets.rows import Made, hash_row_content
+from lab.data.datasets.rules import Refused
+from lab.lib.bounded_process import Limits
+
+LISTED = 50  # broken rows that are named
+LOOKED_AT = 50  # rows a guess is made from
+SAMPLES = 3
+BROKEN = "broken rows of the file"
+
+
+@dataclass
+class Seen:
+    """What a file gives under a mapping. ``broken``: (line, reason) of the first LISTED; ``left_out``: column -> rows in which it holds something."""
+
+    rows: int = 0
+    wrong: int = 0
+    broken: list[tuple[int, str]] = field(default_factory=list)
+    samples: list[Made] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def read_first_rows(path: Path, kind: str) -> list[Any]:
+    """The first rows as they are. Raises Unreadable."""
+    return [raw for _, raw in read_records_in_child(path, kind, LOOKED_AT)]
+
+
+def inspect_import(path: Path, kind: str, mapped: Mapped, name: str) -> Seen:
+    """Raises Unreadable."""
+    seen = Seen()
+    for made, unused in convert_file_rows(path, kind, mapped, name):
+        if isinstance(made, Made):
+            seen.rows += 1
+            seen.left_out.update(unused)
+            if len(seen.samples) < SAMPLES:
+                seen.samples.append(made)
+        else:
+            seen.wrong += 1
+            if len(seen.broken) < LISTED:
+                seen.broken.append(made)
+    return seen
+
+
+def convert_file_rows(path: Path, kind: str, mapped: Mapped, name: str, limits: Limits = PAGE) -> Iterator[tuple[Made | tuple[int, str], list[str]]]:
+    """Each row of the file with the columns that it leaves out, or its line and what is wrong with it. Raises Unreadable."""
+    for line, raw in read_records_in_child(path, kind, limits=limits):
+        try:
+            found = convert_row(raw, mapped)
+            digest, unused = hash_row_content(found.row), left_out(raw, mapped)
+        except Broken as error:
+            yield (line, str(error)), []
+        except RecursionError:
+            yield (line, "is nested too deeply"), []
+        except ValueError as error:  # canonical JSON has no NaN and no infinity
+            yield (line, f"cannot be written as JSON: {error}"), []
+        else:
+            scores = dict(found.scores)
+            gap = scores["chosen"] - scores["rejected"] if {"chosen", "rejected"} <= scores.keys() else None
+            told = {"file": name, "line": line, "sides": {}, **({"scores": scores} if scores else {})}
+            yield Made(found.row, digest, None, [], None, None, [], told, evidence=Evidence(gap=gap)), unused
+
+
+def describe_import(upload: uploads.Upload, mapped: Mapped, skip: bool, leaves: Iterable[str]) -> dict[str, Any]:
+    """What a version's rule says about its file. ``leaves``: the columns that somebody agreed to leave out."""
+    return {"import": {**asdict(upload), **asdict(mapped), "skip": skip, "left_out": sorted(leaves)}}
+
+
+def rows_of(version: Version, found: Composed) -> list[Made]:
+    """The rows of the file that ``rule["import"]`` names. Raises Refused."""
+    own = version.rule["import"]
+    team = version.dataset.team
+    upload = uploads.find_upload(team, str(own.get("token", "")))
+    if upload is None:
+        raise Refused("The uploaded file is gone: uploads are kept for a day. Upload it again.")
+    if own.get("format") not in FORMATS:
+        raise Refused("This import was begun under another version of the lab. Upload the file again.")
+    mapped, agreed = Mapped(own["format"], own["columns"], own["settings"]), set(own["left_out"])
+    rows = []
+    try:
+        for made, unused in convert_file_rows(uploads.path_of(team, upload), upload.kind, mapped, upload.name, BUILD):
+            found.items += 1
+            if isinstance(made, Made):
+                if more := sorted(set(unused) - agreed):
+                    raise Refused(f"{upload.name} has columns that nobody agreed to leave out: {', '.join(more)}. Nothing was made.")
+                rows.append(made)
+                continue
+            if not own.get("skip"):
+                raise Refused(f"Line {made[0]} of {upload.name} {made[1]}. Nothing was made.")
+            found.left_out[BROKEN] += 1
+    except Unreadable as error:
+        raise Refused(f"{upload.name} {error.message}. {error.fix[:1].upper()}{error.fix[1:]}.") from None
+    return rows
+
+
+def delete_version_upload(version: Version) -> None:
+    """The uploaded file is not needed any more: its rows are in the version."""
+    if own := version.rule.get("import"):
+        uploads.delete_upload(version.dataset.team, str(own.get("token", "")))

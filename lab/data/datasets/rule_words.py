@@ -1,0 +1,82 @@
+"""A rule in words, for people who did not make it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lab.data.datasets.formats.reading import FORMATS
+from lab.data.datasets.models import Form, Source, Version
+from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, Rule
+
+
+def describe_rule(rule: Rule, queues: Iterable[str], source: str = Source.QUEUES) -> list[tuple[str, str]]:
+    """(setting, what it does), without settings that do nothing."""
+    found = [("Form", Form(rule.form).label)]
+    if source == Source.QUEUES:
+        found += of_labels(rule, queues)
+    found += [("Split", describe_split(rule))]
+    if rule.dedupe:
+        found.append(("Duplicates", "The first of rows that say the same; none of rows that contradict each other"))
+    if rule.max_per_prompt is not None:
+        found.append(("Per prompt", f"At most {rule.max_per_prompt}, those with the most agreement"))
+    return found + list(describe_cleaning(rule))
+
+
+def import_words(version: Version) -> list[tuple[str, str]]:
+    """How the file of an import was read, and which of its columns are not in the rows."""
+    own = version.rule.get("import") or {}
+    if own.get("format") not in FORMATS:
+        return []
+    found = [("Format", FORMATS[own["format"]].title)]
+    found += [("Columns", ", ".join(f"{column} as {part.replace('_', ' ')}" for part, column in own.get("columns", {}).items()))]
+    return [*found, ("Left out", ", ".join(own["left_out"]))] if own.get("left_out") else found
+
+
+def of_labels(rule: Rule, queues: Iterable[str]) -> Iterator[tuple[str, str]]:
+    yield "Queues", ", ".join(queues) or "none"
+    yield "Labels", AGGREGATIONS[rule.aggregation]
+    if rule.min_agreement > 0:
+        ties = "a tie counts against" if rule.ties_against else "ties are not counted"
+        yield "Agreement", f"At least {rule.min_agreement:.0%} of the votes ({ties}); adjudicated answers are not asked for it"
+    if rule.min_labels > 1:
+        yield ("Marks a step" if rule.form == Form.STEPWISE else "Labels an item"), f"At least {rule.min_labels}"
+    yield "Items", "Only those that have all their labels" if rule.finished_only else "Also those that still wait for labels"
+    if rule.form == Form.STEPWISE:
+        yield "Neutral steps", NEUTRALS[rule.neutral]
+        yield "Steps", "Up to the first that nobody marked or on which the labellers are split; it and what follows are left out"
+    else:
+        yield "Ties", "Left out: a tie prefers nothing"
+    if age := describe_policy_age(rule):
+        yield "Policy age", age
+    yield "Held-out prompts", "Kept: do not measure on them afterwards" if rule.heldout else "Left out"
+    if rule.margin != "none":
+        yield "Margin", MARGINS[rule.margin]
+    if rule.corrections != "off":
+        yield "Corrections", CORRECTIONS[rule.corrections]
+
+
+def describe_policy_age(rule: Rule) -> str:
+    parts = []
+    if rule.max_age is not None:
+        than = "the newest labelled step of their run" if rule.age_from is None else f"step {rule.age_from}"
+        parts.append(f"answers at most {rule.max_age} steps older than {than}")
+    if rule.first_step is not None:
+        parts.append(f"from step {rule.first_step}")
+    if rule.last_step is not None:
+        parts.append(f"to step {rule.last_step}")
+    return ", ".join(parts).capitalize()
+
+
+def describe_split(rule: Rule) -> str:
+    if not rule.test_share:
+        return "Everything is for training"
+    return f"{rule.test_share:.0%} of the prompts for testing, drawn by their words and the salt {rule.salt!r}; no prompt is on both sides"
+
+
+def describe_cleaning(rule: Rule) -> Iterator[tuple[str, str]]:
+    own = rule.cleaning
+    if not own.by:
+        return
+    details = {"rewards": VOTES[own.vote], "gap": f"the lowest {own.gap_share:.0%}", "speed": f"in less than {own.min_seconds:g} s"}
+    names = [f"{CLEANERS[name]}{f' ({details[name]})' if name in details else ''}" for name in own.by]
+    yield "Cleaning", f"{'; '.join(names)}. Above {own.threshold:g}: {ACTIONS[own.action].lower()}"

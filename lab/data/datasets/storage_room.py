@@ -1,0 +1,33 @@
+"""Whether a team's storage has room for the bytes of a dataset, asked of rooms that datasets may not know: they put their answer into ``RULES``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from django.db import transaction
+
+from lab.data.datasets.rules import Problem
+from lab.teams.accounts.models import Team
+
+RULES: list[Callable[[Team, int], Problem | None]] = []  # may lock what they count by until the transaction ends
+
+
+class NoRoom(ValueError):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.message[:1].upper()}{problem.message[1:]}. {problem.fix[:1].upper()}{problem.fix[1:]}.")
+        self.problem = problem
+
+
+def find_storage_problem(team: Team, more: int) -> Problem | None:
+    """Why ``more`` bytes beside what is stored cannot be kept. Needs a transaction."""
+    return next((problem for rule in RULES if (problem := rule(team, more))), None)
+
+
+@contextmanager
+def reserve_storage(team: Team, more: int) -> Iterator[None]:
+    """For writing so many more bytes: of two who write at once the second sees what the first has written. Raises NoRoom, then nothing is."""
+    with transaction.atomic():
+        if problem := find_storage_problem(team, more):
+            raise NoRoom(problem)
+        yield

@@ -1,0 +1,19 @@
+"""Datasets, their frozen versions, imports and exports."""
+
+from django.urls import path
+
+from lab.data.datasets import exports, importing, pages, version_pages
+
+urlpatterns = [
+    path("datasets/", pages.list_datasets, name="datasets"),
+    path("datasets/new/", pages.create_dataset, name="dataset-new"),
+    path("datasets/import/", importing.import_dataset_file, name="dataset-import"),
+    path("datasets/<int:dataset_id>/", pages.show_dataset, name="dataset"),
+    path("datasets/<int:dataset_id>/preview/", pages.preview_dataset_rule, name="dataset-preview"),
+    path("datasets/<int:dataset_id>/freeze/", pages.freeze_dataset, name="dataset-freeze"),
+    path("datasets/versions/<int:version_id>/", version_pages.show_version, name="version"),
+    path("datasets/versions/<int:version_id>/since/", version_pages.show_changes_since, name="version-since"),
+    path("datasets/versions/<int:version_id>/retry/", version_pages.retry_version_build, name="version-retry"),
+    path("datasets/versions/<int:version_id>/export/", exports.export_version, name="version-export"),
+    path("datasets/versions/<int:version_id>/diff/", version_pages.show_version_diff, name="version-diff"),
+]

@@ -1,0 +1,267 @@
+"""The page of a frozen version: what it is, its rows with where they came from, what has changed since, and how it differs from others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.paginator import Paginator
+from django.db import transaction
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.data.datasets import rule_form
+from lab.data.datasets.downstream import flags_of, runs_of
+from lab.data.datasets.exports import FORMATS, SHAPES_OF
+from lab.data.datasets.freezing import PREVIEWED, enqueue_version_build, preview_next_version
+from lab.data.datasets.models import Form, Row, Source, Version, VersionState
+from lab.data.datasets.pages import by_field, stored_rule
+from lab.data.datasets.row_diff import KINDS, Difference, Entry, count_differences, diff_entries, entries_of, make_diff_entry
+from lab.data.datasets.row_display import Shown, build_row_display, names_of
+from lab.data.datasets.rule_words import describe_rule, import_words
+from lab.data.datasets.rules import CLEANERS, Rule, RuleError
+from lab.data.datasets.votes import items_of
+from lab.labelling.labels.models import Queue
+from lab.lib.numbers import whole_number
+from lab.teams.accounts.requests import LabRequest
+from lab.teams.accounts.roles import has_team_permission
+from lab.training.workers.models import ANALYSIS, Worker
+
+PAGE = 20
+SPLITS = {"": "Train and test", "train": "Train", "test": "Test"}
+ONLY = {"": "All rows", "suspect": "Suspect labels", "corrected": "Corrected answers", "adjudicated": "Adjudicated", "split": "Not unanimous"}
+OTHERS = 50  # versions offered to compare with
+
+
+def get_team_version(request: LabRequest, version_id: int) -> Version:
+    return get_object_or_404(Version.objects.of(request.team).select_related("dataset__team", "created_by"), pk=version_id)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which rows the address asks for; anything not on offer counts as absent."""
+
+    split: str = ""
+    only: str = ""
+    labeller: int | None = None
+    text: str = ""
+
+    @classmethod
+    def read(cls, params: Mapping[str, str]) -> Asked:
+        split, only, labeller = params.get("split", ""), params.get("only", ""), params.get("labeller", "")
+        return cls(
+            split if split in SPLITS else "",
+            only if only in ONLY else "",
+            whole_number(labeller),
+            params.get("q", "").replace("\0", "").strip()[:200],
+        )
+
+    def query(self, **more: Any) -> str:
+        own = {"split": self.split, "only": self.only, "labeller": self.labeller, "q": self.text, **more}
+        return "?" + urlencode({name: value for name, value in own.items() if value not in ("", None)})
+
+    @property
+    def any(self) -> bool:
+        return self != Asked()
+
+    def of(self, rows: QuerySet[Row]) -> QuerySet[Row]:
+        if self.split:
+            rows = rows.filter(split=self.split)
+        if self.labeller is not None:
+            rows = rows.filter(labellers__contains=[self.labeller])
+        if self.text:
+            rows = rows.annotate(as_text=Cast("row", TextField())).filter(as_text__icontains=self.text.replace("\n", "\\n"))
+        if self.only == "suspect":
+            rows = rows.exclude(suspect={}).exclude(suspect__action="")
+        elif self.only in ("corrected", "adjudicated"):
+            rows = rows.filter(**{f"provenance__{self.only}": True})
+        elif self.only == "split":
+            rows = rows.filter(provenance__agreement__lt=1)
+        return rows
+
+
+@require_safe
+def show_version(request: LabRequest, version_id: int) -> HttpResponse:
+    found = get_team_version(request, version_id)
+    if request.GET.get("part") == "state":
+        return state_part(request, found)
+    asked = Asked.read(request.GET)
+    pages = Paginator(asked.of(found.rows.order_by("-split", "place")), PAGE)
+    page = pages.get_page(request.GET.get("page", "1"))
+    people = names_of(request.team, {user for row in page for user in row.labellers} | labellers_of(found))
+    rule = rule_of(found)
+    context = {
+        **build_version_context(request, found),
+        "asked": asked,
+        "page": page,
+        "rows": [build_row_display(row, people) for row in page],
+        "before_page": asked.query(page=page.previous_page_number()) if page.has_previous() else "",
+        "after_page": asked.query(page=page.next_page_number()) if page.has_next() else "",
+        "splits": SPLITS.items(),
+        "cleaners": CLEANERS.items(),
+        "only": ONLY.items(),
+        "labellers": sorted(((pk, people[pk]) for pk in labellers_of(found) if pk in people), key=lambda one: one[1]),
+        "rule_words": [*import_words(found), *(describe_rule(rule, queue_names(found, rule), found.dataset.source) if rule else [])],
+        "runs": runs_of([found]).get(found.pk, []),
+        "others": list_comparable_versions(found),
+        "formats": FORMATS.items(),
+        "shapes": SHAPES_OF[Form(found.dataset.form)].items(),
+    }
+    return render(request, "datasets/version.html", context)
+
+
+def build_version_context(request: LabRequest, found: Version) -> dict[str, Any]:
+    newest = found.dataset.versions.filter(number__gt=found.number).count()
+    return {
+        "room": "datasets",
+        "version": found,
+        "dataset": found.dataset,
+        "flags": flags_of([found]).get(found.pk, []),
+        "later": newest,
+        "may_lead": has_team_permission(request, "datasets.write"),
+        "served": not found.is_open or Worker.objects.serving(ANALYSIS).exists(),
+        "imported": found.dataset.source == Source.IMPORT,
+    }
+
+
+def state_part(request: LabRequest, found: Version) -> HttpResponse:
+    """The progress of a build; once it is over the page is loaded again."""
+    response = render(request, "datasets/version.html#state", build_version_context(request, found))
+    if not found.is_open:
+        response["HX-Refresh"] = "true"
+    return response
+
+
+def rule_of(found: Version) -> Rule | None:
+    try:
+        return Rule.read(found.rule) if found.rule else None
+    except RuleError:
+        return None
+
+
+def queue_names(found: Version, rule: Rule) -> list[str]:
+    return list(Queue.objects.of(found.dataset.team).filter(pk__in=rule.queues).order_by("pk").values_list("name", flat=True))
+
+
+def labellers_of(found: Version) -> set[int]:
+    """Everybody whose labels are in the version."""
+    arrays = found.rows.values_list("labellers", flat=True).distinct()[:1000]
+    return {user for labellers in arrays for user in labellers}
+
+
+def list_comparable_versions(found: Version) -> list[Version]:
+    """Versions to compare with: of the same dataset, the nearest before first."""
+    same = found.dataset.versions.filter(state=VersionState.READY).exclude(pk=found.pk)
+    return sorted(same[:OTHERS], key=lambda one: (one.number > found.number, abs(one.number - found.number)))
+
+
+@require_safe
+def show_changes_since(request: LabRequest, version_id: int) -> HttpResponse:
+    """A piece of the page: how many rows the same rule would give differently now. Nothing is changed."""
+    found = get_team_version(request, version_id)
+    rule = rule_of(found)
+    if found.state != VersionState.READY or rule is None or found.dataset.source == Source.IMPORT:
+        return HttpResponse("")
+    if items_of(request.team, rule.queues).count() > PREVIEWED:  # too long to wait for unasked
+        return render(request, "datasets/since.html", {"version": found, "unasked": True})
+    changes = count_differences(diff_entries(entries_of(found), [make_diff_entry(one) for one in preview_next_version(found.dataset, rule).rows]))
+    return render(request, "datasets/since.html", {"version": found, "changes": changes, "differ": sum(changes.values())})
+
+
+@require_POST
+def retry_version_build(request: LabRequest, version_id: int) -> HttpResponse:
+    found = get_team_version(request, version_id)
+    with transaction.atomic():
+        if found.retry():
+            enqueue_version_build(found)
+    return redirect("version", found.pk)
+
+
+@require_safe
+def show_version_diff(request: LabRequest, version_id: int) -> HttpResponse:
+    """From one version to another (``?against=<id>``) or to what a rule would give now (``?against=now``, with the inputs of the rule's form)."""
+    found = get_team_version(request, version_id)
+    against = request.GET.get("against", "")
+    context: dict[str, Any] = {**build_version_context(request, found), "others": list_comparable_versions(found), "against": against, "kinds": KINDS}
+    if found.state != VersionState.READY:
+        return render(request, "datasets/diff.html", {**context, "nothing": "This version is not ready, so there is nothing to compare."})
+    try:
+        before, after, context["other"] = load_diff_sides(request, found, against)
+    except RuleError as error:
+        return render(request, "datasets/diff.html", {**context, "problems": by_field(error.problems)}, status=422)
+    context["backwards"] = is_earlier_version(context["other"], found)
+    if after is None:
+        return render(request, "datasets/diff.html", context)
+    changes = diff_entries(before, after)
+    kind = request.GET.get("kind", "")
+    kind = kind if kind in KINDS else ""
+    page = Paginator([one for one in changes if not kind or one.kind == kind], PAGE).get_page(request.GET.get("page", "1"))
+    context |= {
+        "changes": count_differences(changes),
+        "total": len(changes),
+        "same": len(after) - sum(one.after is not None for one in changes),
+        "kind": kind,
+        "page": page,
+        "entries": build_diff_rows(request, list(page)),
+        "links": {name: build_diff_link(request, kind=name) for name in ("", *KINDS)},
+        "before_page": build_diff_link(request, page=page.previous_page_number()) if page.has_previous() else "",
+        "after_page": build_diff_link(request, page=page.next_page_number()) if page.has_next() else "",
+    }
+    return render(request, "datasets/diff.html", context)
+
+
+def load_diff_sides(request: LabRequest, found: Version, against: str) -> tuple[list[Entry], list[Entry] | None, Version | None]:
+    """Rows before and after, and the other version. Of two versions of a dataset the older stands before. Raises RuleError."""
+    if against == "now":
+        rule = rule_form.parse_rule_form(request.GET, rule_of(found) or stored_rule(found.dataset))
+        return entries_of(found), [make_diff_entry(one) for one in preview_next_version(found.dataset, rule).rows], None
+    key = whole_number(against)
+    if key is None:
+        return [], None, None
+    other = Version.objects.of(request.team).filter(pk=key, state=VersionState.READY).select_related("dataset").first()
+    if other is None:
+        raise Http404
+    if is_earlier_version(other, found):
+        return entries_of(other), entries_of(found), other
+    return entries_of(found), entries_of(other), other
+
+
+def is_earlier_version(one: Version | None, than: Version) -> bool:
+    """Whether it is an older version of the same dataset."""
+    return bool(one and one.dataset_id == than.dataset_id and one.number < than.number)
+
+
+def build_diff_link(request: LabRequest, **changes: Any) -> str:
+    params = request.GET.copy()
+    params.pop("page", None)
+    for name, value in changes.items():
+        params[name] = str(value)
+    return "?" + params.urlencode()
+
+
+@dataclass(frozen=True)
+class Compared:
+    kind: str
+    label: str
+    before: Shown | None
+    after: Shown | None
+    columns: list[tuple[str, Any, Any]]  # weight, margin, split: where they differ
+
+
+def build_diff_rows(request: LabRequest, changes: list[Difference]) -> list[Compared]:
+    people = names_of(request.team, {user for one in changes for user in one.shown.labellers})
+    found = []
+    for one in changes:
+        before, after = (build_row_display(side, people) if side else None for side in (one.before, one.after))
+        columns = []
+        if one.before and one.after:
+            values = [(name, one.before.row.get(name, usual), one.after.row.get(name, usual)) for name, usual in (("weight", 1.0), ("margin", None))]
+            columns = [(name, old, new) for name, old, new in (*values, ("split", one.before.split, one.after.split)) if old != new]
+        same_text = one.before and one.after and one.before.digest == one.after.digest
+        found.append(Compared(one.kind, KINDS[one.kind], None if same_text else before, after, columns))
+    return found

@@ -1,0 +1,93 @@
+"""The policy that a run on a version starts from: of one of the team's runs, a folder beside the lab, or a model of the hub."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from lab.data.loop import checkpoints
+from lab.data.loop.checkpoints import Candidate
+from lab.lib.numbers import whole_number
+from lab.teams.accounts.models import Team
+from lab.training.runs.form_parts import names_in
+from lab.training.runs.models import Run
+from trainers.contract.spec import FINAL, HUB_ID
+
+ELSEWHERE, FOLDER, HUB = "elsewhere", "folder", "hub"  # texts of the input ``policy``, besides ``<run>:<checkpoint>``
+
+
+class NoStart(ValueError):
+    """No policy is named; ``field`` is the input that has to change."""
+
+    def __init__(self, field: str, words: str) -> None:
+        super().__init__(words)
+        self.field, self.words = field, words
+
+
+@dataclass(frozen=True)
+class Start:
+    """``policy``: as a spec names it (lab.training.runs.references); ``candidate``: where it is a policy of a run."""
+
+    policy: dict[str, Any]
+    candidate: Candidate | None = None
+
+    @property
+    def kind(self) -> str:
+        return str(self.policy["kind"]) if self.candidate is None else "run"
+
+
+def list_policy_folders() -> list[str]:
+    """The folders that hold policies, as the launch form offers them."""
+    return names_in(Path(settings.POLICIES_ROOT), folders=True)
+
+
+def read_start(team: Team, values: Mapping[str, str]) -> Start:
+    """What the inputs name: ``policy``, and with it ``elsewhere``, ``folder``, or ``hub`` and ``revision``. Raises NoStart."""
+    kind = values.get("policy", "")
+    if kind == FOLDER:
+        return Start({"kind": FOLDER, "folder": folder_named(values.get("folder", "").strip())})
+    if kind == HUB:
+        name, revision = values.get("hub", "").strip(), values.get("revision", "").strip() or "main"
+        if not re.fullmatch(HUB_ID, name):
+            words = f"“{name[:80]}” is not the id of a model on the hub" if name else "No model is named"
+            raise NoStart("hub", f"{words}: write it as owner/name, for example Qwen/Qwen2.5-0.5B-Instruct.")
+        return Start({"kind": HUB, "name": name, "revision": revision})
+    candidate = candidate_of(team, values.get(ELSEWHERE, "") if kind == ELSEWHERE else kind)
+    if candidate is None:
+        raise NoStart("policy", "Choose a policy to start from.")
+    return Start(candidate.policy, candidate)
+
+
+def folder_named(name: str) -> str:
+    """Raises NoStart for one that is not offered."""
+    there = list_policy_folders()
+    if name in there:
+        return name
+    fix = f"There are: {', '.join(there)}." if there else "None is there yet: put the model's folder into the lab's folder of policies."
+    raise NoStart("folder", f"{f'There is no folder “{name[:80]}”.' if name else 'Choose a folder.'} {fix}")
+
+
+def candidate_of(team: Team, value: str) -> Candidate | None:
+    """The policy of a choice ``<run>:<checkpoint>``; None where the team has no such run or the checkpoint is none."""
+    run, checkpoint = find_chosen_run(team, value), value.partition(":")[2]
+    if run is None:
+        return None
+    if (step := whole_number(checkpoint, 999_999_999)) is not None:
+        return Candidate(run, step, step)
+    known = {FINAL: run.step, checkpoints.START: 0}
+    return Candidate(run, checkpoint, known[checkpoint]) if checkpoint in known else None
+
+
+def find_chosen_run(team: Team, value: str) -> Run | None:
+    """The team's run of a choice ``<run>:<checkpoint>``."""
+    try:
+        key = uuid.UUID(value.partition(":")[0])
+    except ValueError:
+        return None
+    return Run.objects.of(team).select_related("team").filter(pk=key).first()

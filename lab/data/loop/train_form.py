@@ -1,0 +1,355 @@
+"""The form that makes a dataset version into a run: its inputs with their prefilled texts, and the spec they stand for."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from lab.data.datasets.models import Form, Source, Version
+from lab.data.loop import checkpoints
+from lab.data.loop import start_policies as starting
+from lab.data.loop.checkpoints import Candidate, Choice, Sampled
+from lab.data.loop.start_policies import NoStart, Start, read_start
+from lab.lib.numbers import whole_number
+from lab.teams.accounts.models import Membership, Project, User
+from lab.teams.accounts.permissions import LABELLERS
+from lab.training.catalog.catalog import load_catalog
+from lab.training.runs import drafts
+from lab.training.runs.models import Run
+from lab.training.runs.problem_words import format_problem_sentence
+from trainers.contract.spec import FINAL, Problem
+
+BATCH = 32  # rows in an optimiser step; of GRPO completions, GROUP to a prompt
+GROUP = 8
+EPOCHS = 3
+LEAST_STEPS, LEAST_PAIRS = 20, 20
+FAR_SHARE = 0.25  # of the answers, from which on the form warns
+COMMON = ("task", "lora", "seed", "device", "precision")  # parts of a spec that go on from the policy's run
+SHARED = ("task", "seed", "device", "precision")  # from the run that sampled the rows, where the policy is of no run
+MATCH_PROMPTS, MOST_PROMPTS, MOST_OVERLAP = 50, 2000, 9
+INPUTS = {
+    "training.per_device_train_batch_size": "batch",
+    "training.max_steps": "max_steps",
+    "training.learning_rate": "learning_rate",
+    "evaluation.prompts": "evaluation",
+}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A way to train on a version. ``form``: what its rows must be; ``recipe``: whose launch form holds all its settings.
+
+    ``rate``: learning rate that is prefilled, unless the policy was last trained with a smaller one. Of 37 pairs in 30 steps of DPO on the built-in
+    policy, 3e-5 changed 11 of 256 held-out answers, 5e-5 17 and 1e-4 29; the last one cost accuracy (.81 to .79), the others did not.
+    ``large_rate``: for a model from a folder or the hub, hundreds of times larger; TRL's default of the trainer.
+    """
+
+    trainer: str
+    title: str
+    summary: str
+    form: Form
+    recipe: str
+    rate: float
+    large_rate: float
+    answers: bool = True  # the result writes answers, so that it can be compared with its parent
+    instead: str = ""
+
+
+GOALS = (
+    Goal("dpo", "DPO", "Moves the policy towards the chosen answers and away from the rejected ones.", Form.PREFERENCE, "dpo", 5e-5, 1e-6),
+    Goal("kto", "KTO", "Learns from single answers marked good or bad.", Form.KTO, "kto", 5e-5, 1e-6),
+    Goal(
+        "reward",
+        "Reward model",
+        "Learns to score answers as your labellers do; it writes none.",
+        Form.PREFERENCE,
+        "reward",
+        1e-4,
+        1e-4,
+        answers=False,
+    ),
+    Goal("grpo", "GRPO", "Samples answers to the prompts; the task's rewards score them against the references.", Form.PROMPT, "grpo", 5e-5, 1e-6),
+    Goal("sft", "SFT on corrections", "Imitates the corrected and the chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5),
+)
+NEEDED = {
+    Form.PREFERENCE: "preference pairs",
+    Form.KTO: "labelled answers",
+    Form.COMPLETION: "prompts with completions",
+    Form.STEPWISE: "marked steps",
+    Form.PROMPT: "prompts with references",
+}
+
+
+def explain_goal_refusal(goal: Goal, version: Version) -> str:
+    """Why the goal does not fit the version; empty when it does."""
+    form, imported = Form(version.dataset.form), version.dataset.source == Source.IMPORT
+    if goal.form == form or (goal.trainer == "kto" and form == Form.STEPWISE and imported):  # of the lab's own marks an answer may lack its end
+        return ""
+    fix = f"Import a file of {NEEDED[goal.form]}." if imported or goal.form == Form.PROMPT else "Make a dataset of that form from the same queues."
+    return f"Needs {NEEDED[goal.form]}; this version holds {NEEDED[form]}. {fix}"
+
+
+@dataclass
+class TrainForm:
+    """``values``: the text of every input by name. ``errors``: by name; what has no input is in ``other_errors``."""
+
+    version: Version
+    goal: Goal
+    data: Mapping[str, str] | None = None
+    assigned: tuple[int, ...] = ()  # people who are to label the match; nobody: whoever may
+    errors: dict[str, str] = field(default_factory=dict)
+    other_errors: list[str] = field(default_factory=list)
+
+    @cached_property
+    def values(self) -> dict[str, str]:
+        return {**self.prefilled, **(self.data or {})}
+
+    @cached_property
+    def sources(self) -> list[Sampled]:
+        return checkpoints.list_sampling_runs(self.version)
+
+    @cached_property
+    def choices(self) -> list[Choice]:
+        return checkpoints.list_policy_choices(self.sources)
+
+    @cached_property
+    def elsewhere(self) -> list[tuple[str, str]]:
+        """Policies of other runs, for imports and for those who know better."""
+        own = {choice.candidate.value for choice in self.choices}
+        return [one for one in drafts.runs_with_policies(self.version.dataset.team) if one[0] not in own]
+
+    @cached_property
+    def rows(self) -> int:
+        return int(self.version.counts.get("train") or 0)
+
+    @cached_property
+    def best(self) -> Candidate | None:
+        return checkpoints.suggest_start_policy(self.sources)
+
+    @cached_property
+    def prefilled(self) -> dict[str, str]:
+        policy = (self.data or {}).get("policy") or (self.best.value if self.best else "")
+        size = max(2, min(BATCH, self.rows)) if self.goal.trainer != "grpo" else GROUP * max(1, min(BATCH // GROUP, self.rows))
+        steps = max(LEAST_STEPS, math.ceil(EPOCHS * self.rows / (size if self.goal.trainer != "grpo" else size // GROUP)))
+        return {
+            "trainer": self.goal.trainer,
+            "policy": policy,
+            "revision": "main",
+            "task": self.sampled_task or self.tasks[0][0],
+            "name": f"{self.goal.title} on {self.version}"[:100],
+            "learning_rate": f"{self.usual_rate(policy):g}" if policy else "",
+            "max_steps": str(steps),
+            "batch": str(size),
+            "evaluation": self.measured(policy),
+            "prompts": str(MATCH_PROMPTS),
+            "overlap": "1",
+        }
+
+    def measured(self, policy: str) -> str:
+        """Held-out prompts of the run the policy is from, so that its figures can be compared."""
+        run = starting.find_chosen_run(self.version.dataset.team, policy)
+        own = (run.spec.get("evaluation") or {}).get("prompts") if run else None
+        return str(own or 256)
+
+    def usual_rate(self, policy: str) -> float:
+        if policy in (starting.FOLDER, starting.HUB):
+            return self.goal.large_rate
+        run = starting.find_chosen_run(self.version.dataset.team, policy)
+        own = (run.spec.get("training") or {}).get("learning_rate") if run else None
+        return min(self.goal.rate, own) if isinstance(own, int | float) else self.goal.rate
+
+    @property
+    def wants_match(self) -> bool:
+        return self.goal.answers and (self.data is None or "match" in self.data)
+
+    @property
+    def wish(self) -> dict[str, Any]:
+        """The match that is to follow; only of a form whose ``spec`` was not refused."""
+        numbers = {name: int(self.values[name]) for name in ("prompts", "overlap")}
+        return {"version": self.version.pk, **numbers, "labellers": list(self.assigned)}
+
+    @cached_property
+    def labellers(self) -> list[User]:
+        members = Membership.objects.filter(team=self.version.dataset.team, role__in=LABELLERS, active=True, user__is_active=True)
+        return [one.user for one in members.select_related("user").order_by("user__email")]
+
+    @cached_property
+    def _start(self) -> Start | NoStart:
+        try:
+            return read_start(self.version.dataset.team, self.values)
+        except NoStart as problem:
+            return problem
+
+    @property
+    def start(self) -> Start | None:
+        """The policy that is chosen; None while none is."""
+        return self._start if isinstance(self._start, Start) else None
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """Where the policy that is chosen is one of a run."""
+        return self.start.candidate if self.start else None
+
+    @property
+    def chosen_elsewhere(self) -> str:
+        """The choice of another run's policy, where an address or a body names it itself."""
+        value = self.chosen.value if self.chosen else ""
+        return value if value in dict(self.elsewhere) else ""
+
+    @property
+    def folders(self) -> list[str]:
+        return starting.list_policy_folders()
+
+    @cached_property
+    def sampler(self) -> Run | None:
+        """The run of the lab that sampled most of the rows."""
+        return next((source.run for source in self.sources if not source.run.outside), None)
+
+    @cached_property
+    def tasks(self) -> list[tuple[str, str]]:
+        """``<task>:<difficulty>`` and what it is called: what a policy that is of no run can be measured on."""
+        return [(f"{task['name']}:{name}", f"{task['title']}: {name}") for task in load_catalog().tasks for name in task["difficulties"]]
+
+    @cached_property
+    def sampled_task(self) -> str:
+        """The task of the run that sampled the rows; empty where there is none, or it is no longer installed."""
+        own = self.sampler.spec.get("task") if self.sampler else None
+        text = f"{own.get('name')}:{own.get('difficulty')}" if isinstance(own, dict) else ""
+        return text if text in dict(self.tasks) else ""
+
+    @property
+    def parent(self) -> Run | None:
+        """The run whose final policy is chosen: the new run is the next stage of its chain."""
+        policy = self.chosen.policy if self.chosen else {}
+        if policy.get("kind") != "run" or policy.get("checkpoint") != FINAL:
+            return None
+        return starting.find_chosen_run(self.version.dataset.team, f"{policy.get('run')}:{FINAL}")
+
+    @property
+    def project(self) -> Project | None:
+        """Of the dataset, else of the run it starts from."""
+        start = self.chosen.run if self.chosen else None
+        return self.version.dataset.project or (start.project if start else None)
+
+    def whole(self, name: str, least: int, most: int) -> int:
+        """The whole number of an input; one that is none, or out of range, is an error at its field."""
+        text = self.values.get(name, "").strip()
+        found = whole_number(text, most, least)
+        if found is not None:
+            return found
+        self.errors[name] = f"“{text[:40]}” is not a whole number from {least} to {most:,}."
+        return least
+
+    def spec(self) -> dict[str, Any] | None:
+        """What is launched; None when inputs are wrong. A reward model is not measured: it answers nothing."""
+        rate = self.rate()
+        prompts = self.whole("evaluation", 0, 100_000) if self.goal.answers else 0
+        steps = self.whole("max_steps", 1, 10_000_000)
+        training = {"trainer": self.goal.trainer, "max_steps": steps, "learning_rate": rate, "lr_scheduler_type": "linear"}
+        if self.goal.trainer == "grpo":
+            training["num_generations"] = GROUP
+        training["per_device_train_batch_size"] = self.whole("batch", 2 if self.goal.trainer == "kto" else 1, 65_536)
+        if self.wants_match:
+            self.whole("prompts", 1, MOST_PROMPTS)
+            self.whole("overlap", 1, MOST_OVERLAP)
+            if not prompts and "evaluation" not in self.errors:
+                self.errors["evaluation"] = "A blind A/B compares answers to held-out prompts: measure some, or leave the A/B off."
+        if isinstance(self._start, NoStart):
+            self.errors[self._start.field] = self._start.words
+        common = self.common()
+        if self.errors or self.start is None:
+            return None
+        before = self.run_before
+        return common | {
+            "recipe": self.goal.recipe if self.goal.trainer != "sft" else drafts.CUSTOM,
+            "policy": self.start.policy,
+            "training": training | self.lengths(before),
+            "evaluation": {**((before.spec.get("evaluation") if before else None) or {}), "prompts": prompts, "every": max(1, steps // 2)},
+            "dataset": self.dataset(),
+        }
+
+    @property
+    def run_before(self) -> Run | None:
+        """The run whose settings the new one goes on from: the policy's, else the one that sampled the rows."""
+        return self.chosen.run if self.chosen else self.sampler
+
+    def common(self) -> dict[str, Any]:
+        """What the new run has in common with the run its policy is from: task, adapters, machine, and the seed that draws the held-out prompts.
+        A policy of no run gets the chosen task, and what else it can share with the run that sampled the rows.
+        """
+        run = self.run_before
+        parts = {key: copy.deepcopy(run.spec[key]) for key in (COMMON if self.chosen else SHARED) if run.spec.get(key) is not None} if run else {}
+        if self.chosen is None:
+            text = self.values["task"]
+            if text not in dict(self.tasks):
+                self.errors["task"] = f"There is no task “{text[:60]}”; choose one of the list."
+            elif text != self.sampled_task:  # else with the weights of its rewards
+                name, _, difficulty = text.partition(":")
+                parts["task"] = {"name": name, "difficulty": difficulty}
+        return parts
+
+    def lengths(self, run: Run | None) -> dict[str, int]:
+        """Answers as long as the run's own may be are not cut."""
+        longest = (run.spec.get("training") or {}).get("max_completion_length") if run else None
+        if not isinstance(longest, int) or longest <= 64:
+            return {}
+        if self.goal.trainer == "grpo":
+            return {"max_completion_length": longest}
+        room = {"max_length": 2 * longest + 256}
+        return room if self.goal.trainer == "sft" else room | {"max_completion_length": longest}
+
+    def dataset(self) -> dict[str, str]:
+        """With the digest it was frozen with, so that a trainer refuses a file that is another one by now."""
+        frozen = (self.version.counts.get("sha256") or {}).get("train")
+        return {"file": self.version.train_file, "sha256": frozen or hashlib.sha256(self.version.path().read_bytes()).hexdigest()}
+
+    def rate(self) -> float:
+        text = self.values.get("learning_rate", "").strip() or f"{self.usual_rate(self.values['policy']):g}"
+        try:
+            rate = float(text)
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate <= 1:
+            self.errors["learning_rate"] = f"“{text[:40]}” is not a number above 0 and up to 1; usual is {self.goal.rate:g}."
+        return rate
+
+    def input_of(self, field: str) -> str:
+        """The input that stands for a field of the spec; empty for one without."""
+        kind = self.start.kind if self.start else ""
+        if kind == starting.FOLDER and field in ("policy.folder", "policy.path"):
+            return "folder"
+        if kind == starting.HUB and field in ("policy.name", "policy.revision"):
+            return "hub" if field == "policy.name" else "revision"
+        if field.startswith("task.") and kind in (starting.FOLDER, starting.HUB):
+            return "task"
+        return "policy" if field.startswith("policy") else INPUTS.get(field, "")
+
+    def refuse(self, problem: Problem) -> None:
+        """Shows a problem of the spec at its input, or on top."""
+        place, text = self.input_of(problem.field), format_problem_sentence(problem)
+        if place:
+            self.errors[place] = text
+        else:
+            self.other_errors.append(f"{problem.field}: {text}" if problem.field else text)
+
+    @property
+    def warnings(self) -> list[str]:
+        found = []
+        if self.rows < LEAST_PAIRS:
+            found.append(f"Only {self.rows} rows to train on: from fewer than {LEAST_PAIRS} a policy learns the rows, not what they have in common.")
+        if self.goal.trainer == "kto" and self.version.dataset.form == Form.STEPWISE:
+            found.append("The steps of a row are joined to one answer, which counts as good if every step is right.")
+        total = sum(source.answers for source in self.sources) if self.start else 0
+        choice = next((one for one in self.choices if self.chosen and one.candidate.value == self.chosen.value), None)
+        far = choice.far if choice else total
+        if total and far > FAR_SHARE * total:
+            found.append(
+                f"{far:,} of {total:,} answers were sampled by another run, or more than {checkpoints.FAR} steps away from this policy. "
+                "What the policy no longer writes teaches it less; label answers of a kept checkpoint, or freeze with a policy-age filter."
+            )
+        return found

@@ -1,0 +1,100 @@
+"""What can be done with projects, whoever asks: made, renamed, put away and taken back, and things moved between them. All of it is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from lab.data.datasets.models import Dataset
+from lab.labelling.labels.models import Queue
+from lab.teams.accounts.models import Project, Team, User
+from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.models import Run
+
+NAME_LENGTH, ABOUT_LENGTH = 80, 300
+MOST_MOVED = 500
+KINDS: dict[str, tuple[Any, str]] = {"run": (Run, "number"), "queue": (Queue, "pk"), "dataset": (Dataset, "pk")}  # kind → model, what its id is
+TAKEN = {"name": "There is a project of this name already. Choose another name."}
+
+
+class Refused(ValueError):
+    """``errors``: field → words."""
+
+    def __init__(self, errors: dict[str, str]) -> None:
+        super().__init__(" ".join(errors.values()))
+        self.errors = errors
+
+
+def clean_project_values(data: Mapping[str, str]) -> dict[str, str]:
+    return {name: " ".join(data.get(name, "").replace("\0", "").split()) for name in ("name", "about")}
+
+
+def validate_project_values(team: Team, values: dict[str, str], own: Project | None = None) -> dict[str, str]:
+    errors = {}
+    if not values["name"]:
+        errors["name"] = "A name is missing. Say what the work is about."
+    elif len(values["name"]) > NAME_LENGTH:
+        errors["name"] = f"The name has {len(values['name'])} characters. Use at most {NAME_LENGTH}."
+    elif other := Project.objects.of(team).filter(name__iexact=values["name"]).exclude(pk=own.pk if own else 0).first():
+        where = "an archived project" if other.archived_at else "a project"
+        errors["name"] = f"There is {where} of this name already. Choose another name{', or restore that one' if other.archived_at else ''}."
+    if len(values["about"]) > ABOUT_LENGTH:
+        errors["about"] = f"This has {len(values['about'])} characters. Use at most {ABOUT_LENGTH}."
+    return errors
+
+
+def add_project(team: Team, user: User | None, values: dict[str, str]) -> Project:
+    """Raises Refused."""
+    if errors := validate_project_values(team, values):
+        raise Refused(errors)
+    try:
+        with transaction.atomic():
+            made = Project.objects.create(team=team, created_by=user, **values)
+            record_audit_entry("project.create", made)
+    except IntegrityError:  # somebody was a moment faster
+        raise Refused(TAKEN) from None
+    return made
+
+
+def update_project(found: Project, values: dict[str, str]) -> bool:
+    """Another name, or other words about it; whether anything was changed. Raises Refused."""
+    if errors := validate_project_values(found.team, values, found):
+        raise Refused(errors)
+    changed = {name: [getattr(found, name), value] for name, value in values.items() if getattr(found, name) != value}
+    try:
+        with transaction.atomic():
+            Project.objects.same_row(found).update(**values)
+            if changed:
+                record_audit_entry("project.change", found, label=values["name"], changed=changed)
+    except IntegrityError:
+        raise Refused(TAKEN) from None
+    return bool(changed)
+
+
+def set_project_archived(found: Project, *, away: bool) -> None:
+    """Into the archive, or back. Doing it twice is doing it once."""
+    with transaction.atomic():
+        changed = Project.objects.same_row(found).filter(archived_at__isnull=away).update(archived_at=timezone.now() if away else None)
+        if changed:
+            record_audit_entry("project.change", found, changed={"archived": [not away, away]})
+
+
+def find_movable_items(team: Team, kind: str, keys: Collection[int]) -> list[Any]:
+    """The team's runs (by number), queues or datasets among ``keys``."""
+    model, by = KINDS[kind]
+    return list(model.objects.filter(team=team, **{f"{by}__in": keys}).only("pk", by))
+
+
+def assign_project(team: Team, kind: str, found: Collection[Any], target: Project | None) -> int:
+    """How many of ``found`` (see ``find_movable_items``) were elsewhere. Without ``target`` they are taken out of their projects."""
+    model, _ = KINDS[kind]
+    with transaction.atomic():
+        stay = {"project": target} if target else {"project__isnull": True}
+        count: int = model.objects.filter(team=team, pk__in=[thing.pk for thing in found]).exclude(**stay).update(project=target)
+        if count:
+            ids = [str(getattr(thing, "number", thing.pk)) for thing in found][:50]
+            record_audit_entry("project.move", target, team=team, label=target.name if target else "no project", kind=kind, ids=ids, count=count)
+    return count

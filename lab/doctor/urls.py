@@ -1,9 +1,0 @@
-"""What looks wrong with a run."""
-
-from django.urls import path
-
-from lab.doctor import views
-
-urlpatterns = [
-    path("runs/<uuid:run_id>/doctor/", views.run_doctor, name="run-doctor"),
-]

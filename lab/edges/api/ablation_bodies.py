@@ -1,0 +1,49 @@
+"""From the body of an ablation to the spec it takes apart: the page's rules, with the paths of the body's fields."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from ninja import Field
+
+from lab.edges.api.base import Given
+from lab.edges.api.launch_bodies import OUTPUT, Wish, preflight_wish
+from lab.edges.api.problems import FieldProblem, field_problem, make_invalid_problem, make_validation_problem
+from lab.teams.accounts.models import Team
+from lab.training.ablations.launch import MOST_RUNS, NAME_LENGTH, explain_launch_refusal
+from lab.training.ablations.plan import SEEDS, find_variant_problems
+from lab.training.ablations.variants import FULL, variants_of
+from lab.training.runs.models import Run
+from lab.training.runs.references import restore_reference_names
+
+
+class AblationIn(Given):
+    run: UUID | None = Field(None, description="The run whose recipe is taken apart.")
+    spec: dict[str, Any] | None = Field(None, description="Instead of a run: a complete spec that stacks methods.")
+    name: str = Field("", max_length=NAME_LENGTH)
+    check: bool = Field(True, description="False leaves out the trainers' own check of the full stack, which takes seconds.")
+    seeds: int = Field(SEEDS, ge=1, le=MOST_RUNS, description="Of each variant; three are the least that give an interval worth looking at.")
+
+
+def plan_ablation(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | None]:
+    """The full stack's spec and the run it is from. Raises ApiProblem with everything that would be refused."""
+    if (given.run is None) == (given.spec is None):
+        raise make_invalid_problem("run", "give either a run or a spec", "the spec of a run is in its answer")
+    source = Run.objects.of(team).filter(pk=given.run).first() if given.run else None
+    if given.run and source is None:
+        raise make_invalid_problem("run", "your team has no such run", "give the id of one of its runs")
+    spec = restore_reference_names(team, source.spec) if source else {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
+    place = "run" if source else "spec"
+    if reason := explain_launch_refusal(spec, given.seeds):
+        raise make_invalid_problem("seeds" if variants_of(spec) else place, reason)
+    problems: dict[tuple[str, str], FieldProblem] = {}
+    for variant, one in find_variant_problems(team, spec, given.seeds):
+        exact = variant == FULL and source is None  # places in the stack are others without a method
+        field, about = (f"{place}.{one.field}", "") if exact else (place, f"{variant}: {one.field}: ")
+        problems.setdefault((one.field, one.message), field_problem(one, field, about))
+    if problems:
+        raise make_validation_problem(problems.values())
+    if given.check:
+        preflight_wish(team, Wish("", place, spec=variants_of(spec)[0].spec(spec, 0)))
+    return spec, source

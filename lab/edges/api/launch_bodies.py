@@ -1,0 +1,156 @@
+"""From the body of a launch to queued runs, by the lab's own verbs: the same checks as the form, with the paths of the body's fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from ninja import Field
+
+from lab.edges.api.base import Caller, Given
+from lab.edges.api.problems import ApiProblem, FieldProblem, field_problem, make_invalid_problem, make_validation_problem, of_spec
+from lab.lib.numbers import MAX_ID
+from lab.teams.accounts.models import Project, Team
+from lab.training.catalog.catalog import CatalogError, load_catalog
+from lab.training.runs import launch, references
+from lab.training.runs.models import Run, Status
+from lab.training.runs.placement import Place, find_usual_queue, inherit_place
+from lab.training.runs.preflight import PreflightError, run_preflight
+from lab.training.runs.problem_words import problem_of_report
+from lab.training.runs.stages import merge_spec_changes
+from trainers.contract.spec import FINAL, RunSpec, SpecError
+
+Spec = dict[str, Any]
+OUTPUT = "output"
+
+
+class Launch(Given):
+    recipe: str = Field("", max_length=100, description="Name of a recipe; see the list of recipes.", examples=["grpo"])
+    overrides: Spec = Field(
+        {},
+        description="Changes to the recipe: parts of a spec; `stages` holds changes for single stages, in order.",
+        examples=[{"training": {"max_steps": 200}, "methods": [{"name": "rs-grpo", "config": {"risk": 4}}]}],
+    )
+    spec: Spec | None = Field(None, description="Instead of a recipe: a complete spec, such as that of a run.")
+    after: UUID | None = Field(None, description="With a spec: the run it goes on from; it starts when that has finished.")
+    name: str = Field("", max_length=launch.NAME_LENGTH, examples=["first try"])
+    project: int | None = Field(None, description="Id of one of the team's projects.")
+    check: bool = Field(True, description="False leaves out the trainers' own check, which takes seconds.")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A recipe with ``changes``, or (``recipe`` empty) one spec; ``place`` is where in the body its fields stand."""
+
+    name: str
+    place: str
+    recipe: str = ""
+    changes: Spec | None = None
+    spec: Spec | None = None
+    parent: Run | None = None
+    cloned_from: Run | None = None
+    goes: Place | None = None  # project and queue; None: those of what it comes from
+
+
+def of_body(team: Team, given: Launch) -> Wish:
+    """Raises ApiProblem."""
+    goes = place_of(team, given.project) if given.project is not None else None
+    if bool(given.recipe) == (given.spec is not None):
+        raise make_invalid_problem("recipe", "give either a recipe or a spec", 'for example {"recipe": "grpo"}')
+    if given.recipe:
+        if given.after is not None:
+            raise make_invalid_problem("after", "goes with a spec only", "give the recipe policy: {kind: run, run: …} in overrides")
+        return Wish(given.name, "overrides", recipe=given.recipe, changes=given.overrides, goes=goes)
+    if given.overrides:
+        raise make_invalid_problem("overrides", "goes with a recipe only", "change the spec itself")
+    parent = Run.objects.of(team).filter(pk=given.after).first() if given.after else None
+    if given.after and parent is None:
+        raise make_invalid_problem("after", "your team has no such run", "give the id of one of its runs")
+    spec = {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
+    if parent is not None:
+        spec["policy"] = {"kind": "run", "run": str(parent.pk), "checkpoint": FINAL}
+    return Wish(given.name, "spec", spec=spec, parent=parent, goes=goes)
+
+
+def place_of(team: Team, project: int) -> Place:
+    """Raises ApiProblem."""
+    found = Project.objects.of(team).filter(pk=project, archived_at=None).first() if 0 < project <= MAX_ID else None
+    if found is None:
+        raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or leave it out")
+    return Place(found, find_usual_queue(team))
+
+
+def of_clone(run: Run, overrides: Spec, name: str) -> Wish:
+    """Raises ApiProblem."""
+    if run.outside:
+        raise ApiProblem("conflict", f"{run} {references.OUTSIDE}: the lab cannot launch it again.")
+    try:
+        spec = merge_spec_changes(references.restore_reference_names(run.team, run.spec), overrides)
+    except SpecError as error:
+        raise of_spec(error, "overrides") from None
+    parent = run.parent if run.parent and "policy" not in overrides else None
+    return Wish(name, "overrides", spec={key: value for key, value in spec.items() if key != OUTPUT}, parent=parent, cloned_from=run)
+
+
+def preflight_wish(team: Team, wish: Wish) -> list[FieldProblem]:
+    """The warnings of the trainers' check. Raises ApiProblem with everything that would be refused."""
+    specs = specs_of(team, wish)
+    problems: list[FieldProblem] = []
+    warnings: list[FieldProblem] = []
+    pending = wish.parent is not None and wish.parent.status != Status.FINISHED
+    for number, spec in enumerate(specs):
+        try:
+            report = run_preflight(spec.model_dump(mode="json"), policy_pending=number > 0 or pending)
+        except PreflightError as error:
+            raise ApiProblem("away", f"The check before the launch could not be made: {error}. Send check: false to launch without it.") from None
+        stage = f"stages.{number}." if len(specs) > 1 else ""
+        problems += [make_report_problem(wish, stage, one) for one in report.get("problems", [])]
+        warnings += [make_report_problem(wish, stage, one) for one in report.get("warnings", [])]
+    if problems:
+        raise make_validation_problem(problems)
+    return warnings
+
+
+def specs_of(team: Team, wish: Wish) -> list[RunSpec]:
+    """Of each stage. Raises ApiProblem."""
+    try:
+        if wish.recipe:
+            return launch.plan_recipe(team, wish.recipe, wish.changes)
+        return [launch.check_launch_spec(team, {**(wish.spec or {}), OUTPUT: launch.PENDING}, parent=wish.parent)]
+    except SpecError as error:
+        raise problem_from_spec_error(wish, error) from None
+
+
+def find_wish_queue(wish: Wish) -> str:
+    """The queue its runs would wait in."""
+    return (wish.goes or inherit_place(wish.parent, wish.cloned_from)).queue
+
+
+def make_report_problem(wish: Wish, stage: str, one: dict[str, Any]) -> FieldProblem:
+    return field_problem(problem_of_report(one), f"{wish.place}.{stage}{one['field']}")
+
+
+def launch_wish(caller: Caller, wish: Wish) -> list[Run]:
+    """Raises ApiProblem."""
+    try:
+        if wish.recipe:
+            return launch.launch_recipe(caller.team, caller.user, wish.recipe, wish.changes, wish.name, place=wish.goes)
+        parts: dict[str, Any] = {"parent": wish.parent, "cloned_from": wish.cloned_from, "place": wish.goes}
+        return [launch.launch_run(caller.team, caller.user, wish.spec or {}, wish.name, **parts)]
+    except SpecError as error:
+        raise problem_from_spec_error(wish, error) from None
+
+
+def problem_from_spec_error(wish: Wish, error: SpecError) -> ApiProblem:
+    if wish.recipe and [one.field for one in error.problems] == ["recipe"]:
+        return of_spec(error)
+    return of_spec(error, wish.place)
+
+
+def known_recipe(name: str) -> Spec:
+    """Raises ApiProblem."""
+    try:
+        return load_catalog().recipe(name)
+    except CatalogError as error:
+        raise ApiProblem("missing", str(error)) from None

@@ -1,0 +1,63 @@
+"""The OpenAPI document of the API, with what django-ninja leaves out: problems, what each operation needs, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from ninja.operation import Operation
+from ninja.schema import NinjaGenerateJsonSchema
+
+from lab.edges.api.base import AccessToken, api
+from lab.edges.api.problems import MEDIA_TYPE, TITLES, Problem
+from lab.teams.accounts.permissions import TABLE
+
+ROOT = "/api/v1/"
+ABOUT = """Everything the browser can do, for programs. A token made under Access tokens says which person (or service) asks, in which team, and
+which scopes the request may use; the team is never part of an address. Errors are problem JSON (RFC 9457) and name each field that has to change.
+Lists answer pages: `next` is the value of `after` for the page that follows, null at the end. Times are UTC in ISO 8601, numbers that are not
+finite are null."""
+
+
+def iterate_operations() -> Iterator[tuple[str, Operation]]:
+    """Every operation with its path below /api/v1."""
+    for router in api._get_bound_routers():
+        for path, view in router.path_operations.items():
+            for one in view.operations:
+                yield f"{router.prefix}{path}", one
+
+
+def permission_of(one: Operation) -> str | None:
+    """The permission an operation asks for, "" for any token; None when it forgot to ask."""
+    auth = next(iter(one.auth_callbacks), None)
+    return auth.permission if isinstance(auth, AccessToken) else None
+
+
+@cache
+def build_openapi_document() -> dict[str, Any]:
+    found: dict[str, Any] = api.get_openapi_schema(path_prefix=ROOT)
+    found["info"]["description"] = ABOUT
+    asked = {one.view_func.__name__: permission_of(one) or "" for _, one in iterate_operations()}
+    schemas = found["components"]["schemas"]
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}", schema_generator=NinjaGenerateJsonSchema)
+    schemas.update(problem.pop("$defs"))
+    schemas["Problem"] = problem
+    found["components"]["securitySchemes"] = {"AccessToken": {"type": "http", "scheme": "bearer", "description": "lab_…, made under Access tokens."}}
+    for path, methods in found["paths"].items():
+        for method, one in methods.items():
+            complete_operation(one, asked[one["operationId"]], path, method)
+    return found
+
+
+def complete_operation(one: dict[str, Any], permission: str, path: str, method: str) -> None:
+    one["x-permission"] = permission
+    needs = (
+        f"Needs the scope `{permission}`: {TABLE[permission].words[0].lower()}{TABLE[permission].words[1:]}." if permission else "Any token may ask."
+    )
+    one["description"] = "\n\n".join(part for part in (one.get("description", "").strip(), needs) if part)
+    kinds = ["malformed", "token", "permission", "validation", "rate", "size", "method"]
+    kinds += ["missing"] if "{" in path else []
+    kinds += ["conflict"] if method != "get" else []
+    for status, title in sorted({TITLES[kind] for kind in kinds}):
+        one["responses"].setdefault(status, {"description": title, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}})

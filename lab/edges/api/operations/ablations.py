@@ -1,0 +1,284 @@
+"""Ablations: a recipe taken apart, its runs with several seeds, and what each method contributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest
+from ninja import Field, Schema, Status
+
+from lab.edges.api.ablation_bodies import AblationIn, plan_ablation
+from lab.edges.api.base import Given, caller_of, make_router, require_permission
+from lab.edges.api.estimates import EstimateOut, estimate_launch_cost
+from lab.edges.api.idempotency import Key, run_idempotent_action
+from lab.edges.api.launch_bodies import OUTPUT
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
+from lab.edges.api.problems import ApiProblem, field_problem, make_validation_problem
+from lab.teams.accounts.addresses import build_absolute_url, team_path
+from lab.training.ablations import launch
+from lab.training.ablations.figures import Contribution, Figures, Row, build_ablation_figures, compute_ablation_progress
+from lab.training.ablations.intervals import Estimate
+from lab.training.ablations.launch import MOST_RUNS
+from lab.training.ablations.models import Ablation
+from lab.training.ablations.plan import usual_name
+from lab.training.ablations.variants import variants_of
+from lab.training.runs.launch import PENDING, check_launch_spec
+from lab.training.runs.placement import inherit_place
+from lab.training.runs.stack import stack_of
+from trainers.contract.spec import SpecError
+
+router = make_router("Ablations")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_MICROSECONDS = 10**17  # since 1970; in the year 5138
+
+
+class AblationOut(Schema):
+    id: UUID
+    name: str
+    url: str
+    run: UUID | None = Field(description="The run whose recipe was taken apart, where it was one.")
+    base: str
+    methods: list[str] = Field(description="Of the full stack, in order.")
+    seeds: int = Field(description="Of each variant.")
+    runs: int
+    finished: int
+    open: int = Field(description="Runs that will go on.")
+    created_by: Person | None
+    created_at: datetime
+
+
+class MeanOut(Schema):
+    """A mean over seeds with its 95 % interval."""
+
+    mean: float
+    low: float | None = Field(description="null for a single seed.")
+    high: float | None
+    count: int = Field(description="Seeds.")
+
+
+class QuantityOut(Schema):
+    key: str
+    metric: str = Field(description="The metric it is read from; `@wall` is the time from start to end.")
+    label: str
+    unit: str
+    reading: str = Field(description="How one number is made of a run.", examples=["the last measurement of each run"])
+
+
+class SeedOut(Schema):
+    seed: int
+    run: UUID
+    number: int = Field(description="Of the run.")
+    status: str
+    values: dict[str, float] = Field(description="Quantity to value, of a finished run.")
+
+
+class VariantOut(Schema):
+    name: str = Field(description="full, base, or `without` and a method.", examples=["without rs-grpo"])
+    seeds: list[SeedOut]
+    means: dict[str, MeanOut | None] = Field(description="Quantity to its mean over the finished seeds.")
+    differences: dict[str, MeanOut | None] = Field(description="Quantity to this variant minus the full stack, paired by seed.")
+
+
+class ShareOut(Schema):
+    quantity: str
+    contribution: MeanOut | None = Field(description="The full stack minus the stack without the method, paired by seed.")
+    claimed: str = Field(description="higher or lower, where the method's paper claims to change it.")
+    verdict: str = Field(description="Of a claim: held, not seen or opposite; empty with one seed.")
+
+
+class ContributionOut(Schema):
+    method: str
+    shares: list[ShareOut]
+
+
+class AblationProgress(Schema):
+    total: int
+    finished: int
+    training: int
+    waiting: int
+    ended: int = Field(description="Stopped or failed: they have no figures.")
+    share: float = Field(description="From 0 to 1, each run counting by its own steps.")
+
+
+class AblationDetail(AblationOut):
+    spec: dict[str, Any] = Field(description="The full stack, as it can be launched.")
+    progress: AblationProgress
+    quantities: list[QuantityOut]
+    variants: list[VariantOut]
+    contributions: list[ContributionOut]
+
+
+class PlanOut(Schema):
+    runs: int = Field(description="That would be queued.")
+    variants: list[str]
+    estimate: EstimateOut = Field(description="Each run counted as one of the full stack.")
+
+
+class MoreIn(Given):
+    seeds: int = Field(1, ge=1, le=MOST_RUNS, description="More of every variant.")
+
+
+class Stopped(Schema):
+    stopped: int = Field(description="Runs that were asked to stop and save.")
+
+
+def ablation_of(request: HttpRequest, ablation_id: UUID) -> Ablation:
+    """The team's ablation with its counts. Raises Http404."""
+    found = Ablation.objects.of(caller_of(request).team).counted().select_related("team", "author").filter(pk=ablation_id).first()
+    if found is None:
+        raise Http404("Your team has no such ablation.")
+    return found
+
+
+def serialize_ablation(one: Any) -> dict[str, Any]:
+    """``one`` comes with its counts."""
+    stack = stack_of(one.spec)
+    fields = {name: getattr(one, name) for name in ("name", "seeds", "runs", "finished", "open", "created_at")}
+    about = {"id": one.pk, "url": build_absolute_url(team_path(one.team, "ablation", one.pk)), "run": one.source_id}
+    return {**fields, **about, "base": stack.base, "methods": list(stack.methods), "created_by": serialize_person(one.author) if one.author else None}
+
+
+def whole_of(one: Ablation) -> dict[str, Any]:
+    members = one.in_order()
+    found = build_ablation_figures(one, members)
+    return {
+        **serialize_ablation(one),
+        "spec": one.spec,
+        "progress": compute_ablation_progress([member.run for member in members]),
+        "quantities": [
+            {**{name: getattr(each, name) for name in ("key", "metric", "label", "unit")}, "reading": each.help} for each in found.quantities
+        ],
+        "variants": [serialize_variant(row, collect_variant_values(found, row.variant)) for row in found.rows],
+        "contributions": [serialize_contribution(each) for each in found.contributions],
+    }
+
+
+def collect_variant_values(found: Figures, name: str) -> dict[int, dict[str, float]]:
+    """Seed → quantity → value of a variant."""
+    values: dict[int, dict[str, float]] = {}
+    for chart in found.chart:
+        for one in chart["variants"]:
+            for dot in one["dots"] if one["name"] == name else ():
+                values.setdefault(dot["seed"], {})[chart["key"]] = dot["value"]
+    return values
+
+
+def serialize_variant(row: Row, values: dict[int, dict[str, float]]) -> dict[str, Any]:
+    seeds = [
+        {"seed": one.seed, "run": one.run_id, "number": one.run.number, "status": one.run.status, "values": values.get(one.seed, {})}
+        for one in row.members
+    ]
+
+    means = {cell.quantity.key: serialize_estimate(cell.estimate) for cell in row.cells}
+    differences = {cell.quantity.key: serialize_estimate(cell.difference) for cell in row.cells}
+    return {"name": row.variant, "seeds": seeds, "means": means, "differences": differences}
+
+
+def serialize_estimate(one: Estimate | None) -> dict[str, Any] | None:
+    return {name: getattr(one, name) for name in MeanOut.model_fields} if one else None
+
+
+def serialize_contribution(one: Contribution) -> dict[str, Any]:
+    shares = [
+        {"quantity": share.quantity.key, "contribution": serialize_estimate(share.estimate), "claimed": share.claimed, "verdict": share.verdict}
+        for share in one.shares
+    ]
+    return {"method": one.method, "shares": shares}
+
+
+@router.get("/ablations", auth=require_permission("runs.read"), response=Page[AblationOut], summary="List ablations")
+def list_ablations(request: HttpRequest, after: After, limit: Limit) -> object:
+    """Newest first."""
+    rows = Ablation.objects.of(caller_of(request).team).counted().select_related("team", "author").filter(created_at__lt=parse_before_moment(after))
+    return paginate_rows(
+        list(rows.order_by("-created_at")[: limit + 1]), limit, lambda row: (row.created_at - EPOCH) // timedelta(microseconds=1), serialize_ablation
+    )
+
+
+def parse_before_moment(after: str) -> datetime:
+    """The moment in microseconds that a page begins before. Raises ApiProblem."""
+    return EPOCH + timedelta(microseconds=min(parse_after_id(after), MOST_MICROSECONDS))
+
+
+@router.get("/ablations/{uuid:ablation_id}", auth=require_permission("runs.read"), response=AblationDetail, summary="One ablation with its results")
+def get_ablation(request: HttpRequest, ablation_id: UUID) -> object:
+    """Every variant with its runs and means, and what each method contributes to the full stack, with intervals. Only finished runs count."""
+    return whole_of(ablation_of(request, ablation_id))
+
+
+@router.post("/ablations/check", auth=require_permission("runs.launch"), response=PlanOut, summary="Check an ablation")
+def check_ablation(request: HttpRequest, given: AblationIn) -> object:
+    """Which runs it would queue, without doing it. Every variant is checked."""
+    team = caller_of(request).team
+    spec, source = plan_ablation(team, given)
+    variants = variants_of(spec)
+    runs = len(variants) * given.seeds
+    full = check_launch_spec(team, {**variants[0].spec(spec, 0), OUTPUT: PENDING})
+    return {
+        "runs": runs,
+        "variants": [one.name for one in variants],
+        "estimate": estimate_launch_cost(team, inherit_place(source).queue, [full], runs),
+    }
+
+
+@router.post("/ablations", auth=require_permission("runs.launch"), response={201: AblationDetail, 200: AblationDetail}, summary="Launch an ablation")
+def make_ablation(request: HttpRequest, given: AblationIn, key: Key) -> object:
+    """Queues the base, the full stack and the stack without each method, with several seeds each: all of them or, when one is refused, none."""
+    caller = caller_of(request)
+    spec, source = plan_ablation(caller.team, given)
+    name = given.name.strip() or usual_name(spec, source)
+
+    def act() -> list[Any]:
+        with problems_at("seeds"):
+            return [launch.create_ablation(caller.team, caller.user, name, spec, given.seeds, source).pk]
+
+    [made], fresh = run_idempotent_action(request, caller, key, act)
+    return Status(201 if fresh else 200, whole_of(ablation_of(request, made)))
+
+
+@router.post(
+    "/ablations/{uuid:ablation_id}/seeds",
+    auth=require_permission("runs.launch"),
+    response={201: AblationDetail, 200: AblationDetail},
+    summary="Add seeds",
+)
+def add_seeds(request: HttpRequest, ablation_id: UUID, given: MoreIn, key: Key) -> object:
+    """Queues every variant with further seeds."""
+    caller, found = caller_of(request), ablation_of(request, ablation_id)
+
+    def act() -> list[Any]:
+        with problems_at("seeds"):
+            return [launch.add_seeds(found, caller.user, given.seeds).pk]
+
+    [made], fresh = run_idempotent_action(request, caller, key, act)
+    return Status(201 if fresh else 200, whole_of(ablation_of(request, made)))
+
+
+@router.post("/ablations/{uuid:ablation_id}/stop", auth=require_permission("runs.launch"), response=Stopped, summary="Stop an ablation")
+def stop_ablation(request: HttpRequest, ablation_id: UUID) -> object:
+    """Each of its runs that waits or trains finishes its step and saves."""
+    asked = launch.request_ablation_stop(ablation_of(request, ablation_id))
+    if not asked:
+        raise ApiProblem("conflict", "Nothing was changed: no run of it is waiting or training.")
+    return {"stopped": asked}
+
+
+@router.delete("/ablations/{uuid:ablation_id}", auth=require_permission("runs.launch"), response={204: None}, summary="Delete an ablation")
+def delete_ablation(request: HttpRequest, ablation_id: UUID) -> object:
+    """Its runs stay."""
+    launch.delete_ablation_record(ablation_of(request, ablation_id))
+    return Status(204, None)
+
+
+@contextmanager
+def problems_at(field: str) -> Iterator[None]:
+    """What launching refuses after all stands at ``field`` of the body."""
+    try:
+        yield
+    except SpecError as error:
+        raise make_validation_problem(field_problem(one, field) for one in error.problems) from None

@@ -1,0 +1,169 @@
+"""Webhooks of the team, and the log of what was sent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.http import Http404, HttpRequest
+from ninja import Field, Schema, Status
+
+from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.operations.inbox import select_older_rows
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows
+from lab.edges.api.problems import ApiProblem, make_validation_problem
+from lab.edges.api.queue_bodies import of_form
+from lab.lib.numbers import MAX_ID
+from lab.watching.alerts import deliveries, hooks
+from lab.watching.alerts.models import Delivery, Webhook
+from lab.watching.alerts.webhook_pages import WebhookForm
+
+router = make_router("Inbox and alerts")
+
+
+class WebhookOut(Schema):
+    id: int
+    name: str
+    url: str = Field(
+        description="Its host and the end of a long path; the rest is sealed and shown to nobody.", examples=["https://example.org/…dK3f"]
+    )
+    enabled: bool
+    disabled_why: str = Field(description="Why the lab switched it off.")
+    failing_since: datetime | None
+    delivered_at: datetime | None = Field(description="When something arrived last.")
+    created_by: Person | None
+    created_at: datetime
+    rules: int = Field(description="Rules of the team that name it.")
+
+
+class WebhookMade(WebhookOut):
+    secret: str = Field(description="Signs what is sent. It is in this answer and in no other: keep it.")
+
+
+class WebhookIn(Given):
+    name: str = Field(max_length=80, examples=["Slack"])
+    url: str = Field(
+        max_length=1000, description="On the public internet, unless the lab's operator allows more.", examples=["https://example.org/hook"]
+    )
+    enabled: bool = True
+
+
+class WebhookChange(WebhookIn):
+    url: str = Field("", max_length=1000, description="Left out, or as it was shown: it stays.", examples=["https://example.org/hook"])
+
+
+class DeliveryOut(Schema):
+    id: UUID = Field(description="In the request's body, the same in every try.")
+    webhook: int | None = Field(description="null: a mail.")
+    to: str = Field(description="The webhook's name, or the person's e-mail address.")
+    subject: str
+    state: str = Field(description="waiting, delivered, failed or dropped.")
+    tries: int
+    status: int | None = Field(description="Of the last answer.")
+    problem: str
+    created_at: datetime
+    tried_at: datetime | None
+
+
+def webhook_of(request: HttpRequest, webhook_id: int) -> Webhook:
+    rows = Webhook.objects.filter(team=caller_of(request).team).select_related("team", "created_by")
+    found: Webhook = one_of(rows, webhook_id)
+    return found
+
+
+def serialize_webhook(one: Webhook) -> dict[str, Any]:
+    names = ("name", "enabled", "disabled_why", "failing_since", "delivered_at", "created_at")
+    by = serialize_person(one.created_by) if one.created_by else None
+    return {**{name: getattr(one, name) for name in names}, "id": one.pk, "url": one.shown, "created_by": by, "rules": one.rules.count()}
+
+
+def validate_webhook_fields(given: WebhookIn, hook: Webhook | None = None) -> dict[str, Any]:
+    """By the form of the browser. Raises ApiProblem naming the fields."""
+    form = WebhookForm({name: value if isinstance(value, bool) else str(value) for name, value in given.dict().items()}, hook=hook)
+    if not form.is_valid():
+        raise make_validation_problem(of_form(form))
+    return form.cleaned_data
+
+
+def serialize_delivery(one: Delivery) -> dict[str, Any]:
+    names = ("id", "state", "tries", "status", "problem", "created_at", "tried_at")
+    to = one.webhook.name if one.webhook else one.notice.user.email if one.notice else ""
+    subject = one.notice.subject if one.notice else str(one.event.get("subject") or "")
+    return {**{name: getattr(one, name) for name in names}, "webhook": one.webhook_id, "to": to, "subject": subject}
+
+
+@router.get("/webhooks", auth=require_permission("alerts.manage"), response=list[WebhookOut], summary="Webhooks of the team")
+def list_webhooks(request: HttpRequest) -> object:
+    """Without their secrets."""
+    return [serialize_webhook(one) for one in Webhook.objects.filter(team=caller_of(request).team).select_related("created_by")]
+
+
+@router.post("/webhooks", auth=require_permission("alerts.manage"), response={201: WebhookMade}, summary="Make a webhook")
+def make_webhook(request: HttpRequest, given: WebhookIn) -> object:
+    """Its secret is in the answer, once. Rules of the team name it."""
+    caller, fields = caller_of(request), validate_webhook_fields(given)
+    if why := hooks.explain_webhook_limit(caller.team):
+        raise ApiProblem("conflict", why)
+    made, secret = hooks.create_webhook(caller.team, caller.user, fields)
+    return Status(201, {**serialize_webhook(made), "secret": secret})
+
+
+@router.put("/webhooks/{int:webhook_id}", auth=require_permission("alerts.manage"), response=WebhookOut, summary="Change a webhook")
+def change_webhook(request: HttpRequest, webhook_id: int, given: WebhookChange) -> object:
+    """Switching it on again forgets why it was switched off."""
+    one = webhook_of(request, webhook_id)
+    hooks.update_webhook(one, validate_webhook_fields(given, one))
+    return serialize_webhook(one)
+
+
+@router.post("/webhooks/{int:webhook_id}/test", auth=require_permission("alerts.manage"), response=DeliveryOut, summary="Send a test")
+def test_webhook(request: HttpRequest, webhook_id: int) -> object:
+    """At once and once; the answer says what came of it."""
+    return serialize_delivery(deliveries.send_webhook_test(webhook_of(request, webhook_id)))
+
+
+@router.post(
+    "/webhooks/{int:webhook_id}/secret", auth=require_permission("alerts.manage"), response=WebhookMade, summary="Give a webhook a new secret"
+)
+def rotate_secret(request: HttpRequest, webhook_id: int) -> object:
+    """The old one goes on signing beside it for a day."""
+    one = webhook_of(request, webhook_id)
+    secret = hooks.rotate_webhook_secret(one)
+    return {**serialize_webhook(one), "secret": secret}
+
+
+@router.delete("/webhooks/{int:webhook_id}", auth=require_permission("alerts.manage"), response={204: None}, summary="Delete a webhook")
+def delete_webhook(request: HttpRequest, webhook_id: int) -> object:
+    """With its log. Rules that name it stay, and tell in their other ways."""
+    hooks.delete_webhook(webhook_of(request, webhook_id))
+    return Status(204, None)
+
+
+@router.get("/deliveries", auth=require_permission("alerts.manage"), response=Page[DeliveryOut], summary="Mails and webhook requests")
+def list_deliveries(
+    request: HttpRequest,
+    after: After,
+    limit: Limit,
+    state: Literal["", "waiting", "delivered", "failed", "dropped"] = Query("", description="Only those."),
+    webhook: int | None = Query(None, ge=1, le=MAX_ID, description="Only of that webhook."),
+) -> object:
+    """Newest first. What was answered is never kept, only its status."""
+    every = Delivery.objects.of(caller_of(request).team)
+    chosen = {name: value for name, value in {"state": state, "webhook": webhook}.items() if value}
+    rows = every.filter(**chosen).select_related("webhook", "notice__user")
+    rows = select_older_rows(rows, every, after) if after else rows
+    return paginate_rows(list(rows.order_by("-created_at", "pk")[: limit + 1]), limit, lambda row: row.pk, serialize_delivery)
+
+
+@router.post("/deliveries/{uuid:delivery_id}/again", auth=require_permission("alerts.manage"), response=DeliveryOut, summary="Send again")
+def deliver_again(request: HttpRequest, delivery_id: UUID) -> object:
+    """A webhook request that ended is sent again in a few seconds, under the same id."""
+    team = caller_of(request).team
+    rows = Delivery.objects.of(team).select_related("webhook", "notice__user")
+    if not rows.filter(pk=delivery_id).exists():
+        raise Http404
+    if not deliveries.requeue_delivery(delivery_id, team.pk):
+        raise ApiProblem("conflict", "It waits to be sent anyway, or it is a mail: those are not sent again by hand.")
+    return serialize_delivery(rows.get(pk=delivery_id))

@@ -1,0 +1,278 @@
+"""What people say about rollouts: tags, ratings, marks on steps, comments. A service token can read it; saying something takes a person."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, Schema, Status
+
+from lab.edges.api.base import Caller, Given, Query, api, caller_of, make_router, one_of, require_permission
+from lab.edges.api.idempotency import Key
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.operations.rollouts import find_team_rollout
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
+from lab.edges.api.problems import ApiProblem, as_problem, make_invalid_problem
+from lab.rollouts.annotations import verbs
+from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import User
+
+router = make_router("Annotations")
+WHY = "what is said about a rollout is said by somebody"
+KINDS = {403: "permission", 404: "missing", 409: "conflict"}
+
+
+class TagOut(Schema):
+    id: int
+    name: str
+    by: Person | None
+
+
+class RatingOut(Schema):
+    by: Person
+    value: int = Field(ge=1, le=5)
+
+
+class MarkOut(Schema):
+    by: Person
+    start: int = Field(description="First token of the step.")
+    end: int
+    mark: str
+
+
+class CommentOut(Schema):
+    id: int
+    rollout: int | None = Field(description="null when the rollout is gone.")
+    parent: int | None = Field(description="The thread it answers.")
+    by: Person | None
+    text: str
+    start: int | None = Field(description="First token of the stretch it is about; null for the whole rollout.")
+    end: int | None
+    snapshot: str = Field(description="The text of the stretch.")
+    place: str = Field(examples=["run 2 · step 10 · group 0 · sample 3"])
+    created_at: datetime
+    edited_at: datetime | None
+    resolved_at: datetime | None
+
+
+class Annotations(Schema):
+    tags: list[TagOut]
+    ratings: list[RatingOut]
+    marks: list[MarkOut]
+    comments: list[CommentOut]
+
+
+class TagIn(Given):
+    name: str = Field(max_length=1000, examples=["loops"])
+
+
+class RatingIn(Given):
+    value: int = Field(ge=1, le=5, examples=[4])
+
+
+class MarkIn(Given):
+    mark: Literal["good", "bad", "neutral"]
+
+
+class CommentIn(Given):
+    text: str = Field(max_length=20_000, examples=["The second step does not follow."])
+    start: int | None = Field(None, ge=0, le=2**31 - 1, description="With end: the tokens it is about.", examples=[12])
+    end: int | None = Field(None, ge=0, le=2**31 - 1, examples=[20])
+
+
+class AnswerIn(Given):
+    text: str = Field(max_length=20_000, examples=["Agreed."])
+
+
+def make_annotation_problem(error: verbs.Refused) -> ApiProblem:
+    if error.status in KINDS:
+        return ApiProblem(KINDS[error.status], error.message)
+    return make_invalid_problem(error.field, error.message)
+
+
+as_problem(api, verbs.Refused, make_annotation_problem)
+
+
+def serialize_optional_person(user: User | None) -> dict[str, Any] | None:
+    return serialize_person(user) if user else None
+
+
+def serialize_annotations(rollout: Rollout) -> dict[str, Any]:
+    tags = RolloutTag.objects.filter(rollout=rollout).select_related("tag", "user").order_by("tag__name")
+    ratings = Rating.objects.filter(rollout=rollout).select_related("user").order_by("pk")
+    marks = StepMark.objects.filter(rollout=rollout).select_related("user")
+    comments = Comment.objects.filter(rollout=rollout, deleted_at=None).select_related("user")
+    return {
+        "tags": [{"id": one.tag_id, "name": one.tag.name, "by": serialize_optional_person(one.user)} for one in tags],
+        "ratings": [{"by": serialize_optional_person(one.user), "value": one.value} for one in ratings],
+        "marks": [{"by": serialize_optional_person(one.user), "start": one.start, "end": one.end, "mark": one.mark} for one in marks],
+        "comments": [serialize_comment(one) for one in comments],
+    }
+
+
+def serialize_comment(one: Comment) -> dict[str, Any]:
+    fields = ("text", "start", "end", "snapshot", "place", "created_at", "edited_at", "resolved_at")
+    return {
+        "id": one.pk,
+        "rollout": one.rollout_id,
+        "parent": one.parent_id,
+        "by": serialize_optional_person(one.user),
+        **{name: getattr(one, name) for name in fields},
+    }
+
+
+def require_annotator(request: HttpRequest) -> tuple[Caller, User]:
+    caller = caller_of(request)
+    return caller, caller.person(WHY)
+
+
+@router.get(
+    "/rollouts/{int:rollout_id}/annotations", auth=require_permission("runs.read"), response=Annotations, summary="What was said about a rollout"
+)
+def get_annotations(request: HttpRequest, rollout_id: int) -> object:
+    """By everybody of the team."""
+    return serialize_annotations(find_team_rollout(request, rollout_id))
+
+
+@router.post("/rollouts/{int:rollout_id}/tags", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Tag a rollout")
+def add_tag(request: HttpRequest, rollout_id: int, given: TagIn) -> object:
+    """Twice the same tag is one. A tag that the team has not used yet is made."""
+    caller, user = require_annotator(request)
+    rollout = find_team_rollout(request, rollout_id)
+    verbs.tag_rollout(caller.team, user, rollout, given.name)
+    return serialize_annotations(rollout)
+
+
+@router.delete(
+    "/rollouts/{int:rollout_id}/tags/{int:tag_id}",
+    auth=require_permission("rollouts.annotate"),
+    response=Annotations,
+    summary="Take a tag off a rollout",
+)
+def remove_tag(request: HttpRequest, rollout_id: int, tag_id: int) -> object:
+    """Nothing happens when it is not there."""
+    require_annotator(request)
+    rollout = find_team_rollout(request, rollout_id)
+    verbs.untag_rollout(rollout, min(tag_id, 2**63 - 1))
+    return serialize_annotations(rollout)
+
+
+@router.put("/rollouts/{int:rollout_id}/rating", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Rate a rollout")
+def rate(request: HttpRequest, rollout_id: int, given: RatingIn) -> object:
+    """From 1 to 5; a second rating replaces your first."""
+    _, user = require_annotator(request)
+    rollout = find_team_rollout(request, rollout_id)
+    verbs.rate_rollout(user, rollout, str(given.value))
+    return serialize_annotations(rollout)
+
+
+@router.delete(
+    "/rollouts/{int:rollout_id}/rating", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Take your rating back"
+)
+def unrate(request: HttpRequest, rollout_id: int) -> object:
+    """Nothing happens when there is none."""
+    _, user = require_annotator(request)
+    rollout = find_team_rollout(request, rollout_id)
+    verbs.rate_rollout(user, rollout, "")
+    return serialize_annotations(rollout)
+
+
+@router.put(
+    "/rollouts/{int:rollout_id}/marks/{int:start}",
+    auth=require_permission("rollouts.annotate"),
+    response=Annotations,
+    summary="Mark a reasoning step",
+)
+def set_mark(request: HttpRequest, rollout_id: int, start: int, given: MarkIn) -> object:
+    """`start` is the first token of the step."""
+    _, user = require_annotator(request)
+    rollout = find_team_rollout(request, rollout_id)
+    verbs.mark_step(user, rollout, str(start)[:20], given.mark)
+    return serialize_annotations(rollout)
+
+
+@router.delete(
+    "/rollouts/{int:rollout_id}/marks/{int:start}", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Take a mark back"
+)
+def remove_mark(request: HttpRequest, rollout_id: int, start: int) -> object:
+    """Nothing happens when there is none."""
+    _, user = require_annotator(request)
+    rollout = find_team_rollout(request, rollout_id)
+    verbs.mark_step(user, rollout, str(start)[:20], "")
+    return serialize_annotations(rollout)
+
+
+@router.get("/comments", auth=require_permission("runs.read"), response=Page[CommentOut], summary="List comments")
+def list_comments(
+    request: HttpRequest,
+    after: After,
+    limit: Limit,
+    show: Literal["", "open", "resolved"] = Query("", description="Only threads that are open, or resolved."),
+) -> object:
+    """Of the team, newest first."""
+    rows = Comment.objects.of(caller_of(request).team).filter(deleted_at=None, pk__lt=parse_after_id(after)).select_related("user").order_by("-pk")
+    if show:
+        rows = rows.filter(parent=None, resolved_at__isnull=show == "open")
+    return paginate_rows(list(rows[: limit + 1]), limit, lambda row: row.pk, serialize_comment)
+
+
+@router.post("/rollouts/{int:rollout_id}/comments", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Comment on a rollout")
+def add_comment(request: HttpRequest, rollout_id: int, given: CommentIn, key: Key) -> object:
+    """On all of it, or on tokens from start up to before end."""
+    caller, user = require_annotator(request)
+    rollout = find_team_rollout(request, rollout_id)
+    if (given.start is None) != (given.end is None):
+        raise make_invalid_problem("end" if given.end is None else "start", "goes with the other end of the stretch", "give both, or none")
+    start, end = ("" if given.start is None else str(given.start)), ("" if given.end is None else str(given.end))
+    return serialize_saved_comment(
+        caller, verbs.start_comment_thread(caller.team, user, rollout, given.text, start, end, own_key(rollout_id, key)).made
+    )
+
+
+@router.post("/comments/{int:comment_id}/answers", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Answer a comment")
+def answer_comment(request: HttpRequest, comment_id: int, given: AnswerIn, key: Key) -> object:
+    """An answer to an answer goes to its thread."""
+    caller, user = require_annotator(request)
+    return serialize_saved_comment(
+        caller, verbs.answer_thread(caller.team, user, comment_of(request, comment_id), given.text, own_key(comment_id, key)).made
+    )
+
+
+@router.post("/comments/{int:comment_id}/resolve", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Resolve a thread")
+def resolve_comment(request: HttpRequest, comment_id: int) -> object:
+    """Nothing happens when it is resolved already."""
+    caller, user = require_annotator(request)
+    return serialize_saved_comment(caller, verbs.resolve_thread(user, comment_of(request, comment_id)).made)
+
+
+@router.post("/comments/{int:comment_id}/reopen", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Reopen a thread")
+def reopen_comment(request: HttpRequest, comment_id: int) -> object:
+    """Nothing happens when it is open already."""
+    caller, user = require_annotator(request)
+    return serialize_saved_comment(caller, verbs.reopen_thread(user, comment_of(request, comment_id)).made)
+
+
+@router.delete("/comments/{int:comment_id}", auth=require_permission("rollouts.annotate"), response={204: None}, summary="Delete your comment")
+def delete_comment(request: HttpRequest, comment_id: int) -> object:
+    """Only whoever wrote it can."""
+    _, user = require_annotator(request)
+    verbs.delete_comment(user, comment_of(request, comment_id))
+    return Status(204, None)
+
+
+def comment_of(request: HttpRequest, comment_id: int) -> Comment:
+    mine = Comment.objects.of(caller_of(request).team).select_related("rollout__run", "parent")
+    found: Comment = one_of(mine.filter(deleted_at=None), comment_id)
+    return found
+
+
+def serialize_saved_comment(caller: Caller, pk: Any) -> dict[str, Any]:
+    return serialize_comment(Comment.objects.of(caller.team).select_related("user").get(pk=pk))
+
+
+def own_key(about: int, key: str) -> str:
+    """A comment's key is a UUID of one person; the same Idempotency-Key for another rollout is another comment."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{about}/{key}")) if key else ""

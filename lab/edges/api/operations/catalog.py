@@ -1,0 +1,127 @@
+"""What can be launched and who trains it: recipes, methods, workers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Schema
+
+from lab.edges.api.base import caller_of, make_router, require_permission
+from lab.edges.api.launch_bodies import known_recipe
+from lab.edges.api.problems import ApiProblem
+from lab.training.catalog.catalog import CatalogError, load_catalog
+from lab.training.catalog.models import RecipeVersion
+from lab.training.runs.models import ACTIVE, Run
+from lab.training.workers import listing
+
+router = make_router("Catalogue and workers")
+
+
+class RecipeHead(Schema):
+    name: str = Field(examples=["grpo"])
+    title: str
+    summary: str
+    minutes: float | None = Field(description="About how long it takes on two CPU cores; null when nobody measured.")
+    needs: str = Field(description="cpu or gpu.")
+
+
+class RecipeOut(RecipeHead):
+    stages: list[dict[str, Any]] = Field(description="Title and spec of each stage.")
+
+
+class SavedOut(Schema):
+    """A recipe that the team saved, in its newest version."""
+
+    id: int
+    name: str
+    version: int
+    note: str
+    recipe: str = Field(description="The built-in recipe it was made from.")
+    stages: list[dict[str, Any]] = Field(description="Title and spec of each stage; a spec can be launched.")
+
+
+class MethodHead(Schema):
+    name: str = Field(examples=["rs-grpo"])
+    title: str
+    group: str = Field(description="`bases` can be stacked on; the others are stacked.")
+    summary: str
+
+
+class MethodOut(MethodHead):
+    details: dict[str, Any] = Field(description="All the catalogue knows: parameters with their schema, formula, paper, what it goes with.")
+
+
+class WorkerRun(Schema):
+    number: int
+    name: str
+    status: str
+
+
+class WorkerOut(Schema):
+    name: str
+    host: str
+    queues: list[str]
+    gpu: str
+    cpus: int
+    memory: int = Field(description="Bytes.")
+    alive: bool
+    draining: bool = Field(description="It finishes or hands back its run, then leaves.")
+    seen_at: datetime
+    run: WorkerRun | None = Field(description="What it trains for your team.")
+    busy: bool = Field(description="It trains, for your team or another.")
+
+
+@router.get("/recipes", auth=require_permission("runs.read"), response=list[RecipeHead], summary="List recipes")
+def list_recipes(request: HttpRequest) -> object:
+    """What a launch can name."""
+    return load_catalog().recipes
+
+
+@router.get("/recipes/saved", auth=require_permission("runs.read"), response=list[SavedOut], summary="List the team's recipes")
+def list_saved(request: HttpRequest) -> object:
+    """Saved by members; launch one by sending the spec of its stage."""
+    rows = RecipeVersion.objects.of(caller_of(request).team).newest()
+    return [
+        {"id": one.pk, "name": one.recipe.name, "version": one.number, "note": one.note, "recipe": one.origin, "stages": one.stages} for one in rows
+    ]
+
+
+@router.get("/recipes/{name}", auth=require_permission("runs.read"), response=RecipeOut, summary="One recipe")
+def get_recipe(request: HttpRequest, name: str) -> object:
+    """With the specs of its stages, which `overrides` of a launch change."""
+    return known_recipe(name)
+
+
+@router.get("/methods", auth=require_permission("runs.read"), response=list[MethodHead], summary="List methods")
+def list_methods(request: HttpRequest) -> object:
+    """Bases and what can be stacked on them."""
+    return [serialize_method_head(one) for one in load_catalog().methods]
+
+
+@router.get("/methods/{name}", auth=require_permission("runs.read"), response=MethodOut, summary="One method")
+def get_method(request: HttpRequest, name: str) -> object:
+    try:
+        found = load_catalog().method(name)
+    except CatalogError as error:
+        raise ApiProblem("missing", str(error)) from None
+    return {**serialize_method_head(found), "details": found}
+
+
+def serialize_method_head(one: dict[str, Any]) -> dict[str, Any]:
+    return {"name": one["name"], "title": one.get("title") or one["name"], "group": one["group"], "summary": one.get("summary") or ""}
+
+
+@router.get("/workers", auth=require_permission("runs.read"), response=list[WorkerOut], summary="List workers")
+def list_workers(request: HttpRequest) -> object:
+    """Those alive, and those that left within the hour."""
+    team = caller_of(request).team
+    busy = {run.owner.split("/")[0]: run for run in Run.across_teams.filter(status__in=ACTIVE).only("owner", "number", "name", "status", "team_id")}
+    found = []
+    for worker in listing.list_recent_workers():
+        run = busy.get(worker.name)
+        fields = {name: getattr(worker, name) for name in ("name", "host", "queues", "gpu", "cpus", "memory", "draining", "seen_at")}
+        own = run if run is not None and run.team_id == team.pk else None
+        found.append({**fields, "alive": worker.is_alive, "run": own, "busy": run is not None})
+    return found

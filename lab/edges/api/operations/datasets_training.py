@@ -1,0 +1,288 @@
+"""Training on a dataset version: what the lab would start from and with which settings, and launching it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+from django.http import HttpRequest
+from ninja import Field, Schema
+
+from lab.data.datasets.models import Version, VersionState
+from lab.data.loop.checkpoints import START
+from lab.data.loop.start_policies import FOLDER, HUB
+from lab.data.loop.train_form import GOALS, MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS, Goal, TrainForm, explain_goal_refusal
+from lab.data.loop.train_launch import goals_of, launch_training, preflight_training
+from lab.edges.api.base import Given, Query, caller_of, check_caller_permission, make_router, require_permission
+from lab.edges.api.idempotency import Key, run_idempotent_action
+from lab.edges.api.operations.datasets import find_dataset_version
+from lab.edges.api.operations.runs import Launched, answer_launch
+from lab.edges.api.problems import ApiProblem, FieldProblem, field_problem, make_invalid_problem, make_validation_problem, of_spec
+from lab.training.runs.launch import NAME_LENGTH
+from lab.training.runs.preflight import PreflightError
+from lab.training.runs.problem_words import problem_of_report
+from lab.training.runs.stages import merge_spec_changes
+from trainers.contract.spec import FINAL, SpecError
+
+router = make_router("Datasets and the loop")
+Trainer = Literal["dpo", "kto", "reward", "sft", "grpo"]
+PLACES = {  # inputs of the form that stand elsewhere in the body
+    "prompts": "match.prompts",
+    "overlap": "match.overlap",
+    "folder": "policy.folder",
+    "hub": "policy.name",
+    "revision": "policy.revision",
+    "task": "overrides.task",
+}
+OF_KIND = {"run": ("run", "checkpoint"), FOLDER: ("folder",), HUB: ("name", "revision")}  # fields of a policy, the first of them needed
+FIXED = {"policy": "policy", "dataset": "the version in the address"}  # parts of the spec that overrides do not change, and what says them
+
+
+class GoalOut(Schema):
+    trainer: str
+    title: str
+    summary: str
+    refusal: str = Field(description="Why it does not go with this version; empty when it does.")
+
+
+class PolicyOut(Schema):
+    run: UUID
+    number: int = Field(description="Of the run.")
+    checkpoint: int | str = Field(description="A step, `final`, or `start` for the policy that the run began with.")
+    label: str
+
+
+class ChoiceOut(PolicyOut):
+    answers: int = Field(description="Answers of the version to which it is the nearest policy.")
+    distance: int = Field(description="Median of the optimiser steps between it and the policy that sampled an answer of its run.")
+    far: int = Field(description="Answers of the version that it is far from, those of other runs included.")
+
+
+class TrainingOut(Schema):
+    trainer: str
+    goals: list[GoalOut] = Field(description="What can be trained.")
+    policy: PolicyOut | None = Field(
+        description="What it starts from unless you choose: the nearest to what sampled the rows. Null where no run did; then name one."
+    )
+    policies: list[ChoiceOut] = Field(description="Policies of the runs that sampled the rows; any other run of the team can be named, too.")
+    rows: int = Field(description="To train on.")
+    warnings: list[str] = Field(description="What to think about before it is launched.")
+    spec: dict[str, Any] | None = Field(description="What would be launched, with names where the lab holds paths; null without a policy.")
+
+
+class PolicyIn(Given):
+    """A policy of a run unless `kind` says otherwise."""
+
+    kind: Literal["run", "folder", "hub"] = "run"
+    run: UUID | None = Field(None, description="Of `run`: the id of one of the team's runs.")
+    checkpoint: int | str = Field("final", description="Of `run`: a step, `final`, or `start` for the policy that the run began with.")
+    folder: str = Field("", max_length=255, description="Of `folder`: the name of a folder among the lab's policies.")
+    name: str = Field("", max_length=200, description="Of `hub`: the id of a model.", examples=["Qwen/Qwen2.5-0.5B-Instruct"])
+    revision: str = Field("main", max_length=200, description="Of `hub`: a branch, a tag or a commit.")
+
+
+class MatchWanted(Given):
+    prompts: int = Field(MATCH_PROMPTS, ge=1, le=MOST_PROMPTS, description="Held-out prompts at most.")
+    overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels a prompt gets.")
+    labellers: list[int] = Field([], max_length=200, description="Ids of those who are assigned; empty: everybody who may label.")
+
+
+class TrainIn(Given):
+    """What is left out is chosen as the page of the version does."""
+
+    trainer: Trainer | None = Field(None, description="The first that goes with the version's form when left out.", examples=["dpo"])
+    policy: PolicyIn | None = Field(
+        None, description="What it starts from; what sampled the rows when left out. It has to be named where no run of the team did (imports)."
+    )
+    name: str = Field("", max_length=NAME_LENGTH)
+    learning_rate: float | None = None
+    max_steps: int | None = Field(None, examples=[60])
+    batch: int | None = Field(None, description="Rows in an optimiser step.")
+    evaluation: int | None = Field(None, description="Held-out prompts that are measured.")
+    overrides: dict[str, Any] = Field({}, description="Further changes to the spec, as for a launch.", examples=[{"training": {"beta": 0.2}}])
+    match: MatchWanted | None = Field(None, description="Once it has finished, ask people blindly whether its answers are better than before.")
+    check: bool = Field(True, description="False leaves out the trainers' own check, which takes seconds.")
+
+
+@router.get(
+    "/versions/{int:version_id}/training", auth=require_permission("runs.launch"), response=TrainingOut, summary="What training on a version would do"
+)
+def get_training(
+    request: HttpRequest,
+    version_id: int,
+    trainer: Trainer | None = Query(None, description="The first that goes with the version's form when left out.", examples=["dpo"]),
+) -> object:
+    """The policy that sampled its rows, the settings, and the complete spec, before anything is launched."""
+    version = find_dataset_version(request, version_id)
+    if reason := explain_unready_version(version):
+        raise ApiProblem("missing", reason)
+    form = TrainForm(version, goal_of(version, trainer))
+    candidate = form.chosen
+    return {
+        "trainer": form.goal.trainer,
+        "goals": [
+            {**{name: getattr(one, name) for name in ("trainer", "title", "summary")}, "refusal": explain_goal_refusal(one, version)} for one in GOALS
+        ],
+        "policy": policy_shown(candidate) if candidate else None,
+        "policies": [
+            {**policy_shown(one.candidate), **{name: getattr(one, name) for name in ("answers", "distance", "far")}} for one in form.choices
+        ],
+        "rows": form.rows,
+        "warnings": form.warnings,
+        "spec": form.spec(),
+    }
+
+
+@router.post(
+    "/versions/{int:version_id}/train", auth=require_permission("runs.launch"), response={201: Launched, 200: Launched}, summary="Train on a version"
+)
+def train_version(request: HttpRequest, version_id: int, given: TrainIn, key: Key) -> object:
+    """DPO, KTO, a reward model, SFT or GRPO on its rows, from the policy that sampled them unless another is named.
+    The policy of a folder or of the hub is measured on the task of the run that sampled the rows, else on the first of the catalogue, unless
+    `overrides.task` names another; its first measurement is the other side of a `match`.
+    A `match` needs the scope `label.lead`, too, and a person's token: somebody answers for the queue.
+    """
+    caller, version = caller_of(request), find_dataset_version(request, version_id)
+    if reason := explain_unready_version(version):
+        raise ApiProblem("conflict", reason)
+    form = form_of(version, given)
+    match_by = None
+    if given.match is not None:
+        check_caller_permission(caller, "label.lead")
+        match_by = caller.person("somebody answers for a queue")
+    spec = spec_of(form, given)
+    warnings = [FieldProblem(field="policy", message=one) for one in form.warnings]
+
+    def act() -> list[Any]:
+        if given.check:
+            warnings.extend(check_training_form(form, spec))
+        try:
+            return [launch_training(form, caller.user, spec, match_by).pk]
+        except SpecError as error:
+            raise of_form(form, error) from None
+
+    return answer_launch(request, *run_idempotent_action(request, caller, key, act), warnings)
+
+
+def explain_unready_version(version: Version) -> str:
+    """Why nothing can be trained on the version; empty when something can."""
+    if version.state != VersionState.READY:
+        return f"{version} is {version.state}: it can be trained on once it is ready."
+    if not version.train_file:
+        return f"{version} has no rows to train on."
+    return "" if goals_of(version) else "The lab trains on no version of marked steps. Export it for a process reward model."
+
+
+def goal_of(version: Version, trainer: str | None) -> Goal:
+    """Raises ApiProblem for one that does not go with the version."""
+    if trainer is None:
+        return goals_of(version)[0]
+    goal = next(one for one in GOALS if one.trainer == trainer)
+    if reason := explain_goal_refusal(goal, version):
+        raise make_invalid_problem("trainer", reason, f"choose {' or '.join(one.trainer for one in goals_of(version))}")
+    return goal
+
+
+def form_of(version: Version, given: TrainIn) -> TrainForm:
+    """The page's form, filled in with what was sent. Raises ApiProblem."""
+    data = {name: str(value) for name in ("learning_rate", "max_steps", "batch", "evaluation") if (value := getattr(given, name)) is not None}
+    if given.name.strip():
+        data["name"] = given.name
+    if given.policy is not None:
+        data |= inputs_of(given.policy)
+    form = TrainForm(version, goal_of(version, given.trainer), data)
+    if given.policy is None and form.best is None:
+        fix = "name one: {run, checkpoint}, {kind: folder, folder} or {kind: hub, name}"
+        raise make_invalid_problem(
+            "policy", "no policy that your team has sampled the rows of this version: there is none to start from by itself", fix
+        )
+    if given.match is None:
+        return form
+    if not form.goal.answers:
+        raise make_invalid_problem("match", "a reward model writes no answers that people could compare", "leave it out")
+    form.data = {**data, "match": "on", "prompts": str(given.match.prompts), "overlap": str(given.match.overlap)}
+    known = {one.pk for one in form.labellers}
+    if strangers := [one for one in given.match.labellers if one not in known]:
+        raise make_invalid_problem("match.labellers", f"nobody of the id {strangers[0]} may label in your team", "take ids from the list of members")
+    form.assigned = tuple(dict.fromkeys(given.match.labellers))
+    return form
+
+
+def inputs_of(policy: PolicyIn) -> dict[str, str]:
+    """The inputs of the page's form that name the policy. Raises ApiProblem."""
+    own = OF_KIND[policy.kind]
+    needed = own[0]
+    if not getattr(policy, needed):
+        raise make_invalid_problem(
+            f"policy.{needed}", f"is missing: a policy of the kind {policy.kind} is named by it", f"give {needed}, or another kind"
+        )
+    if foreign := sorted(policy.model_fields_set - {"kind", *own}):
+        raise make_validation_problem(
+            FieldProblem(field=f"policy.{one}", message=f"does not go with the kind {policy.kind}", fix="leave it out") for one in foreign
+        )
+    if policy.kind == FOLDER:
+        return {"policy": FOLDER, "folder": policy.folder}
+    if policy.kind == HUB:
+        return {"policy": HUB, "hub": policy.name, "revision": policy.revision}
+    if isinstance(policy.checkpoint, str) and policy.checkpoint not in (START, FINAL):
+        raise make_invalid_problem("policy.checkpoint", f"“{policy.checkpoint[:40]}” is no checkpoint", f"give a step, {START} or {FINAL}")
+    return {"policy": f"{policy.run}:{policy.checkpoint}"}
+
+
+def spec_of(form: TrainForm, given: TrainIn) -> dict[str, Any]:
+    """Raises ApiProblem with everything that has to change."""
+    spec, changes = form.spec(), given.overrides
+    if spec is None:
+        raise make_validation_problem(FieldProblem(field=PLACES.get(name, name), message=words) for name, words in form.errors.items())
+    fixed = [
+        FieldProblem(field=f"overrides.{part}", message=f"is what {who} says", fix="leave it out") for part, who in FIXED.items() if part in changes
+    ]
+    training = changes.get("training")
+    if isinstance(training, dict) and training.get("trainer", form.goal.trainer) != form.goal.trainer:
+        fixed.append(FieldProblem(field="overrides.training.trainer", message="is what trainer says", fix="give trainer instead"))
+    if fixed:
+        raise make_validation_problem(fixed)
+    try:
+        spec = merge_spec_changes(spec, changes)
+    except SpecError as error:
+        raise of_spec(error, "overrides") from None
+    evaluation = spec.get("evaluation")
+    measured = evaluation.get("prompts") if isinstance(evaluation, dict) else None
+    if given.match is not None and not measured:
+        raise make_invalid_problem(
+            "overrides.evaluation.prompts", "a match compares answers to held-out prompts", "measure some, or leave the match out"
+        )
+    return spec
+
+
+def check_training_form(form: TrainForm, spec: dict[str, Any]) -> list[FieldProblem]:
+    """The warnings of the trainers' check. Raises ApiProblem with everything that would be refused."""
+    try:
+        report = preflight_training(form, spec)
+    except SpecError as error:
+        raise of_form(form, error) from None
+    except PreflightError as error:
+        raise ApiProblem("away", f"The check before the launch could not be made: {error}. Send check: false to launch without it.") from None
+    if problems := [make_training_problem(form, one) for one in report.get("problems", [])]:
+        raise make_validation_problem(problems)
+    return [make_training_problem(form, one) for one in report.get("warnings", [])]
+
+
+def of_form(form: TrainForm, error: SpecError) -> ApiProblem:
+    return make_validation_problem(field_problem(one, locate_body_field(form, one.field)) for one in error.problems)
+
+
+def make_training_problem(form: TrainForm, one: dict[str, Any]) -> FieldProblem:
+    return field_problem(problem_of_report(one), locate_body_field(form, one["field"]))
+
+
+def locate_body_field(form: TrainForm, field: str) -> str:
+    """Where in the body a field of the spec stands; the rows are those of the version in the address."""
+    if field.startswith("dataset."):
+        return "version_id"
+    name = form.input_of(field)
+    return PLACES.get(name, name) if name and name != "task" else f"overrides.{field}"
+
+
+def policy_shown(one: Any) -> dict[str, Any]:
+    return {"run": one.run.pk, "number": one.run.number, "checkpoint": one.checkpoint, "label": one.label}

@@ -1,0 +1,121 @@
+"""The inbox: what the token's person was told in its team, and marking it read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+from ninja import Field, Schema
+
+from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows
+from lab.edges.api.problems import make_invalid_problem
+from lab.teams.accounts.addresses import build_absolute_url
+from lab.watching.alerts import read_marks
+from lab.watching.alerts.kinds import KINDS
+from lab.watching.alerts.models import Notice, NoticeQuerySet
+
+router = make_router("Inbox and alerts")
+WHY = "an inbox is somebody's"
+
+
+class NoticeOut(Schema):
+    id: UUID
+    kind: str = Field(examples=["run-finished"])
+    subject: str
+    text: str
+    url: str = Field(description="What it is about; empty for none.")
+    created_at: datetime
+    read_at: datetime | None
+
+
+class InboxOut(Page[NoticeOut]):
+    unread: int = Field(description="In the whole inbox.")
+
+
+class ReadIn(Given):
+    read: bool = Field(True, description="False: unread again.")
+
+
+class ReadAllOut(Schema):
+    read: int = Field(description="How many were unread.")
+    at: str = Field(description="When they were read, to the microsecond: what takes it back.", json_schema_extra={"format": "date-time"})
+
+
+class UnreadIn(Given):
+    at: datetime = Field(description="`at` of having read all.", examples=["2026-01-31T12:00:00.123456Z"])
+
+
+class UnreadOut(Schema):
+    unread: int
+
+
+def select_own_notices(request: HttpRequest) -> NoticeQuerySet:
+    caller = caller_of(request)
+    return Notice.objects.of(caller.team, caller.person(WHY))
+
+
+def serialize_notice(one: Notice) -> dict[str, Any]:
+    plain = {name: getattr(one, name) for name in ("id", "kind", "subject", "text", "created_at", "read_at")}
+    return {**plain, "url": build_absolute_url(one.url) if one.url else ""}
+
+
+def select_older_rows(rows: Any, every: Any, after: str) -> Any:
+    """What follows the row of ``every`` with the id ``after``, newest first. Raises ApiProblem."""
+    try:
+        last = every.filter(pk=UUID(after)).first()
+    except ValueError:
+        last = None
+    if last is None:
+        raise make_invalid_problem("after", "is not the next of a page", "take it from the page before as it is, or leave it out for the first page")
+    return rows.filter(Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, pk__gt=last.pk))
+
+
+@router.get("/inbox", auth=require_permission("lab.enter"), response=InboxOut, summary="What you were told")
+def list_notices(
+    request: HttpRequest,
+    after: After,
+    limit: Limit,
+    unread: bool = Query(False, description="Only what is unread."),
+    kind: str = Query("", max_length=20, description="Only that kind.", examples=["run-failed"]),
+) -> object:
+    """Newest first."""
+    if kind and kind not in KINDS:
+        raise make_invalid_problem("kind", "is no kind of notice", f"take one of {', '.join(KINDS)}")
+    every = select_own_notices(request)
+    rows = every.unread() if unread else every
+    rows = rows.filter(kind=kind) if kind else rows
+    rows = select_older_rows(rows, every, after) if after else rows
+    found = paginate_rows(list(rows.order_by("-created_at", "pk")[: limit + 1]), limit, lambda row: row.pk, serialize_notice)
+    return {**found, "unread": every.unread().count()}
+
+
+@router.post("/inbox/{uuid:notice_id}/read", auth=require_permission("lab.enter"), response=NoticeOut, summary="Mark a notice read")
+def read_notice(request: HttpRequest, notice_id: UUID, given: ReadIn) -> object:
+    """Or unread again."""
+    every = select_own_notices(request)
+    one = every.filter(pk=notice_id).first()
+    if one is None:
+        raise Http404("Nothing in your inbox has this id.")
+    read_marks.set_notice_read(every, one, given.read)
+    return serialize_notice(every.get(pk=one.pk))
+
+
+@router.post("/inbox/read", auth=require_permission("lab.enter"), response=ReadAllOut, summary="Mark all read")
+def read_all(request: HttpRequest) -> object:
+    """At one moment, by which it is taken back."""
+    count, now = read_marks.mark_all(select_own_notices(request))
+    return {"read": count, "at": f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"}
+
+
+@router.post("/inbox/unread", auth=require_permission("lab.enter"), response=UnreadOut, summary="Take back having read all")
+def unread_all(request: HttpRequest, given: UnreadIn) -> object:
+    """Only what was read at that moment is unread again."""
+    at = given.at if timezone.is_aware(given.at) else timezone.make_aware(given.at)
+    if not 2000 <= at.year < 9000:
+        raise make_invalid_problem("at", "is no moment at which anything was read", "take it as having read all answered it")
+    return {"unread": read_marks.unmark_read_batch(select_own_notices(request), at)}

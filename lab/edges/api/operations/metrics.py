@@ -1,0 +1,50 @@
+"""What a run has measured."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpRequest
+from ninja import Field, Schema
+
+from lab.edges.api.base import Query, make_router, require_permission
+from lab.edges.api.operations.runs import find_team_run
+from lab.edges.api.problems import make_invalid_problem
+from lab.training.runs import metrics
+
+router = make_router("Metrics")
+MOST_NAMES = 50
+BUCKETS = 5000
+
+
+class SeriesOut(Schema):
+    name: str = Field(examples=["reward"])
+    steps: list[int]
+    values: list[float | None] = Field(description="One a step; null is NaN or infinite.")
+
+
+class Metrics(Schema):
+    series: list[SeriesOut] = Field(description="Of those asked for that exist, sorted by name.")
+
+
+@router.get("/runs/{uuid:run_id}/metrics", auth=require_permission("runs.read"), response=list[str], summary="Names of a run's metrics")
+def list_metrics(request: HttpRequest, run_id: UUID) -> object:
+    """Besides these, `@time` (seconds since 1970) and `@tokens` are other x-axes of the same steps."""
+    return metrics.list_metric_names(find_team_run(request, run_id).pk)
+
+
+@router.get("/runs/{uuid:run_id}/series", auth=require_permission("runs.read"), response=Metrics, summary="Points of metrics")
+def get_series(
+    request: HttpRequest,
+    run_id: UUID,
+    name: list[str] = Query(..., min_length=1, max_length=MOST_NAMES, description="A metric; repeat it for several.", examples=[["reward"]]),
+    points: int = Query(
+        1000, ge=0, le=BUCKETS, description="Ranges of steps: of each its smallest and largest value, so that no spike is lost. 0: every point."
+    ),
+) -> object:
+    """Steps that a resumed attempt did again are left out."""
+    run = find_team_run(request, run_id)
+    if any(len(one) > metrics.NAME_LENGTH for one in name):
+        raise make_invalid_problem("name", f"a metric's name has at most {metrics.NAME_LENGTH} characters", "take it from the list of metrics")
+    found = metrics.read_metric_series(run.pk, name, buckets=points)
+    return {"series": [{"name": one.name, "steps": one.steps.tolist(), "values": one.values.tolist()} for _, one in sorted(found.items())]}

@@ -1,0 +1,71 @@
+"""Runs that scripts elsewhere train and send (``trainers.outside`` speaks this)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from ninja import Field, Schema
+
+from lab.edges.api import problems
+from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
+from lab.supervision.outside import received_spools
+from lab.supervision.outside.event_lines import Refused
+from lab.teams.accounts.addresses import team_path
+from lab.training.runs.models import Run
+
+router = make_router("Runs from outside")
+
+
+class OpeningIn(Given):
+    key: uuid.UUID = Field(description="Made by the script and kept beside its spool; the same key opens the same run again.")
+    name: str = Field(examples=["my first GRPO"])
+    trainer: str = Field("other", examples=["grpo"], description=f"One of {', '.join(received_spools.TRAINERS)}.")
+    policy: str = Field("", examples=["Qwen/Qwen3-0.6B"])
+    task: str = ""
+    total_steps: int = Field(0, description="0 when nobody knows.")
+    config: dict[str, Any] = Field(default_factory=dict, description="Settings worth showing, up to 64 KiB; no secrets.")
+
+
+class Opened(Schema):
+    run: uuid.UUID
+    url: str = Field(description="Path of the run's page.")
+    offset: int = Field(description="Bytes of its spool that the lab has.")
+
+
+class Heard(Schema):
+    offset: int = Field(description="Bytes of the spool that the lab has: go on from there.")
+    stop: bool = Field(description="Somebody asked for the run to stop.")
+
+
+@router.post("/outside/runs", auth=require_permission("runs.send"), response=Opened, summary="Begin a run trained elsewhere, or go on with it")
+def open_outside_run(request: HttpRequest, given: OpeningIn) -> object:
+    """The run appears in the lab at once; its events follow with the next operation."""
+    caller = caller_of(request)
+    try:
+        run, offset = received_spools.open_run(caller.team, caller.user, received_spools.Opening(**given.model_dump()))
+    except Refused as error:
+        raise problems.make_invalid_problem(error.field, str(error)) from None
+    return {"run": run.pk, "url": team_path(run.team, "run", run.pk), "offset": offset}
+
+
+@router.post(
+    "/outside/runs/{key}/events",
+    auth=require_permission("runs.send"),
+    response=Heard,
+    summary="Send events of a run trained elsewhere",
+    openapi_extra={"requestBody": {"required": True, "content": {"application/x-ndjson": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+def send_events(request: HttpRequest, key: uuid.UUID, offset: int = Query(ge=0, description="Where in the spool the first byte belongs.")) -> object:
+    """Whole lines of the spool, events as docs/run-files.md describes them. What does not begin where the lab's copy ends is not stored."""
+    run = Run.objects.of(caller_of(request).team).filter(pk=received_spools.pk_of(caller_of(request).team, key), outside=True).first()
+    if run is None:
+        raise Http404("No run was begun with this key.")
+    try:
+        heard = received_spools.receive_spool_piece(run, offset, request.read(received_spools.PIECE_BYTES + 1))
+    except Refused as error:
+        raise problems.make_invalid_problem(error.field, str(error)) from None
+    except received_spools.Later as error:
+        raise problems.ApiProblem("away", str(error), headers={"Retry-After": "30"}) from None
+    return {"offset": heard.offset, "stop": heard.stop}

@@ -1,0 +1,235 @@
+"""Policies: every checkpoint with what was measured at its step, what people said of it and its files; download, deleting and keeping one."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.http import HttpRequest, StreamingHttpResponse
+from ninja import Field, Schema
+
+from lab.edges.api.base import Caller, Query, api, caller_of, make_router, one_of, require_permission
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.operations.datasets import RateOut
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
+from lab.edges.api.problems import ApiProblem, FieldProblem, as_problem, make_invalid_problem
+from lab.models.policies import download, listing, measures, promotion, removal
+from lab.models.policies.blind_votes import Evidence
+from lab.models.policies.checkpoint_paths import Missing, files_of, format_checkpoint_label, has_checkpoint_files
+from lab.models.policies.models import Removal
+from lab.models.policies.offered_policies import list_offered_policies
+from lab.models.policies.views.policy_page import config_of, load_cached_digest
+from lab.teams.accounts.addresses import build_absolute_url, team_path
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Checkpoint
+
+router = make_router("Policies")
+WHY = "who changes what a policy is called, or whether it stays, answers for it"
+TAR = {"responses": {200: {"description": "A tar archive.", "content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}}}}
+
+
+class RunOf(Schema):
+    id: UUID
+    number: int
+    name: str
+    recipe: str
+    task: str
+
+
+class Measured(Schema):
+    value: float
+    step: int = Field(description="Where it was measured: the checkpoint's step, or the last one before.")
+
+
+class VotesOut(Schema):
+    match: int
+    queue: int | None
+    other: str = Field(description="The other side, in words.")
+    votes: int
+    rate: RateOut | None = Field(description="How often people prefer this policy, blindly.")
+    floor: float = Field(description="Lower bound of the win rate that gates look at.")
+
+
+class RemovalOut(Schema):
+    by: Person | None = Field(description="null: the team's rules.")
+    due_at: datetime = Field(description="Until then it can be kept.")
+    deleted_at: datetime | None
+    kept_at: datetime | None = Field(description="Somebody took the deletion back; the team's rules leave the policy alone since.")
+    problem: str = Field(description="Why it is still there although it is due.")
+
+
+class PolicyHead(Schema):
+    id: int
+    label: str = Field(examples=["#17 sums · step 150"])
+    url: str
+    run: RunOf
+    step: int
+    final: bool = Field(description="The policy at the end of its run, not a place to resume from.")
+    bytes: int
+    created_at: datetime
+    there: bool = Field(description="Its files are on the disk.")
+    aliases: list[str] = Field(examples=[["production"]])
+    measured: dict[str, Measured] = Field(description="Reward, held-out reward and entropy, where they were measured.")
+    votes: VotesOut | None = Field(description="Its match with most votes.")
+    removal: RemovalOut | None
+
+
+class PolicyDetail(PolicyHead):
+    metrics: dict[str, Measured] = Field(description="Every metric of its run by then.")
+    matches: list[VotesOut] = Field(description="Most votes first.")
+    config: dict[str, Any] | None = Field(description="Its config.json; of adapters theirs.")
+    relied_on: list[str] = Field(description="Why it cannot be deleted; empty when it can.")
+
+
+class FileOut(Schema):
+    name: str
+    bytes: int
+    sha256: str = Field(description="Empty for what stays in the lab, and for files over 512 MB: those are hashed in the download (SHA256SUMS).")
+    of_policy: bool = Field(description="It leaves the lab with the policy.")
+
+
+class OfferedOut(Schema):
+    kind: Literal["folder", "hub"]
+    name: str
+    bytes: int | None
+    problems: list[str] = Field(description="Why it cannot be trained from.")
+    runs: int = Field(description="Of the team, that started from it.")
+
+
+def make_promotion_problem(error: promotion.Refused) -> ApiProblem:
+    """With the conditions of a gate that are not met."""
+    missing = [FieldProblem(field=f"gate.{one.name}", message=f"{one.title}: {one.words}") for one in error.conditions]
+    return ApiProblem("conflict", str(error), missing)
+
+
+as_problem(api, promotion.Refused, make_promotion_problem)
+as_problem(api, Missing, lambda error: ApiProblem("missing", str(error)))
+
+
+def policy_of(request: HttpRequest, checkpoint_id: int) -> Checkpoint:
+    rows = Checkpoint.objects.filter(run__team=caller_of(request).team).select_related("run__team", "run__created_by", "run__project")
+    found: Checkpoint = one_of(rows, checkpoint_id)
+    return found
+
+
+def serialize_policy(team: Team, row: listing.Row) -> dict[str, Any]:
+    one, run = row.checkpoint, row.run
+    plain = {name: getattr(one, name) for name in ("step", "final", "bytes", "created_at")}
+    return {
+        **plain,
+        "id": one.pk,
+        "label": format_checkpoint_label(one),
+        "url": build_absolute_url(team_path(team, "policy", one.pk)),
+        "run": {"id": run.pk, **{name: getattr(run, name) for name in ("number", "name", "recipe", "task")}},
+        "there": row.there,
+        "aliases": [alias.name for alias in row.aliases],
+        "measured": {name: row.measured[metric] for name, metric in measures.SHOWN.items() if metric in row.measured},
+        "votes": serialize_match_votes(row.best) if row.best else None,
+        "removal": removal_of(row.removal) if row.removal else None,
+    }
+
+
+def serialize_match_votes(one: Evidence) -> dict[str, Any]:
+    about = {"match": one.match.pk, "queue": one.match.queue_id, "other": one.other}
+    return {**about, "votes": one.votes, "rate": one.rate, "floor": one.floor}
+
+
+def removal_of(one: Removal) -> dict[str, Any]:
+    by = serialize_person(one.by) if one.by else None
+    return {**{name: getattr(one, name) for name in ("due_at", "deleted_at", "kept_at", "problem")}, "by": by}
+
+
+def chosen_of(**given: Any) -> dict[str, str]:
+    """Filters as the address of the browser has them."""
+    return {name: str(value) if not isinstance(value, bool) else "1" for name, value in given.items() if value}
+
+
+@router.get("/policies", auth=require_permission("policies.read"), response=Page[PolicyHead], summary="List policies")
+def list_policies(
+    request: HttpRequest,
+    after: After,
+    limit: Limit,
+    q: str = Query("", max_length=listing.LONGEST_SEARCH, description="Words of the run's name, recipe or policy, or its number."),
+    run: int | None = Query(None, ge=1, le=10**9 - 1, description="Only of the run with that number."),
+    project: int | None = Query(None, ge=1, le=10**9 - 1, description="Only of that project."),
+    alias: str = Query("", max_length=100, description="Only what holds that alias.", examples=["production"]),
+    kind: Literal["", "final", "checkpoint"] = Query("", description="Only final policies, or checkpoints."),
+    votes: bool = Query(False, description="Only of runs that people were asked about."),
+    gone: bool = Query(False, description="Also those whose files are deleted."),
+    twins: bool = Query(False, description="Also checkpoints that hold the same policy as a final one."),
+) -> object:
+    """Newest first, of the newest 2,000 that the filters take."""
+    team = caller_of(request).team
+    rows = listing.found_of(team, chosen_of(q=q, run=run, project=project, alias=alias, kind=kind, votes=votes, gone=gone, twins=twins)).rows
+    if after:
+        last = listing.of_team(team).filter(pk=parse_after_id(after)).first()
+        if last is None:
+            raise make_invalid_problem("after", "is a policy that is gone", "begin with the first page again")
+        rows = [row for row in rows if (row.checkpoint.created_at, row.checkpoint.pk) < (last.created_at, last.pk)]
+    rows = rows[: limit + 1]
+    listing.fill_policy_rows(rows[:limit])
+    return paginate_rows(rows, limit, lambda row: row.checkpoint.pk, lambda row: serialize_policy(team, row))
+
+
+@router.get("/policies/offered", auth=require_permission("policies.read"), response=list[OfferedOut], summary="Policies that no run wrote")
+def list_offered(request: HttpRequest) -> object:
+    """Folders that the lab's operator put there, and repositories of the hub that the team's runs started from."""
+    return list_offered_policies(caller_of(request).team)
+
+
+@router.get("/policies/{int:checkpoint_id}", auth=require_permission("policies.read"), response=PolicyDetail, summary="One policy")
+def get_policy(request: HttpRequest, checkpoint_id: int) -> object:
+    """With every metric of its step, its votes, and what relies on it."""
+    return serialize_policy_detail(caller_of(request), policy_of(request, checkpoint_id))
+
+
+def serialize_policy_detail(caller: Caller, one: Checkpoint) -> dict[str, Any]:
+    row = listing.Row(one, has_checkpoint_files(one))
+    listing.fill_policy_rows([row])
+    config = config_of(one)
+    return {
+        **serialize_policy(caller.team, row),
+        "metrics": measures.at_steps([one], measures.names_of(one))[one.pk],
+        "matches": [serialize_match_votes(match) for match in row.evidence],
+        "config": json.loads(config) if config.startswith("{") else None,
+        "relied_on": removal.relied_on(caller.team, [one])[one.pk] if row.there else [],
+    }
+
+
+@router.get("/policies/{int:checkpoint_id}/files", auth=require_permission("policies.read"), response=list[FileOut], summary="Files of a policy")
+def list_files(request: HttpRequest, checkpoint_id: int) -> object:
+    """With their SHA-256; reading weights for the first time takes a moment."""
+    one = policy_of(request, checkpoint_id)
+    return [{"name": file.name, "bytes": file.size, "sha256": load_cached_digest(one, file), "of_policy": file.of_policy} for file in files_of(one)]
+
+
+@router.get(
+    "/policies/{int:checkpoint_id}/download",
+    auth=require_permission("policies.use"),
+    openapi_extra=TAR,
+    response={200: None},
+    summary="Download a policy",
+)
+def download_policy(request: HttpRequest, checkpoint_id: int) -> StreamingHttpResponse:
+    """A tar archive, streamed: weights, configuration, tokenizer, SHA256SUMS. No optimiser, nothing pickled. Recorded in the audit log."""
+    return download.build_archive_response(request, policy_of(request, checkpoint_id))
+
+
+@router.delete("/policies/{int:checkpoint_id}", auth=require_permission("policies.promote"), response=PolicyDetail, summary="Delete a policy's files")
+def delete_policy(request: HttpRequest, checkpoint_id: int) -> object:
+    """They are deleted in 15 minutes; until then the policy can be kept. What something relies on is refused, with the reason."""
+    caller, one = caller_of(request), policy_of(request, checkpoint_id)
+    removal.request_removal(caller.team, caller.person(WHY), one)
+    return serialize_policy_detail(caller, one)
+
+
+@router.post(
+    "/policies/{int:checkpoint_id}/keep", auth=require_permission("policies.promote"), response=PolicyDetail, summary="Keep a policy after all"
+)
+def keep_policy(request: HttpRequest, checkpoint_id: int) -> object:
+    """Takes its deletion back; the team's rules leave it alone from then on."""
+    caller, one = caller_of(request), policy_of(request, checkpoint_id)
+    removal.cancel_removal(caller.team, caller.person(WHY), one)
+    return serialize_policy_detail(caller, one)

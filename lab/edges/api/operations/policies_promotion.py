@@ -1,0 +1,293 @@
+"""What policies are called: aliases with their gates and history, and who asks for one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, Schema, Status
+
+from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.idempotency import Key, run_idempotent_action
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.operations.policies import WHY, policy_of
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
+from lab.edges.api.problems import make_invalid_problem
+from lab.lib.numbers import MAX_ID
+from lab.models.policies import gates, promotion
+from lab.models.policies.checkpoint_paths import format_checkpoint_label
+from lab.models.policies.models import NAME_LENGTH, WORDS_LENGTH, Alias, AliasMove, Proposal, ProposalState
+from lab.models.policies.views.aliases import MOST_VOTES
+from lab.teams.accounts.addresses import build_absolute_url, team_path
+
+router = make_router("Policies")
+MOVES = 20  # of an alias's history
+
+
+class GateIn(Given):
+    votes: int = Field(20, ge=0, le=MOST_VOTES, description="Blind votes of one match.")
+    low: float = Field(0.5, ge=0, lt=1, description="The lower bound of its win rate has to be above this.")
+    against: Literal["any", "start", "holder"] = Field(
+        "any", description="Which matches count: all, against the policy its run started from, or against the run whose policy holds the alias."
+    )
+    complete: bool = Field(True, description="Every prompt of the match is answered.")
+    second_reviewer: bool = Field(True, description="Who approves neither asked nor launched the run.")
+    no_recalls: bool = True
+    no_findings: bool = Field(False, description="The doctor finds nothing.")
+
+
+class GateOut(GateIn):
+    pass
+
+
+class MoveOut(Schema):
+    policy: int | None
+    label: str = Field(description="Who holds it from then on; empty: nobody.")
+    before: str
+    by: Person | None
+    at: datetime
+    comment: str
+    back: bool = Field(description="A roll back.")
+
+
+class AliasOut(Schema):
+    id: int | None = Field(description="null until somebody asks for it or gives it.")
+    name: str = Field(examples=["production"])
+    policy: int | None = Field(description="Who holds it.")
+    label: str
+    gate: GateOut | None = Field(description="null: admins give it at once.")
+    moves: list[MoveOut] = Field(description=f"Newest first, up to {MOVES}.")
+
+
+class ConditionOut(Schema):
+    name: str = Field(examples=["votes"])
+    title: str
+    met: bool | None = Field(description="null: decided when somebody approves.")
+    words: str
+
+
+class ProposalOut(Schema):
+    id: int
+    alias: str
+    policy: int
+    label: str
+    url: str
+    state: str = Field(description="open, approved, refused or withdrawn.")
+    reason: str
+    asked_by: Person | None
+    asked_at: datetime
+    comment: str = Field(description="Of who answered.")
+    decided_by: Person | None
+    decided_at: datetime | None
+
+
+class ProposalDetail(ProposalOut):
+    conditions: list[ConditionOut] = Field(description="As they are now; once it is answered, as they were then.")
+
+
+class AskIn(Given):
+    alias: str = Field(max_length=NAME_LENGTH, examples=["production"])
+    reason: str = Field("", max_length=WORDS_LENGTH)
+
+
+class GiveIn(Given):
+    alias: str = Field(max_length=NAME_LENGTH, examples=["candidate"])
+    comment: str = Field("", max_length=WORDS_LENGTH)
+
+
+class WordsIn(Given):
+    comment: str = Field("", max_length=WORDS_LENGTH)
+
+
+class RefuseIn(Given):
+    comment: str = Field(min_length=1, max_length=WORDS_LENGTH, description="Why; whoever asked reads it.")
+
+
+def serialize_optional_person(user: Any) -> dict[str, object] | None:
+    return serialize_person(user) if user else None
+
+
+def proposal_of(request: HttpRequest, proposal_id: int) -> Proposal:
+    rows = Proposal.objects.filter(team=caller_of(request).team)
+    rows = rows.select_related("team", "alias__checkpoint__run", "checkpoint__run__team", "checkpoint__run__created_by", "asked_by", "decided_by")
+    found: Proposal = one_of(rows, proposal_id)
+    return found
+
+
+def alias_of(request: HttpRequest, alias_id: int) -> Alias:
+    found: Alias = one_of(Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run"), alias_id)
+    return found
+
+
+def serialize_proposal(one: Proposal) -> dict[str, Any]:
+    plain = {name: getattr(one, name) for name in ("state", "reason", "asked_at", "comment", "decided_at")}
+    about = {"id": one.pk, "alias": one.alias.name, "policy": one.checkpoint_id, "label": format_checkpoint_label(one.checkpoint)}
+    url = build_absolute_url(team_path(one.team, "proposal", one.pk))
+    return {
+        **plain,
+        **about,
+        "url": url,
+        "asked_by": serialize_optional_person(one.asked_by),
+        "decided_by": serialize_optional_person(one.decided_by),
+    }
+
+
+def serialize_proposal_detail(request: HttpRequest, proposal_id: int) -> dict[str, Any]:
+    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    approver = caller.user if caller.may("policies.promote") else None
+    conditions = promotion.evaluate_proposal_conditions(one, approver) if one.state == ProposalState.OPEN else one.evidence
+    return {**serialize_proposal(one), "conditions": conditions}
+
+
+def serialize_alias(name: str, one: Alias | None) -> dict[str, Any]:
+    gate, held = gates.gate_of(one, name), gates.holder_of(one)
+    moves = [serialize_alias_move(row) for row in one.moves.select_related("by")[:MOVES]] if one else []
+    about = {"policy": held.pk if held else None, "label": format_checkpoint_label(held) if held else ""}
+    return {"id": one.pk if one else None, "name": name, **about, "gate": gate, "moves": moves}
+
+
+def serialize_alias_move(one: AliasMove) -> dict[str, Any]:
+    plain = {name: getattr(one, name) for name in ("label", "at", "comment", "back")}
+    return {**plain, "policy": one.checkpoint_id, "before": one.before_label, "by": serialize_optional_person(one.by)}
+
+
+def name_of(text: str, field: str = "alias") -> str:
+    """An alias's name as it is stored. Raises ApiProblem."""
+    try:
+        return promotion.normalize_alias_name(text)
+    except promotion.Refused as error:
+        raise make_invalid_problem(field, str(error)) from None
+
+
+def serialize_fresh_alias(request: HttpRequest, name: str) -> dict[str, Any]:
+    """The alias as it is now."""
+    return serialize_alias(name, Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first())
+
+
+@router.get("/aliases", auth=require_permission("policies.read"), response=list[AliasOut], summary="Aliases and who holds them")
+def list_aliases(request: HttpRequest) -> object:
+    """With the gate that stands before each, and its history."""
+    known = {one.name: one for one in Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run")}
+    return [serialize_alias(name, known.get(name)) for name in dict.fromkeys([*gates.USUAL, *known])]
+
+
+@router.post(
+    "/policies/{int:checkpoint_id}/aliases", auth=require_permission("policies.promote"), response=AliasOut, summary="Give a policy an alias"
+)
+def give_alias(request: HttpRequest, checkpoint_id: int, given: GiveIn) -> object:
+    """At once, where no gate stands before it; otherwise ask for it, and another admin approves."""
+    caller, one = caller_of(request), policy_of(request, checkpoint_id)
+    name = name_of(given.alias)
+    promotion.assign_alias(caller.team, caller.person(WHY), one, name, given.comment)
+    return serialize_fresh_alias(request, name)
+
+
+@router.post("/aliases/{int:alias_id}/back", auth=require_permission("policies.promote"), response=AliasOut, summary="Roll an alias back")
+def roll_back_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
+    """To who held it before. No gate is asked: that one has passed it."""
+    caller, one = caller_of(request), alias_of(request, alias_id)
+    promotion.roll_back(caller.team, caller.person(WHY), one, given.comment)
+    return serialize_fresh_alias(request, one.name)
+
+
+@router.post("/aliases/{int:alias_id}/clear", auth=require_permission("policies.promote"), response=AliasOut, summary="Take an alias away")
+def clear_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
+    """Nobody holds it afterwards."""
+    caller, one = caller_of(request), alias_of(request, alias_id)
+    promotion.release_alias(caller.team, caller.person(WHY), one, given.comment)
+    return serialize_fresh_alias(request, one.name)
+
+
+@router.put("/aliases/{name}/gate", auth=require_permission("policies.promote"), response=AliasOut, summary="Set an alias's gate")
+def set_gate(request: HttpRequest, name: str, given: GateIn) -> object:
+    """Proposals that are open are judged by it. An alias that is not there yet is made."""
+    caller, name = caller_of(request), name_of(name, "name")
+    promotion.set_gate(caller.team, caller.person(WHY), name, given.dict())
+    return serialize_fresh_alias(request, name)
+
+
+@router.delete("/aliases/{name}/gate", auth=require_permission("policies.promote"), response=AliasOut, summary="Remove an alias's gate")
+def remove_gate(request: HttpRequest, name: str) -> object:
+    """Admins give it at once from then on."""
+    caller, name = caller_of(request), name_of(name, "name")
+    promotion.set_gate(caller.team, caller.person(WHY), name, None)
+    return serialize_fresh_alias(request, name)
+
+
+@router.get(
+    "/policies/{int:checkpoint_id}/gate",
+    auth=require_permission("policies.read"),
+    response=list[ConditionOut],
+    summary="What an alias asks of a policy",
+)
+def get_conditions(
+    request: HttpRequest, checkpoint_id: int, alias: str = Query(gates.GATED, max_length=NAME_LENGTH, description="The alias whose gate it is.")
+) -> object:
+    """Every condition of the alias's gate as it stands now; look before you ask."""
+    one, name = policy_of(request, checkpoint_id), name_of(alias)
+    found = Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first()
+    return gates.evaluate_gate_conditions(found, gates.gate_of(found, name), one)
+
+
+@router.get("/proposals", auth=require_permission("policies.read"), response=Page[ProposalOut], summary="List proposals")
+def list_proposals(
+    request: HttpRequest,
+    after: After,
+    limit: Limit,
+    state: Literal["", "open", "approved", "refused", "withdrawn"] = Query("", description="Only those."),
+    policy: int | None = Query(None, ge=1, le=MAX_ID, description="Only of that policy."),
+) -> object:
+    """Who asked that a policy get an alias, newest first."""
+    chosen = {"state": state, "checkpoint": policy}
+    rows = Proposal.objects.filter(team=caller_of(request).team, pk__lt=parse_after_id(after)).filter(
+        **{key: value for key, value in chosen.items() if value}
+    )
+    rows = rows.select_related("team", "alias", "checkpoint__run", "asked_by", "decided_by").order_by("-pk")
+    return paginate_rows(list(rows[: limit + 1]), limit, lambda row: row.pk, serialize_proposal)
+
+
+@router.post(
+    "/policies/{int:checkpoint_id}/proposals",
+    auth=require_permission("policies.use"),
+    response={201: ProposalDetail, 200: ProposalDetail},
+    summary="Ask that a policy get an alias",
+)
+def ask_alias(request: HttpRequest, checkpoint_id: int, given: AskIn, key: Key) -> object:
+    """Admins are told; one of them approves or refuses."""
+    caller, one = caller_of(request), policy_of(request, checkpoint_id)
+    user, name = caller.person(WHY), name_of(given.alias)
+    made, new = run_idempotent_action(request, caller, key, lambda: [promotion.propose_alias(caller.team, user, one, name, given.reason).pk])
+    return Status(201 if new else 200, serialize_proposal_detail(request, int(made[0])))
+
+
+@router.get("/proposals/{int:proposal_id}", auth=require_permission("policies.read"), response=ProposalDetail, summary="One proposal")
+def get_proposal(request: HttpRequest, proposal_id: int) -> object:
+    """With the conditions of its gate, met or not."""
+    return serialize_proposal_detail(request, proposal_id)
+
+
+@router.post(
+    "/proposals/{int:proposal_id}/approve", auth=require_permission("policies.promote"), response=ProposalDetail, summary="Approve a proposal"
+)
+def approve_proposal(request: HttpRequest, proposal_id: int, given: WordsIn) -> object:
+    """Gives the alias if every condition is met now; else a 409 whose errors name what is missing."""
+    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    promotion.approve_proposal(caller.team, caller.person(WHY), one, given.comment)
+    return serialize_proposal_detail(request, proposal_id)
+
+
+@router.post("/proposals/{int:proposal_id}/refuse", auth=require_permission("policies.promote"), response=ProposalDetail, summary="Refuse a proposal")
+def refuse_proposal(request: HttpRequest, proposal_id: int, given: RefuseIn) -> object:
+    """Whoever asked is told, with the reason."""
+    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    promotion.refuse_proposal(caller.team, caller.person(WHY), one, given.comment)
+    return serialize_proposal_detail(request, proposal_id)
+
+
+@router.post("/proposals/{int:proposal_id}/withdraw", auth=require_permission("policies.use"), response=ProposalDetail, summary="Withdraw a proposal")
+def withdraw_proposal(request: HttpRequest, proposal_id: int) -> object:
+    """By who asked, or an admin."""
+    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    promotion.withdraw_proposal(caller.team, caller.person(WHY), one)
+    return serialize_proposal_detail(request, proposal_id)

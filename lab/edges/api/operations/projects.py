@@ -1,0 +1,167 @@
+"""Projects: what groups runs, queues and datasets of the team."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.http import HttpRequest
+from ninja import Field, Schema, Status
+
+from lab.data.projects import verbs
+from lab.data.projects.pages import annotate_project_counts
+from lab.data.projects.verbs import ABOUT_LENGTH, MOST_MOVED, NAME_LENGTH
+from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.idempotency import Key, run_idempotent_action
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
+from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_validation_problem
+from lab.lib.numbers import MAX_ID
+from lab.teams.accounts.addresses import build_absolute_url, team_path
+from lab.teams.accounts.models import Project
+
+router = make_router("Projects")
+FIELDS = {"run": "runs", "queue": "queues", "dataset": "datasets"}  # kind → field of a move
+
+
+class ProjectOut(Schema):
+    id: int
+    name: str
+    about: str
+    url: str
+    runs: int
+    open: int = Field(description="Runs that will go on.")
+    queues: int
+    datasets: int
+    created_by: Person | None
+    created_at: datetime
+    archived_at: datetime | None = Field(description="When it was put away; null while it is at work.")
+
+
+class ProjectIn(Given):
+    name: str = Field(max_length=NAME_LENGTH, examples=["Word problems"])
+    about: str = Field("", max_length=ABOUT_LENGTH)
+
+
+class ProjectChange(Given):
+    """What is left out stays as it is."""
+
+    name: str | None = Field(None, max_length=NAME_LENGTH, examples=["Sums"])
+    about: str | None = Field(None, max_length=ABOUT_LENGTH)
+    archived: bool | None = Field(None, description="Puts it away, or takes it back; its runs, queues and datasets stay as they are.")
+
+
+class MoveIn(Given):
+    project: int | None = Field(description="Id of the project they go to; null takes them out of theirs.", examples=[1])
+    runs: list[int] = Field([], max_length=MOST_MOVED, description="Numbers of runs.", examples=[[17, 18]])
+    queues: list[int] = Field([], max_length=MOST_MOVED, description="Ids of queues.")
+    datasets: list[int] = Field([], max_length=MOST_MOVED, description="Ids of datasets.")
+
+
+class Moved(Schema):
+    """How many were elsewhere."""
+
+    runs: int
+    queues: int
+    datasets: int
+
+
+def project_of(request: HttpRequest, project_id: int) -> Project:
+    found: Project = one_of(annotate_project_counts(caller_of(request).team).select_related("team", "created_by"), project_id)
+    return found
+
+
+def serialize_project(one: Any) -> dict[str, Any]:
+    """``one`` comes with its counts."""
+    fields = {name: getattr(one, name) for name in ("name", "about", "created_at", "archived_at")}
+    counts = {"runs": one.run_count, "open": one.open_count, "queues": one.queue_count, "datasets": one.dataset_count}
+    by = serialize_person(one.created_by) if one.created_by else None
+    return {**fields, **counts, "id": one.pk, "created_by": by, "url": build_absolute_url(team_path(one.team, "project", one.pk))}
+
+
+def make_project_problem(error: verbs.Refused) -> Any:
+    return make_validation_problem(FieldProblem(field=field, message=words) for field, words in error.errors.items())
+
+
+@router.get("/projects", auth=require_permission("runs.read"), response=Page[ProjectOut], summary="List projects")
+def list_projects(
+    request: HttpRequest, after: After, limit: Limit, archived: bool = Query(False, description="Those that were put away instead.")
+) -> object:
+    """Newest first."""
+    rows = (
+        annotate_project_counts(caller_of(request).team)
+        .filter(archived_at__isnull=not archived, pk__lt=parse_after_id(after))
+        .select_related("team", "created_by")
+    )
+    return paginate_rows(list(rows.order_by("-pk")[: limit + 1]), limit, lambda row: row.pk, serialize_project)
+
+
+@router.get("/projects/{int:project_id}", auth=require_permission("runs.read"), response=ProjectOut, summary="One project")
+def get_project(request: HttpRequest, project_id: int) -> object:
+    """Lists of runs take `project`, to see what is in it."""
+    return serialize_project(project_of(request, project_id))
+
+
+@router.post("/projects", auth=require_permission("projects.manage"), response={201: ProjectOut, 200: ProjectOut}, summary="Make a project")
+def make_project(request: HttpRequest, given: ProjectIn, key: Key) -> object:
+    """Names are unique in a team, whatever their case."""
+    caller = caller_of(request)
+
+    def act() -> list[Any]:
+        try:
+            return [verbs.add_project(caller.team, caller.user, verbs.clean_project_values(given.model_dump())).pk]
+        except verbs.Refused as error:
+            raise make_project_problem(error) from None
+
+    [made], fresh = run_idempotent_action(request, caller, key, act)
+    return Status(201 if fresh else 200, serialize_project(project_of(request, int(made))))
+
+
+@router.patch("/projects/{int:project_id}", auth=require_permission("projects.manage"), response=ProjectOut, summary="Change a project")
+def change_project(request: HttpRequest, project_id: int, given: ProjectChange) -> object:
+    """Its name or what it says about itself, and whether it is archived."""
+    found = project_of(request, project_id)
+    sent = given.model_dump(include={"name", "about"}, exclude_none=True)
+    try:
+        if sent:
+            verbs.update_project(found, verbs.clean_project_values({"name": found.name, "about": found.about, **sent}))
+    except verbs.Refused as error:
+        raise make_project_problem(error) from None
+    if given.archived is not None:
+        verbs.set_project_archived(found, away=given.archived)
+    return serialize_project(project_of(request, project_id))
+
+
+@router.post("/projects/move", auth=require_permission("projects.manage"), response=Moved, summary="Move things between projects")
+def move_things(request: HttpRequest, given: MoveIn) -> object:
+    """Runs, queues and datasets, all of them or, when one is not there, none."""
+    team = caller_of(request).team
+    target = Project.objects.of(team).filter(pk=given.project).first() if given.project is not None and 0 < given.project <= MAX_ID else None
+    if given.project is not None and target is None:
+        raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or null")
+    if target is not None and target.archived_at:
+        raise make_invalid_problem("project", f"“{target.name}” is archived", "restore it first, or choose another project")
+    found = {
+        kind: verbs.find_movable_items(team, kind, [key for key in getattr(given, FIELDS[kind]) if 0 < key <= get_key_limit(kind)])
+        for kind in verbs.KINDS
+    }
+    missing = [problem for kind, rows in found.items() for problem in find_unknown_keys(kind, getattr(given, FIELDS[kind]), rows)]
+    if missing:
+        raise make_validation_problem(missing)
+    with transaction.atomic():
+        return {FIELDS[kind]: verbs.assign_project(team, kind, rows, target) for kind, rows in found.items()}
+
+
+def get_key_limit(kind: str) -> int:
+    return 2**31 - 1 if kind == "run" else MAX_ID
+
+
+def find_unknown_keys(kind: str, asked: list[int], rows: list[Any]) -> list[FieldProblem]:
+    """Those of ``asked`` that are not among ``rows``."""
+    known = {getattr(row, verbs.KINDS[kind][1]) for row in rows}
+    return [
+        FieldProblem(field=f"{FIELDS[kind]}.{place}", message=f"your team has no {kind} {key}", fix="leave it out")
+        for place, key in enumerate(asked)
+        if key not in known
+    ]

@@ -1,0 +1,142 @@
+"""How far the labels of a queue can be trusted: agreement with intervals, each labeller's habits, and pausing somebody."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Field, Schema, Status
+
+from lab.edges.api.base import Given, caller_of, make_router, require_permission
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.operations.queues import find_visible_queue
+from lab.labelling.quality import labeller_pauses
+from lab.labelling.quality.agreement import compute_agreement_measures, compute_pairwise_kappas, interpret_alpha
+from lab.labelling.quality.agreement_page import labeller_of
+from lab.labelling.quality.labellers import Labeller, gold_answers, summarize_labellers
+from lab.labelling.quality.proportions import Share
+from lab.labelling.quality.ratings import Ratings, ratings_of
+from lab.teams.accounts.models import Role, User
+from lab.teams.accounts.permissions import is_role_allowed
+
+router = make_router("Review and conflicts")
+
+
+class CoefficientOut(Schema):
+    value: float | None
+    low: float | None = Field(description="Ends of the 95 % interval.")
+    high: float | None
+    items: int = Field(description="With at least two labels.")
+    labels: int
+    why: str = Field(description="Why there is no value or no interval.")
+
+
+class MeasureOut(CoefficientOut):
+    name: str
+
+
+class PairOut(CoefficientOut):
+    """Cohen's kappa of two labellers."""
+
+    first: Person
+    second: Person
+
+
+class AgreementOut(Schema):
+    reading: str = Field(description="Krippendorff's alpha in words.")
+    measures: list[MeasureOut]
+    pairs: list[PairOut] = Field(description="Every two labellers, those with most labels first; only for who leads queues.")
+
+
+class IntervalOut(Schema):
+    value: float | None = Field(description="null without answers.")
+    low: float = Field(description="Ends of the 95 % interval (Wilson).")
+    high: float
+    n: int = Field(description="Answers it is a share of.")
+
+
+class LabellerOut(Schema):
+    user: Person
+    labels: int = Field(description="Those that count, without skips.")
+    skips: int
+    seconds: float | None = Field(description="Median for a label.")
+    hasty: bool = Field(description="Less than a tenth of the queue's median time, over at least ten labels.")
+    gold: IntervalOut = Field(description="Items with a known answer got right.")
+    others: IntervalOut = Field(description="Labels of others on the same items that were the same.")
+    left: IntervalOut = Field(description="How often the answer shown first was chosen.")
+    ties: IntervalOut
+    paused_at: datetime | None
+    paused_reason: str
+
+
+class PauseIn(Given):
+    reason: str = Field(
+        "", max_length=labeller_pauses.REASON, description="What they read when they come back.", examples=["Read the guidelines again."]
+    )
+
+
+def pairs_of(ratings: Ratings) -> list[dict[str, Any]]:
+    found = compute_pairwise_kappas(ratings, User.objects.in_bulk(ratings.people))
+    return [
+        {**cell.__dict__, "first": serialize_person(user), "second": serialize_person(other)}
+        for user, cells in found.rows
+        for other, cell in zip(found.people, cells, strict=True)
+        if cell is not None
+    ]
+
+
+@router.get("/queues/{int:queue_id}/agreement", auth=require_permission("label.see"), response=AgreementOut, summary="How far labellers agree")
+def get_agreement(request: HttpRequest, queue_id: int) -> object:
+    """Who only labels gets no numbers over others: an empty list."""
+    caller, queue = caller_of(request), find_visible_queue(request, queue_id)
+    leads = is_role_allowed(caller.role, "label.lead")
+    if not leads and caller.role != Role.VIEWER:
+        return {"reading": "Agreement over everybody is for those who lead queues, and for viewers.", "measures": [], "pairs": []}
+    ratings = ratings_of(queue)
+    found = [one.coefficient for one in compute_agreement_measures(queue, ratings)]
+    words = interpret_alpha(next(one for one in found if one.name.endswith("nominal")))
+    return {"reading": words, "measures": found, "pairs": pairs_of(ratings) if leads else []}
+
+
+@router.get(
+    "/queues/{int:queue_id}/labellers", auth=require_permission("label.see"), response=list[LabellerOut], summary="What is known of each labeller"
+)
+def list_labellers(request: HttpRequest, queue_id: int) -> object:
+    """Most labels first. Who leads sees everybody who labelled or skipped, who labels their own line, a viewer none."""
+    caller, queue = caller_of(request), find_visible_queue(request, queue_id)
+    if not is_role_allowed(caller.role, "label.work"):
+        return []
+    only = None if is_role_allowed(caller.role, "label.lead") else caller.person("which line is yours depends on the person").pk
+    return [serialize_labeller(one) for one in summarize_labellers(queue, ratings_of(queue), gold_answers(queue, only), only)]
+
+
+def serialize_labeller(one: Labeller) -> dict[str, Any]:
+    shares: dict[str, Share] = {name: getattr(one, name) for name in ("gold", "others", "left", "ties")}
+    plain = {name: getattr(one, name) for name in ("labels", "skips", "seconds", "hasty")}
+    paused = one.member if one.paused else None
+    told = {"paused_at": paused.paused_at if paused else None, "paused_reason": paused.paused_reason if paused else ""}
+    return {**plain, **shares, **told, "user": serialize_person(one.user)}
+
+
+@router.put(
+    "/queues/{int:queue_id}/labellers/{int:user_id}/pause", auth=require_permission("label.lead"), response={204: None}, summary="Pause a labeller"
+)
+def pause_labeller(request: HttpRequest, queue_id: int, user_id: int, given: PauseIn) -> object:
+    """They label in this queue no more until they are let go on; their labels stay, and what they hold is free for others."""
+    queue = find_visible_queue(request, queue_id)
+    labeller_pauses.pause_queue_labeller(queue, labeller_of(queue, str(user_id)), given.reason)
+    return Status(204, None)
+
+
+@router.delete(
+    "/queues/{int:queue_id}/labellers/{int:user_id}/pause",
+    auth=require_permission("label.lead"),
+    response={204: None},
+    summary="Let a labeller go on",
+)
+def resume_labeller(request: HttpRequest, queue_id: int, user_id: int) -> object:
+    """Nothing happens when they are not paused."""
+    queue = find_visible_queue(request, queue_id)
+    labeller_pauses.resume_queue_labeller(queue, labeller_of(queue, str(user_id)))
+    return Status(204, None)

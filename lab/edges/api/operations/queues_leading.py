@@ -1,0 +1,86 @@
+"""Leading a queue: opening, pausing and closing it, and who works in it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import Http404, HttpRequest
+from ninja import Field, Schema
+
+from lab.edges.api.base import Given, caller_of, make_router, one_of, require_permission
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.operations.queues import QueueOut, serialize_queue
+from lab.edges.api.problems import make_invalid_problem
+from lab.labelling.labels import queue_acts
+from lab.labelling.labels.models import Queue, QueueStatus
+from lab.labelling.labels.people import Person as Worker
+from lab.labelling.labels.people import people_of
+from lab.teams.accounts.models import User
+
+router = make_router("Labelling")
+
+
+class StatusIn(Given):
+    status: Literal["open", "paused", "closed"]
+
+
+class WorkerIn(Given):
+    labels: bool | None = Field(None, description="May label here.")
+    reviews: bool | None = Field(None, description="Reviews here; who leads queues always does.")
+
+
+class LabelWorker(Schema):
+    user: Person
+    role: str = Field(description="Empty for who is no longer in the team, or may not label.")
+    labels: bool = Field(description="May label here now.")
+    chosen: bool = Field(description="Assigned by name.")
+    reviews: bool
+    paused_at: datetime | None
+    labelled: int
+    skipped: int
+    holding: int = Field(description="Items they hold at this moment.")
+    last: datetime | None = Field(description="When they answered last.")
+
+
+def find_team_queue(request: HttpRequest, queue_id: int) -> Queue:
+    found: Queue = one_of(Queue.objects.of(caller_of(request).team).select_related("team"), queue_id)
+    return found
+
+
+def serialize_queue_worker(one: Worker) -> dict[str, Any]:
+    names = ("role", "labels", "chosen", "reviews", "labelled", "skipped", "holding", "last")
+    paused = one.member.paused_at if one.member else None
+    return {**{name: getattr(one, name) for name in names}, "user": serialize_person(one.user), "paused_at": paused}
+
+
+@router.put("/queues/{int:queue_id}/status", auth=require_permission("label.lead"), response=QueueOut, summary="Open, pause or close a queue")
+def set_queue_status(request: HttpRequest, queue_id: int, given: StatusIn) -> object:
+    """Paused, drafts are kept and nobody gets new items; closed, nobody is asked any more. Labels stay where they are."""
+    queue_acts.set_status(find_team_queue(request, queue_id), QueueStatus(given.status))
+    return serialize_queue(find_team_queue(request, queue_id))
+
+
+@router.get("/queues/{int:queue_id}/people", auth=require_permission("label.lead"), response=list[LabelWorker], summary="Who works in a queue")
+def list_queue_people(request: HttpRequest, queue_id: int) -> object:
+    """Everybody who may, and everybody who has."""
+    return [serialize_queue_worker(one) for one in people_of(find_team_queue(request, queue_id))]
+
+
+@router.put(
+    "/queues/{int:queue_id}/people/{int:user_id}", auth=require_permission("label.lead"), response=LabelWorker, summary="Let somebody label or review"
+)
+def change_worker(request: HttpRequest, queue_id: int, user_id: int, given: WorkerIn) -> object:
+    """What is left out stays as it is. Who labels here no more loses what they hold; their labels stay."""
+    queue = find_team_queue(request, queue_id)
+    user: User = one_of(User.objects.filter(memberships__team=queue.team), user_id)
+    acts = {"labels": {True: "add", False: "remove"}, "reviews": {True: "reviewer", False: "no-reviewer"}}
+    asked = {name: value for name, value in given.dict().items() if value is not None}
+    if not asked:
+        raise make_invalid_problem("the body", "changes nothing", "give labels or reviews")
+    for name, value in asked.items():
+        queue_acts.change_person(queue, user, acts[name][value])
+    found = next((one for one in people_of(queue) if one.user.pk == user.pk), None)
+    if found is None:
+        raise Http404
+    return serialize_queue_worker(found)

@@ -1,0 +1,128 @@
+"""Review: labels are accepted or sent back with a comment, one by one or all that nobody contradicts. Nobody reviews their own."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from ninja import Field, Schema
+
+from lab.edges.api.base import Given, Query, make_router, require_permission
+from lab.edges.api.item_questions import AskedOut, asked_of
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.operations.adjudication import build_reviewer_request, in_the_way, reviewed_queue
+from lab.edges.api.operations.queues import LabelOut, serialize_label
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
+from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_validation_problem
+from lab.labelling.labels.answers import AnswerError
+from lab.labelling.labels.labeller_standing import Refused
+from lab.labelling.labels.models import Judgement, JudgementState
+from lab.labelling.labels.outcome import is_gold_match
+from lab.labelling.quality.access import judgement_of, reviewers_only
+from lab.labelling.quality.models import Review
+from lab.labelling.quality.posted_forms import COMMENT
+from lab.labelling.quality.review import Asked, accept_uncontradicted, judgements_of, record_review
+from lab.lib.numbers import MAX_ID
+from lab.teams.accounts.roles import has_team_permission
+
+router = make_router("Review and conflicts")
+
+
+class ReviewOut(Schema):
+    by: Person | None
+    accepted: bool
+    comment: str
+    at: datetime
+
+
+class ToReview(LabelOut):
+    asked: AskedOut = Field(description="Its item, the answers in the item's places.")
+    gold: bool | None = Field(description="Whether it is right, for an item whose answer is known.")
+    reviews: list[ReviewOut]
+
+
+class ReviewIn(Given):
+    act: Literal["accept", "return"]
+    comment: str = Field("", max_length=COMMENT, description="A label is sent back with a reason.", examples=["Look at the last step again."])
+
+
+class Reviewed(Schema):
+    id: int
+    state: str = Field(description="accepted or returned.")
+    item: int
+    reviews: list[ReviewOut]
+
+
+class AcceptIn(Given):
+    by: int = Field(ge=1, le=MAX_ID, description="Whose labels: the id of a person.", examples=[3])
+
+
+class Accepted(Schema):
+    accepted: int
+    left: int = Field(description="Ask again while there are some.")
+
+
+def serialize_review(one: Review) -> dict[str, Any]:
+    by = serialize_person(one.reviewer) if one.reviewer else None
+    return {"by": by, "accepted": one.accepted, "comment": one.comment, "at": one.created_at}
+
+
+@router.get("/queues/{int:queue_id}/review", auth=require_permission("label.work"), response=Page[ToReview], summary="Labels to review")
+def list_to_review(
+    request: HttpRequest,
+    queue_id: int,
+    after: After,
+    limit: Limit,
+    state: Literal["submitted", "accepted", "returned", "skipped"] = Query("submitted", description="Those that wait, that were reviewed, or skips."),
+    by: int | None = Query(None, ge=1, le=MAX_ID, description="Only labels of that person."),
+) -> object:
+    """Of others, in the order they came. For those who lead, and the queue's reviewers."""
+    asker, queue = reviewed_queue(request, queue_id)
+    rows = judgements_of(asker, queue, Asked({"state": state, "by": by or ""})).filter(pk__gt=parse_after_id(after) if after else 0)
+    found = list(rows.select_related("user", "item").prefetch_related("preferences", "reviews__reviewer")[: limit + 1])
+    for one in found:
+        one.item.queue = queue
+    asked = asked_of(queue, [(one.item, list(range(len(one.order)))) for one in found[:limit]], origins=not queue.blind)
+    blinded = queue.blind and not has_team_permission(asker, "label.lead")
+    hidden: dict[str, Any] = {"rollouts": [], "preferences": []} if blinded else {}  # ids tell which answer is the later one
+
+    def shown(one: Judgement) -> dict[str, Any]:
+        told = {
+            "asked": asked[one.item_id],
+            "gold": is_gold_match(one.item.gold, one),
+            "reviews": [serialize_review(row) for row in one.reviews.all()],
+        }
+        return {**serialize_label(one), **told, **hidden}
+
+    return paginate_rows(found, limit, lambda row: row.pk, shown)
+
+
+@router.post("/labels/{int:judgement_id}/review", auth=require_permission("label.work"), response=Reviewed, summary="Accept a label or send it back")
+def review_label(request: HttpRequest, judgement_id: int, given: ReviewIn) -> object:
+    """A label that was sent back does not count until its author has looked again; one that was accepted is changed by nobody but a reviewer."""
+    asker = build_reviewer_request(request)
+    found = judgement_of(asker, judgement_id)
+    reviewers_only(asker, found.queue)
+    try:
+        made = record_review(found, asker.user, given.dict())
+    except Refused as error:
+        raise in_the_way(error) from None
+    except AnswerError as error:
+        raise make_validation_problem(FieldProblem(field=one.field, message=one.message, fix=one.fix) for one in error.problems) from None
+    reviews = Review.objects.filter(judgement=made).select_related("reviewer")
+    return {"id": made.pk, "state": made.state, "item": made.item_id, "reviews": [serialize_review(row) for row in reviews]}
+
+
+@router.post(
+    "/queues/{int:queue_id}/review/accept", auth=require_permission("label.work"), response=Accepted, summary="Accept what nobody contradicts"
+)
+def accept_labels(request: HttpRequest, queue_id: int, given: AcceptIn) -> object:
+    """One person's labels of complete items on which nobody disagrees, 500 at most at once."""
+    asker, queue = reviewed_queue(request, queue_id)
+    if given.by == asker.user.pk:
+        raise make_invalid_problem("by", "is yourself, and nobody reviews their own labels", "let somebody else accept them")
+    if not Judgement.objects.filter(queue=queue, user=given.by).exclude(state=JudgementState.WITHDRAWN).exists():
+        raise make_invalid_problem("by", "has no label in this queue", "take the id of somebody who labelled in it")
+    accepted, left = accept_uncontradicted(queue, given.by, asker.user)
+    return {"accepted": accepted, "left": left}

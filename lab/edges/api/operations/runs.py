@@ -1,0 +1,239 @@
+"""Runs: the list, one run, launching, and what can be done with a run."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest
+from ninja import Field, Schema, Status
+
+from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
+from lab.edges.api.estimates import EstimateOut, estimate_launch_cost
+from lab.edges.api.idempotency import Key, run_idempotent_action
+from lab.edges.api.launch_bodies import Launch, find_wish_queue, launch_wish, of_body, of_clone, preflight_wish, specs_of
+from lab.edges.api.operations.account import Person, serialize_person
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
+from lab.edges.api.problems import ApiProblem, FieldProblem, make_validation_problem
+from lab.teams.accounts.addresses import build_absolute_url, team_path
+from lab.training.runs import listing, live, references, wait_reasons
+from lab.training.runs.launch import NAME_LENGTH, enqueue_run
+from lab.training.runs.models import Run
+from lab.training.runs.resumption import find_resume_objection
+from lab.training.runs.wait_reasons import Waiting
+
+router = make_router("Runs")
+NOTED = {"status": "status", "person": "who", "project": "project"}  # fourth word of a note on the list's filters → parameter
+
+
+class Can(Schema):
+    stop: bool
+    kill: bool
+    resume: bool
+
+
+class RunOut(Schema):
+    id: UUID
+    number: int = Field(description="Counts up within the team; what people say aloud.", examples=[17])
+    name: str
+    url: str
+    status: str = Field(examples=["running"], description="queued, starting, running, stopping, stopped, finished, failed or lost.")
+    reason: str = Field(description="Why it failed or was stopped or lost, in words.")
+    waits: str | None = Field(description="Why a queued run has not started; null for others.", examples=["after #12"])
+    recipe: str
+    trainer: str = Field(examples=["grpo"])
+    task: str
+    policy: str = Field(description="What it starts from, as lists call it.")
+    project: int | None
+    parent: UUID | None = Field(description="The run it goes on from.")
+    cloned_from: UUID | None
+    created_by: Person | None = Field(description="null when a service token launched it.")
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    step: int
+    total_steps: int
+    phase: str
+    attempt: int
+    tokens: int
+    rollouts: int
+    eta_seconds: int | None
+    stalled_seconds: int | None = Field(description="For how long it has reported nothing; null while it reports.")
+    latest: dict[str, float | None] = Field(description="Newest value of the metrics that lists show.", examples=[{"reward": 0.71, "loss": 0.02}])
+    can: Can = Field(description="What its status allows now; the token's permission is another matter.")
+
+
+class CheckpointOut(Schema):
+    step: int
+    final: bool = Field(description="An exported policy, not a place to resume from.")
+    bytes: int
+    created_at: datetime
+
+
+class RunDetail(RunOut):
+    spec: dict[str, Any] = Field(description="As launched, with ids and names where the lab holds paths; can be launched again.")
+    checkpoints: list[CheckpointOut]
+
+
+class Launched(Schema):
+    runs: list[RunOut] = Field(description="One, or each stage of a recipe with several, in order.")
+    warnings: list[FieldProblem] = Field(description="What the check before the launch found worth a look.")
+    fresh: bool = Field(description="False when the same Idempotency-Key had launched them before.")
+
+
+class Checked(Schema):
+    warnings: list[FieldProblem]
+    estimate: EstimateOut
+
+
+class Clone(Given):
+    name: str = Field("", max_length=NAME_LENGTH, description="Empty: the name of the run that is cloned.")
+    overrides: dict[str, Any] = Field({}, description="Changes to its spec, as for a launch.", examples=[{"training": {"learning_rate": 1e-6}}])
+    check: bool = Field(True, description="False leaves out the trainers' own check, which takes seconds.")
+
+
+def serialize_run(run: Run, reason: Waiting | None) -> dict[str, Any]:
+    state = live.describe_run_state(run)
+    latest = {name: value if isinstance(value, int | float) else None for name, value in state["latest"].items()}
+    fields = {name: getattr(run, name) for name in RunOut.model_fields if hasattr(run, name)}
+    return {
+        **fields,
+        "project": run.project_id,
+        "parent": run.parent_id,
+        "cloned_from": run.cloned_from_id,
+        "created_by": serialize_person(run.created_by) if run.created_by else None,
+        "url": build_absolute_url(team_path(run.team, "run", run.pk)),
+        "waits": reason.why if reason else None,
+        "latest": latest,
+        "eta_seconds": state["eta_seconds"],
+        "stalled_seconds": state["stalled_seconds"],
+        "can": state["can"],
+    }
+
+
+def shown_all(request: HttpRequest, runs: list[Run]) -> list[dict[str, Any]]:
+    reasons = wait_reasons.find_waiting_reasons(runs)
+    for run in runs:
+        run.team = caller_of(request).team
+    return [serialize_run(run, reasons.get(run.pk)) for run in runs]
+
+
+def find_team_run(request: HttpRequest, run_id: UUID) -> Run:
+    """The team's run. Raises Http404."""
+    found = Run.objects.of(caller_of(request).team).select_related("team", "parent", "created_by").filter(pk=run_id).first()
+    if found is None:
+        raise Http404("Your team has no such run.")
+    return found
+
+
+@router.get("/runs", auth=require_permission("runs.read"), response=Page[RunOut], summary="List runs")
+def list_runs(
+    request: HttpRequest,
+    after: After,
+    limit: Limit,
+    status: str = Query("", description="A status, or `open` (will go on) or `ended`.", examples=["running"]),
+    recipe: str = Query("", description="Name of a recipe."),
+    method: str = Query("", description="Name of a method that is stacked on."),
+    task: str = Query("", description="Name of a task."),
+    who: str = Query("", description="Id of the person who launched."),
+    project: str = Query("", description="Id of a project, or `none`: in no project."),
+    q: str = Query("", description="Words of the name, or a number."),
+) -> object:
+    """Newest first."""
+    query = listing.read_query(request.GET)
+    if query.notes:
+        raise make_validation_problem(FieldProblem(field=NOTED.get(note.split()[3], "sort"), message=note) for note in query.notes)
+    newest = listing.filter_matching_runs(caller_of(request).team, query).order_by("-number")
+    rows = list(newest.filter(number__lt=min(parse_after_id(after), 2**31 - 1))[: limit + 1])
+    found = paginate_rows(rows, limit, lambda run: run.number)
+    return {**found, "items": shown_all(request, found["items"])}
+
+
+@router.get("/runs/{uuid:run_id}", auth=require_permission("runs.read"), response=RunDetail, summary="One run")
+def get_run(request: HttpRequest, run_id: UUID) -> object:
+    """With its spec, which can be launched again, and its checkpoints."""
+    run = find_team_run(request, run_id)
+    return {
+        **shown_all(request, [run])[0],
+        "spec": references.restore_reference_names(run.team, run.spec),
+        "checkpoints": list(run.checkpoints.all()),
+    }
+
+
+@router.post("/runs", auth=require_permission("runs.launch"), response={201: Launched, 200: Launched}, summary="Launch")
+def launch_runs(request: HttpRequest, given: Launch, key: Key) -> object:
+    """From a recipe with changes, or from a complete spec. Everything wrong is answered at once, each with its field; then nothing is queued.
+    A recipe with several stages makes several runs, each waits for the one before.
+    """
+    caller = caller_of(request)
+    wish = of_body(caller.team, given)
+    warnings: list[FieldProblem] = []
+
+    def act() -> list[Any]:
+        if given.check:
+            warnings.extend(preflight_wish(caller.team, wish))
+        return [run.pk for run in launch_wish(caller, wish)]
+
+    return answer_launch(request, *run_idempotent_action(request, caller, key, act), warnings)
+
+
+def answer_launch(request: HttpRequest, ids: list[Any], fresh: bool, warnings: list[FieldProblem]) -> Status[dict[str, Any]]:
+    runs = Run.objects.of(caller_of(request).team).select_related("parent", "created_by").filter(pk__in=ids).order_by("number")
+    return Status(201 if fresh else 200, {"runs": shown_all(request, list(runs)), "warnings": warnings, "fresh": fresh})
+
+
+@router.post("/runs/check", auth=require_permission("runs.launch"), response=Checked, summary="Check a launch")
+def check_launch(request: HttpRequest, given: Launch) -> object:
+    """What launching would say, how long it would take and whether it would wait for a quota, without doing it."""
+    team = caller_of(request).team
+    wish = of_body(team, given)
+    warnings = preflight_wish(team, wish) if given.check else []
+    return {"warnings": warnings, "estimate": estimate_launch_cost(team, find_wish_queue(wish), specs_of(team, wish))}
+
+
+@router.post("/runs/{uuid:run_id}/clone", auth=require_permission("runs.launch"), response={201: Launched, 200: Launched}, summary="Clone a run")
+def clone_run(request: HttpRequest, run_id: UUID, given: Clone, key: Key) -> object:
+    """Launches the run's spec again, with changes."""
+    caller, run = caller_of(request), find_team_run(request, run_id)
+    wish = of_clone(run, given.overrides, given.name or run.name)
+    warnings: list[FieldProblem] = []
+
+    def act() -> list[Any]:
+        if given.check:
+            warnings.extend(preflight_wish(caller.team, wish))
+        return [made.pk for made in launch_wish(caller, wish)]
+
+    return answer_launch(request, *run_idempotent_action(request, caller, key, act), warnings)
+
+
+@router.post("/runs/{uuid:run_id}/stop", auth=require_permission("runs.launch"), response=RunOut, summary="Stop a run")
+def stop_run(request: HttpRequest, run_id: UUID) -> object:
+    """It finishes its step and saves, so that it can be resumed; a queued run is stopped at once."""
+    run = find_team_run(request, run_id)
+    return answer_run_change(request, run, run.request_stop())
+
+
+@router.post("/runs/{uuid:run_id}/kill", auth=require_permission("runs.launch"), response=RunOut, summary="Kill a run")
+def kill_run(request: HttpRequest, run_id: UUID) -> object:
+    """Ends its trainer without saving; what was trained since the last checkpoint is lost."""
+    run = find_team_run(request, run_id)
+    return answer_run_change(request, run, run.is_active and run.request_stop(kill=True))
+
+
+@router.post("/runs/{uuid:run_id}/resume", auth=require_permission("runs.launch"), response=RunOut, summary="Resume a run")
+def resume_run(request: HttpRequest, run_id: UUID) -> object:
+    """Queues another attempt, which goes on from the last checkpoint."""
+    run = find_team_run(request, run_id)
+    done = run.resume()
+    if done:
+        enqueue_run(run)
+    return answer_run_change(request, run, done)
+
+
+def answer_run_change(request: HttpRequest, run: Run, done: bool) -> dict[str, Any]:
+    """The run as it is now, told to every open page. Raises ApiProblem when nothing was changed."""
+    if not done:
+        raise ApiProblem("conflict", find_resume_objection(run) or f"Nothing was changed: run #{run.number} is {run.status}.")
+    live.publish_state(run)
+    return shown_all(request, [find_team_run(request, run.pk)])[0]

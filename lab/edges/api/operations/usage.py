@@ -1,0 +1,176 @@
+"""What the team has used of what it may use, by month, and its limits."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.http import HttpRequest
+from ninja import Field, Schema
+
+from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
+from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_validation_problem
+from lab.edges.api.queue_bodies import of_form
+from lab.watching.usage import figures, quotas
+from lab.watching.usage.forms import GIB, PRICES, QUEUE, QuotaForm
+from lab.watching.usage.limits import quota_of, save_quota_limits
+from lab.watching.usage.models import Quota, Storage
+from lab.watching.usage.months import Month
+
+router = make_router("Usage and quotas")
+PLAIN = ("concurrent_runs", "gpu_hours", "warn_percent", *PRICES)  # fields of a quota that the form has as they are
+PARTS = ("checkpoints", "spools", "datasets", "database")
+
+
+class UseOut(Schema):
+    name: Literal["running", "gpu_hours", "storage"] = Field(description="Runs at once, GPU-hours of this month, bytes.")
+    used: float
+    limit: float | None = Field(description="null: no limit.")
+    share: float | None = Field(description="Of the limit.")
+    near: bool = Field(description="At or above the share from which on people are warned.")
+    full: bool = Field(description="Runs wait.")
+
+
+class StorageOut(Schema):
+    """Bytes when they were last weighed."""
+
+    checkpoints: int
+    spools: int
+    datasets: int
+    database: int = Field(description="The team's share of the tables, estimated.")
+    measured_at: datetime | None
+
+
+class LimitsOut(Schema):
+    concurrent_runs: int | None
+    gpu_hours: float | None = Field(description="A calendar month, UTC.")
+    storage_bytes: int | None
+    queues: list[str] | None = Field(description="Celery queues that its runs may go to; null: every queue.")
+    warn_percent: int
+    gpu_hour_price: float | None
+    compute_hour_price: float | None = Field(description="Of an hour of a worker without a GPU.")
+    label_minute_price: float | None
+    currency: str
+
+
+class UsageOut(Schema):
+    month: str = Field(examples=["2026-11"])
+    uses: list[UseOut]
+    compute_hours: float = Field(description="Of workers without a GPU, this month.")
+    storage: StorageOut
+    limits: LimitsOut
+
+
+class LineOut(Schema):
+    title: str
+    run: UUID | None
+    project: int | None
+    runs: int
+    gpu_hours: float
+    compute_hours: float
+    label_minutes: float
+    cost: float | None = Field(description="null while no price is set.")
+
+
+class DayOut(Schema):
+    day: str = Field(examples=["2026-11-21"])
+    gpu_hours: float
+    compute_hours: float
+
+
+class MonthOut(Schema):
+    month: str
+    currency: str
+    total: LineOut
+    lines: list[LineOut] = Field(description="The largest first.")
+    days: list[DayOut]
+
+
+class LimitsIn(Given):
+    """What is left out stays as it is; null takes a limit or a price away."""
+
+    concurrent_runs: int | None = Field(None, examples=[4])
+    gpu_hours: float | None = Field(None, examples=[40])
+    storage_bytes: int | None = Field(None, ge=0, le=2**62)
+    queues: list[str] | None = None
+    warn_percent: int = 80
+    gpu_hour_price: float | None = None
+    compute_hour_price: float | None = None
+    label_minute_price: float | None = None
+    currency: str = Field("EUR", max_length=10)
+
+
+@router.get("/usage", auth=require_permission("usage.read"), response=UsageOut, summary="What the team uses now")
+def get_usage(request: HttpRequest) -> object:
+    """Beside its limits. A run over a limit is not refused: it waits, and its `waits` says why."""
+    team = caller_of(request).team
+    quota = quota_of(team)
+    found = quotas.compute_quota_standing(team, quota)
+    return {
+        "month": str(found.month),
+        "uses": found.uses,
+        "compute_hours": found.compute_hours,
+        "storage": Storage.objects.filter(team=team).first() or Storage(),
+        "limits": quota,
+    }
+
+
+@router.get("/usage/month", auth=require_permission("usage.read"), response=MonthOut, summary="Usage of a month")
+def get_month(
+    request: HttpRequest,
+    month: str = Query("", max_length=20, description="This month when empty.", examples=["2026-11"]),
+    by: Literal["person", "project", "recipe", "run"] = Query("person", description="What the lines add up."),
+) -> object:
+    """Hours of training, minutes of labelling and cost, and the hours of each day."""
+    team = caller_of(request).team
+    asked = Month.read(month) if month else Month.now()
+    if asked is None:
+        raise make_invalid_problem("month", f"“{month}” is no month", "write year and month, as 2026-11")
+    quota, found = quota_of(team), figures.clip_leases_to_month(team, asked)
+    lines = figures.build_usage_breakdown(team, asked, found, by)
+    return {
+        "month": str(asked),
+        "currency": quota.currency,
+        "total": serialize_usage_line(figures.sum_usage_lines(lines), quota),
+        "lines": [serialize_usage_line(one, quota) for one in lines],
+        "days": [{"day": f"{day:%Y-%m-%d}", "gpu_hours": gpu, "compute_hours": rest} for day, gpu, rest in figures.sum_hours_by_day(found, asked)],
+    }
+
+
+def serialize_usage_line(one: figures.Line, quota: Quota) -> dict[str, Any]:
+    fields = {name: getattr(one, name) for name in ("title", "run", "project", "gpu_hours", "compute_hours", "label_minutes")}
+    return {**fields, "runs": len(one.runs), "cost": one.cost(quota)}
+
+
+@router.patch("/usage/limits", auth=require_permission("usage.manage"), response=LimitsOut, summary="Set quotas and prices")
+def set_limits(request: HttpRequest, given: LimitsIn) -> object:
+    """Runs that have room then start by themselves; a run that trains is never ended by a quota."""
+    team = caller_of(request).team
+    if given.queues is not None:
+        check_queues(given.queues)
+    form = QuotaForm.of(quota_of(team), as_form(quota_of(team), given.model_dump(exclude_unset=True)))
+    if not form.is_valid():
+        renamed = {"storage": "storage_bytes"}
+        raise make_validation_problem(FieldProblem(field=renamed.get(one.field, one.field), message=one.message) for one in of_form(form))
+    save_quota_limits(team, form)
+    return quota_of(team)
+
+
+def check_queues(names: list[str]) -> None:
+    """What the form's one line of text could not tell apart. Raises ApiProblem."""
+    if not names:
+        raise make_invalid_problem("queues", "names no queue", "name at least one, or give null for every queue")
+    for place, name in enumerate(names):
+        if not QUEUE.fullmatch(name):
+            raise make_invalid_problem(
+                f"queues.{place}", f"“{name[:50]}” is no name of a queue", "use letters, digits, dot, dash and underscore, at most 50"
+            )
+
+
+def as_form(quota: Quota, sent: dict[str, Any]) -> dict[str, str]:
+    """What the browser would send: the quota with the changes."""
+    values = {name: getattr(quota, name) for name in (*PLAIN, "storage_bytes", "queues")} | sent
+    stored = values["storage_bytes"]
+    found = {name: "" if values[name] is None else str(values[name]) for name in PLAIN}
+    return {**found, "storage": "" if stored is None else repr(stored / GIB), "queues": ", ".join(values["queues"] or [])}

@@ -1,0 +1,38 @@
+"""Pages of a list by key: an answer says where the next page begins, and rows that arrive meanwhile move nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+from ninja import Field, Schema
+
+from lab.edges.api.base import Query
+from lab.edges.api.problems import make_invalid_problem
+from lab.lib.numbers import MAX_ID, whole_number
+
+Row = TypeVar("Row")
+MOST = 200
+
+Limit = Annotated[int, Query(50, ge=1, le=MOST, description=f"Rows of a page, up to {MOST}.")]
+After = Annotated[str, Query("", max_length=500, description="`next` of the page before.")]
+
+
+class Page(Schema, Generic[Row]):
+    items: list[Row]
+    next: str | None = Field(None, description="`after` of the page that follows; null at the end.", examples=["128"])
+
+
+def paginate_rows(rows: Sequence[Any], limit: int, key: Callable[[Any], Any], shown: Callable[[Any], Any] = lambda row: row) -> dict[str, Any]:
+    """``rows`` hold one more than ``limit`` where the list goes on."""
+    kept = rows[:limit]
+    return {"items": [shown(row) for row in kept], "next": str(key(kept[-1])) if len(rows) > limit else None}
+
+
+def parse_after_id(after: str) -> int:
+    """The id a page begins after; MAX_ID for the first page of a list with the newest first. Raises ApiProblem."""
+    if not after:
+        return MAX_ID
+    if (found := whole_number(after)) is None:
+        raise make_invalid_problem("after", "is not the next of a page", "take it from the page before as it is, or leave it out for the first page")
+    return found

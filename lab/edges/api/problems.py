@@ -1,0 +1,182 @@
+"""Errors of the API as problem JSON (RFC 9457): one shape, whatever went wrong, with the path of each field that has to change."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import DatabaseError, InterfaceError
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import Field, NinjaAPI, Schema
+from ninja.errors import HttpError, ValidationError
+
+from lab.lib.costly import TooMany
+from lab.lib.database_limits import describe_database_trouble
+from lab.training.runs.problem_words import message_of
+from trainers.contract.spec import Problem as SpecProblem
+from trainers.contract.spec import SpecError
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+PAGE = "/api/"  # the page that explains each type
+TITLES = {
+    "malformed": (400, "The request cannot be read"),
+    "token": (401, "An access token is needed"),
+    "permission": (403, "The token does not allow this"),
+    "person": (403, "A person's token is needed"),
+    "missing": (404, "There is no such thing"),
+    "method": (405, "There is no such request"),
+    "conflict": (409, "Not as things stand"),
+    "size": (413, "The request is too large"),
+    "validation": (422, "Something in the request has to change"),
+    "rate": (429, "Too many requests"),
+    "broken": (500, "The lab made a mistake"),
+    "away": (503, "The lab cannot answer now"),
+}
+
+
+class FieldProblem(Schema):
+    field: str = Field(description="Path of what has to change: a parameter, or the place in the body.", examples=["overrides.training.max_steps"])
+    message: str = Field(description="What is wrong with it.", examples=["must be at least 1"])
+    fix: str = Field(default="", description="What to write instead, where the lab knows.", examples=["give a whole number from 1"])
+
+
+class Problem(Schema):
+    """What went wrong (RFC 9457)."""
+
+    type: str = Field(description="Which kind of problem; an address on the page that explains it.", examples=["/api/#validation"])
+    title: str = Field(description="The kind in words, the same for each problem of the type.")
+    status: int = Field(description="The HTTP status, repeated.", examples=[422])
+    detail: str = Field(description="What happened this time.")
+    errors: list[FieldProblem] = Field([], description="Each field that has to change, all of them at once.")
+    request: str = Field("", description="The request's id, also in the header X-Request-Id; give it when you report a mistake of the lab.")
+
+
+class ApiProblem(Exception):
+    """Raised anywhere below an operation; ``kind`` is a key of ``TITLES``."""
+
+    def __init__(self, kind: str, detail: str, errors: Sequence[FieldProblem] = (), headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.errors, self.headers = kind, detail, list(errors), headers or {}
+
+
+def make_invalid_problem(field: str, message: str, fix: str = "") -> ApiProblem:
+    return make_validation_problem([FieldProblem(field=field, message=message, fix=fix)])
+
+
+def make_validation_problem(errors: Iterable[FieldProblem]) -> ApiProblem:
+    found = list(errors)
+    detail = f"{found[0].field}: {found[0].message}" if len(found) == 1 else f"{len(found)} fields have to change; errors names each."
+    return ApiProblem("validation", detail, found)
+
+
+def of_spec(error: SpecError, place: str = "") -> ApiProblem:
+    """The problems of a spec, each with its path in the request's body."""
+    return make_validation_problem(field_problem(one, ".".join(part for part in (place, one.field) if part)) for one in error.problems)
+
+
+def field_problem(one: SpecProblem, field: str, about: str = "") -> FieldProblem:
+    """A problem of a spec at ``field`` of the body. A broken row of a dataset says its file and line; ``about`` stands before it."""
+    return FieldProblem(field=field, message=f"{about}{message_of(one)}", fix=one.fix or "")
+
+
+def render_problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
+    status, title = TITLES[problem.kind]
+    body = {
+        "type": f"{PAGE}#{problem.kind}",
+        "title": title,
+        "status": status,
+        "detail": problem.detail,
+        "errors": [one.model_dump() for one in problem.errors],
+        "request": getattr(request, "api_id", ""),
+    }
+    return HttpResponse(json.dumps(body), status=status, content_type=MEDIA_TYPE, headers=problem.headers)
+
+
+def of_validation(error: ValidationError) -> ApiProblem:
+    return make_validation_problem(
+        FieldProblem(field=format_field_path(one["loc"]), message=format_validation_message(one), fix=suggest_fix(one)) for one in error.errors
+    )
+
+
+def format_field_path(place: Sequence[Any]) -> str:
+    """``("body", "given", "overrides", "seed")`` as a person writes it: without where it stands and without the argument's name."""
+    parts = [str(part) for part in place]
+    if parts and parts[0] == "body":
+        return ".".join(parts[2:]) or "the body"
+    return ".".join(parts[1:]) or "the request"
+
+
+def format_validation_message(error: dict[str, Any]) -> str:
+    return str(error.get("msg", "")).removeprefix("Value error, ")
+
+
+def suggest_fix(error: dict[str, Any]) -> str:
+    kind = error.get("type", "")
+    if kind == "missing":
+        return "give it"
+    if kind == "extra_forbidden":
+        return "leave it out, or look for its name in the description of the API"
+    return ""
+
+
+def as_problem(api: NinjaAPI, kind: type[Exception], problem: Callable[[Any], ApiProblem]) -> None:
+    """Exceptions of ``kind`` that come out of an operation are answered as what ``problem`` makes of them."""
+
+    def answer(request: HttpRequest, error: Any) -> HttpResponse:
+        return render_problem(request, problem(error))
+
+    api.add_exception_handler(kind, answer)
+
+
+def register_problem_handlers(api: NinjaAPI) -> None:
+    """Every exception that can come out of an operation becomes a problem."""
+
+    def give(kind: str, detail: str) -> Any:
+        return lambda request, error: render_problem(request, ApiProblem(kind, str(error) or detail))
+
+    def of_http(request: HttpRequest, error: Any) -> HttpResponse:
+        if isinstance(error.__cause__, ApiProblem):  # what the parser refuses comes wrapped
+            return render_problem(request, error.__cause__)
+        kinds = {400: "malformed", 401: "token", 403: "permission", 404: "missing", 429: "rate"}
+        return render_problem(request, ApiProblem(kinds.get(error.status_code, "malformed"), error.message))
+
+    def broken(request: HttpRequest, error: Any) -> HttpResponse:
+        log.exception("the API failed at %s %s, request %s", request.method, request.path, getattr(request, "api_id", ""), exc_info=error)
+        detail = "Nothing that you sent explains it. Try again, and report the request's id if it stays."
+        return render_problem(request, ApiProblem("broken", detail))
+
+    def of_database(request: HttpRequest, error: Any) -> HttpResponse:
+        found = describe_database_trouble(error)
+        if found is None:
+            return broken(request, error)
+        log.warning("the API could not answer %s %s: %s", request.method, request.path, str(error).strip())
+        return render_problem(request, ApiProblem("away", found.words, headers=make_retry_headers(found.seconds)))
+
+    as_problem(api, ApiProblem, lambda error: error)
+    as_problem(
+        api, TooMany, lambda error: ApiProblem("rate" if error.status == 429 else "away", error.words, headers=make_retry_headers(error.seconds))
+    )
+    api.add_exception_handler(DatabaseError, of_database)
+    api.add_exception_handler(InterfaceError, of_database)
+    as_problem(api, ValidationError, of_validation)
+    as_problem(api, SpecError, of_spec)
+    api.add_exception_handler(HttpError, of_http)
+    as_problem(api, Http404, lambda error: ApiProblem("missing", describe_missing(error)))
+    api.add_exception_handler(PermissionDenied, give("permission", "This is not for the token's role."))
+    api.add_exception_handler(RequestDataTooBig, give("size", "The body is larger than the lab reads."))
+    api.add_exception_handler(Exception, broken)
+
+
+def make_retry_headers(seconds: int) -> dict[str, str]:
+    return {"Retry-After": str(seconds)}
+
+
+def describe_missing(error: Http404) -> str:
+    """The words of a 404; Django's own name models, which nobody outside has to know."""
+    said = str(error)
+    return "Your team has nothing at this address." if not said or "matches the given query" in said else said

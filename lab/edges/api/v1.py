@@ -1,0 +1,48 @@
+"""All operations of the API, and their addresses."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from lab.edges.api.base import api, guard_api_view
+from lab.edges.api.operations import (
+    ablations,
+    account,
+    adjudication,
+    alerts,
+    alerts_webhooks,
+    audit,
+    catalog,
+    datasets,
+    datasets_training,
+    inbox,
+    lineage,
+    metrics,
+    outside,
+    policies,
+    policies_promotion,
+    policies_retention,
+    projects,
+    quality,
+    queues,
+    queues_leading,
+    recalls,
+    review,
+    rollouts,
+    runs,
+    runs_doctor,
+    runs_prompts,
+    usage,
+)
+from lab.edges.api.operations import annotations as said
+
+EXPERIMENTS = (projects, runs, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog)
+LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
+TEAM = (policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
+for router in (one.router for one in (account, *EXPERIMENTS, *LABELS, *TEAM)):
+    api.add_router("", router)
+
+_patterns, APP, NAMESPACE = api.urls
+operations: list[URLPattern] = [
+    path(str(one.pattern), guard_api_view(one.callback), name=one.name) for one in _patterns if isinstance(one, URLPattern) and one.name != "api-root"
+]

@@ -1,0 +1,212 @@
+"""What an operator looks for first. Every part says what it saw, and a service that is away is a line of the page, not an error of it."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import django
+import redis
+from django.conf import settings
+from django.db import connection
+from django.db.models import Count
+from django.urls import reverse
+from django.utils import timezone
+
+from lab.lib.numbers import format_byte_size
+from lab.lib.timeago import format_age
+from lab.teams.audit.models import Entry
+from lab.training.runs.models import ACTIVE, Run, Status
+from lab.training.runs.wait_reasons import find_waiting_reasons
+from lab.training.workers.models import Worker
+from lab.watching.alerts.models import Delivery, DeliveryState
+from trainers.contract import spool
+
+LISTED = 12
+DAY = timedelta(days=1)
+LITTLE_DISK = 0.1  # share left, from which on it is said in colour
+BEHIND = 32 << 20  # bytes of a spool that are not stored yet
+MANY_FAILURES = 20  # sign-ins a day
+
+
+@dataclass(frozen=True)
+class Line:
+    """``url`` leads to the object in /admin/."""
+
+    words: str
+    note: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """``tone``: good, warn or bad, said in words by ``state`` too."""
+
+    title: str
+    state: str
+    tone: str = "good"
+    lines: list[Line] = field(default_factory=list)
+    more: str = ""  # address of the whole list
+    empty: str = ""
+
+
+def build_dashboard() -> dict[str, Any]:
+    return {
+        "cards": [
+            build_workers_card(),
+            build_waiting_card(),
+            build_failures_card(),
+            build_training_card(),
+            build_disk_card(),
+            build_services_card(),
+            build_deliveries_card(),
+            sign_ins(),
+        ],
+        "release": describe_release(),
+    }
+
+
+def describe_release() -> str:
+    """The newest heading of the change log, and what the lab runs on."""
+    found = (
+        re.search(r"^## (.+)$", (settings.BASE / "CHANGELOG.md").read_text(), re.MULTILINE) if (settings.BASE / "CHANGELOG.md").is_file() else None
+    )
+    return f"{found[1] if found else 'of unknown version'} · Django {django.get_version()} · Python {platform.python_version()}"
+
+
+def build_changelist_url(model: str, query: str = "") -> str:
+    return reverse(f"admin:{model}_changelist") + query
+
+
+def make_run_line(run: Run, note: str) -> Line:
+    return Line(f"{run.team} {run}", note, reverse("admin:runs_run_change", args=[run.pk]))
+
+
+def build_workers_card() -> Card:
+    rows = list(Worker.objects.judged().order_by("-seen_at")[: LISTED * 4])
+    alive = [one for one in rows if one.is_alive]
+    gone = [one for one in rows if not one.is_alive]
+    lines = [Line(one.name, f"{one.gpu or f'{one.cpus} CPU cores'}, {'leaving' if one.draining else ', '.join(one.queues)}") for one in alive]
+    lines += [Line(one.name, f"lost: seen {format_age(one.seen_at)} ago", reverse("admin:workers_worker_change", args=[one.pk])) for one in gone]
+    tone = "bad" if not alive else "warn" if gone else "good"
+    state = f"{len(alive)} alive" + (f", {len(gone)} lost" if gone else "")
+    return Card(
+        "Workers", state, tone, lines[:LISTED], build_changelist_url("workers_worker"), "No worker has ever started here: run manage.py worker."
+    )
+
+
+def build_waiting_card() -> Card:
+    rows = Run.across_teams.filter(status__in=(Status.QUEUED, Status.LOST)).select_related("team", "parent").defer("spec").order_by("queued_at")
+    shown = list(rows[:LISTED])
+    why = find_waiting_reasons(shown)
+    lines = [make_run_line(run, f"{why[run.pk].why if run.pk in why else run.status}, since {format_age(run.queued_at)}") for run in shown]
+    count = rows.count()
+    return Card(
+        "Waiting runs",
+        f"{count} waiting",
+        "warn" if count else "good",
+        lines,
+        build_changelist_url("runs_run", "?status__exact=queued"),
+        "Nothing waits.",
+    )
+
+
+def build_failures_card() -> Card:
+    since = timezone.now() - DAY
+    failed = Run.across_teams.filter(status=Status.FAILED, finished_at__gte=since)
+    rows = (failed | Run.across_teams.filter(status=Status.LOST)).select_related("team").defer("spec").order_by("-finished_at")
+    lines = [make_run_line(run, f"{run.status}: {run.reason[:160] or 'no reason was given'}") for run in rows[:LISTED]]
+    count = rows.count()
+    state = f"{count} in the last day"
+    return Card(
+        "Failed and lost runs",
+        state,
+        "bad" if count else "good",
+        lines,
+        build_changelist_url("runs_run", "?status__exact=failed"),
+        "None in the last day.",
+    )
+
+
+def build_training_card() -> Card:
+    """Runs that train, and how far the database is behind what they wrote."""
+    rows = list(Run.across_teams.filter(status__in=ACTIVE).select_related("team").defer("spec").order_by("started_at")[: LISTED * 2])
+    behind = [(measure_spool_size(run) - run.ingested, run) for run in rows]
+    late = sum(left > BEHIND for left, _ in behind)
+    lines = [make_run_line(run, f"{run.status}, step {run.step}, {format_byte_size(max(0, left))} not stored yet") for left, run in behind]
+    state = f"{len(rows)} training" + (f", {late} far behind" if late else "")
+    return Card(
+        "Training and spools",
+        state,
+        "warn" if late else "good",
+        lines[:LISTED],
+        build_changelist_url("runs_run", "?status__exact=running"),
+        "Nothing trains.",
+    )
+
+
+def measure_spool_size(run: Run) -> int:
+    """Bytes of the run's spool; 0 where this machine does not see it."""
+    try:
+        return (run.folder / spool.SPOOL).stat().st_size
+    except OSError:
+        return 0
+
+
+def build_disk_card() -> Card:
+    lines, tone, least = [], "good", 1.0
+    for name, path in (("LAB_HOME", settings.HOME), ("runs", settings.RUNS_ROOT)):
+        try:
+            found = shutil.disk_usage(path)
+        except OSError as error:
+            lines.append(Line(name, f"cannot be read: {error.strerror}"))
+            continue
+        share = found.free / found.total
+        least = min(least, share)
+        lines.append(Line(f"{name}: {path}", f"{format_byte_size(found.free)} of {format_byte_size(found.total)} left"))
+        tone = "bad" if least < LITTLE_DISK / 2 else "warn" if least < LITTLE_DISK else tone
+    return Card("Disk", f"{least:.0%} left", tone, lines)
+
+
+def build_services_card() -> Card:
+    lines, tone = [describe_database()], "good"
+    try:
+        client = redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+        memory: Any = client.info("memory")
+        lines.append(Line("Redis", f"answers; {memory['used_memory_human']} in use"))
+    except redis.RedisError as error:
+        tone = "bad"
+        lines.append(Line("Redis", f"is away: {type(error).__name__}. Training goes on; pages are not told of news until it is back."))
+    return Card("Services", "PostgreSQL and Redis answer" if tone == "good" else "Redis is away", tone, lines)
+
+
+def describe_database() -> Line:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_database_size(current_database()), (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()), "
+            "current_setting('max_connections'), current_setting('server_version')"
+        )
+        held, connected, most, version = cursor.fetchone()
+    return Line(f"PostgreSQL {version.split()[0]}", f"{format_byte_size(held)}; {connected} of {most} connections")
+
+
+def build_deliveries_card() -> Card:
+    rows = (
+        Delivery.across_teams.filter(state=DeliveryState.FAILED, created_at__gte=timezone.now() - DAY).select_related("team").order_by("-created_at")
+    )
+    lines = [Line(f"{one.team}: {'webhook' if one.webhook_id else 'mail'}", one.problem or "given up") for one in rows[:LISTED]]
+    count = rows.count()
+    return Card("Mails and webhooks", f"{count} given up in the last day", "warn" if count else "good", lines, empty="All were delivered.")
+
+
+def sign_ins() -> Card:
+    rows = Entry.across_teams.filter(team=None, action="session.fail", at__gte=timezone.now() - DAY)
+    found = list(rows.values("label").annotate(count=Count("pk")).order_by("-count")[:LISTED])
+    count = rows.count()
+    lines = [Line(one["label"] or "no address", f"{one['count']} time{'' if one['count'] == 1 else 's'}") for one in found]
+    whole = build_changelist_url("audit_entry", "?q=&team__isnull=True")
+    return Card("Failed sign-ins", f"{count} in the last day", "warn" if count >= MANY_FAILURES else "good", lines, whole, "None in the last day.")

@@ -1,0 +1,46 @@
+"""What is answered for an address that is none, a refusal and a mistake: a page or, below /api/, problem JSON. Named in urls.py."""
+
+from __future__ import annotations
+
+import sys
+
+from django.http import HttpRequest, HttpResponseBase
+from django.views import defaults
+
+from lab.edges.api.problems import ApiProblem, render_problem
+from lab.lib.database_limits import describe_database_trouble
+from lab.lib.refusals import build_refusal_response
+
+API = "/api/"
+
+
+def asks_the_api(request: HttpRequest) -> bool:
+    """Also with a team in its address, which the API has not."""
+    return request.path_info.startswith(API)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if asks_the_api(request):
+        return render_problem(request, ApiProblem("malformed", "The request cannot be read as it was sent."))
+    return defaults.bad_request(request, exception)
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if asks_the_api(request):
+        return render_problem(request, ApiProblem("permission", str(exception) or "This is not for the token's role."))
+    return defaults.permission_denied(request, exception)
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if asks_the_api(request):
+        return render_problem(request, ApiProblem("missing", "The API has no such address; all of them are in /api/v1/openapi.json"))
+    return defaults.page_not_found(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponseBase:
+    """Called while the exception is handled. A database that cannot answer now is no mistake of the lab: 503."""
+    found = describe_database_trouble(sys.exc_info()[1])
+    if asks_the_api(request):
+        kind = ApiProblem("broken", "Nothing that you sent explains it. Try again.")
+        return render_problem(request, kind if found is None else ApiProblem("away", found.words, headers={"Retry-After": str(found.seconds)}))
+    return defaults.server_error(request) if found is None else build_refusal_response(request, 503, found.words, found.seconds)

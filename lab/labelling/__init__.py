@@ -1,0 +1,1 @@
+"""What people say about rollouts in queues, and how far they agree."""

@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+
+
+class LabelsConfig(AppConfig):
+    name = "lab.labelling.labels"
+
+    def ready(self) -> None:
+        from lab.labelling.labels import departures, queue_joining
+        from lab.labelling.labels.browser_fields import register_labels_column
+
+        register_labels_column()
+        queue_joining.register_queue_assigning()
+        departures.register_claim_freeing()

@@ -1,0 +1,238 @@
+"""What a person fills in to make a queue and to change it. Every error stands at its field and says what to do; nothing typed is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+
+from lab.labelling.labels.guidelines import MOST as MOST_GUIDELINES
+from lab.labelling.labels.models import Kind, Queue, Rationale, Skipping, Strategy
+from lab.labelling.labels.recipe import MAX_STEP, MOST_ITEMS, OF_ONE, PAIRED, How, Recipe, Side, Window
+from lab.rollouts.browse.selection import Selection
+from lab.rollouts.trajectories.steps import PHASE_LABELS
+from lab.teams.accounts import projects
+from lab.teams.accounts.models import Project, Team
+
+MOST_PEOPLE = 100  # labels an item may get
+MOST_GOLD = 1000
+GOLD_KINDS = (Kind.PAIR, Kind.SINGLE)
+
+
+class LabForm(forms.Form):
+    """Fields that a script and a screen reader can tie to their errors, and words that are cleaned of what PostgreSQL cannot hold."""
+
+    def add_error(self, field: str | None, error: Any) -> None:
+        super().add_error(field, error)
+        for name in self._errors or ():  # type: ignore[attr-defined]
+            if name in self.fields:
+                self.fields[name].widget.attrs |= {"aria-invalid": "true", "aria-describedby": f"id_{name}_error"}
+
+
+def make_number_field(least: int, most: int, initial: int | None, *, required: bool = True, help_text: str = "") -> forms.IntegerField:
+    messages = {
+        "required": f"Give a whole number from {least:,} to {most:,}.",
+        "invalid": f"This is not a whole number. Give one from {least:,} to {most:,}.",
+        "min_value": f"At least {least:,}.",
+        "max_value": f"At most {most:,}.",
+    }
+    return forms.IntegerField(min_value=least, max_value=most, initial=initial, required=required, help_text=help_text, error_messages=messages)
+
+
+def make_choice_field(choices: Any, initial: str, help_text: str = "") -> forms.ChoiceField:
+    messages = {"invalid_choice": "“%(value)s” is not on offer. Choose one of the list.", "required": "Choose one of the list."}
+    return forms.ChoiceField(choices=choices, initial=initial, help_text=help_text, error_messages=messages)
+
+
+def make_switch_field(initial: bool, label: str, help_text: str = "") -> forms.BooleanField:
+    return forms.BooleanField(required=False, initial=initial, label=label, help_text=help_text)
+
+
+class RecipeForm(LabForm):
+    """Which items. ``components`` are the reward functions of the selection's runs."""
+
+    selection = forms.CharField(required=False, max_length=8000, widget=forms.HiddenInput)
+    kind = make_choice_field(Kind.choices, Kind.PAIR)
+    how = make_choice_field(How.choices, How.GROUP)
+    strategy = make_choice_field(Strategy.choices, Strategy.RANDOM)
+    most = make_number_field(1, MOST_ITEMS, 200)
+    per = make_number_field(0, 1000, 1, help_text="0 takes all there are.")
+    phase = make_choice_field([("", "Any phase"), *PHASE_LABELS.items()], "")
+    early_from = make_number_field(0, MAX_STEP, None, required=False)
+    early_to = make_number_field(0, MAX_STEP, None, required=False)
+    late_from = make_number_field(0, MAX_STEP, None, required=False)
+    late_to = make_number_field(0, MAX_STEP, None, required=False)
+    a_run = make_number_field(1, MAX_STEP, None, required=False)
+    a_step = make_number_field(0, MAX_STEP, None, required=False)
+    b_run = make_number_field(1, MAX_STEP, None, required=False)
+    b_step = make_number_field(0, MAX_STEP, None, required=False)
+    gold = make_number_field(0, MOST_GOLD, 0)
+    gold_by = forms.ChoiceField(
+        required=False, error_messages={"invalid_choice": "No run of the selection has this reward function. Choose one of the list."}
+    )
+    seed = make_number_field(0, MAX_STEP, 0)
+
+    def __init__(self, data: Any, components: Sequence[str], runs: Sequence[int]) -> None:
+        self.runs = frozenset(runs)  # numbers of the team's runs
+        super().__init__(data)
+        self.fields["phase"].required = False
+        gold_by: Any = self.fields["gold_by"]
+        gold_by.choices = [("", "Choose one"), *((name, name) for name in components)]
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or self.cleaned_data
+        kind, how = found.get("kind"), found.get("how")
+        if kind == Kind.SINGLE and found.get("strategy") not in (*OF_ONE, None):
+            self.add_error("strategy", "A single answer has no gap. Choose random or highest entropy.")
+        if kind in PAIRED and how == How.TIME:
+            self.check_windows(found)
+        if kind in PAIRED and how == How.RUNS:
+            self.check_sides(found)
+        if found.get("gold"):
+            self.check_gold(found)
+        return found
+
+    def check_windows(self, found: dict[str, Any]) -> None:
+        for name in ("early", "late"):
+            first, last = found.get(f"{name}_from"), found.get(f"{name}_to")
+            for end, value in (("from", first), ("to", last)):
+                if value is None and f"{name}_{end}" not in self.errors:
+                    self.add_error(f"{name}_{end}", "Give a step.")
+            if first is not None and last is not None and last < first:
+                self.add_error(f"{name}_to", f"This is before step {first}, where the window begins. Give {first} or more.")
+        early, late = found.get("early_to"), found.get("late_from")
+        if early is not None and late is not None and late <= early:
+            self.add_error("late_from", f"The late window begins before the early one ends. Give {early + 1} or more.")
+
+    def check_sides(self, found: dict[str, Any]) -> None:
+        for name in ("a_run", "b_run"):
+            if name in self.errors:
+                continue
+            if found.get(name) is None:
+                self.add_error(name, "Give the number of a run.")
+            elif found[name] not in self.runs:
+                self.add_error(name, f"Your team has no run #{found[name]}. Give the number of one of its runs.")
+        same = found.get("a_run") is not None and found.get("a_run") == found.get("b_run")
+        if same and (found.get("a_step") == found.get("b_step") or None in (found.get("a_step"), found.get("b_step"))):
+            self.add_error("b_step", "Both sides are the same run: give each a step, and different ones.")
+
+    def check_gold(self, found: dict[str, Any]) -> None:
+        if found.get("kind") not in (*GOLD_KINDS, None):
+            self.add_error("gold", "Only pairs and single answers can be gold. Set this to 0.")
+        elif found["gold"] >= (found.get("most") or MOST_ITEMS):
+            self.add_error("gold", f"These are among the {found['most']:,} items, and most of those should be real questions. Give fewer.")
+        elif not found.get("gold_by") and "gold_by" not in self.errors:
+            self.add_error("gold_by", "Choose the reward function that knows right from wrong.")
+
+    def recipe(self, selection: Selection) -> Recipe:
+        """Of a form that is valid."""
+        found = self.cleaned_data
+        kind, how = Kind(found["kind"]), How(found["how"])
+        how = how if kind in PAIRED else How.GROUP
+        windows = [Window(found[f"{name}_from"], found[f"{name}_to"]) for name in ("early", "late")] if how == How.TIME else [None, None]
+        sides = [Side(found[f"{name}_run"], found[f"{name}_step"]) for name in ("a", "b")] if how == How.RUNS else [None, None]
+        return Recipe(
+            selection=selection,
+            kind=kind,
+            how=how,
+            strategy=Strategy(found["strategy"]),
+            seed=found["seed"],
+            most=found["most"],
+            per=found["per"],
+            early=windows[0],
+            late=windows[1],
+            a=sides[0],
+            b=sides[1],
+            phase=found["phase"],
+            gold=found["gold"],
+            gold_by=found["gold_by"] if found["gold"] else "",
+        )
+
+
+class QueueForm(LabForm):
+    """How a queue is worked on. Field names are those of Queue, besides ``trust`` (per cent) and ``people``."""
+
+    name = forms.CharField(max_length=100, error_messages={"required": "Give the queue a name.", "max_length": "At most 100 characters."})
+    project = forms.CharField(required=False, max_length=20)
+    guidelines = forms.CharField(
+        required=False,
+        max_length=MOST_GUIDELINES,
+        widget=forms.Textarea(attrs={"rows": 8}),
+        error_messages={"max_length": f"At most {MOST_GUIDELINES:,} characters."},
+    )
+    overlap = make_number_field(1, MOST_PEOPLE, 1)
+    lock_minutes = make_number_field(1, 1440, 15)
+    skipping = make_choice_field(Skipping.choices, Skipping.OTHERS)
+    due = forms.DateTimeField(
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        error_messages={"invalid": "Give a date and a time, in UTC."},
+    )
+    assigned_only = make_choice_field([("", "Everybody in the team"), ("on", "Only people I choose")], "")
+    people = forms.TypedMultipleChoiceField(
+        required=False, coerce=int, error_messages={"invalid_choice": "One of them is not in the team any more. Choose again."}
+    )
+    blind = make_switch_field(True, "Blind", "Run, step and reward are hidden while labelling.")
+    strength = make_switch_field(True, "Strength 1 to 3", "How much better the chosen answer is.")
+    rationale = make_choice_field(
+        [(Rationale.NONE, "Not asked"), (Rationale.OPTIONAL, "Optional"), (Rationale.REQUIRED, "Required")], Rationale.OPTIONAL
+    )
+    correction = make_switch_field(False, "Corrected answer", "Labellers may write what the answer should have been.")
+    steps = make_switch_field(False, "Reasoning steps", "Good, bad or neutral for each step of a single answer.")
+    spans = make_switch_field(False, "Stretches of tokens", "Good and bad stretches of a single answer.")
+    reviewed = make_switch_field(False, "Reviewed", "A label counts once a reviewer has accepted it.")
+    trust = make_number_field(1, 100, None, required=False, help_text="Per cent of gold items got right; empty never pauses anybody.")
+    trust_after = make_number_field(1, MOST_GOLD, 10)
+
+    def __init__(
+        self, data: Any, team: Team, choices: Sequence[tuple[int, str]], queue: Queue | None = None, initial: dict[str, Any] | None = None
+    ) -> None:
+        self.team, self.queue = team, queue
+        super().__init__(data, initial=initial)
+        people: Any = self.fields["people"]
+        people.choices = choices
+        self.fields["assigned_only"].required = False
+        if queue is not None:
+            del self.fields["project"]  # a queue that exists is moved from its page
+
+    @property
+    def project_choices(self) -> list[Project]:
+        return projects.list_project_choices(self.team, self["project"].value())
+
+    def clean_project(self) -> Project | None:
+        try:
+            return projects.parse_project(self.team, self.cleaned_data["project"])
+        except projects.UnknownProject as error:
+            raise forms.ValidationError(str(error)) from None
+
+    def clean_name(self) -> str:
+        return " ".join(self.cleaned_data["name"].split())
+
+    def clean_due(self) -> Any:
+        due = self.cleaned_data["due"]
+        if due and due < timezone.now() and not (self.queue and self.queue.due == due):
+            raise forms.ValidationError("This moment is over. Give one that is to come, in UTC.")
+        return due
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or self.cleaned_data
+        if found.get("assigned_only") and not found.get("people") and "people" not in self.errors:
+            self.add_error("people", "Choose at least one person, or open the queue to everybody.")
+        return found
+
+    def fields_of_queue(self) -> dict[str, Any]:
+        """Of a form that is valid: what Queue stores."""
+        found = dict(self.cleaned_data)
+        found.pop("people")
+        trust = found.pop("trust")
+        return {**found, "assigned_only": bool(found["assigned_only"]), "min_trust": None if trust is None else trust / 100}
+
+
+def initial_of(queue: Queue) -> dict[str, Any]:
+    names = ("name", "guidelines", "overlap", "lock_minutes", "skipping", "due", "blind", "strength", "rationale", "correction", "steps", "spans")
+    found = {name: getattr(queue, name) for name in (*names, "reviewed", "trust_after")}
+    found |= {"assigned_only": "on" if queue.assigned_only else "", "trust": None if queue.min_trust is None else round(queue.min_trust * 100)}
+    found["project"] = str(queue.project_id or "")
+    return {**found, "people": list(queue.members.filter(labels=True).values_list("user_id", flat=True)) if queue.assigned_only else []}

@@ -1,0 +1,263 @@
+"""Recording what a person says about an item. Each verb is one transaction: the answer, its preferences, its history and where the item stands.
+
+Nothing a person wrote is lost: an answer that cannot be taken is kept as the draft of their claim, and one that came too late also in the item's
+history (``Change`` with what "expired").
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Min
+from django.db.utils import IntegrityError
+from django.utils import timezone
+
+from lab.labelling.labels.answers import AnswerError, Problem, as_shown, read_answer, seconds_of, to_judgement_fields
+from lab.labelling.labels.item_claims import extend_claim, free_claims, one_at_a_time
+from lab.labelling.labels.labeller_standing import Refused, may_label
+from lab.labelling.labels.models import Change, Claim, Item, ItemState, Judgement, JudgementState, Queue, QueueMember, Skipping, Verdict
+from lab.labelling.labels.outcome import is_gold_match
+from lab.labelling.labels.recording import Held, find_judgement_and_claim, record_again, record_judgement
+from lab.labelling.labels.settlement import (
+    Said,
+    change_judgement_state,
+    compute_item_state,
+    fetch_item_tally,
+    lock_item,
+    snapshot_judgement,
+    sync_preferences,
+    update_item_state,
+)
+from lab.lib.clock import database_now
+from lab.teams.accounts.models import User
+
+
+class Expired(Exception):
+    """The lock ran out and the seat is gone. ``item`` is None when nothing is known of the token; ``by`` holds or judged the item meanwhile."""
+
+    def __init__(self, item: Item | None = None, by: User | None = None) -> None:
+        super().__init__("the lock on this item has expired")
+        self.item, self.by = item, by
+
+
+class NothingToUndo(Exception):
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.message, self.fix = message, fix
+
+
+class Reviewed(Exception):
+    """A reviewer has had their word; the author's undo comes too late."""
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.message, self.fix = message, fix
+
+
+def submit_judgement(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement:
+    """Records the answer to a claimed item; sending it again under its key gives the same judgement and changes nothing.
+
+    Raises Expired, Refused, AnswerError.
+    """
+    taken = seconds_of(seconds)
+    try:
+        with transaction.atomic():
+            result = process_submission(queue, user, token, key, data, taken)
+    except IntegrityError as error:
+        raise AnswerError([Problem("key", "This key belongs to another answer.", "Reload the page; your draft is kept.")]) from error
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def process_submission(
+    queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float
+) -> Judgement | Expired | Refused:
+    """What came of it. A refusal is returned, not raised, so that the draft it leaves is kept."""
+    one_at_a_time(queue, user)
+    said, claim = find_judgement_and_claim(queue, user, token, key)
+    if said and not (said.withdrawn and claim and claim.item == said.item):
+        return queue.judgements.get(pk=said.id)
+    if claim is None:
+        return Expired()
+    try:
+        may_label(queue, user)
+    except Refused as refused:
+        keep_answer_draft(queue, claim.id, data)
+        return refused
+    item = lock_item(claim.item, queue)
+    found = fetch_item_tally(item)
+    if item.state != ItemState.OPEN or not (user.pk in found.holders or item.room > 0):
+        return too_late(claim, item, user, data)
+    answer = read_answer(item.queue, item, claim.order, data)
+    if answer.verdict == Verdict.SKIP and item.queue.skipping == Skipping.DROP:
+        item.state = ItemState.DROPPED
+    mine = Said(user.pk, answer.verdict, answer.tiers, JudgementState.SUBMITTED)
+    again = any(row.user == user.pk for row in found.said)
+    found.holders = [holder for holder in found.holders if holder != user.pk]
+    found.said = [row for row in found.said if row.user != user.pk] + [mine]
+    compute_item_state(item, found)
+    fields = {**to_judgement_fields(answer), "key": key, "order": claim.order, "seconds": seconds, "state": JudgementState.SUBMITTED}
+    judgement = record_again(item, user, fields, claim.id) if again else record_judgement(item, user, fields, claim.id)
+    if item.gold and answer.verdict != Verdict.SKIP:
+        look_at_trust(item.queue, user)
+    return judgement
+
+
+def keep_answer_draft(queue: Queue, claim: int, data: Any) -> None:
+    """Leaves an answer that was not taken as the draft of its claim."""
+    if isinstance(data, dict):
+        queue.claims.filter(pk=claim).update(draft=data)
+
+
+def too_late(claim: Held, item: Item, user: User, data: Any) -> Expired:
+    """Keeps the answer, in the history once however often it is sent."""
+    after = {"answer": data, "order": claim.order}
+    if not Change.objects.filter(item=item, user=user, what="expired", after=after).exists():
+        Change.objects.create(item=item, user=user, what="expired", after=after)
+    keep_answer_draft(item.queue, claim.id, data)
+    return Expired(item, who_has(item, user))
+
+
+def who_has(item: Item, user: User) -> User | None:
+    """Who holds or judged the item, other than the person."""
+    if item.state == ItemState.SETTLED and item.final_by_id:
+        return item.final_by
+    held = Claim.objects.filter(item=item, seated=True).exclude(user=user).select_related("user").order_by("-created_at").first()
+    if held:
+        return held.user
+    said = Judgement.objects.filter(item=item).exclude(user=user).exclude(state=JudgementState.WITHDRAWN)
+    found = said.select_related("user").order_by("-created_at").first()
+    return found.user if found else None
+
+
+def look_at_trust(queue: Queue, user: User) -> None:
+    """Pauses a labeller whose share of gold items got right is below the queue's limit, once enough of them were judged."""
+    if queue.min_trust is None:
+        return
+    rows = Judgement.objects.filter(queue=queue, user=user, item__gold__isnull=False).counting().exclude(verdict=Verdict.SKIP).select_related("item")
+    results = [is_gold_match(row.item.gold, row) for row in rows]
+    judged, hits = len(results), sum(result is True for result in results)
+    if judged < max(1, queue.trust_after) or hits / judged >= queue.min_trust:
+        return
+    reason = f"You agreed with {hits} of {judged} items whose answer is known; this queue wants {queue.min_trust:.0%}."
+    paused = {"paused_at": timezone.now(), "paused_reason": reason}
+    # Whoever had no row could label, so the row that is made lets them, once somebody ends the pause.
+    QueueMember.objects.update_or_create(queue=queue, user=user, defaults=paused)
+    free_claims(queue, user)
+
+
+def save_draft(queue: Queue, user: User, token: uuid.UUID, draft: dict[str, Any]) -> None:
+    """Keeps what the person has written so far, also when it is too late to submit it. Raises Expired, Refused."""
+    with transaction.atomic():
+        one_at_a_time(queue, user)
+        claim = Claim.objects.filter(token=token, user=user, queue=queue).first()
+        if claim is None:
+            raise Expired
+        keep_answer_draft(queue, claim.pk, draft)
+        held = claim.seated or extend_claim(claim)
+    if not held:
+        item = queue.items.get(pk=claim.item_id)
+        raise Expired(item, who_has(item, user))
+
+
+def undo_last_judgement(queue: Queue, user: User) -> Claim:
+    """Takes back the person's newest judgement of the queue and gives them the item again, with the answer as draft and the sides as they were.
+
+    Raises NothingToUndo, Reviewed, Refused.
+    """
+    may_label(queue, user)
+    with transaction.atomic():
+        one_at_a_time(queue, user)
+        said = Judgement.objects.filter(queue=queue, user=user).exclude(state=JudgementState.WITHDRAWN).order_by("-created_at", "-pk").first()
+        if said is None:
+            raise NothingToUndo("You have labelled nothing in this queue that could be taken back.")
+        item = lock_item(said.item_id)
+        said.refresh_from_db()
+        refuse_undo(said, item)
+        before_all = queue.claims.filter(user=user, seated=True).aggregate(first=Min("created_at"))["first"]
+        claim, _ = Claim.objects.update_or_create(
+            item=item,
+            user=user,
+            defaults={
+                "queue": queue,
+                "order": said.order,
+                "draft": as_shown(said, said.order),
+                "seated": True,
+                "expires_at": database_now() + timedelta(minutes=item.queue.lock_minutes),
+            },
+        )
+        if before_all and before_all <= claim.created_at:  # the page goes on with the item that came back
+            claim.created_at = before_all - timedelta(microseconds=1)
+            claim.save(update_fields=["created_at"])
+        change_judgement_state(said, item, user, JudgementState.WITHDRAWN, "undone", "")
+    claim.item = item
+    return claim
+
+
+def refuse_undo(said: Judgement, item: Item) -> None:
+    if said.state == JudgementState.ACCEPTED:
+        raise Reviewed("A reviewer has accepted your last label.", "Ask the reviewer to send it back to you.")
+    if said.state == JudgementState.RETURNED:
+        raise Reviewed("A reviewer has sent your last label back.", "Change it where it is listed as sent back.")
+    if item.state == ItemState.SETTLED:
+        raise Reviewed("Somebody has decided your last item meanwhile.", "Ask the person who runs the queue.")
+    if said.verdict != Verdict.SKIP:
+        if item.state == ItemState.DROPPED:
+            raise NothingToUndo("Your last item has left the queue.", "Go on with the next one.")
+        return
+    if item.state == ItemState.DROPPED:
+        newest = Change.objects.filter(item=item).order_by("-pk").first()
+        if newest is None or newest.judgement_id != said.pk or newest.what != "skipped":
+            raise NothingToUndo("The item you skipped last has left the queue.", "Go on with the next one.")
+        Item.objects.same_row(item).update(state=ItemState.OPEN)
+        item.state = ItemState.OPEN
+    elif item.room < 1:
+        raise NothingToUndo("Somebody else has the item you skipped last.", "Go on with the next one.")
+
+
+def revise_judgement(judgement: Judgement, user: User, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement:
+    """Another answer in place of one's own: one that was sent back, or an earlier one nobody has accepted. Idempotent by key.
+
+    Raises Refused, Reviewed, AnswerError.
+    """
+    taken = seconds_of(seconds)
+    may_label(judgement.queue, user)
+    try:
+        with transaction.atomic():
+            one_at_a_time(judgement.queue, user)
+            item = lock_item(judgement.item_id)
+            row = Judgement.objects.same_row(judgement).get()
+            if row.user_id != user.pk:
+                raise Refused("This label is somebody else's.", "Decide the item instead, or send the label back.")
+            if row.key == key:
+                return row
+            refuse_revision(row, item)
+            answer = read_answer(item.queue, item, row.order, data)
+            if answer.verdict == Verdict.SKIP:
+                raise AnswerError([Problem("choice", "A label cannot become a skip.", "Choose an answer, or take the label back with undo.")])
+            before = snapshot_judgement(row)
+            for name, value in {**to_judgement_fields(answer), "key": key, "seconds": row.seconds + taken, "state": JudgementState.SUBMITTED}.items():
+                setattr(row, name, value)
+            row.save()
+            sync_preferences(row, item)
+            Change.objects.create(item=item, judgement=row, user=user, what="revised", before=before, after=snapshot_judgement(row))
+            update_item_state(item)
+            return row
+    except IntegrityError as error:
+        raise AnswerError([Problem("key", "This key belongs to another answer.", "Reload the page; your draft is kept.")]) from error
+
+
+def refuse_revision(row: Judgement, item: Item) -> None:
+    if row.state == JudgementState.ACCEPTED:
+        raise Reviewed("A reviewer has accepted this label.", "Ask the reviewer to send it back to you.")
+    if row.state == JudgementState.WITHDRAWN:
+        raise Refused("This label was taken back.", "Go on with the next item.")
+    if row.verdict == Verdict.SKIP:
+        raise Refused("You skipped this item.", "Take the skip back with undo while it is your newest answer.")
+    if item.state in (ItemState.SETTLED, ItemState.DROPPED):
+        decided = item.state == ItemState.SETTLED
+        raise Refused("Somebody has decided this item." if decided else "This item has left the queue.", "Your label stays as it was.")

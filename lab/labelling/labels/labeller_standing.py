@@ -1,0 +1,74 @@
+"""Whether a person may label in a queue, or review there, at this moment. Asked of the database: what a page or a session knows may be old."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db import connection
+
+from lab.labelling.labels.models import Queue, QueueStatus
+from lab.teams.accounts.models import User
+from lab.teams.accounts.permissions import LABELLERS, LEADS
+
+
+class Refused(Exception):
+    """The person may not do this here and now; ``message`` says why, ``fix`` what to do. ``waits``: what they hold stays theirs meanwhile."""
+
+    def __init__(self, message: str, fix: str = "", waits: bool = False) -> None:
+        super().__init__(message)
+        self.message, self.fix, self.waits = message, fix, waits
+
+
+# Written out: it runs in every request of a labelling page, and the ORM takes longer to write it than PostgreSQL to answer.
+FACTS = """
+SELECT queue.status, queue.assigned_only, membership.role, member.labels, member.reviews, member.paused_at, member.paused_reason
+FROM labels_queue queue
+LEFT JOIN accounts_user person ON person.id = %(user)s AND person.is_active
+LEFT JOIN accounts_membership membership ON membership.team_id = queue.team_id AND membership.user_id = person.id AND membership.active
+LEFT JOIN labels_queuemember member ON member.queue_id = queue.id AND member.user_id = %(user)s
+WHERE queue.id = %(queue)s
+"""
+
+
+class Facts(NamedTuple):
+    """What decides, as it is now. ``role`` is None for who is not in the team; the last four for who has no row of their own in the queue."""
+
+    status: str
+    assigned_only: bool
+    role: str | None
+    labels: bool | None
+    reviews: bool | None
+    paused_at: datetime | None
+    paused_reason: str | None
+
+
+def fetch_standing_facts(queue: Queue, user: User) -> Facts:
+    with connection.cursor() as cursor:
+        cursor.execute(FACTS, {"queue": queue.pk, "user": user.pk})
+        return Facts(*cursor.fetchone())
+
+
+def may_label(queue: Queue, user: User) -> None:
+    """Raises Refused for a queue that is not open, and for who has left, may only read, is not assigned or is paused."""
+    found = fetch_standing_facts(queue, user)
+    if found.role is None:
+        raise Refused("Your account was deactivated, or you are no longer in this team.", "Ask an owner or admin of the team.")
+    if found.role not in LABELLERS:
+        raise Refused("Your role is viewer: you may read here but not label.", "An owner or admin can change your role.")
+    if found.status == QueueStatus.PAUSED:
+        raise Refused("This queue is paused.", "Your drafts are kept. Ask the person who runs the queue when it goes on.", waits=True)
+    if found.status == QueueStatus.CLOSED:
+        raise Refused("This queue is closed.", "Choose another queue.")
+    if found.paused_at is not None:
+        reason = found.paused_reason or "You are paused in this queue."
+        raise Refused(reason, "Ask the person who runs the queue to let you go on.")
+    if found.labels is False or (found.assigned_only and not found.labels):
+        raise Refused("You are not assigned to label in this queue.", "Ask the person who runs the queue to assign you.")
+
+
+def may_review(queue: Queue, user: User) -> None:
+    """Raises Refused unless the person leads in the team or reviews in this queue."""
+    found = fetch_standing_facts(queue, user)
+    if found.role not in LEADS and not (found.role in LABELLERS and found.reviews):
+        raise Refused("You do not review in this queue.", "An owner, admin or researcher can make you a reviewer of it.")

@@ -1,0 +1,135 @@
+"""What a lead does with a queue: open, pause, close, delete it, add items, and change its people. One verb a press."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.db import OperationalError, transaction
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from lab.labelling.labels import item_order, queue_acts, queue_items
+from lab.labelling.labels.models import Queue, QueueStatus, Strategy
+from lab.labelling.labels.pages.access import find_visible_queue
+from lab.labelling.labels.recipe import MOST_ITEMS, parse_bounded_integer
+from lab.lib.numbers import MAX_ID
+from lab.rollouts.browse.regex import TooSlow
+from lab.teams.accounts.models import User
+from lab.teams.accounts.requests import LabRequest
+from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.form_tokens import act_once_per_token
+
+MOST_MORE = 10_000  # items by one press
+
+
+@require_POST
+def run_queue_action(request: LabRequest, queue_id: int) -> HttpResponse:
+    found = find_visible_queue(request, queue_id)
+    verb = VERBS.get(request.POST.get("act", ""))
+    if verb is None:
+        messages.error(request, "This is nothing a queue can do. Nothing was changed.")
+        return redirect("queue", queue_id=found.pk)
+    return redirect(verb(request, found))
+
+
+def set_status(status: QueueStatus, words: str) -> Callable[[LabRequest, Queue], str]:
+    def verb(request: LabRequest, queue: Queue) -> str:
+        queue_acts.set_status(queue, status)
+        messages.success(request, words)
+        return reverse("queue", args=[queue.pk])
+
+    return verb
+
+
+def delete_queue(request: LabRequest, queue: Queue) -> str:
+    """Only while nobody has said anything: labels are never deleted with their queue. Its items are locked first, as everybody who labels does, so
+    that no label arrives between the look and the deletion.
+    """
+    here = reverse("queue", args=[queue.pk])
+    try:
+        with transaction.atomic():
+            len(queue.items.order_by("pk").select_for_update(nowait=True).values_list("pk"))
+            locked = Queue.objects.select_for_update(nowait=True).same_row(queue).get()
+            if locked.judgements.exists():
+                messages.error(
+                    request, "People have labelled in this queue, so it is not deleted. Close it: nobody is asked any more, and every label stays."
+                )
+                return here
+            record_audit_entry("queue.delete", locked)
+            locked.delete()
+    except OperationalError:  # a lock is taken
+        messages.error(request, "Somebody is working in this queue at this moment, so it is not deleted. Pause it first, or try again.")
+        return here
+    messages.success(request, f"“{queue.name}” is deleted. Nobody had labelled anything in it.")
+    return reverse("queues")
+
+
+def add_items(request: LabRequest, queue: Queue) -> str:
+    """More of what the queue was made from."""
+    here = reverse("queue", args=[queue.pk])
+    count = parse_bounded_integer(request.POST.get("count", "").strip(), MOST_MORE)
+    if not count:
+        messages.error(request, f"How many more items? Give a whole number from 1 to {MOST_MORE:,}.")
+        return here
+    if queue.items.count() + count > MOST_ITEMS:
+        messages.error(request, f"A queue has at most {MOST_ITEMS:,} items. Give fewer, or make another queue.")
+        return here
+    try:
+        made = queue_items.plan_more_items(queue, count)
+    except TooSlow:
+        messages.error(request, "The regular expression of the selection takes too long now. Nothing was added.")
+        return here
+    if not len(made):
+        messages.warning(
+            request, f"The selection gives no further items: {nothing_left(made)}. Copy the queue as a new one to change how items are made."
+        )
+        return here
+
+    def add() -> str:
+        added = queue_items.append_planned_items(queue, made)
+        record_audit_entry("queue.change", queue, items_added=added)
+        messages.success(request, f"{added:,} more items.")
+        return here
+
+    return act_once_per_token(request, f"queue-more/{queue.pk}/{request.POST.get('token', '')[:64]}", add)
+
+
+def nothing_left(made: queue_items.Plan) -> str:
+    return "; ".join(f"{one.count:,} {one.what}: {one.why}" for one in made.left_out[-3:]) or "it has no rollouts"
+
+
+def reorder_queue_items(request: LabRequest, queue: Queue) -> str:
+    here = reverse("queue", args=[queue.pk])
+    if queue.strategy != Strategy.DISAGREEMENT:
+        messages.error(request, "Only a queue with the strategy “disagreement first” is put in a new order as labels come in.")
+        return here
+    done = item_order.reorder_unseen_items(queue)
+    rest = f"a model fitted on {done.votes:,} votes" if done.votes else "reward gap, spread and entropy: there are too few votes for a model"
+    messages.success(request, f"{done.moved:,} items that nobody has seen got another place, by {rest}.")
+    return here
+
+
+VERBS: dict[str, Callable[[LabRequest, Queue], str]] = {
+    "pause": set_status(QueueStatus.PAUSED, "The queue is paused. Drafts are kept, and nobody gets new items."),
+    "close": set_status(QueueStatus.CLOSED, "The queue is closed. Its labels stay where they are."),
+    "open": set_status(QueueStatus.OPEN, "The queue is open."),
+    "delete": delete_queue,
+    "more": add_items,
+    "reorder": reorder_queue_items,
+}
+
+
+@require_POST
+def change_people(request: LabRequest, queue_id: int) -> HttpResponse:
+    """``act`` add, remove, resume, pause, reviewer, no-reviewer for the person ``user``."""
+    found = find_visible_queue(request, queue_id)
+    key = parse_bounded_integer(request.POST.get("user", ""), MAX_ID)
+    if not key:
+        messages.error(request, "Choose a person. Nothing was changed.")
+        return redirect(reverse("queue", args=[found.pk]) + "#people")
+    user = get_object_or_404(User.objects.filter(memberships__team=found.team), pk=key)
+    messages.success(request, queue_acts.change_person(found, user, request.POST.get("act", "")))
+    return redirect(reverse("queue", args=[found.pk]) + "#people")

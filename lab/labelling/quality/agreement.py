@@ -1,0 +1,99 @@
+"""How far the labellers of a queue agree, in coefficients and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from lab.labelling.labels.models import Kind, Queue
+from lab.labelling.quality.coefficients import Coefficient, cohen_kappa, fleiss_kappa, krippendorff_alpha, percent_agreement
+from lab.labelling.quality.ratings import Ratings, step_ratings_of
+from lab.teams.accounts.models import User
+
+RELIABLE, TENTATIVE = 0.8, 2 / 3  # Krippendorff's customary limits (Content Analysis, 2004, p. 241)
+MOST_PEOPLE = 12  # of the table of pairs, by labels
+ORDINAL_HELP = {
+    Kind.PAIR: "a strong preference against a slight one counts less than against the other side; ties and both bad stand in the middle",
+    Kind.RANKING: "for each two answers of a ranking: first, tie, second",
+    Kind.SINGLE: "bad, neutral, good",
+    Kind.CLEARER: "first, tie, second",
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    coefficient: Coefficient
+    help: str
+    least: float  # of the drawn scale
+    mark: float | None  # chance, on that scale
+
+
+@dataclass(frozen=True)
+class Pairwise:
+    """``rows``: (labeller, their cells); a cell is None on and below the diagonal."""
+
+    people: list[User]
+    rows: list[tuple[User, list[Coefficient | None]]]
+    left_out: int
+
+
+def compute_agreement_measures(queue: Queue, ratings: Ratings) -> list[Measure]:
+    counts, items = ratings.counts(), ratings.items
+    ordered = ratings.counts(ordered=True)
+    percent = Measure(
+        percent_agreement(counts, items), "share of two labels on the same item that are the same; chance agreement included", 0.0, None
+    )
+    found = [percent]
+    if len(ratings.people) == 2:
+        table = ratings.by_labeller()
+        both = (table >= 0).all(axis=1)
+        cohen = cohen_kappa(table[both, 0], table[both, 1], ratings.size, items[both])
+        found.append(Measure(cohen, "the same beyond chance, for two labellers", -1.0, 0.0))
+    found.append(
+        Measure(fleiss_kappa(counts, items), "beyond chance, for any number of labellers; over items with the usual number of labels", -1.0, 0.0)
+    )
+    found.append(Measure(krippendorff_alpha(counts, items, "nominal"), "beyond chance, also where labels are missing", -1.0, 0.0))
+    ordinal = krippendorff_alpha(ordered, items, "ordinal")
+    found.append(Measure(ordinal, f"as above, with verdicts in order: {ORDINAL_HELP[Kind(queue.kind)]}", -1.0, 0.0))
+    if queue.steps:
+        steps = step_ratings_of(queue)
+        alpha = krippendorff_alpha(steps.counts(), steps.items, "ordinal")
+        found.append(
+            Measure(rename_coefficient(alpha, "Krippendorff's alpha, steps"), "of bad, neutral and good steps that two people marked", -1.0, 0.0)
+        )
+    return found
+
+
+def rename_coefficient(coefficient: Coefficient, name: str) -> Coefficient:
+    return Coefficient(**{**coefficient.__dict__, "name": name})
+
+
+def interpret_alpha(alpha: Coefficient) -> str:
+    """Krippendorff's alpha in words, by its interval."""
+    if alpha.value is None:
+        return f"Agreement cannot be said yet: {alpha.why}."
+    if alpha.low is None or alpha.high is None:
+        return f"Agreement has no interval yet: {alpha.why}."
+    if alpha.low >= RELIABLE:
+        return "Labellers agree reliably: the whole interval of alpha lies above 0.80."
+    if alpha.low >= TENTATIVE:
+        return "Labellers agree well enough for tentative conclusions: the whole interval of alpha lies above 0.67, not above 0.80."
+    if alpha.high < TENTATIVE:
+        low = " They agree less than chance would." if alpha.high < 0 else ""
+        remedy = "Clearer guidelines and adjudicated conflicts come first."
+        return f"Labellers agree too little to build on: the whole interval of alpha lies below 0.67.{low} {remedy}"
+    return "Not decided: the interval of alpha reaches below 0.67 and above it. More items with several labels narrow it."
+
+
+def compute_pairwise_kappas(ratings: Ratings, users: dict[int, User]) -> Pairwise:
+    """Cohen's kappa of every two labellers; the ones with most labels when there are many."""
+    numbers = [int((ratings.labellers == place).sum()) for place in range(len(ratings.people))]
+    places = sorted(range(len(ratings.people)), key=lambda place: (-numbers[place], ratings.people[place]))[:MOST_PEOPLE]
+    table = ratings.by_labeller()
+    cells: dict[tuple[int, int], Coefficient] = {}
+    for first, second in combinations(places, 2):
+        both = (table[:, first] >= 0) & (table[:, second] >= 0)
+        cells[first, second] = cohen_kappa(table[both, first], table[both, second], ratings.size, ratings.items[both])
+    people = [users[ratings.people[place]] for place in places]
+    rows = [(users[ratings.people[one]], [cells.get((one, other)) for other in places]) for one in places]
+    return Pairwise(people, rows, len(ratings.people) - len(places))

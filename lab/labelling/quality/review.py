@@ -1,0 +1,204 @@
+"""Review: one label after another is accepted or sent back with a comment; whole sets of uncontradicted ones are accepted at once."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.labelling.labels.answers import AnswerError, Problem
+from lab.labelling.labels.labeller_standing import Refused
+from lab.labelling.labels.models import ItemState, Judgement, JudgementState, Queue, Verdict
+from lab.labelling.labels.outcome import is_gold_match
+from lab.labelling.labels.settlement import accept_judgement, send_back
+from lab.labelling.quality.access import NO_REVIEWER, can_review_queue, find_quality_queue, judgement_of, queue_context, reviewers_only, still_asked
+from lab.labelling.quality.item_display import build_shown_item, describe_judgement
+from lab.labelling.quality.models import Review
+from lab.labelling.quality.posted_forms import NotReadable, body_of, comment_of, not_readable, problems_json, refused_json, wants_json
+from lab.lib.numbers import whole_number
+from lab.teams.accounts.models import User
+from lab.teams.accounts.requests import LabRequest
+
+LISTED = 50
+AT_ONCE = 500  # labels accepted by one press
+STATES = {"submitted": "To review", "accepted": "Accepted", "returned": "Sent back", "skipped": "Skips"}
+
+
+class Asked:
+    """What the address says: ``?state=`` ``&by=`` (a labeller) ``&judgement=`` ``&page=``."""
+
+    def __init__(self, query: Any) -> None:
+        state = str(query.get("state", ""))
+        self.state = state if state in STATES else "submitted"
+        self.by = parse_review_id(query.get("by", ""))
+        self.judgement = parse_review_id(query.get("judgement", ""))
+        self.page = query.get("page", "")
+
+    def query(self, **changes: Any) -> str:
+        now = {"state": self.state, "by": self.by or "", "judgement": "", **changes}
+        return "?" + urlencode({name: value for name, value in now.items() if value and (name, value) != ("state", "submitted")})
+
+
+def parse_review_id(text: Any) -> int:
+    """0 where it is no id."""
+    text = str(text)
+    return whole_number(text) or 0
+
+
+def judgements_of(request: LabRequest, queue: Queue, asked: Asked) -> QuerySet[Judgement]:
+    """Of others, in the order they came; without items that the reviewer could still be asked to label."""
+    rows = Judgement.objects.filter(queue=queue).exclude(user=request.user).exclude(item__in=still_asked(request, queue)).order_by("pk")
+    if asked.state == "skipped":
+        rows = rows.filter(verdict=Verdict.SKIP).exclude(state=JudgementState.WITHDRAWN)
+    else:
+        rows = rows.filter(state=asked.state).exclude(verdict=Verdict.SKIP)
+    return rows.filter(user=asked.by) if asked.by else rows
+
+
+def list_uncontradicted_labels(queue: Queue, by: int, user: int) -> QuerySet[Judgement]:
+    """One labeller's unreviewed labels of complete items on which nobody disagrees."""
+    rows = Judgement.objects.filter(queue=queue, user=by, state=JudgementState.SUBMITTED, item__state=ItemState.DONE)
+    return rows.exclude(verdict=Verdict.SKIP).exclude(user=user).order_by("item")
+
+
+@require_safe
+def show_review_page(request: LabRequest, queue_id: int) -> HttpResponse:
+    queue = find_quality_queue(request, queue_id)
+    reviewers_only(request, queue)
+    return render_review_page(request, queue, Asked(request.GET))
+
+
+def render_review_page(
+    request: LabRequest, queue: Queue, asked: Asked, problems: list[Problem] | None = None, comment: str = "", status: int = 200
+) -> HttpResponse:
+    user = request.user.pk or 0
+    rows = judgements_of(request, queue, asked)
+    named = Judgement.objects.filter(queue=queue, pk=asked.judgement).exclude(item__in=still_asked(request, queue))
+    one = named.first() if asked.judgement else None
+    one = one or rows.first()
+    authors = rows_by_author(queue, user)
+    context = {
+        **queue_context(request, queue, "review"),
+        "asked": asked,
+        "states": [(words, asked.query(state=state), state == asked.state) for state, words in STATES.items()],
+        "authors": [(author, count, asked.query(by=author.pk), author.pk == asked.by) for author, count in authors],
+        "everybody": asked.query(by=""),
+        "page": Paginator(rows.select_related("user", "item"), LISTED).get_page(asked.page),
+        "judgement": one,
+        "bulk": list_uncontradicted_labels(queue, asked.by, user).count() if asked.by else 0,
+        "bulk_user": next((author for author, _ in authors if author.pk == asked.by), None),
+        "last": newest_review(queue, user, asked),
+        "own": Judgement.objects.filter(queue=queue, user=user, state=JudgementState.SUBMITTED).exclude(verdict=Verdict.SKIP).count(),
+        "problems": problems or [],
+        "comment": comment,
+        "query": asked.query(),
+        "page_query": asked.query(),
+        **(looked_at(queue, one, rows, asked, user) if one else {}),
+    }
+    return render(request, "quality/review.html", context, status=status)
+
+
+def newest_review(queue: Queue, user: int, asked: Asked) -> str:
+    """Where the person's last word can be changed; empty before the first."""
+    last = Review.objects.filter(judgement__queue=queue, reviewer=user).order_by("-pk").first()
+    return asked.query(state="accepted" if last.accepted else "returned", judgement=last.judgement_id) if last else ""
+
+
+def looked_at(queue: Queue, one: Judgement, rows: QuerySet[Judgement], asked: Asked, user: int) -> dict[str, Any]:
+    """The label, in the order its author saw the answers."""
+    item = queue.items.select_related("queue__team", "prompt").get(pk=one.item_id)
+    before, after = rows.filter(pk__lt=one.pk).last(), rows.filter(pk__gt=one.pk).first()
+    return {
+        "item": item,
+        "shown": build_shown_item(item, one.order, origins=not queue.blind),
+        "said": describe_judgement(item, one, one.order),
+        "gold_right": is_gold_match(item.gold, one),
+        "mine": one.user_id == user,
+        "earlier": Review.objects.filter(judgement=one).select_related("reviewer"),
+        "before": asked.query(judgement=before.pk) if before else "",
+        "after": asked.query(judgement=after.pk) if after else "",
+        "after_id": after.pk if after else "",
+    }
+
+
+def rows_by_author(queue: Queue, user: int) -> list[tuple[User, int]]:
+    """Everybody else who labelled, with how many of their labels wait for review."""
+    waiting = Count("pk", filter=Q(state=JudgementState.SUBMITTED))
+    rows = Judgement.objects.filter(queue=queue).exclude(verdict=Verdict.SKIP).exclude(user=user).order_by().values("user").annotate(waiting=waiting)
+    users = User.objects.in_bulk([row["user"] for row in rows])
+    return sorted(((users[row["user"]], row["waiting"]) for row in rows), key=lambda found: (-found[1], str(found[0])))
+
+
+@require_POST
+def judge_judgement(request: LabRequest, judgement_id: int) -> HttpResponse:
+    """``act`` accept or return, with a comment. A form is answered with the next label, JSON with the label's state."""
+    judgement = judgement_of(request, judgement_id)
+    try:
+        data = body_of(request)
+    except NotReadable:
+        return not_readable()
+    asked = Asked(request.GET)
+    if wants_json(request) and not can_review_queue(request, judgement.queue):
+        return refused_json(NO_REVIEWER)
+    reviewers_only(request, judgement.queue)
+    try:
+        judgement = record_review(judgement, request.user, data)
+    except AnswerError as error:
+        if wants_json(request):
+            return problems_json(error.problems)
+        asked.judgement = judgement.pk
+        return render_review_page(request, judgement.queue, asked, error.problems, str(data.get("comment", "")), 422)
+    except Refused as refused:
+        if wants_json(request):
+            return refused_json(refused)
+        asked.judgement = judgement.pk
+        return render_review_page(
+            request, judgement.queue, asked, [Problem("review", refused.message, refused.fix)], str(data.get("comment", "")), 403
+        )
+    if wants_json(request):
+        return JsonResponse({"state": judgement.state})
+    messages.success(request, "Accepted." if judgement.state == JudgementState.ACCEPTED else "Sent back to its author.")
+    following = judgements_of(request, judgement.queue, asked).filter(pk__gt=judgement.pk).first()
+    return redirect(reverse("queue-review", args=[judgement.queue_id]) + asked.query(judgement=following.pk if following else ""))
+
+
+def record_review(judgement: Judgement, user: User, data: dict[str, Any]) -> Judgement:
+    """Raises AnswerError, Refused."""
+    act, comment = data.get("act"), comment_of(data)
+    if act not in ("accept", "return"):
+        raise AnswerError([Problem("act", "A label is accepted or sent back.", "Choose one of the two buttons.")])
+    with transaction.atomic():
+        made = accept_judgement(judgement, user, comment) if act == "accept" else send_back(judgement, user, comment)
+        Review.objects.create(judgement=made, reviewer=user, accepted=act == "accept", comment=comment)
+    return made
+
+
+def accept_uncontradicted(queue: Queue, by: int, user: User) -> tuple[int, int]:
+    """Accepts what nobody contradicts of one labeller's labels, AT_ONCE at most: how many, and how many are left."""
+    accepted = 0
+    for judgement in list_uncontradicted_labels(queue, by, user.pk)[:AT_ONCE]:
+        try:
+            record_review(judgement, user, {"act": "accept"})
+        except Refused:
+            continue  # taken back this moment
+        accepted += 1
+    return accepted, list_uncontradicted_labels(queue, by, user.pk).count()
+
+
+@require_POST
+def accept_all(request: LabRequest, queue_id: int) -> HttpResponse:
+    """Accepts one labeller's (``by``) labels that nobody contradicts."""
+    queue = find_quality_queue(request, queue_id)
+    reviewers_only(request, queue)
+    asked = Asked(request.POST)
+    accepted, left = accept_uncontradicted(queue, asked.by, request.user) if asked.by else (0, 0)
+    messages.success(request, f"{accepted} label{'s' * (accepted != 1)} accepted." + (f" {left} are left: press again." if left else ""))
+    return redirect(reverse("queue-review", args=[queue.pk]) + asked.query())

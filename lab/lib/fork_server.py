@@ -1,0 +1,156 @@
+"""The program behind ``bounded_process``: it imports what the children need once and forks one child for every call, with its limits set.
+
+Run as ``python -m lab.lib.fork_server`` with a socket as standard input. Each byte on it brings three files: what is asked (a line of JSON, then
+the data), where the result goes, and a pipe that is told how the child ended. It ends, with all its children, when the socket is closed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+RAISED, MEMORY, SIZE = 3, 4, 5  # how a child ends that did not end well
+LATE = -1  # told instead of an exit status: killed because its time was over
+HEADER = 1 << 20  # bytes of the line of JSON
+NICE = 10
+PIECE = 1 << 20
+
+
+@dataclass
+class Child:
+    status: int  # the pipe that is told how it ended
+    deadline: float
+    late: bool = False
+
+
+class Server:
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self.children: dict[int, Child] = {}
+        self.ended, wake = os.pipe()
+        os.set_blocking(self.ended, False)
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Until the socket is closed."""
+        while True:
+            due = min((child.deadline for child in self.children.values() if not child.late), default=None)
+            ready, _, _ = select.select([self.channel.fileno(), self.ended], [], [], None if due is None else max(0.0, due - time.monotonic()))
+            if self.ended in ready:
+                with suppress(BlockingIOError):
+                    os.read(self.ended, 4096)
+            self.reap()
+            self.kill_late()
+            if self.channel.fileno() in ready and not self.accept():
+                break
+        for pid in self.children:
+            kill_child_group(pid)
+
+    def accept(self) -> bool:
+        """Forks the child of one call; False at the end of the socket."""
+        byte, files, _, _ = socket.recv_fds(self.channel, 1, 3)
+        if not byte:
+            return False
+        given, result, status = files
+        head, _, _ = os.pread(given, HEADER, 0).partition(b"\n")
+        asked = json.loads(head)
+        with suppress(Exception):  # the child fails with it again and says so
+            importlib.import_module(asked["function"].partition(":")[0])
+        pid = os.fork()
+        if pid == 0:
+            self.become_child(asked, given, len(head) + 1, result, status)
+        self.children[pid] = Child(status, time.monotonic() + asked["seconds"])
+        os.close(given)
+        os.close(result)
+        return True
+
+    def become_child(self, asked: dict[str, Any], given: int, offset: int, result: int, status: int) -> None:
+        """Never returns."""
+        code = RAISED
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self.channel.close()
+            for descriptor in (status, *(child.status for child in self.children.values())):
+                os.close(descriptor)
+            os.nice(NICE)
+            set_child_limits(asked)
+            code = write_function_values(asked, given, offset, result)
+        finally:
+            os._exit(code)
+
+    def reap(self) -> None:
+        while self.children:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is None:
+                return
+            kill_child_group(found.si_pid)  # what it started; its id is not given to anybody else before it is reaped
+            _, status = os.waitpid(found.si_pid, 0)
+            child = self.children.pop(found.si_pid)
+            with suppress(OSError):  # nobody waits any more
+                os.write(child.status, b"%d\n" % (LATE if child.late else status))
+            os.close(child.status)
+
+    def kill_late(self) -> None:
+        now = time.monotonic()
+        for pid, child in self.children.items():
+            if now >= child.deadline and not child.late:
+                child.late = True
+                kill_child_group(pid)
+
+
+def kill_child_group(pid: int) -> None:
+    """A child and what it started."""
+    for send in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            send(pid, signal.SIGKILL)
+
+
+def set_child_limits(asked: dict[str, Any]) -> None:
+    """Limits that the kernel keeps, whatever the child does. ``RLIMIT_DATA`` counts what is really written to, unlike ``RLIMIT_AS``."""
+    for name, value in (("DATA", asked["memory"]), ("FSIZE", asked["result"]), ("CORE", 0)):
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+    resource.setrlimit(resource.RLIMIT_CPU, (asked["cpu_seconds"], asked["cpu_seconds"] + 1))  # SIGXCPU, which says why, before SIGKILL
+
+
+def write_function_values(asked: dict[str, Any], given: int, offset: int, result: int) -> int:
+    """Writes what the function gives, a line of JSON for each value. Returns the exit code."""
+    module, _, name = asked["function"].partition(":")
+    try:
+        data = [b"".join(read_from(given, offset))] if asked["data"] else []
+        with open(result, "w", encoding="ascii", buffering=PIECE, closefd=False) as file:
+            for value in getattr(importlib.import_module(module), name)(*data, **asked["arguments"]):
+                file.write(value if isinstance(value, str) else json.dumps(value))
+                file.write("\n")
+        return 0
+    except MemoryError:
+        return MEMORY
+    except Exception as error:
+        if isinstance(error, OSError) and os.lseek(result, 0, os.SEEK_CUR) >= asked["result"]:
+            return SIZE
+        os.ftruncate(result, 0)
+        os.pwrite(result, f"{type(error).__name__}: {error}".encode()[:1000], 0)
+        return RAISED
+
+
+def read_from(given: int, offset: int) -> Iterator[bytes]:
+    while piece := os.pread(given, PIECE, offset):
+        offset += len(piece)
+        yield piece
+
+
+if __name__ == "__main__":
+    Server(socket.socket(fileno=0)).serve()

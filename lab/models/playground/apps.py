@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class PlaygroundConfig(AppConfig):
+    name = "lab.models.playground"

@@ -1,0 +1,37 @@
+"""Samplings whose worker is gone, and waiting ones whose message is. Every worker does it now and then."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import redis
+from django.db.models.functions import Now
+
+from lab.models.playground.models import Sampling, SamplingStatus
+from lab.models.playground.requests import enqueue_sampling
+from lab.training.workers.backlog import count_queue_backlog
+from lab.training.workers.models import ANALYSIS
+
+log = logging.getLogger(__name__)
+
+OVERDUE = timedelta(seconds=10)  # a message is looked for when a sampling has waited this long
+FORGOTTEN = timedelta(hours=1)  # nobody waits for it any more
+AT_ONCE = 20
+
+
+def sweep() -> None:
+    """One round. Raises database errors; the caller sweeps again later."""
+    Sampling.across_teams.lose()
+    now = Now()
+    queued = Sampling.across_teams.filter(status=SamplingStatus.QUEUED)
+    old = "No worker took it within an hour. Start one for the queue analysis and ask again."
+    queued.filter(created_at__lt=now - FORGOTTEN).update(status=SamplingStatus.FAILED, error=old, finished_at=now)
+    waiting = list(queued.filter(created_at__lt=now - OVERDUE).order_by("created_at").values_list("pk", flat=True)[:AT_ONCE])
+    try:
+        missing = bool(waiting) and not count_queue_backlog(ANALYSIS)
+    except redis.RedisError as error:
+        log.warning("Redis is away, %d samplings cannot be sent (%s)", len(waiting), error)
+        return
+    for pk in waiting if missing else ():
+        enqueue_sampling(str(pk))

@@ -1,0 +1,50 @@
+"""A sampling as the page draws it: per side what is known, per sample the units of text with what was measured on their tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.models.playground.models import Sample, Sampling, Side
+from lab.rollouts.trajectories.tokens import arrays_of, build_token_units, round_for_json
+from trainers.contract.arrays import PackError
+
+
+def build_sampling_state(sampling: Sampling) -> dict[str, Any]:
+    """{"status", "open", "error", "sides": [{"device", "samples": [...]}]}; what a page holds and a socket sends."""
+    sides = sampling.sides.prefetch_related("samples")
+    return {
+        "type": "sampling",
+        "status": sampling.status,
+        "open": sampling.is_open,
+        "error": sampling.error,
+        "queue": sampling.queue_id,
+        "sides": [{"device": side.device, "samples": [serialize_sample(side, one) for one in side.samples.all()]} for side in sides],
+    }
+
+
+def serialize_sample(side: Side, one: Sample) -> dict[str, Any]:
+    """As ``lab.rollouts.trajectories.tokens.build_tokens_json`` has it, for the same script."""
+    about = {"number": one.number, "tokens": one.tokens, "finish_reason": one.finish_reason}
+    try:
+        arrays = arrays_of(Packed(one))  # type: ignore[arg-type]
+    except PackError as error:
+        return {**about, "error": f"the tokens cannot be read: {error}"}
+    return {
+        **about,
+        "total": one.tokens,
+        "shown": one.tokens,
+        "units": build_token_units(one.text, arrays, side.special_tokens, []),
+        "ids": arrays.ids.tolist(),
+        "logprobs": round_for_json(arrays.logprobs),
+        "entropies": round_for_json(arrays.entropies),
+        "mask": arrays.mask.astype(int).tolist(),
+    }
+
+
+class Packed:
+    """A sample with the arrays that only training measures, empty."""
+
+    mask = token_advantages = weights = reference_logprobs = ratios = clipped = b""
+
+    def __init__(self, one: Sample) -> None:
+        self.ids, self.lengths, self.logprobs, self.entropies = one.ids, one.lengths, one.logprobs, one.entropies

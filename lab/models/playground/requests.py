@@ -1,0 +1,98 @@
+"""Asking checkpoints for completions: what a person may ask, and telling a worker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+from lab.celery import app
+from lab.lib.numbers import MAX_ID
+from lab.models.playground.models import Sampling, Side
+from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Checkpoint
+from lab.training.workers.models import ANALYSIS
+
+log = logging.getLogger(__name__)
+
+PROMPT_LENGTH = 20_000
+MOST_COUNT, MOST_TOKENS = 8, 2048
+OFFERED = 300  # checkpoints in the choice, newest first
+
+
+def list_sampleable_checkpoints(team: Team) -> list[Checkpoint]:
+    """What can be sampled from: the newest of the team whose files are there."""
+    rows = Checkpoint.objects.filter(run__team=team).select_related("run").order_by("-run__number", "-final", "-step", "-pk")[:OFFERED]
+    seen, found = set[tuple[Any, str]](), list[Checkpoint]()
+    for one in rows:
+        if (one.run_id, one.path) not in seen and has_checkpoint_files(one):
+            seen.add((one.run_id, one.path))
+            found.append(one)
+    return found
+
+
+class AskForm(forms.Form):
+    """The form of the page and the check behind the API: names the field and the fix."""
+
+    first = forms.IntegerField(label="Checkpoint", min_value=1, max_value=MAX_ID)
+    second = forms.IntegerField(label="Beside it", min_value=1, max_value=MAX_ID, required=False)
+    system = forms.CharField(label="System message", max_length=PROMPT_LENGTH, required=False, strip=False)
+    prompt = forms.CharField(label="Prompt", max_length=PROMPT_LENGTH, strip=False)
+    count = forms.IntegerField(label="Completions of each", min_value=1, max_value=MOST_COUNT, initial=1)
+    temperature = forms.FloatField(label="Temperature", min_value=0, max_value=5, initial=1.0, help_text="0 takes the likeliest token each time.")
+    top_p = forms.FloatField(label="Top-p", min_value=0.01, max_value=1, initial=1.0, help_text="1 draws from all tokens.")
+    max_tokens = forms.IntegerField(label="Longest completion", min_value=1, max_value=MOST_TOKENS, initial=256, help_text="In tokens.")
+    seed = forms.IntegerField(label="Seed", min_value=0, max_value=2**31 - 1, initial=0, help_text="The same seed gives the same completions.")
+
+    def __init__(self, team: Team, data: Mapping[str, Any] | None = None, initial: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data, initial=dict(initial or {}))
+        self.team = team
+        self.chosen: list[Checkpoint] = []
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        for field in ("first", "second"):
+            if given.get(field) is None:
+                continue
+            found = Checkpoint.objects.filter(run__team=self.team, pk=given[field]).select_related("run").first()
+            if found is None:
+                self.add_error(field, "Your team has no such checkpoint; choose another one.")
+            elif not has_checkpoint_files(found):
+                self.add_error(field, "Its files are not on the disk any more; choose another one.")
+            elif found.pk in [one.pk for one in self.chosen]:
+                self.add_error(field, "This is the same checkpoint twice; choose another one, or leave it out.")
+            else:
+                self.chosen.append(found)
+        if not str(given.get("prompt", "")).strip() and "prompt" not in self.errors:
+            self.add_error("prompt", "Write what the policy shall answer.")
+        return given
+
+    def ask(self, user: User | None) -> Sampling:
+        """Stores the question and tells a worker. The form must be valid."""
+        given = self.cleaned_data
+        messages = [{"role": "system", "content": given["system"]}] if given["system"].strip() else []
+        messages.append({"role": "user", "content": given["prompt"]})
+        settings = {name: given[name] for name in ("count", "temperature", "top_p", "max_tokens", "seed")}
+        return create_sampling(self.team, user, messages, self.chosen, **settings)
+
+
+def create_sampling(team: Team, user: User | None, prompt: Sequence[Mapping[str, str]], chosen: Sequence[Checkpoint], **settings: Any) -> Sampling:
+    with transaction.atomic():
+        sampling = Sampling.objects.create(team=team, user=user, prompt=[dict(one) for one in prompt], **settings)
+        Side.objects.bulk_create(
+            Side(sampling=sampling, place=place, checkpoint=one, label=format_checkpoint_label(one)[:200]) for place, one in enumerate(chosen)
+        )
+        transaction.on_commit(lambda: enqueue_sampling(str(sampling.pk)))
+    return sampling
+
+
+def enqueue_sampling(sampling_id: str) -> None:
+    try:
+        app.send_task("playground", args=[sampling_id], queue=ANALYSIS)
+    except OperationalError as error:
+        log.warning("sampling %s waits in the database, Redis cannot be told: %s", sampling_id, error)

@@ -1,0 +1,159 @@
+"""Sampling in a worker: the trainers' command in a process of its own, one side after the other, and what it writes into the database."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from lab.lib.child_environment import SAMPLER, environment_for
+from lab.lib.processes import die_with_parent, kill_tree
+from lab.models.playground.models import SECONDS, Sample, Sampling, Side
+from lab.models.policies.checkpoint_paths import folder_of
+from lab.training.runs.publisher import publish_message
+from trainers.contract import arrays
+
+SHOWN_ERROR = 300
+LINE = 16 << 20  # characters of a line of the command
+
+
+class Broken(RuntimeError):
+    """The command came to no end; the message is one readable line."""
+
+
+def group_of(sampling_id: UUID) -> str:
+    """The channel group that hears of a sampling."""
+    return f"sampling-{sampling_id}"
+
+
+def run_sampling(sampling_id: str) -> None:
+    sampling = Sampling.across_teams.filter(pk=sampling_id).first()
+    if sampling is None or not sampling.claim():
+        return
+    publish_sampling_update(sampling)
+    deadline = time.monotonic() + SECONDS
+    try:
+        for side in sampling.sides.select_related("checkpoint"):
+            if not write_side_samples(sampling, side, deadline):
+                return  # somebody stopped it
+        sampling.finish()
+    except Broken as error:
+        sampling.fail(str(error))
+    except Exception as error:  # nobody waits for ever for an answer that will not come
+        sampling.fail(f"Sampling failed: {type(error).__name__}.")
+        raise
+    finally:
+        publish_sampling_update(sampling)
+
+
+def publish_sampling_update(sampling: Sampling) -> None:
+    """Wakes the open pages; what there is to see is in the database."""
+    publish_message(group_of(sampling.pk), {"type": "sampled"})
+
+
+def write_side_samples(sampling: Sampling, side: Side, deadline: float) -> bool:
+    """Whether the side is written to its end; False when the sampling was stopped. Raises Broken."""
+    for line in stream_sampler_lines(encode_sampling_request(sampling, side), deadline):
+        if not sampling.beats():
+            return False
+        if line["event"] == "loaded":
+            Side.objects.same_row(side).update(special_tokens=line["special"], device=str(line["device"])[:50])
+        elif line["event"] == "written":
+            for number, one in enumerate(line["completions"]):
+                Sample.objects.update_or_create(side=side, number=number, defaults=pack_completion(one))
+        publish_sampling_update(sampling)
+    return True
+
+
+def encode_sampling_request(sampling: Sampling, side: Side) -> bytes:
+    folder = folder_of(side.checkpoint) if side.checkpoint else None
+    if folder is None:
+        raise Broken(f"The files of {side.label} are not on the disk any more.")
+    names = ("prompt", "count", "temperature", "top_p", "max_tokens", "seed")
+    return json.dumps({"folder": str(folder), **{name: getattr(sampling, name) for name in names}}).encode()
+
+
+def pack_completion(one: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "text": one["text"],
+        "finish_reason": one["finish_reason"],
+        "tokens": len(one["ids"]),
+        "ids": arrays.pack_ids(one["ids"]),
+        "lengths": arrays.pack_array(one["lengths"], "H"),
+        "logprobs": arrays.pack_array(one["logprobs"], "e"),
+        "entropies": arrays.pack_array(one["entropies"], "e"),
+    }
+
+
+def stream_sampler_lines(request: bytes, deadline: float) -> Iterator[dict[str, Any]]:
+    """The lines of ``python -m trainers sample`` as they come; the process ends with the iteration. Raises Broken."""
+    with start_sampler_process() as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        stderr = Drain(process.stderr)
+        late = threading.Timer(max(0.0, deadline - time.monotonic()), lambda: kill_tree(process.pid))
+        late.start()
+        try:
+            process.stdin.write(request)
+            process.stdin.close()
+            while text := process.stdout.readline(LINE):
+                yield json.loads(text)
+            code = process.wait()
+        except (OSError, ValueError) as error:
+            raise Broken(f"Sampling was cut off: {stderr.last() or error}"[:SHOWN_ERROR]) from None
+        finally:
+            late.cancel()
+        if time.monotonic() >= deadline:
+            raise Broken(f"It took longer than {SECONDS:.0f} seconds and was ended. Ask for fewer or shorter completions.")
+        if code:
+            raise Broken((stderr.last() or f"Sampling ended with exit code {code}.")[:SHOWN_ERROR])
+
+
+@contextmanager
+def start_sampler_process() -> Iterator[subprocess.Popen[bytes]]:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trainers", "sample"],
+            cwd=settings.BASE,
+            env=environment_for(SAMPLER),
+            preexec_fn=die_with_parent,
+            start_new_session=True,
+            **pipes,  # type: ignore[call-overload]
+        )
+    except OSError as error:
+        raise Broken(f"Sampling could not be started: {error.strerror}.") from None
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            kill_tree(process.pid)
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+
+
+class Drain:
+    """Reads a pipe to its end on a thread and keeps its last lines, so that a chatty process never waits for us."""
+
+    def __init__(self, pipe: Any) -> None:
+        self.lines: list[str] = []
+        self.thread = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self.thread.start()
+
+    def _read(self, pipe: Any) -> None:
+        for line in pipe:
+            self.lines = [*self.lines[-19:], line.decode(errors="replace").strip()]
+
+    def last(self) -> str:
+        self.thread.join(2)
+        return next((line for line in reversed(self.lines) if line), "")

@@ -1,0 +1,129 @@
+"""The playground: asking, watching, stopping, and sending what was written to a labelling queue."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.lib.numbers import MAX_ID, whole_number
+from lab.models.playground import display, stored_samples
+from lab.models.playground.models import Sampling
+from lab.models.playground.requests import AskForm, list_sampleable_checkpoints
+from lab.rollouts.trajectories.models import Prompt
+from lab.teams.accounts.requests import LabRequest
+from lab.training.runs.form_tokens import act_once_per_token
+from lab.training.workers.models import ANALYSIS, Worker
+
+EARLIER = 20
+TOKEN_LENGTH = 64
+
+
+def show_playground(request: LabRequest) -> HttpResponse:
+    """The form (GET; ``?first=``, ``?second=``, ``?prompt=<id>``, ``?again=<sampling>`` fill it) and asking (POST)."""
+    if request.method == "POST":
+        form = AskForm(request.team, request.POST)
+        if not form.is_valid():
+            return render_ask_form(request, form, status=422)
+        token = request.POST.get("token", "")[:TOKEN_LENGTH] or secrets.token_urlsafe(16)
+        return redirect(act_once_per_token(request, f"playground/{token}", lambda: reverse("sampling", args=[form.ask(request.user).pk])))
+    return render_ask_form(request, AskForm(request.team, initial=collect_prefill_values(request)))
+
+
+def collect_prefill_values(request: LabRequest) -> dict[str, Any]:
+    """What the address fills the form with; unknown ids fill nothing."""
+    found: dict[str, Any] = {}
+    again = request.GET.get("again", "")
+    try:
+        sampling = Sampling.objects.of(request.team).filter(pk=UUID(again)).first() if again else None
+    except ValueError:
+        sampling = None
+    if sampling is not None:
+        found |= {name: getattr(sampling, name) for name in ("count", "temperature", "top_p", "max_tokens", "seed")}
+        found |= {"prompt": sampling.asked, "system": sampling.prompt[0]["content"] if len(sampling.prompt) > 1 else ""}
+        found |= dict(zip(("first", "second"), sampling.sides.values_list("checkpoint", flat=True), strict=False))
+    for field in ("first", "second"):
+        if (value := parse_id_parameter(request.GET.get(field, ""))) is not None:
+            found[field] = value
+    if (key := parse_id_parameter(request.GET.get("prompt", ""))) is not None:
+        prompt = Prompt.objects.filter(team=request.team, pk=key).first()
+        found |= from_messages(prompt.messages) if prompt else {}
+    return found
+
+
+def from_messages(rows: Any) -> dict[str, str]:
+    """A stored prompt in the form's two fields."""
+    pairs = [(row[0], row[1]) if isinstance(row, list) else (row.get("role", ""), row.get("content", "")) for row in rows or []]
+    system = "\n".join(text for role, text in pairs if role == "system")
+    return {"system": system, "prompt": next((text for role, text in reversed(pairs) if role == "user"), "")}
+
+
+def parse_id_parameter(text: str) -> int | None:
+    return whole_number(text, MAX_ID)
+
+
+def render_ask_form(request: LabRequest, form: AskForm, status: int = 200) -> HttpResponse:
+    context = {
+        "room": "policies",
+        "form": form,
+        "offered": list_sampleable_checkpoints(request.team),
+        "side_fields": [form[name] for name in ("first", "second")],
+        "setting_fields": [form[name] for name in ("count", "temperature", "top_p", "max_tokens", "seed")],
+        "values": {name: form[name].value() for name in form.fields},
+        "token": secrets.token_urlsafe(16),
+        "earlier": Sampling.objects.of(request.team).select_related("user").prefetch_related("sides").order_by("-created_at")[:EARLIER],
+        "served": Worker.objects.serving(ANALYSIS).exists(),
+    }
+    return render(request, "playground/ask.html", context, status=status)
+
+
+def sampling_of(request: LabRequest, sampling_id: UUID) -> Sampling:
+    """The team's sampling, or 404."""
+    Sampling.objects.of(request.team).filter(pk=sampling_id).lose()
+    found: Sampling = get_object_or_404(Sampling.objects.of(request.team).select_related("user", "queue"), pk=sampling_id)
+    return found
+
+
+@require_safe
+def show_sampling(request: LabRequest, sampling_id: UUID) -> HttpResponse:
+    found = sampling_of(request, sampling_id)
+    context = {
+        "room": "policies",
+        "sampling": found,
+        "sides": found.sides.select_related("checkpoint__run"),
+        "state": display.build_sampling_state(found),
+        "served": not found.is_open or Worker.objects.serving(ANALYSIS).exists(),
+    }
+    return render(request, "playground/sampling.html", context)
+
+
+@require_safe
+def sampling_state(request: LabRequest, sampling_id: UUID) -> JsonResponse:
+    """What the page draws, for scripts and for pages without a socket."""
+    return JsonResponse(display.build_sampling_state(sampling_of(request, sampling_id)), headers={"Cache-Control": "no-store"})
+
+
+@require_POST
+def stop_sampling(request: LabRequest, sampling_id: UUID) -> HttpResponse:
+    found = sampling_of(request, sampling_id)
+    if found.stop():
+        messages.success(request, "Stopped. What was written stays.")
+    return redirect("sampling", found.pk)
+
+
+@require_POST
+def queue_sampling_for_labelling(request: LabRequest, sampling_id: UUID) -> HttpResponse:
+    """Puts what was written into a labelling queue of its own; a second press leads to the same queue."""
+    found = sampling_of(request, sampling_id)
+    try:
+        queue = stored_samples.to_queue(found, request.user)
+    except stored_samples.Refused as error:
+        messages.error(request, str(error))
+        return redirect("sampling", found.pk)
+    return redirect("queue", queue.pk)

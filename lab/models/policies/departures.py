@@ -1,0 +1,24 @@
+"""Who leaves a team leaves no push behind that has not ended."""
+
+from __future__ import annotations
+
+from django.db.models.functions import Now
+
+from lab.models.policies.models import UNDER_WAY, Push, PushState
+from lab.teams.accounts.models import Team, User
+from lab.teams.people.departures import Held, register_leaving_hook
+
+
+def let_go(team: Team, user: User) -> None:
+    mine = Push.objects.filter(team=team, by=user)
+    mine.filter(state=PushState.QUEUED).update(state=PushState.CANCELLED, cancel=True, ended_at=Now(), problem="Who asked for it left the team.")
+    mine.filter(state=PushState.RUNNING).update(cancel=True)
+
+
+def list_held_pushes(team: Team, user: User) -> list[Held]:
+    count = Push.objects.filter(team=team, by=user, state__in=UNDER_WAY).count()
+    return [Held(f"{count} push{'es' if count > 1 else ''} to a hub {'are' if count > 1 else 'is'} cancelled.")] if count else []
+
+
+def register_push_leaving() -> None:
+    register_leaving_hook(let_go, list_held_pushes)

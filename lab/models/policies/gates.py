@@ -1,0 +1,149 @@
+"""Whether a checkpoint may hold an alias: every condition of the alias's gate, met or not, with what shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import reverse
+
+from lab.data.loop.recall_effects import flags_of_run
+from lab.models.policies import blind_votes
+from lab.models.policies.blind_votes import Evidence
+from lab.models.policies.checkpoint_paths import has_checkpoint_files
+from lab.models.policies.models import Alias, Gate, Removal
+from lab.rollouts.doctor.examine import examine_run
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Checkpoint
+
+GATED = "production"  # has a gate before anybody sets one
+USUAL = ("candidate", GATED)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``met`` None: it is decided when somebody approves."""
+
+    name: str
+    title: str
+    met: bool | None
+    words: str
+    url: str = ""
+    link: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "title": self.title, "met": self.met, "words": self.words}
+
+
+def gate_of(alias: Alias | None, name: str) -> Gate | None:
+    """The gate that stands before the alias called ``name``, which need not be in the database yet (then ``alias`` is None)."""
+    if alias is not None and alias.pk:
+        return Gate.objects.filter(alias=alias).first()
+    return Gate() if name.lower() == GATED else None
+
+
+def evaluate_gate_conditions(
+    alias: Alias | None, gate: Gate | None, checkpoint: Checkpoint, asked_by: User | None = None, approver: User | None = None
+) -> list[Condition]:
+    """All that has to be met. ``approver`` None: nobody approves yet."""
+    found = [check_weights_present(checkpoint)]
+    if gate is None:
+        return found
+    if gate.votes or gate.low > 0:
+        found += check_vote_conditions(alias, gate, checkpoint)
+    if gate.no_recalls:
+        found.append(check_recalled_labels(checkpoint))
+    if gate.no_findings:
+        found.append(check_doctor_findings(checkpoint))
+    if gate.second_reviewer:
+        found.append(check_second_reviewer(checkpoint, asked_by, approver))
+    return found
+
+
+def select_unmet_conditions(found: list[Condition]) -> list[Condition]:
+    return [one for one in found if not one.met]
+
+
+def check_weights_present(checkpoint: Checkpoint) -> Condition:
+    title = "The weights are there"
+    if Removal.objects.filter(checkpoint=checkpoint, kept_at=None).exists() or not has_checkpoint_files(checkpoint):
+        return Condition("weights", title, False, "They were deleted, or are about to be.")
+    return Condition("weights", title, True, "On the disk.")
+
+
+def check_vote_conditions(alias: Alias | None, gate: Gate, checkpoint: Checkpoint) -> Iterator[Condition]:
+    team = checkpoint.run.team
+    best = select_gate_evidence(gate, blind_votes.collect_match_evidence([checkpoint])[checkpoint.pk], holder_of(alias))
+    wins = f"{reverse('run', args=[checkpoint.run_id])}#wins"
+    link = (reverse("run", args=[best.match.child_id]) + "#wins", "Votes") if best else (wins, "Start a match")
+    against = f"against {best.other}" if best else ""
+    enough = f"At least {gate.votes} blind vote{'' if gate.votes == 1 else 's'} in one match"
+    if gate.against != Gate.Against.ANY:
+        enough += f", against {against_words(gate, alias, team)}"
+    have = f"{best.votes} of {gate.votes}, {against}." if best else "None: its answers were not in a blind match of that kind."
+    yield Condition("votes", enough, best is not None and best.votes >= gate.votes, have, *link)
+    above = f"Preferred: the win rate's lower bound is above {gate.percent:g} %"
+    words = "No votes."
+    if best is not None and best.rate is not None:
+        words = f"{100 * best.rate.value:.1f} %, and at least {100 * best.floor:.1f} % (Wilson, 95 %) {against}."
+    yield Condition("low", above, best is not None and best.floor > gate.low, words, *link)
+    if gate.complete:
+        done = f"{best.tally.labelled} of {best.tally.asked} prompts." if best else "No match."
+        yield Condition("complete", "The match is answered to its end", best is not None and best.tally.complete, done, *link)
+
+
+def select_gate_evidence(gate: Gate, found: list[Evidence], holder: Checkpoint | None) -> Evidence | None:
+    """The match that counts: of those the gate takes, one that meets its numbers, else the one with most votes."""
+    if gate.against == Gate.Against.START:
+        found = [one for one in found if one.started]
+    elif gate.against == Gate.Against.HOLDER and holder is not None:
+        runs = {holder.run_id}
+        found = [one for one in found if ({one.match.against_id} if one.child else {one.match.child_id}) & runs]
+    meeting = [one for one in found if one.votes >= gate.votes and one.floor > gate.low and (one.tally.complete or not gate.complete)]
+    return next(iter(meeting or found), None)
+
+
+def holder_of(alias: Alias | None) -> Checkpoint | None:
+    return alias.checkpoint if alias is not None and alias.checkpoint_id else None
+
+
+def against_words(gate: Gate, alias: Alias | None, team: Team) -> str:
+    if gate.against == Gate.Against.START:
+        return "the policy its run started from"
+    holder = holder_of(alias)
+    return f"{holder.run}, which holds it" if holder else "anything, as nobody holds it yet"
+
+
+def check_recalled_labels(checkpoint: Checkpoint) -> Condition:
+    title = "No recalled labels behind it"
+    flags = flags_of_run(checkpoint.run)
+    if not flags:
+        return Condition(
+            "recalls", title, True, "Neither its data nor that of the policies it descends from.", build_lineage_url(checkpoint), "Lineage"
+        )
+    names = ", ".join(str(version) for version, _ in flags[:3])
+    return Condition("recalls", title, False, f"It rests on {names}.", reverse("recalls"), "Recalls")
+
+
+def build_lineage_url(checkpoint: Checkpoint) -> str:
+    return f"{reverse('lineage')}?run={checkpoint.run.number}"
+
+
+def check_doctor_findings(checkpoint: Checkpoint) -> Condition:
+    found = examine_run(checkpoint.run).found
+    titles = "; ".join(one.verdict.title or one.rule.title for one in found[:3])
+    words = f"{titles}." if found else "Nothing was found."
+    return Condition("findings", "The doctor finds nothing", not found, words, reverse("run-doctor", args=[checkpoint.run_id]), "Doctor")
+
+
+def check_second_reviewer(checkpoint: Checkpoint, asked_by: User | None, approver: User | None) -> Condition:
+    title = "A second reviewer approves"
+    launcher = checkpoint.run.created_by
+    if approver is None:
+        return Condition("second", title, None, "An admin who neither asked nor launched the run.")
+    if asked_by is not None and approver.pk == asked_by.pk:
+        return Condition("second", title, False, "You asked for it yourself; another admin has to approve.")
+    if launcher is not None and approver.pk == launcher.pk:
+        return Condition("second", title, False, "You launched the run; another admin has to approve.")
+    return Condition("second", title, True, f"{approver} neither asked nor launched the run.")

@@ -1,0 +1,268 @@
+"""Who holds an alias, and how that changes: asked for, approved or refused, given, taken, rolled back. Every rule is enforced here, not on a page.
+
+The alias's row is locked while it moves, so that of two approvals at once the second sees the first; the checkpoint's row is locked against its
+deletion.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from lab.models.policies import gates, promotion_notices
+from lab.models.policies.checkpoint_paths import format_checkpoint_label
+from lab.models.policies.gates import Condition
+from lab.models.policies.models import NAME_LENGTH, WORDS_LENGTH, Alias, AliasMove, Gate, Proposal, ProposalState
+from lab.teams.accounts.models import Membership, Team, User
+from lab.teams.accounts.permissions import explain_role_refusal, is_role_allowed
+from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.models import Checkpoint
+
+NAME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+MOST_ALIASES = 50
+
+
+class Refused(ValueError):
+    """It cannot be done; in words for the person who asked. ``conditions`` of a gate that are not met."""
+
+    def __init__(self, words: str, conditions: list[Condition] | None = None) -> None:
+        super().__init__(words)
+        self.conditions = conditions or []
+
+
+def propose_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, reason: str = "") -> Proposal:
+    """Asks that the checkpoint get the alias. Raises Refused."""
+    require_team_permission(team, user, "policies.use")
+    with transaction.atomic():
+        alias, held = lock_alias_by_name(team, name), lock_team_checkpoint(team, checkpoint)
+        if alias.checkpoint_id == held.pk:
+            raise Refused(f"{format_checkpoint_label(held)} holds {alias.name} already.")
+        if not gates.check_weights_present(held).met:
+            raise Refused("Its weights were deleted, or are about to be.")
+        try:
+            with transaction.atomic():
+                made = Proposal.objects.create(team=team, alias=alias, checkpoint=held, asked_by=user, reason=clean_comment_text(reason))
+        except IntegrityError:
+            raise Refused(f"It is already asked for {alias.name}; an admin has to answer.") from None
+        record_audit_entry("policy.ask", held, team=team, actor=user, label=format_checkpoint_label(held), alias=alias.name)
+        promotion_notices.notify_proposal_approvers(made)
+    return made
+
+
+def evaluate_proposal_conditions(proposal: Proposal, approver: User | None = None) -> list[Condition]:
+    """The conditions of an open proposal as they are now."""
+    return gates.evaluate_gate_conditions(
+        proposal.alias, gates.gate_of(proposal.alias, proposal.alias.name), proposal.checkpoint, proposal.asked_by, approver
+    )
+
+
+def approve_proposal(team: Team, user: User, proposal: Proposal, comment: str = "") -> AliasMove:
+    """Gives the alias to the checkpoint, if every condition is met now. Raises Refused."""
+    require_team_permission(team, user, "policies.promote")
+    with transaction.atomic():
+        opened = open_one(team, proposal)
+        found = evaluate_proposal_conditions(opened, user)
+        if missing := gates.select_unmet_conditions(found):
+            raise Refused("Not yet: " + " ".join(f"{one.title} ({one.words.rstrip('.')})." for one in missing), missing)
+        save_proposal_decision(opened, user, ProposalState.APPROVED, comment, found)
+        move = move_alias(opened.alias, opened.checkpoint, user, comment, opened)
+        record_audit_entry(
+            "policy.promote",
+            opened.checkpoint,
+            team=team,
+            actor=user,
+            label=format_checkpoint_label(opened.checkpoint),
+            alias=opened.alias.name,
+            before=move.before_label,
+        )
+        promotion_notices.notify_proposal_author(opened, user, "approved", comment)
+    return move
+
+
+def refuse_proposal(team: Team, user: User, proposal: Proposal, comment: str) -> None:
+    """Raises Refused; a refusal says why."""
+    require_team_permission(team, user, "policies.promote")
+    if not comment.strip():
+        raise Refused("Say why you refuse, so that whoever asked knows what is missing.")
+    with transaction.atomic():
+        opened = open_one(team, proposal)
+        save_proposal_decision(opened, user, ProposalState.REFUSED, comment, evaluate_proposal_conditions(opened, user))
+        record_audit_entry(
+            "policy.refuse",
+            opened.checkpoint,
+            team=team,
+            actor=user,
+            label=format_checkpoint_label(opened.checkpoint),
+            alias=opened.alias.name,
+            why=clean_comment_text(comment),
+        )
+        promotion_notices.notify_proposal_author(opened, user, "refused", comment)
+
+
+def withdraw_proposal(team: Team, user: User, proposal: Proposal) -> None:
+    """By who asked, or an admin. Raises Refused."""
+    role = require_team_permission(team, user, "policies.use")
+    with transaction.atomic():
+        opened = open_one(team, proposal)
+        if opened.asked_by_id != user.pk and not is_role_allowed(role, "policies.promote"):
+            raise Refused("Only who asked, or an admin, can withdraw this.")
+        save_proposal_decision(opened, user, ProposalState.WITHDRAWN, "", [])
+        record_audit_entry(
+            "policy.withdraw", opened.checkpoint, team=team, actor=user, label=format_checkpoint_label(opened.checkpoint), alias=opened.alias.name
+        )
+
+
+def assign_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, comment: str = "") -> AliasMove:
+    """At once, by an admin, where no gate stands before the alias. Raises Refused."""
+    require_team_permission(team, user, "policies.promote")
+    with transaction.atomic():
+        alias, held = lock_alias_by_name(team, name), lock_team_checkpoint(team, checkpoint)
+        if gates.gate_of(alias, alias.name) is not None:
+            raise Refused(f"A gate stands before {alias.name}: ask for it, and another admin approves.")
+        if alias.checkpoint_id == held.pk:
+            raise Refused(f"{format_checkpoint_label(held)} holds {alias.name} already.")
+        if not gates.check_weights_present(held).met:
+            raise Refused("Its weights were deleted, or are about to be.")
+        Proposal.objects.filter(alias=alias, checkpoint=held, state=ProposalState.OPEN).update(
+            state=ProposalState.APPROVED, decided_by=user, decided_at=timezone.now(), comment=clean_comment_text(comment)
+        )
+        move = move_alias(alias, held, user, comment)
+        record_audit_entry(
+            "policy.alias", held, team=team, actor=user, label=format_checkpoint_label(held), alias=alias.name, before=move.before_label
+        )
+    return move
+
+
+def release_alias(team: Team, user: User, alias: Alias, comment: str = "") -> AliasMove:
+    """Nobody holds it afterwards. Raises Refused."""
+    require_team_permission(team, user, "policies.promote")
+    with transaction.atomic():
+        own = lock_alias(team, alias)
+        if own.checkpoint is None:
+            raise Refused(f"Nobody holds {own.name}.")
+        held = own.checkpoint
+        move = move_alias(own, None, user, comment)
+        record_audit_entry("policy.alias", held, team=team, actor=user, label=format_checkpoint_label(held), alias=own.name, taken=True)
+    return move
+
+
+def roll_back(team: Team, user: User, alias: Alias, comment: str = "") -> AliasMove:
+    """To who held it before. Asks no gate: the one before has passed it, and going back must not wait. Raises Refused."""
+    require_team_permission(team, user, "policies.promote")
+    with transaction.atomic():
+        own = lock_alias(team, alias)
+        last = own.moves.first()
+        if last is None or last.before_id is None:
+            raise Refused(f"Nobody held {own.name} before.")
+        held = lock_team_checkpoint(team, last.before)
+        if not gates.check_weights_present(held).met:
+            raise Refused(f"The weights of {format_checkpoint_label(held)} were deleted; there is nothing to go back to.")
+        move = move_alias(own, held, user, comment, back=True)
+        record_audit_entry(
+            "policy.alias", held, team=team, actor=user, label=format_checkpoint_label(held), alias=own.name, before=move.before_label, back=True
+        )
+    return move
+
+
+def set_gate(team: Team, user: User, name: str, fields: dict[str, Any] | None) -> Gate | None:
+    """The alias's gate; None takes it away. Open proposals are judged by the new one. Raises Refused."""
+    require_team_permission(team, user, "policies.promote")
+    with transaction.atomic():
+        alias = lock_alias_by_name(team, name)
+        before = gates.gate_of(alias, alias.name)
+        if fields is None:
+            Gate.objects.filter(alias=alias).delete()
+            record_audit_entry("policy.gate", alias, team=team, actor=user, label=alias.name, gate="none")
+            return None
+        gate, _ = Gate.objects.update_or_create(alias=alias, defaults={**fields, "changed_by": user})
+        was = {key: getattr(before, key) for key in fields} if before else "none"
+        record_audit_entry("policy.gate", alias, team=team, actor=user, label=alias.name, gate=fields, before=was)
+    return gate
+
+
+# The parts
+
+
+def require_team_permission(team: Team, user: User, permission: str) -> str:
+    """The person's role. A verb asks by itself: not only pages call it."""
+    member = Membership.objects.filter(team=team, user=user, active=True, user__is_active=True).first()
+    if member is None:
+        raise Refused(f"You are not in team {team}.")
+    if not is_role_allowed(member.role, permission):
+        raise Refused(explain_role_refusal(permission, member.role, str(team)))
+    return str(member.role)
+
+
+def normalize_alias_name(name: str) -> str:
+    """An alias's name as it is stored. Raises Refused."""
+    name = name.strip().lower()
+    if not NAME.fullmatch(name) or len(name) > NAME_LENGTH:
+        raise Refused(f"An alias is 1 to {NAME_LENGTH} small letters, digits and dashes and begins with a letter, like “candidate”.")
+    return name
+
+
+def lock_alias_by_name(team: Team, name: str) -> Alias:
+    """The team's alias of that name, made when it is new, locked until the transaction ends. Raises Refused."""
+    name = normalize_alias_name(name)
+    Team.objects.select_for_update(of=("self",), no_key=True).get(pk=team.pk)  # of two who make the same alias one waits
+    if not Alias.objects.filter(team=team, name=name).exists():
+        if Alias.objects.filter(team=team).count() >= MOST_ALIASES:
+            raise Refused(f"A team has at most {MOST_ALIASES} aliases; use one that is there.")
+        fresh = Alias.objects.create(team=team, name=name)
+        if name == gates.GATED:
+            Gate.objects.create(alias=fresh)
+    return lock_alias(team, Alias.objects.get(team=team, name=name))
+
+
+def lock_alias(team: Team, alias: Alias) -> Alias:
+    return Alias.objects.select_for_update(of=("self",)).select_related("checkpoint__run").get(pk=alias.pk, team=team)
+
+
+def lock_team_checkpoint(team: Team, checkpoint: Checkpoint | None) -> Checkpoint:
+    """The checkpoint, locked against its deletion. Raises Refused."""
+    rows = Checkpoint.objects.select_for_update(of=("self",), no_key=True).select_related("run__team", "run__created_by")
+    found = rows.filter(pk=checkpoint.pk, run__team=team).first() if checkpoint is not None else None
+    if found is None:
+        raise Refused("Your team has no such checkpoint.")
+    return found
+
+
+def open_one(team: Team, proposal: Proposal) -> Proposal:
+    """The proposal with its alias and its checkpoint locked, in the order every verb takes them. Raises Refused when it is answered."""
+    alias = lock_alias(team, proposal.alias)
+    held = lock_team_checkpoint(team, proposal.checkpoint)
+    found = Proposal.objects.select_for_update(of=("self",)).select_related("asked_by").get(pk=proposal.pk, team=team)
+    if found.state != ProposalState.OPEN:
+        raise Refused(f"This was {found.state} already.")
+    found.alias, found.checkpoint = alias, held
+    return found
+
+
+def save_proposal_decision(proposal: Proposal, user: User, state: ProposalState, comment: str, found: list[Condition]) -> None:
+    proposal.state, proposal.decided_by, proposal.decided_at = state, user, timezone.now()
+    proposal.comment, proposal.evidence = clean_comment_text(comment), [one.as_json() for one in found]
+    proposal.save(update_fields=["state", "decided_by", "decided_at", "comment", "evidence"])
+
+
+def move_alias(alias: Alias, to: Checkpoint | None, user: User, comment: str, proposal: Proposal | None = None, *, back: bool = False) -> AliasMove:
+    before = alias.checkpoint
+    alias.checkpoint = to
+    alias.save(update_fields=["checkpoint"])
+    return AliasMove.objects.create(
+        alias=alias,
+        checkpoint=to,
+        label=format_checkpoint_label(to)[:200] if to else "",
+        before=before,
+        before_label=format_checkpoint_label(before)[:200] if before else "",
+        proposal=proposal,
+        by=user,
+        comment=clean_comment_text(comment),
+        back=back,
+    )
+
+
+def clean_comment_text(words: str) -> str:
+    return words.replace("\0", "").strip()[:WORDS_LENGTH]

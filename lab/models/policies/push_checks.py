@@ -1,0 +1,28 @@
+"""What must not leave the lab under the team's name, or be loaded by anybody: weights that are no plain data, and configurations that name code.
+
+The same words a folder is refused with before training (trainers.contract.policy_folder); here also for what is pushed to a hub.
+"""
+
+from __future__ import annotations
+
+import os
+
+from lab.models.policies.checkpoint_paths import files_of, folder_of
+from lab.training.runs.models import Checkpoint
+from trainers.contract import policy_folder
+
+
+def find_push_problems(checkpoint: Checkpoint) -> list[str]:
+    """Why a checkpoint is not pushed; empty when it may be. Raises Missing."""
+    files = files_of(checkpoint)
+    folder = folder_of(checkpoint)
+    assert folder is not None
+    found = [
+        f"{file.name} {reason}"
+        for file in files
+        if file.name.endswith(".safetensors") and (reason := policy_folder.find_safetensors_damage(folder / file.name))
+    ]
+    found += policy_folder.code_in(folder)
+    code = sorted(name for name in os.listdir(folder) if name.endswith((".py", ".so", ".sh")))
+    found += [f"{name} is code, and a policy is data" for name in code[:3]]
+    return found

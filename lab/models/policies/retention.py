@@ -1,0 +1,158 @@
+"""What a team keeps: its rules over all checkpoints, what they would delete, and saving them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from lab.lib.clock import database_now
+from lab.lib.numbers import whole_number
+from lab.models.policies import listing, measures
+from lab.models.policies.checkpoint_paths import folder_of
+from lab.models.policies.models import UNDO, Removal, Retention
+from lab.models.policies.promotion import require_team_permission
+from lab.models.policies.removal import relied_on
+from lab.teams.accounts.models import Team, User
+from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.models import Checkpoint
+
+EVERY = timedelta(hours=1)  # between two looks at a team
+FIELDS = ("keep_last", "keep_best", "metric", "smallest", "keep_every", "keep_final", "after_hours", "active")
+AT_ONCE = 500  # checkpoints marked in a look
+WHOLE = {"keep_last": (1, 1000), "keep_best": (0, 1000), "keep_every": (0, 10_000_000), "after_hours": (0, 24 * 365)}
+WORDS = {
+    "keep_last": "The newest of each run",
+    "keep_best": "The best of each run",
+    "keep_every": "Every so many steps",
+    "after_hours": "Hours before anything is deleted",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """``reasons``: why it stays; empty: it would be deleted."""
+
+    checkpoint: Checkpoint
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    keep: list[Judged]
+    drop: list[Judged]
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(one.checkpoint.bytes for one in self.keep)
+
+    @property
+    def freed(self) -> int:
+        return sum(one.checkpoint.bytes for one in self.drop)
+
+
+def plan_retention(team: Team, rules: Retention) -> Plan:
+    """Every checkpoint on the disk, judged. Nothing is changed."""
+    rows = [one for one in listing.of_team(team).select_related("run").order_by("-created_at", "-pk") if folder_of(one) is not None]
+    kept = by_rules(rows, rules)
+    pinned = set(Removal.objects.filter(checkpoint__run__team=team).exclude(kept_at=None).values_list("checkpoint", flat=True))
+    for pk in pinned & kept.keys():
+        kept[pk].append("somebody kept it")
+    doubtful = [one for one in rows if not kept[one.pk]]
+    if doubtful:
+        for pk, reasons in relied_on(team, doubtful).items():
+            kept[pk] += reasons
+    judged = [Judged(one, tuple(kept[one.pk])) for one in rows]
+    return Plan([one for one in judged if one.reasons], [one for one in judged if not one.reasons])
+
+
+def by_rules(rows: Sequence[Checkpoint], rules: Retention) -> dict[int, list[str]]:
+    """Checkpoint → which of the rules keep it."""
+    kept: dict[int, list[str]] = {one.pk: [] for one in rows}
+    young = database_now() - timedelta(hours=rules.after_hours)
+    runs: defaultdict[UUID, list[Checkpoint]] = defaultdict(list)
+    for one in rows:
+        if rules.after_hours and one.created_at > young:
+            kept[one.pk].append(f"younger than {rules.after_hours} hours")
+        if one.final:
+            if rules.keep_final:
+                kept[one.pk].append("a final policy")
+        else:
+            runs[one.run_id].append(one)
+    measured = measures.at_steps([one for own in runs.values() for one in own], [rules.metric]) if rules.keep_best and rules.metric else {}
+    for own in runs.values():
+        own.sort(key=lambda one: -one.step)
+        for one in own[: rules.keep_last]:
+            kept[one.pk].append("among the newest of its run")
+        for one in select_best_checkpoints(own, measured, rules):
+            kept[one.pk].append(f"among the best of its run by {rules.metric}")
+        for one in own:
+            if rules.keep_every and one.step % rules.keep_every == 0:
+                kept[one.pk].append(f"a multiple of {rules.keep_every} steps")
+    return kept
+
+
+def select_best_checkpoints(own: Sequence[Checkpoint], measured: dict[int, dict[str, measures.Measured]], rules: Retention) -> list[Checkpoint]:
+    known = [(measured[one.pk][rules.metric].value, one) for one in own if rules.metric in measured.get(one.pk, {})]
+    known.sort(key=lambda pair: (pair[0] if rules.smallest else -pair[0], -pair[1].step))
+    return [one for _, one in known[: rules.keep_best]]
+
+
+def rules_of(team: Team) -> Retention:
+    """The team's rules, or the usual ones, which are not in force."""
+    return Retention.objects.filter(team=team).select_related("changed_by").first() or Retention(team=team)
+
+
+def parse_retention_rules(data: Any, team: Team) -> tuple[Retention, dict[str, str]]:
+    """Rules from a form or an address, and what is wrong, by field."""
+    errors: dict[str, str] = {}
+    found = Retention(team=team)
+    for name, (least, most) in WHOLE.items():
+        text = str(data.get(name, "")).strip() or str(getattr(found, name))
+        if (number := whole_number(text, most, least)) is not None:
+            setattr(found, name, number)
+        else:
+            errors[name] = f"{WORDS[name]}: give a whole number from {least} to {most:,}, not “{text[:40]}”."
+    metric = str(data.get("metric", "")).replace("\0", "").strip()
+    if len(metric) > 200:
+        errors["metric"] = "The name of a metric has at most 200 characters."
+    found.metric = metric[:200] or "heldout/reward"
+    found.smallest, found.keep_final, found.active = (data.get(name) in ("on", "1") for name in ("smallest", "keep_final", "active"))
+    return found, errors
+
+
+def save_retention_rules(team: Team, user: User, rules: Retention) -> Retention:
+    """Raises Refused."""
+    require_team_permission(team, user, "policies.promote")
+    fields = {name: getattr(rules, name) for name in FIELDS}
+    with transaction.atomic():
+        before = Retention.objects.select_for_update().filter(team=team).first()
+        was = {name: getattr(before, name) for name in FIELDS} if before else {}
+        saved, _ = Retention.objects.update_or_create(team=team, defaults={**fields, "changed_by": user, "looked_at": None})
+        changes = {name: [was.get(name), value] for name, value in fields.items() if was.get(name) != value}
+        record_audit_entry("policy.retention", saved, team=team, actor=user, label=str(team), **changes)
+        if not saved.active:  # what the rules marked and nobody deleted yet stays
+            Removal.objects.filter(team=team, by=None, deleted_at=None, kept_at=None).delete()
+    return saved
+
+
+def apply_rules() -> int:
+    """Marks what the rules of the teams that are due no longer keep; how many. Of several workers one looks at a team."""
+    now = database_now()
+    marked = 0
+    overdue = Q(looked_at=None) | Q(looked_at__lt=now - EVERY)
+    for rules in Retention.across_teams.filter(overdue, active=True).select_related("team"):
+        if not Retention.objects.same_row(rules).filter(overdue, active=True).update(looked_at=now):
+            continue
+        drop = plan_retention(rules.team, rules).drop[:AT_ONCE]
+        there = set(Removal.across_teams.filter(checkpoint__in=[one.checkpoint for one in drop]).values_list("checkpoint", flat=True))
+        fresh = [Removal(team=rules.team, checkpoint=one.checkpoint, due_at=now + UNDO) for one in drop if one.checkpoint.pk not in there]
+        Removal.objects.bulk_create(fresh, ignore_conflicts=True)
+        marked += len(fresh)
+    return marked

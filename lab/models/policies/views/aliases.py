@@ -1,0 +1,158 @@
+"""Aliases: who holds which, what it takes, who asks for one, and answering that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.lib.numbers import whole_number
+from lab.models.policies import gates, promotion
+from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
+from lab.models.policies.models import Alias, Gate, Proposal, ProposalState
+from lab.models.policies.promotion import Refused
+from lab.models.policies.views.lookups import alias_of, proposal_of, read_post_text, run_action_and_redirect
+from lab.teams.accounts.permissions import explain_role_refusal
+from lab.teams.accounts.requests import LabRequest
+from lab.teams.accounts.roles import has_team_permission, role_of
+
+MOST_VOTES = 100_000
+DECIDED = 20  # newest that are listed
+
+
+@require_safe
+def list_aliases(request: LabRequest) -> HttpResponse:
+    known = {alias.name: alias for alias in Alias.objects.filter(team=request.team).select_related("checkpoint__run", "gate__changed_by")}
+    rows = []
+    for name in dict.fromkeys([*gates.USUAL, *known]):
+        alias = known.get(name)
+        moves = list(alias.moves.select_related("by")[:10]) if alias else []
+        gate = gates.gate_of(alias, name)
+        held = bool(alias and alias.checkpoint)
+        rows.append({"name": name, "alias": alias, "gate": gate, "moves": moves, "held": held, "before": moves[0].before_label if moves else ""})
+    asked = Proposal.objects.filter(team=request.team).select_related("alias", "checkpoint__run", "asked_by", "decided_by").order_by("-pk")
+    context = {
+        "room": "policies",
+        "rows": rows,
+        "open": asked.filter(state=ProposalState.OPEN)[:100],
+        "decided": asked.exclude(state=ProposalState.OPEN)[:DECIDED],
+        "againsts": Gate.Against.choices,
+        "usual": Gate(),
+        "refused_promote": ""
+        if has_team_permission(request, "policies.promote")
+        else explain_role_refusal("policies.promote", role_of(request), str(request.team)),
+    }
+    return render(request, "policies/aliases.html", context)
+
+
+@require_POST
+def save_alias_gate(request: LabRequest) -> HttpResponse:
+    """Sets the gate of the alias ``name``, or with ``act=remove`` takes it away."""
+    name = read_post_text(request, "name", 100)
+
+    def act() -> str:
+        if request.POST.get("act") == "remove":
+            promotion.set_gate(request.team, request.user, name, None)
+            return f"“{promotion.normalize_alias_name(name)}” has no gate any more; admins give it at once."
+        promotion.set_gate(request.team, request.user, name, parse_gate_form(request))
+        return f"The gate of “{promotion.normalize_alias_name(name)}” is saved."
+
+    return run_action_and_redirect(request, act, f"{reverse('aliases')}#alias-{name.lower() if promotion.NAME.fullmatch(name.lower()) else ''}")
+
+
+def parse_gate_form(request: LabRequest) -> dict[str, Any]:
+    """Of a gate, from the form. Raises Refused."""
+    votes, low = read_post_text(request, "votes", 20), read_post_text(request, "low", 20)
+    wanted = whole_number(votes, MOST_VOTES)
+    if wanted is None:
+        raise Refused(f"Votes: give a whole number from 0 to {MOST_VOTES:,}, not “{votes[:40]}”.")
+    try:
+        share = float(low)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 100:
+        raise Refused(f"Lower bound: give a percentage from 0 to 99, not “{low[:40]}”.")
+    against = request.POST.get("against", "")
+    checks = {name: request.POST.get(name) == "on" for name in ("complete", "second_reviewer", "no_recalls", "no_findings")}
+    return {"votes": wanted, "low": share / 100, "against": against if against in Gate.Against.values else Gate.Against.ANY, **checks}
+
+
+@require_POST
+def roll_back_alias(request: LabRequest, alias_id: int) -> HttpResponse:
+    alias = alias_of(request, alias_id)
+
+    def act() -> str:
+        move = promotion.roll_back(request.team, request.user, alias, read_post_text(request, "comment"))
+        return f"“{alias.name}” is {move.label} again."
+
+    return run_action_and_redirect(request, act, f"{reverse('aliases')}#alias-{alias.name}")
+
+
+@require_POST
+def clear_alias(request: LabRequest, alias_id: int) -> HttpResponse:
+    alias = alias_of(request, alias_id)
+
+    def act() -> str:
+        promotion.release_alias(request.team, request.user, alias, read_post_text(request, "comment"))
+        return f"Nobody holds “{alias.name}” now."
+
+    return run_action_and_redirect(request, act, f"{reverse('aliases')}#alias-{alias.name}")
+
+
+@require_safe
+def show_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
+    found = proposal_of(request, proposal_id)
+    is_open = found.state == ProposalState.OPEN
+    approver = request.user if has_team_permission(request, "policies.promote") else None
+    conditions = promotion.evaluate_proposal_conditions(found, approver) if is_open else found.evidence
+    missing = [one for one in conditions if is_open and one.met is False]
+    context = {
+        "room": "policies",
+        "proposal": found,
+        "checkpoint": found.checkpoint,
+        "which": format_checkpoint_label(found.checkpoint),
+        "there": has_checkpoint_files(found.checkpoint),
+        "open": is_open,
+        "conditions": conditions,
+        "missing": missing,
+        "holder": found.alias.checkpoint,
+        "refused_promote": "" if approver else explain_role_refusal("policies.promote", role_of(request), str(request.team)),
+        "own": found.asked_by_id == request.user.pk,
+    }
+    return render(request, "policies/proposal.html", context)
+
+
+@require_POST
+def approve_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
+    found = proposal_of(request, proposal_id)
+
+    def act() -> str:
+        move = promotion.approve_proposal(request.team, request.user, found, read_post_text(request, "comment"))
+        return f"{move.label} is “{found.alias.name}” now."
+
+    return run_action_and_redirect(request, act, reverse("proposal", args=[found.pk]))
+
+
+@require_POST
+def refuse_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
+    found = proposal_of(request, proposal_id)
+
+    def act() -> str:
+        promotion.refuse_proposal(request.team, request.user, found, read_post_text(request, "comment"))
+        return "Refused; whoever asked can read why."
+
+    return run_action_and_redirect(request, act, reverse("proposal", args=[found.pk]))
+
+
+@require_POST
+def withdraw_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
+    found = proposal_of(request, proposal_id)
+
+    def act() -> str:
+        promotion.withdraw_proposal(request.team, request.user, found)
+        return "Withdrawn."
+
+    return run_action_and_redirect(request, act, reverse("proposal", args=[found.pk]))

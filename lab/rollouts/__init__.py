@@ -1,0 +1,1 @@
+"""What runs sample: stored, found, read, compared, replayed and judged by rules."""

@@ -1,0 +1,209 @@
+"""What people do to a rollout while they read. Every verb may be sent twice and counts once; each raises Refused with words for the person."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import Value
+from django.db.models.functions import Lower
+from django.db.utils import IntegrityError
+from django.utils import timezone
+
+from lab.lib.numbers import whole_number
+from lab.rollouts.annotations.annotation_panel import load_rollout_steps, units_of
+from lab.rollouts.annotations.models import Comment, Mark, Rating, RolloutTag, StepMark, Tag
+from lab.rollouts.annotations.token_stretches import NoSuchStretch, Stretch, find_stretch
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team, User
+
+TAG_LENGTH = 50
+COMMENT_LENGTH = 10_000
+MOST_TAGS = 30  # on one rollout
+MAX_TOKEN = 2**31 - 1
+
+
+class Refused(Exception):
+    """What was asked is not possible; ``field`` is the input to mend, ``status`` the answer's."""
+
+    def __init__(self, field: str, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.field, self.message, self.status = field, message, status
+
+
+@dataclass(frozen=True)
+class Done:
+    """``made`` is the row that was added or changed; ``fresh`` False when it was there already."""
+
+    made: int | None = None
+    fresh: bool = True
+
+
+def normalize_typed_text(text: str) -> str:
+    """As PostgreSQL can hold it, with one kind of line end."""
+    return text.replace("\x00", "\u2400").replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+def tag_rollout(team: Team, user: User, rollout: Rollout, name: str) -> Done:
+    """Puts a tag of the team on the rollout; makes it on first use. "Loop" and "loop" are one tag, written as it was first."""
+    name = " ".join(normalize_typed_text(name).split())
+    if not name:
+        raise Refused("name", "Type a tag first.")
+    if len(name) > TAG_LENGTH:
+        raise Refused("name", f"A tag has at most {TAG_LENGTH} characters, this one has {len(name):,}. Shorten it, or write a comment.")
+    with transaction.atomic():
+        chosen = tag_named(team, name) or new_tag(team, user, name)
+        if RolloutTag.objects.filter(rollout=rollout).exclude(tag=chosen).count() >= MOST_TAGS:
+            raise Refused("name", f"This rollout has {MOST_TAGS} tags already. Remove one first.")
+        _, fresh = RolloutTag.objects.get_or_create(rollout=rollout, tag=chosen, defaults={"user": user})
+    return Done(chosen.pk, fresh)
+
+
+def tag_named(team: Team, name: str) -> Tag | None:
+    """Compared as the database's unique index compares."""
+    return Tag.objects.filter(team=team).alias(lower=Lower("name")).filter(lower=Lower(Value(name))).first()
+
+
+def new_tag(team: Team, user: User, name: str) -> Tag:
+    try:
+        with transaction.atomic():
+            return Tag.objects.create(team=team, name=name, created_by=user)
+    except IntegrityError:  # somebody made it in the meantime
+        found = tag_named(team, name)
+        if found is None:
+            raise
+        return found
+
+
+def untag_rollout(rollout: Rollout, tag_id: int) -> Done:
+    count, _ = RolloutTag.objects.filter(rollout=rollout, tag=tag_id).delete()
+    return Done(tag_id, bool(count))
+
+
+def rate_rollout(user: User, rollout: Rollout, value: str) -> Done:
+    """One to five; empty or 0 takes the rating back."""
+    if value in ("", "0"):
+        count, _ = Rating.objects.filter(rollout=rollout, user=user).delete()
+        return Done(None, bool(count))
+    if value not in ("1", "2", "3", "4", "5"):
+        raise Refused("value", "A rating is a whole number from 1 to 5.")
+    made, fresh = Rating.objects.update_or_create(rollout=rollout, user=user, defaults={"value": int(value)})
+    return Done(made.pk, fresh)
+
+
+def mark_step(user: User, rollout: Rollout, start: str, verdict: str) -> Done:
+    """The person's verdict on the step that starts at a token; empty takes it back."""
+    if verdict and verdict not in Mark.values:
+        raise Refused("mark", "A step is marked good, bad or neutral.")
+    position = parse_token_position(start)
+    if not verdict:
+        count, _ = StepMark.objects.filter(rollout=rollout, user=user, start=position).delete()
+        return Done(None, bool(count))
+    step = next((step for step in load_rollout_steps(rollout.pk, rollout.run_id) if step.start == position), None)
+    if step is None:
+        raise Refused("start", f"No step of this rollout starts at token {position}. Reload the page.")
+    values = {"end": step.end, "mark": verdict, "snapshot": step.text[:COMMENT_LENGTH]}
+    made, fresh = StepMark.objects.update_or_create(rollout=rollout, user=user, start=position, defaults=values)
+    return Done(made.pk, fresh)
+
+
+def parse_token_position(text: str) -> int:
+    found = whole_number(text, MAX_TOKEN)
+    if found is None:
+        raise Refused("start", "A position is a whole number of tokens.")
+    return found
+
+
+def validate_comment_text(text: str) -> str:
+    text = normalize_typed_text(text)
+    if not text:
+        raise Refused("text", "Write the comment first.")
+    if len(text) > COMMENT_LENGTH:
+        raise Refused("text", f"A comment has at most {COMMENT_LENGTH:,} characters, this one has {len(text):,}. Shorten it or send it in two.")
+    return text
+
+
+def start_comment_thread(team: Team, user: User, rollout: Rollout, text: str, start: str = "", end: str = "", key: str = "") -> Done:
+    """Begins a thread on the rollout, or on tokens [start, end) with the text that stands there."""
+    text, where = validate_comment_text(text), stretch_of(rollout, start, end) if start or end else None
+    values = {"team": team, "rollout": rollout, "text": text, "place": format_rollout_place(rollout)}
+    if where:
+        values |= {"start": where.start, "end": where.end, "snapshot": where.text}
+    return create_comment_once(user, key, values)
+
+
+def stretch_of(rollout: Rollout, start: str, end: str) -> Stretch:
+    try:
+        return find_stretch(units_of(rollout), parse_token_position(start), parse_token_position(end))
+    except NoSuchStretch as error:
+        raise Refused("start", str(error)) from None
+
+
+def format_rollout_place(rollout: Rollout) -> str:
+    phase = "" if rollout.phase == "train" else f"{rollout.phase}, "
+    return f"run {rollout.run.number} · {phase}step {rollout.step} · group {rollout.group} · sample {rollout.sample}"
+
+
+def answer_thread(team: Team, user: User, parent: Comment, text: str, key: str = "") -> Done:
+    """Answers a thread. An answer to an answer goes to its thread."""
+    thread = parent.parent or parent
+    if thread.deleted_at and not thread.answers.filter(deleted_at=None).exists():
+        raise Refused("text", "This thread was deleted meanwhile. Send your text as a comment of its own.", 409)
+    return create_comment_once(
+        user, key, {"team": team, "rollout": thread.rollout, "parent": thread, "text": validate_comment_text(text), "place": thread.place}
+    )
+
+
+def create_comment_once(user: User, key: str, values: dict[str, object]) -> Done:
+    """A comment under the key its page made, so that a second click or a repeated request adds nothing."""
+    try:
+        unique = uuid.UUID(key) if key else uuid.uuid4()
+    except ValueError:
+        raise Refused("key", "The page sent a damaged key. Reload it; your draft is kept.") from None
+    made, fresh = Comment.across_teams.get_or_create(user=user, key=unique, defaults=values)
+    return Done(made.pk, fresh)
+
+
+def edit_comment(user: User, found: Comment, text: str, seen: str) -> Done:
+    """Changes a comment of one's own, unless it was changed since the page saw it (``seen``: when it was last edited, or empty)."""
+    require_comment_author(user, found)
+    text = validate_comment_text(text)
+    if found.text == text:
+        return Done(found.pk, False)
+    if seen != format_comment_version(found):
+        raise Refused("text", "You changed this comment in another window. Copy your text, reload, and edit it again.", 409)
+    unchanged = Comment.objects.same_row(found).filter(edited_at=found.edited_at, deleted_at=None)
+    if not unchanged.update(text=text, edited_at=timezone.now()):
+        raise Refused("text", "This comment was changed or deleted meanwhile. Copy your text and reload.", 409)
+    return Done(found.pk)
+
+
+def format_comment_version(found: Comment) -> str:
+    return found.edited_at.isoformat() if found.edited_at else ""
+
+
+def delete_comment(user: User, found: Comment) -> Done:
+    require_comment_author(user, found)
+    return Done(found.pk, bool(Comment.objects.same_row(found).filter(deleted_at=None).update(deleted_at=timezone.now())))
+
+
+def restore_comment(user: User, found: Comment) -> Done:
+    require_comment_author(user, found)
+    return Done(found.pk, bool(Comment.objects.same_row(found).exclude(deleted_at=None).update(deleted_at=None)))
+
+
+def require_comment_author(user: User, found: Comment) -> None:
+    if found.user_id != user.pk:
+        raise Refused("text", "Only the person who wrote a comment may change or delete it. Answer it instead.", 403)
+
+
+def resolve_thread(user: User, found: Comment) -> Done:
+    thread = found.parent or found
+    return Done(thread.pk, bool(Comment.objects.same_row(thread).filter(resolved_at=None).update(resolved_at=timezone.now(), resolved_by=user)))
+
+
+def reopen_thread(user: User, found: Comment) -> Done:
+    thread = found.parent or found
+    changed = Comment.objects.same_row(thread).exclude(resolved_at=None).update(resolved_at=None, resolved_by=None)
+    return Done(thread.pk, bool(changed))

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class AtlasConfig(AppConfig):
+    name = "lab.rollouts.atlas"

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class BrowseConfig(AppConfig):
+    name = "lab.rollouts.browse"

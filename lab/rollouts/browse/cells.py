@@ -1,0 +1,143 @@
+"""What a row of the table shows, cell by cell. Texts of models go through ``format_html``, which escapes; nothing here marks them safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from django.urls import get_script_prefix, reverse
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from lab.lib import numbers
+from lab.rollouts.annotations.summary import Summary
+from lab.rollouts.trajectories.text_pieces import INVISIBLE, escape_invisible_text, iterate_text_pieces
+
+LINE_END = "\u21b5 "  # what a line end looks like in a cell, which has one paragraph
+FINISH = {"stop": "stopped", "length": "cut off", "turns": "out of turns"}
+KEPT = 2048  # cells of a table repeat: a page has far fewer different rewards than rows
+STOPPED = SafeString('<span class="muted">stopped</span>')
+EMPTY = SafeString('<span class="muted">empty</span>')
+NOTHING = SafeString('<span class="muted">–</span>')
+
+
+@dataclass(frozen=True)
+class Row:
+    """A rollout of the page, with ``head`` and ``prompt_head``, the start of its completion and of its prompt, as the database cut them.
+    ``url``: where its page is, escaped. ``loaded``: what columns of other rooms asked for, by the column's name.
+    """
+
+    rollout: Any  # Rollout, annotated with ``head`` and ``prompt_head``
+    url: SafeString
+    summary: Summary = field(default_factory=Summary)
+    loaded: dict[str, Any] = field(default_factory=dict)
+
+
+def render_text_cell(value: str) -> SafeString:
+    """A model's or a person's text with what cannot be seen written out."""
+    if not INVISIBLE.search(value):
+        return conditional_escape(value.replace("\n", LINE_END))
+    shown = [
+        conditional_escape(piece.text.replace("\n", LINE_END))
+        if piece.kind == "plain"
+        else format_html('<span class="invisible">⟨{}⟩</span>', piece.label)
+        for piece in iterate_text_pieces(value)
+    ]
+    return mark_safe("".join(shown))  # each part is escaped above
+
+
+@lru_cache(KEPT)
+def render_number_cell(value: float | None) -> SafeString:
+    return NOTHING if value is None else mark_safe(numbers.format_number(value).replace("-", "−"))  # a number in our own words, as in what follows
+
+
+@lru_cache(KEPT)
+def render_integer_cell(value: int) -> SafeString:
+    """To the last digit: people look for step 1204, not for 1.2k."""
+    return mark_safe(f"{value:d}")
+
+
+@lru_cache(KEPT)
+def render_signed_cell(value: float | None) -> SafeString:
+    """A number that is good above zero and bad below it: by its sign and by colour."""
+    if value is None:
+        return NOTHING
+    tone = "above" if value > 0 else "below" if value < 0 else "level"
+    sign = "+" if value > 0 else ""
+    return mark_safe(f'<span class="{tone}">{sign}{numbers.format_number(value).replace("-", "−")}</span>')
+
+
+@lru_cache(KEPT)
+def render_badge_cell(label: str, tone: str = "") -> SafeString:
+    return format_html('<span class="badge {}">{}</span>', tone, label)
+
+
+def render_run_cell(row: Row) -> SafeString:
+    return format_html('<span class="muted">#{}</span> <bdi>{}</bdi>', row.rollout.run.number, escape_invisible_text(row.rollout.run.name))
+
+
+def render_step_cell(row: Row) -> SafeString:
+    if row.rollout.phase == "train":
+        return render_integer_cell(row.rollout.step)
+    return format_html('{} <small class="muted">{}</small>', row.rollout.step, row.rollout.phase.replace("heldout", "held-out"))
+
+
+def build_numbered_address(page: str, numbers: tuple[int, ...], *where: Any) -> str:
+    """The address of a page whose last parts are numbers. Only what stands before them is reversed, once: that takes as long as a cell."""
+    return f"{address_before(get_script_prefix(), page, len(numbers), *where)}{'/'.join(map(str, numbers))}/"
+
+
+@lru_cache(KEPT)
+def address_before(prefix: str, page: str, numbers: int, *where: Any) -> str:
+    """``prefix``: the team's, which stands in every address (Django's script prefix)."""
+    return reverse(page, args=[*where, *[0] * numbers]).removesuffix("0/" * numbers)
+
+
+def render_group_cell(row: Row) -> SafeString:
+    rollout = row.rollout
+    where = conditional_escape(build_numbered_address("group", (rollout.step, rollout.group), rollout.run.pk, rollout.phase))
+    return mark_safe(f'<a href="{where}">{rollout.group:d}</a>')
+
+
+def render_completion_cell(row: Row) -> SafeString:
+    words = render_text_cell(row.rollout.head) or EMPTY
+    return mark_safe(f'<a class="words" href="{row.url}" data-open>{words}</a>')  # ``render_text_cell`` has escaped them
+
+
+def render_prompt_cell(row: Row) -> SafeString:
+    words = render_text_cell(row.rollout.prompt_head) or "empty"
+    where = conditional_escape(build_numbered_address("prompt", (row.rollout.prompt_id,)))
+    return mark_safe(f'<a class="words muted" href="{where}">{words}</a>')  # ``render_text_cell`` has escaped them
+
+
+def render_finish_cell(row: Row) -> SafeString:
+    reason = row.rollout.finish_reason
+    words = STOPPED if reason == "stop" else render_badge_cell(FINISH.get(reason, escape_invisible_text(reason)), "warn")
+    return format_html("{} {}", words, render_badge_cell(f"attempt {row.rollout.attempt}, replayed")) if row.rollout.superseded else words
+
+
+def render_filtered_cell(row: Row) -> SafeString:
+    return render_badge_cell(escape_invisible_text(row.rollout.filtered[:60]), "warn") if row.rollout.filtered else NOTHING
+
+
+def render_tags_cell(row: Row) -> SafeString:
+    if not row.summary.tags:
+        return NOTHING
+    return format_html_join(" ", '<span class="tag-chip"><bdi>{}</bdi></span>', ((escape_invisible_text(tag),) for tag in row.summary.tags))
+
+
+def render_rating_cell(row: Row) -> SafeString:
+    if row.summary.rating is None:
+        return NOTHING
+    people = f"mean of {row.summary.ratings} {'person' if row.summary.ratings == 1 else 'people'}"
+    return format_html('<span title="{}"><span aria-hidden="true">★</span> {}</span>', people, numbers.format_number(row.summary.rating))
+
+
+def render_comments_cell(row: Row) -> SafeString:
+    return format_html("{}", row.summary.comments) if row.summary.comments else NOTHING
+
+
+def render_component_cell(row: Row, name: str) -> SafeString:
+    value = row.rollout.rewards.get(name)
+    return render_signed_cell(value) if isinstance(value, int | float) and not isinstance(value, bool) else NOTHING

@@ -1,0 +1,178 @@
+"""Which columns the table has and which of them a person sees. ``cols`` in an address lists what differs from the usual ones:
+``-prompt,max_entropy`` hides the prompt and shows the largest entropy; names are percent-encoded, because reward functions are called anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from lab.rollouts.browse import cells
+from lab.rollouts.browse.cells import Row
+from lab.rollouts.browse.fields import COMPONENT, field_named
+from lab.rollouts.trajectories.text_pieces import escape_invisible_text
+from lab.teams.accounts.models import Team
+
+USUAL_COMPONENTS = 6  # reward functions with a column of their own unless the person says otherwise
+MOST_COMPONENTS = 60
+MOST_CHANGES = 80  # names in ``cols``
+
+
+@dataclass(frozen=True)
+class Column:
+    """``kind`` num is right-aligned; ``usual`` is shown unless hidden. A column that can be sorted by is named as its field.
+
+    ``load`` is asked once for the rollouts of a page on which the column is seen, and says by rollout what ``cell`` finds in ``Row.loaded``.
+    """
+
+    name: str
+    label: str
+    cell: Callable[[Row], SafeString]
+    kind: str = "num"
+    usual: bool = True
+    help: str = ""
+    load: Callable[[Team, Sequence[Any]], Mapping[int, Any]] | None = None
+
+    @property
+    def sortable(self) -> bool:
+        known = field_named(self.name)
+        return known is not None and known.sortable
+
+
+def make_number_cell(name: str) -> Callable[[Row], SafeString]:
+    def cell(row: Row) -> SafeString:
+        return cells.render_number_cell(getattr(row.rollout, name))
+
+    return cell
+
+
+def make_integer_cell(name: str) -> Callable[[Row], SafeString]:
+    def cell(row: Row) -> SafeString:
+        return cells.render_integer_cell(getattr(row.rollout, name))
+
+    return cell
+
+
+def render_advantage_cell(row: Row) -> SafeString:
+    return cells.render_signed_cell(row.rollout.advantage)
+
+
+def render_reward_cell(row: Row) -> SafeString:
+    return cells.render_signed_cell(row.rollout.reward)
+
+
+FIRST = (
+    Column("run", "Run", cells.render_run_cell, "text", help="The run it was sampled in."),
+    Column("step", "Step", cells.render_step_cell),
+    Column("group", "Group", cells.render_group_cell, help="Which prompt of the step."),
+    Column("sample", "Sample", make_integer_cell("sample"), help="Which answer to the prompt."),
+    Column("prompt", "Prompt", cells.render_prompt_cell, "long"),
+    Column("completion", "Completion", cells.render_completion_cell, "long"),
+    Column("reward", "Reward", render_reward_cell, help="The total."),
+)
+LAST = (
+    Column("advantage", "Advantage", render_advantage_cell, help="After every method."),
+    Column("length", "Length", make_integer_cell("length"), help="Tokens of the completion."),
+    Column("mean_entropy", "Entropy", make_number_cell("mean_entropy"), help="Mean over the completion's tokens, in nats."),
+    Column("max_entropy", "Max entropy", make_number_cell("max_entropy"), usual=False, help="Of the most uncertain token, in nats."),
+    Column("finish", "Ended", cells.render_finish_cell, "text", help="Why the completion ended."),
+    Column("filtered", "Dropped", cells.render_filtered_cell, "text", usual=False, help="Why it was kept out of training."),
+    Column("tags", "Tags", cells.render_tags_cell, "text"),
+    Column("rating", "Rating", cells.render_rating_cell, help="The mean of what people gave, 1 to 5."),
+    Column("comments", "Comments", cells.render_comments_cell, usual=False),
+)
+FURTHER: list[Column] = []  # of rooms that may not be imported here
+
+
+def build_component_columns(names: Sequence[str]) -> list[Column]:
+    """A column for each reward function of the runs in view."""
+    return [
+        Column(
+            COMPONENT + name,
+            escape_invisible_text(name),
+            partial(cells.render_component_cell, name=name),
+            usual=at < USUAL_COMPONENTS,
+            help=f"What the reward function {name} gave.",
+        )
+        for at, name in enumerate(names[:MOST_COMPONENTS])
+    ]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a person changed about the usual columns."""
+
+    shown: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, text: str) -> Choice:
+        names = [unquote(part) for part in text.split(",")[:MOST_CHANGES] if part]
+        return cls(
+            frozenset(name for name in names if not name.startswith("-")), frozenset(name[1:] for name in names if name.startswith("-") and name[1:])
+        )
+
+    @classmethod
+    def of(cls, columns: Iterable[Column], wanted: Iterable[str]) -> Choice:
+        """The choice under which, of ``columns``, those named in ``wanted`` are seen."""
+        seen, offered = set(wanted), list(columns)
+        return cls(
+            frozenset(column.name for column in offered if column.name in seen and not column.usual),
+            frozenset(column.name for column in offered if column.name not in seen and column.usual),
+        )
+
+    def __str__(self) -> str:
+        return ",".join(sorted("-" + quote(name, safe="") for name in self.hidden) + sorted(quote(name, safe="") for name in self.shown))
+
+    def sees(self, column: Column) -> bool:
+        return column.name in self.shown or (column.usual and column.name not in self.hidden)
+
+
+def build_table_columns(names: Sequence[str], one_run: bool) -> list[Column]:
+    """Every column there is; the run's own is not usual where every row is of the same run."""
+    first = [Column("run", "Run", cells.render_run_cell, "text", usual=not one_run, help=FIRST[0].help), *FIRST[1:]]
+    return [*first, *build_component_columns(names), *LAST, *FURTHER]
+
+
+def render_table_rows(rows: Iterable[Row], columns: Sequence[Column]) -> Iterator[SafeString]:
+    """Each row of the table; the completion is its header."""
+    frames = [(render_cell_start(column), column.cell, SafeString("</th>" if column.name == "completion" else "</td>")) for column in columns]
+    for row in rows:
+        yield SafeString(f"{row_start(row)}{''.join([f'{start}{cell(row)}{end}' for start, cell, end in frames])}</tr>")
+
+
+def row_start(row: Row) -> SafeString:
+    rollout = row.rollout
+    more = SUPERSEDED if rollout.superseded else ""
+    return mark_safe(  # numbers, and an escaped address
+        f'<tr data-row="{rollout.pk:d}" data-href="{row.url}" tabindex="-1"{more}><td><input type="checkbox" name="id"'
+        f' value="{rollout.pk:d}" form="tag-form" aria-label="Tick step {rollout.step:d}, group {rollout.group:d}, sample {rollout.sample:d}"></td>'
+    )
+
+
+def load_column_data(columns: Iterable[Column], team: Team, rollouts: Sequence[Any]) -> dict[int, dict[str, Any]]:
+    """What the columns need to know about the rollouts of a page, by rollout and column."""
+    found: dict[int, dict[str, Any]] = {rollout.pk: {} for rollout in rollouts}
+    for column in columns:
+        for rollout, known in column.load(team, rollouts).items() if column.load else ():
+            found[rollout][column.name] = known
+    return found
+
+
+def render_cell_start(column: Column) -> SafeString:
+    """With the column's name where a phone, whose rows are blocks, has to say it in the cell."""
+    if column.name == "completion":
+        return format_html('<th scope="row" class="{} c-{}">', column.kind, column.name)
+    if column.name in ROOMY:
+        return format_html('<td class="{} c-{}">', column.kind, column.name)
+    return format_html('<td class="{}" data-label="{}">', column.kind, column.label)
+
+
+SUPERSEDED = ' class="superseded"'
+ROOMY = ("prompt", "completion", "run", "tags")  # columns that the style sheet gives a width

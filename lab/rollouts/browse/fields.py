@@ -1,0 +1,117 @@
+"""What rollouts can be filtered and sorted by: an allow-list. No other name, and no operator a field does not have, ever reaches a query."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from lab.rollouts.trajectories.steps import PHASE_LABELS
+
+COMPARISONS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
+OPERATOR_LABELS = {**COMPARISONS, "is": "is", "not": "is not", "has": "has", "lacks": "lacks", "contains": "contains"}
+FINISH_REASONS = {"stop": "Stopped by itself", "length": "Cut off at the length limit", "turns": "Cut off at the turn limit"}
+YES_NO = {"yes": "Yes", "no": "No"}
+COMPONENT = "component."  # before the name of a reward function
+MAX_VALUE = 200  # characters of a filter's value
+
+
+@dataclass(frozen=True)
+class Field:
+    """``kind`` is number, choice, text or flag; ``choices`` value → label; ``whole`` numbers have no fraction."""
+
+    name: str
+    label: str
+    kind: str
+    unit: str = ""
+    help: str = ""
+    operators: tuple[str, ...] = tuple(COMPARISONS)
+    choices: dict[str, str] = field(default_factory=dict)
+    sortable: bool = False
+    whole: bool = False
+
+    @property
+    def example(self) -> str:
+        return "algebra" if self.kind != "number" else "10" if self.whole else "0.5"
+
+    def problem(self, value: str) -> tuple[str, str] | None:
+        """What is wrong with a filter's value and how to mend it; None when it can be used."""
+        if self.kind in ("choice", "flag"):
+            if value not in self.choices:
+                return f"{self.label}: {value!r} is not one of its values", f"choose one of {', '.join(self.choices)}"
+        elif not value.strip():
+            return f"{self.label}: there is no value", f"give one such as {self.example}"
+        elif self.kind == "number":
+            return self.not_a_number(value)
+        elif "\0" in value or len(value) > MAX_VALUE:
+            return f"{self.label}: the value is too long or has a character no text can have", f"give at most {MAX_VALUE} characters of text"
+        return None
+
+    def not_a_number(self, value: str) -> tuple[str, str] | None:
+        found = parse_finite_number(value)
+        if found is None:
+            return f"{self.label}: {value!r} is not a number", f"give one such as {self.example}"
+        if self.whole and found != int(found):
+            return f"{self.label}: {value!r} is not a whole number", f"give one such as {self.example}"
+        return None
+
+
+def parse_finite_number(text: str) -> float | None:
+    """The finite number a person wrote, or None."""
+    if len(text) > 40 or "_" in text or not text.isascii():
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def make_number_field(name: str, label: str, unit: str = "", help: str = "", whole: bool = False) -> Field:
+    return Field(name, label, "number", unit, help, sortable=True, whole=whole)
+
+
+def make_choice_field(name: str, label: str, choices: dict[str, str], help: str = "") -> Field:
+    return Field(name, label, "choice", help=help, operators=("is", "not"), choices=choices)
+
+
+def make_text_field(name: str, label: str, operators: tuple[str, ...], help: str) -> Field:
+    return Field(name, label, "text", help=help, operators=operators)
+
+
+def make_flag_field(name: str, label: str, help: str) -> Field:
+    return Field(name, label, "flag", help=help, operators=("is",), choices=YES_NO)
+
+
+FIELDS: dict[str, Field] = {
+    one.name: one
+    for one in (
+        make_number_field("reward", "Reward", help="The total the advantage was worked out from."),
+        make_number_field("advantage", "Advantage", help="After every method, as the loss used it."),
+        make_number_field("length", "Length", "tokens", "Of the completion.", whole=True),
+        make_number_field("mean_entropy", "Mean entropy", "nats", "Of the policy's next-token distribution, over the completion's tokens."),
+        make_number_field("max_entropy", "Max entropy", "nats", "Of the completion's most uncertain token."),
+        make_number_field("step", "Step", whole=True),
+        make_number_field("group", "Group", help="Which prompt of the step, from 0.", whole=True),
+        make_number_field("sample", "Sample", help="Which answer to the prompt, from 0.", whole=True),
+        make_number_field("rating", "Rating", help="The mean of what people gave, 1 to 5; rollouts nobody rated have none."),
+        make_choice_field("finish", "Finish reason", FINISH_REASONS, "Why the completion ended."),
+        make_choice_field("phase", "Phase", dict(PHASE_LABELS), "What the rollout was sampled for."),
+        make_text_field("tag", "Tag", ("has", "lacks"), "The name of a tag, in capitals or not."),
+        make_text_field("prompt", "Prompt", ("contains",), 'Words of the prompt\'s last user message; "in quotes" together, -without.'),
+        make_text_field("filtered", "Reason it was dropped", ("contains",), "A part of the reason, in capitals or not."),
+        make_flag_field("zero_variance", "Group without spread", "Every member of the group got the same reward, so none of them teaches anything."),
+        make_flag_field("filtered_out", "Dropped or filtered", "Kept here with the reason, but not trained on."),
+        make_flag_field("commented", "Commented", "Somebody has written a comment."),
+        make_flag_field("rated", "Rated", "Somebody has given a rating."),
+    )
+}
+
+
+def field_named(name: str) -> Field | None:
+    """The field of that name; of ``component.<reward function>`` whatever the function is called, because runs bring their own."""
+    if name.startswith(COMPONENT):
+        component = name.removeprefix(COMPONENT)
+        if not component or len(component) > MAX_VALUE or "\0" in component:
+            return None
+        return make_number_field(name, component, help="What this reward function gave.")
+    return FIELDS.get(name)

@@ -1,0 +1,116 @@
+"""What stands above the table: the runs to choose from, the filters that are set and can be added, and what is wrong with an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db.models import Case, Q, Value, When
+
+from lab.lib.numbers import whole_number
+from lab.rollouts.browse.address import Adding, Address
+from lab.rollouts.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
+from lab.rollouts.browse.selection import Problem
+from lab.rollouts.trajectories.models import Rollout
+from lab.rollouts.trajectories.text_pieces import escape_invisible_text
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
+
+OFFERED_RUNS = 100  # in the picker at once; further ones are found by number or name
+ASKED_RUNS = 20  # of the newest runs, whose reward functions are offered
+IN_BAR = ("q", "re")  # problems with these stand at their own field
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A condition in words and the address without it."""
+
+    words: str
+    without: str
+
+
+@dataclass(frozen=True)
+class FilterBar:
+    runs: list[Run]
+    more_runs: bool
+    chips: list[Chip]
+    components: list[str]
+    adding: Adding
+    words: str
+    pattern: str
+    problems: dict[str, Problem]  # by the field they stand at
+    other_problems: list[Problem]
+
+    @property
+    def fields(self) -> list[Field]:
+        """What can be filtered by; a property, because the page keeps the list it has drawn for the same reward functions."""
+        named_after = [field_named(COMPONENT + name) for name in self.components]
+        return [*FIELDS.values(), *(replace(field, label=escape_invisible_text(field.label)) for field in named_after if field)]
+
+    @property
+    def chosen_field(self) -> Field | None:
+        return field_named(self.adding.field)
+
+
+def filter_bar(address: Address, runs: list[Run], components: Sequence[str], further: Sequence[Problem] = ()) -> FilterBar:
+    """``further``: what turned out to be wrong only when the rollouts were read."""
+    selection = address.selection
+    problems = [*selection.problems, *further]
+    at_field = {problem.field: problem for problem in problems if problem.field in (*IN_BAR, "adding")}
+    others = [replace(problem, value=problem.value[:80]) for problem in problems if problem.field not in at_field]
+    return FilterBar(
+        runs=runs[:OFFERED_RUNS],
+        more_runs=len(runs) > OFFERED_RUNS,
+        chips=build_filter_chips(address),
+        components=list(components),
+        adding=address.adding,
+        words=at_field["q"].value if "q" in at_field else selection.words,
+        pattern=at_field["re"].value if "re" in at_field else selection.pattern,
+        problems=at_field,
+        other_problems=others,
+    )
+
+
+def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "") -> list[Run]:
+    """The chosen ones first, then the newest; at most one more than fits. ``find`` is a number or a part of a name."""
+    runs = Run.objects.of(team).only("number", "name", "status", "rollouts", "last_rollout")
+    if find:
+        number = whole_number(find.removeprefix("#"), 2**31 - 1)
+        fits = Q(name__icontains=find)
+        if number is not None:
+            fits |= Q(number=number)
+        runs = runs.filter(fits | Q(number__in=chosen))
+    is_chosen = Case(When(number__in=chosen, then=0), default=1) if chosen else Value(1)
+    found = list(runs.order_by(is_chosen, "-number")[: len(chosen) + OFFERED_RUNS + 1])
+    place = {number: at for at, number in enumerate(chosen)}
+    return sorted(found, key=lambda run: place.get(run.number, len(place)))  # the rest keeps its order
+
+
+def build_filter_chips(address: Address) -> list[Chip]:
+    selection = address.selection
+    found = [
+        Chip(escape_invisible_text(one.label), address.url(filters=tuple(other for other in selection.filters if other != one)))
+        for one in selection.filters
+    ]
+    if selection.words:
+        found.append(Chip(f"Text: {escape_invisible_text(selection.words)}", address.url(words="")))
+    if selection.pattern:
+        found.append(Chip(f"Matches /{escape_invisible_text(selection.pattern)}/", address.url(pattern="")))
+    if selection.tries:
+        found.append(Chip("Replayed steps too", address.url(tries=False)))
+    return found
+
+
+def components_of(runs: Sequence[Run], rows: Iterable[Any]) -> list[str]:
+    """Names of the reward functions in view: those of the rows, then of the newest rollout of each of the runs (one query)."""
+    asked = [run for run in runs[:ASKED_RUNS] if run.last_rollout]
+    newest = [run.last_rollout for run in asked]
+    stored = Rollout.objects.filter(pk__in=newest, run__in=asked).order_by("-pk").values_list("rewards", flat=True) if newest else []
+    found: dict[str, None] = {}
+    for rewards in [*(row.rewards for row in rows), *stored]:
+        found |= dict.fromkeys(rewards)
+    return [name for name in found if field_named(COMPONENT + name)]
+
+
+OPERATORS = [{"value": name, "label": label} for name, label in OPERATOR_LABELS.items()]

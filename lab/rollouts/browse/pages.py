@@ -1,0 +1,203 @@
+"""A page of a selection, the neighbours of a rollout in it, and all of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from uuid import UUID
+
+from django.db.models.functions import Left
+
+from lab.rollouts.browse import regex
+from lab.rollouts.browse.conditions import filter_matching_rollouts, runs_of
+from lab.rollouts.browse.order import Key, Order, read_cursor, write_cursor
+from lab.rollouts.browse.selection import Problem, Selection
+from lab.rollouts.browse.walk import COUNTED_TO, Walk
+from lab.rollouts.browse.words import has_words
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
+
+__all__ = ["Count", "Examined", "Page", "SearchProgress", "filter_matching_rollouts", "find_neighbour_ids", "read_page", "runs_of", "stream_rollouts"]
+
+CUT_AT = 300  # characters of a prompt or completion that a list needs
+SHOWN = (
+    "run_id",
+    "prompt_id",
+    "attempt",
+    "step",
+    "phase",
+    "group",
+    "sample",
+    "rewards",
+    "reward",
+    "advantage",
+    "length",
+    "mean_entropy",
+    "max_entropy",
+    "finish_reason",
+    "filtered",
+    "superseded",
+)  # of a rollout in a list
+EXAMINABLE = 100_000  # to which the rollouts a regular expression goes through are counted
+BATCH = 500
+NEIGHBOUR_SECONDS, STREAM_SECONDS = 1.0, 5.0  # for a regular expression: to find a neighbour, for a batch of a stream
+
+
+@dataclass(frozen=True)
+class Count:
+    """``exact`` False: there are at least so many."""
+
+    number: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """``waiting``: about how many of the runs' newest rollouts a search cannot find yet."""
+
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Examined:
+    """How far a regular expression got: ``count`` of about ``of`` rollouts; ``cursor`` goes on from there, "" at the end."""
+
+    count: int
+    of: int
+    timed_out: bool
+    cursor: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rollouts with ``run`` loaded, but of the texts only the start: ``rollout.head`` and ``rollout.prompt_head``.
+
+    ``next`` and ``previous`` are cursors, "" where there is nothing further. ``problems``: what only PostgreSQL could tell, words or a pattern
+    it cannot use, and that were therefore left out.
+    """
+
+    rows: list[Rollout]
+    next: str
+    previous: str
+    count: Count
+    progress: SearchProgress | None = None
+    examined: Examined | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+def read_page(team: Team, selection: Selection, size: int = 50) -> Page:
+    if selection.words and not has_words(selection.words):
+        page = read_page(team, replace(selection, words=""), size)
+        nothing = Problem("q", selection.words, "there is no word to look for", "give letters or digits, or look for signs with a regular expression")
+        return replace(page, problems=(nothing, *page.problems))
+    walk = Walk.of(team, selection)
+    progress = progress_of(walk.runs, selection)
+    if selection.pattern:
+        if problem := regex.find_pattern_problem(selection.pattern):
+            page = read_page(team, replace(selection, pattern=""), size)
+            return replace(page, problems=(problem,))
+        return page_of_matches(walk, size, progress)
+    key, backwards = read_cursor(walk.order, selection.after) or (None, False)
+    keys = walk.keys(key, backwards, size + 1)
+    if backwards and len(keys) <= size:  # the first page, whole
+        key, backwards = None, False
+        keys = walk.keys(None, False, size + 1)
+    count = Count(*walk.count(COUNTED_TO)) if key or len(keys) > size else Count(len(keys), True)
+    return laid_out(walk, keys, key, backwards, size, count, progress)
+
+
+def laid_out(walk: Walk, keys: list[Key], key: Key | None, backwards: bool, size: int, count: Count, progress: SearchProgress | None) -> Page:
+    """The page of up to ``size`` of the keys that lie after (or before) ``key``, nearest first."""
+    more, keys = len(keys) > size, keys[:size]
+    if backwards:
+        keys.reverse()
+    after = write_cursor(walk.order, keys[-1]) if keys and (more or backwards) else ""
+    before = write_cursor(walk.order, keys[0], backwards=True) if keys and (more if backwards else key) else ""
+    return Page(load_page_rollouts([one[-1] for one in keys], walk.runs), after, before, count, progress)
+
+
+def page_of_matches(walk: Walk, size: int, progress: SearchProgress | None) -> Page:
+    """What a regular expression finds in the time it has; ``examined`` says how far it came."""
+    pattern = walk.selection.pattern
+    key, backwards = read_cursor(walk.order, walk.selection.after) or (None, False)
+    found = regex.search_matching_keys(pattern, lambda last, most: walk.keys(last, backwards, most), key, size + 1)
+    if backwards and found.ended and len(found.keys) <= size:
+        return page_of_matches(replace(walk, selection=replace(walk.selection, after="")), size, progress)
+    count = Count(min(len(found.keys), size), exact=found.ended and not key)
+    page = laid_out(walk, found.keys, key, backwards, size, count, progress)
+    reached = write_cursor(walk.order, found.last, backwards) if found.timed_out and found.last else ""
+    of = sum(run.rollouts for run in walk.runs) if not walk.selection.filters and not walk.selection.words else walk.count(EXAMINABLE)[0]
+    return replace(page, examined=Examined(found.examined, max(of, found.examined), found.timed_out, reached))
+
+
+def progress_of(runs: Sequence[Run], selection: Selection) -> SearchProgress | None:
+    if not selection.words:
+        return None
+    waiting = sum(min(run.last_rollout - run.searchable_to, run.rollouts) for run in runs if run.last_rollout > run.searchable_to)
+    return SearchProgress(waiting) if waiting else None
+
+
+def load_page_rollouts(ids: Sequence[int], runs: Sequence[Run]) -> list[Rollout]:
+    """The rollouts in the order of ``ids``, with SHOWN loaded."""
+    heads = {"head": Left("completion", CUT_AT), "prompt_head": Left("prompt__text", CUT_AT)}
+    found = {rollout.pk: rollout for rollout in Rollout.objects.filter(pk__in=ids, run__in=runs).only(*SHOWN).annotate(**heads)}
+    known = {run.pk: run for run in runs}
+    for rollout in found.values():
+        rollout.run = known[rollout.run_id]
+    return [found[pk] for pk in ids if pk in found]
+
+
+def find_neighbour_ids(team: Team, selection: Selection, rollout: Rollout) -> tuple[int | None, int | None]:
+    """The ids before and after ``rollout`` in the selection's order, whether or not it is in the selection itself."""
+    walk = Walk.of(team, selection)
+    key = walk.order.keyed(Rollout.objects.of(team).filter(pk=rollout.pk)).values_list(*walk.order.columns).first()
+    if key is None:
+        return None, None
+    before, after = (find_nearest_key(walk, key, backwards) for backwards in (True, False))
+    return (before[-1] if before else None), (after[-1] if after else None)
+
+
+def find_nearest_key(walk: Walk, key: Key, backwards: bool) -> Key | None:
+    pattern = walk.selection.pattern
+    if not pattern or regex.find_pattern_problem(pattern):
+        found = walk.keys(key, backwards, 1)
+    else:
+        found = regex.search_matching_keys(pattern, lambda last, most: walk.keys(last, backwards, most), key, 1, NEIGHBOUR_SECONDS).keys
+    return found[0] if found else None
+
+
+def stream_rollouts(team: Team, selection: Selection, limit: int | None = None) -> Iterator[Rollout]:
+    """Every rollout of the selection in its order, whole, with run and prompt; read in batches while they are used.
+
+    Raises regex.TooSlow when a batch takes its regular expression too long; a pattern PostgreSQL cannot use counts as none.
+    """
+    runs = {run.pk: run for run in runs_of(team, selection)}
+    order = Order.of(selection, len(runs))
+    pattern = "" if not selection.pattern or regex.find_pattern_problem(selection.pattern) else selection.pattern
+    ids = order.sorted(order.keyed(filter_matching_rollouts(team, selection))).values_list("pk", flat=True)
+    left = limit if limit is not None else sys.maxsize
+    for batch in split_id_batches(ids.iterator(chunk_size=BATCH), BATCH):
+        if left <= 0:
+            return
+        if pattern:
+            known = regex.matching_among(pattern, batch, STREAM_SECONDS)
+            batch = [pk for pk in batch if pk in known]
+        yield from fetch_whole_rollouts(batch[:left], runs)
+        left -= len(batch)
+
+
+def split_id_batches(ids: Iterable[int], size: int) -> Iterator[list[int]]:
+    everything = iter(ids)
+    while batch := list(islice(everything, size)):
+        yield batch
+
+
+def fetch_whole_rollouts(ids: Sequence[int], runs: Mapping[UUID, Run]) -> Iterator[Rollout]:
+    found = Rollout.objects.filter(run__in=list(runs.values())).select_related("prompt").in_bulk(ids)
+    for pk in ids:
+        if rollout := found.get(pk):
+            rollout.run = runs[rollout.run_id]
+            yield rollout

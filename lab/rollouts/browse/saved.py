@@ -1,0 +1,181 @@
+"""Views of the browser that people keep under a name: their own, and those their team shares. Only its owner changes a view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.contrib import messages
+from django.core import signing
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from lab.lib.numbers import MAX_ID
+from lab.rollouts.browse.address import Address
+from lab.rollouts.browse.models import SavedView
+from lab.teams.accounts.models import Team, User
+from lab.teams.accounts.requests import LabRequest
+
+NAME_LENGTH = 80
+MOST_VIEWS = 200  # of one person
+LONGEST_QUERY = 20_000
+SALT = "browse.deleted-view"
+DELETED_KEY = "deleted_view"  # in the session, until the next page has shown the way back
+UNDO_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Views:
+    """What a person can open, and the one this page was opened from, if any. ``changed``: the page has moved on from it."""
+
+    mine: list[SavedView]
+    shared: list[SavedView]
+    opened: SavedView | None
+    own: bool
+    changed: bool
+
+
+def seen_by(team: Team, user: User) -> QuerySet[SavedView]:
+    return SavedView.objects.filter(team=team).filter(Q(owner=user) | Q(shared=True))
+
+
+def views_of(team: Team, user: User, address: Address) -> Views:
+    found = list(seen_by(team, user).select_related("owner"))
+    opened = next((view for view in found if view.pk == address.view), None)
+    mine = [view for view in found if view.owner_id == user.pk]
+    changed = opened is not None and opened.query != format_stored_query(address)
+    return Views(mine, [view for view in found if view.owner_id != user.pk], opened, opened in mine, changed)
+
+
+def format_stored_query(address: Address) -> str:
+    """The address as a view keeps it: without the view it came from and without the place in the list."""
+    return Address(address.selection, address.columns).url().removeprefix("?")
+
+
+def view_of(request: LabRequest, key: int, own: bool = False) -> SavedView:
+    """404 for another team's, another person's private one, and for a change of somebody else's."""
+    if key > MAX_ID:
+        raise Http404
+    found = SavedView.objects.filter(team=request.team, owner=request.user) if own else seen_by(request.team, request.user)
+    return get_object_or_404(found, pk=key)
+
+
+def build_view_address(query: str, key: int) -> str:
+    """The browser with a view's query; parameters that are no longer possible become problems there."""
+    return f"{reverse('rollouts')}?{query}{'&' if query else ''}view={key}"
+
+
+@require_safe
+def open_view(request: LabRequest, key: int) -> HttpResponse:
+    view = view_of(request, key)
+    return redirect(build_view_address(view.query, view.pk))
+
+
+def read_sent_query(request: LabRequest) -> str:
+    """The query that the form was sent from, cleaned."""
+    return format_stored_query(Address.read(QueryDict(request.POST.get("query", "")[:LONGEST_QUERY].removeprefix("?"))))
+
+
+def redirect_with_view_error(request: LabRequest, error: str) -> HttpResponse:
+    messages.error(request, error)
+    query = urlsplit("?" + request.POST.get("query", "")[:LONGEST_QUERY].removeprefix("?")).query
+    return redirect(reverse("rollouts") + (f"?{query}" if query else ""))
+
+
+def name_of(request: LabRequest) -> tuple[str, str]:
+    """The name a form gives, and what is wrong with it."""
+    name = " ".join(request.POST.get("name", "").replace("\0", "").split())
+    if not name:
+        return "", "Give the view a name."
+    if len(name) > NAME_LENGTH:
+        return name, f"The name of a view has at most {NAME_LENGTH} characters, this one has {len(name)}. Shorten it."
+    return name, ""
+
+
+@require_POST
+def create_saved_view(request: LabRequest) -> HttpResponse:
+    """A new view. A name the person has given before is refused: what it opens would be lost."""
+    name, error = name_of(request)
+    if not error and SavedView.objects.filter(team=request.team, owner=request.user).count() >= MOST_VIEWS:
+        error = f"You have {MOST_VIEWS} views. Delete one first."
+    if error:
+        return redirect_with_view_error(request, error)
+    values = {"query": read_sent_query(request), "shared": request.POST.get("shared") == "1"}
+    view, fresh = SavedView.objects.get_or_create(team=request.team, owner=request.user, name=name, defaults=values)
+    if not fresh and view.query != values["query"]:
+        return redirect_with_view_error(
+            request, f"You have a view called “{name}”. Open it and press Update to change what it opens, or take another name."
+        )
+    messages.success(request, f"Saved as “{name}”.")
+    return redirect(build_view_address(view.query, view.pk))
+
+
+def make_change_view(act: Callable[[LabRequest, SavedView], str]) -> Callable[[LabRequest, int], HttpResponse]:
+    """A change of one's own view; ``act`` returns what is wrong, or nothing."""
+
+    @require_POST
+    def change(request: LabRequest, key: int) -> HttpResponse:
+        view = view_of(request, key, own=True)
+        if error := act(request, view):
+            return redirect_with_view_error(request, error)
+        return redirect(build_view_address(view.query, view.pk))
+
+    return change
+
+
+@make_change_view
+def update_saved_view(request: LabRequest, view: SavedView) -> str:
+    view.query = read_sent_query(request)
+    view.save(update_fields=["query", "updated_at"])
+    messages.success(request, f"“{view.name}” now opens what you see.")
+    return ""
+
+
+@make_change_view
+def rename_saved_view(request: LabRequest, view: SavedView) -> str:
+    name, error = name_of(request)
+    if error:
+        return error
+    view.name, view.shared = name, request.POST.get("shared") == "1"
+    try:
+        with transaction.atomic():
+            view.save(update_fields=["name", "shared", "updated_at"])
+    except IntegrityError:
+        return f"You have another view called “{name}”. Take another name, or delete that one first."
+    messages.success(request, f"“{name}” is {'shared with the team' if view.shared else 'yours alone'}.")
+    return ""
+
+
+@require_POST
+def delete_saved_view(request: LabRequest, key: int) -> HttpResponse:
+    """Gone, with a way back: the page holds what was deleted, signed, for an hour."""
+    view = view_of(request, key, own=True)
+    kept = {"key": view.pk, "team": request.team.pk, "owner": request.user.pk, "name": view.name, "query": view.query, "shared": view.shared}
+    query = view.query
+    view.delete()
+    request.session[DELETED_KEY] = {"name": view.name, "token": signing.dumps(kept, salt=SALT)}
+    return redirect(reverse("rollouts") + (f"?{query}" if query else ""))
+
+
+@require_POST
+def restore_saved_view(request: LabRequest) -> HttpResponse:
+    """Brings the view back that the person deleted last, under its old address. Its name may have been taken meanwhile."""
+    try:
+        kept = signing.loads(request.POST.get("token", ""), salt=SALT, max_age=UNDO_SECONDS)
+    except signing.BadSignature:
+        return redirect_with_view_error(request, "It was deleted more than an hour ago and cannot be brought back.")
+    if (kept["team"], kept["owner"]) != (request.team.pk, request.user.pk):
+        raise Http404
+    values = {"team": request.team, "owner": request.user, "name": kept["name"], "query": kept["query"], "shared": kept["shared"]}
+    try:
+        with transaction.atomic():
+            view, _ = SavedView.objects.of(request.team).get_or_create(pk=kept["key"], defaults=values)
+    except IntegrityError:
+        return redirect_with_view_error(request, f"You have another view called “{kept['name']}” now. Rename that one first.")
+    messages.success(request, f"“{view.name}” is back.")
+    return redirect(build_view_address(view.query, view.pk))

@@ -1,0 +1,23 @@
+"""The browser over rollouts of one run, several, or the whole team."""
+
+from django.urls import path
+
+from lab.rollouts.browse import actions, saved, views
+
+urlpatterns = [
+    path("rollouts/", views.show_rollout_browser, name="rollouts"),
+    path("rollouts/histograms/", views.show_rollout_histograms, name="rollouts-histograms"),
+    path("rollouts/runs/", views.run_choices, name="rollouts-runs"),
+    path("rollouts/newest/", views.show_newest_rollout_id, name="rollouts-newest"),
+    path("rollouts/preview/<int:rollout_id>/", views.preview_rollout, name="rollout-preview"),
+    path("rollouts/columns/", views.choose_columns, name="rollouts-columns"),
+    path("rollouts/tag/", actions.tag_selection, name="rollouts-tag"),
+    path("rollouts/tag/undo/", actions.undo_tag, name="rollouts-untag"),
+    path("rollouts/export/<slug:form>/", actions.export_rollouts, name="rollouts-export"),
+    path("rollouts/views/", saved.create_saved_view, name="view-save"),
+    path("rollouts/views/restore/", saved.restore_saved_view, name="view-restore"),
+    path("rollouts/views/<int:key>/", saved.open_view, name="view-open"),
+    path("rollouts/views/<int:key>/update/", saved.update_saved_view, name="view-update"),
+    path("rollouts/views/<int:key>/rename/", saved.rename_saved_view, name="view-rename"),
+    path("rollouts/views/<int:key>/delete/", saved.delete_saved_view, name="view-delete"),
+]

@@ -1,0 +1,218 @@
+"""The table over rollouts of one run, several, or the whole team: one address, the whole page or a part of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Max
+from django.db.models.functions import Left
+from django.http import Http404, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import escape
+from django.views.decorators.http import require_POST, require_safe
+from django_htmx.http import push_url
+
+from lab.lib.costly import limit_costly_requests
+from lab.lib.numbers import MAX_ID
+from lab.rollouts.annotations.models import Tag
+from lab.rollouts.annotations.summary import summarize_annotations
+from lab.rollouts.browse import columns
+from lab.rollouts.browse.actions import TAGGED_KEY
+from lab.rollouts.browse.address import COLUMNS_KEY, MAX_COLUMNS, Address
+from lab.rollouts.browse.bars import build_histogram_bars
+from lab.rollouts.browse.cells import Row, build_numbered_address, render_signed_cell
+from lab.rollouts.browse.columns import Choice, Column
+from lab.rollouts.browse.exports import FORMATS
+from lab.rollouts.browse.fields import field_named
+from lab.rollouts.browse.filter_bar import OPERATORS, components_of, filter_bar, runs_to_choose
+from lab.rollouts.browse.histograms import compute_field_histograms
+from lab.rollouts.browse.pages import Page, read_page
+from lab.rollouts.browse.saved import DELETED_KEY, views_of
+from lab.rollouts.browse.selection import Problem
+from lab.rollouts.trajectories.models import Rollout
+from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
+from lab.teams.accounts.requests import LabRequest, wants_fragment
+from lab.teams.accounts.roles import has_team_permission
+from lab.training.runs.models import Run
+
+OFFERED_TAGS = 200
+PREVIEWED = 4000  # characters
+
+
+@dataclass(frozen=True)
+class Head:
+    """A column's header: a click sorts by it, numbers with the largest first, and the other way round the second time."""
+
+    column: Column
+    seen: bool
+    url: str = ""
+    direction: str = ""
+
+
+def address_of(request: LabRequest) -> Address:
+    return Address.read(request.GET, remembered=str(request.session.get(COLUMNS_KEY, "")))
+
+
+@require_safe
+@limit_costly_requests(lambda request: bool(request.GET.get("re")))
+def show_rollout_browser(request: LabRequest) -> HttpResponse:
+    address = address_of(request)
+    page = read_page(request.team, address.selection)
+    context = {"room": "rollouts", "address": address, "url": address.url(), "page": page, **table_of(request, address, page)}
+    if not wants_fragment(request):
+        return TemplateResponse(request, "browse/browser.html", {**context, **collect_undo_offers(request)})
+    response = TemplateResponse(request, "browse/browser.html#browser", context)
+    return push_url(response, reverse("rollouts") + address.url(after=address.selection.after).removesuffix("?"))
+
+
+def collect_undo_offers(request: LabRequest) -> dict[str, Any]:
+    """What the person has just done and the page offers to undo, once: the offer goes with the page."""
+    deleted = request.session.pop(DELETED_KEY, None) if DELETED_KEY in request.session else None
+    tagged = request.session.get(TAGGED_KEY)
+    if tagged and not tagged.get("shown"):
+        request.session[TAGGED_KEY] = {**tagged, "shown": True}
+        return {"deleted_view": deleted, "just_tagged": tagged}
+    return {"deleted_view": deleted}
+
+
+def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any]:
+    selection = address.selection
+    runs = runs_to_choose(request.team, selection.runs)
+    chosen = [run for run in runs if run.number in selection.runs]
+    components = components_of(chosen or runs, page.rows)
+    one_run = len(chosen or runs) == 1
+    offered = columns.build_table_columns(components, one_run)
+    heads = [build_column_head(column, address) for column in offered]
+    bar = filter_bar(address, runs, components, (*page.problems, *find_unknown_runs(selection.runs, chosen)))
+    listed = escape("?" + urlencode({"list": selection.query().removeprefix("?")}))  # what j and k walk through on the rollout's page
+    said = summarize_annotations(rollout.pk for rollout in page.rows)
+    shown = [head.column for head in heads if head.seen]
+    further = columns.load_column_data(shown, request.team, page.rows)
+    made = [
+        Row(rollout, escape(build_numbered_address("rollout", (rollout.pk,))) + listed, said[rollout.pk], further[rollout.pk])
+        for rollout in page.rows
+    ]
+    return {
+        "bar": bar,
+        "chosen": chosen,
+        "any_rollouts": any(run.last_rollout for run in runs),
+        "newest": max((run.last_rollout for run in chosen or runs), default=0),
+        "growing": any(run.is_active for run in chosen or runs),
+        "heads": heads,
+        "one_run": one_run,
+        "rows": list(columns.render_table_rows(made, shown)),
+        "operators": OPERATORS,
+        "formats": FORMATS.values(),
+        "saved": views_of(request.team, request.user, address),
+        "writable": has_team_permission(request, "rollouts.annotate"),
+        "leads": has_team_permission(request, "label.lead"),
+        "tags": Tag.objects.filter(team=request.team).values_list("name", flat=True)[:OFFERED_TAGS],
+        "sorted_by": sorted_by(selection.sort),
+        **build_table_links(address, page),
+    }
+
+
+def build_table_links(address: Address, page: Page) -> dict[str, str]:
+    """Where the page's links lead. ``distribution`` names what the histograms depend on, so that they stay where only the order changes."""
+    selection = address.selection
+    return {
+        "older": address.url(after=page.next) if page.next else "",
+        "newer": address.url(after=page.previous) if page.previous else "",
+        "unsorted": address.url(sort=""),
+        "cleared": address.url(filters=(), words="", pattern="", tries=False),
+        "all_runs": address.url(runs=()),
+        "with_tokens": address.url_with("tokens"),
+        "examined_on": address.url(after=page.examined.cursor) if page.examined else "",
+        "distribution": hashlib.md5(selection.query(sort="", pattern="").encode(), usedforsecurity=False).hexdigest()[:12],
+    }
+
+
+def find_unknown_runs(asked: Sequence[int], chosen: Sequence[Run]) -> list[Problem]:
+    """Numbers in the address that are no run of the team."""
+    known = {run.number for run in chosen}
+    return [Problem("run", str(number), f"your team has no run #{number}", "choose one from the list") for number in asked if number not in known]
+
+
+def build_column_head(column: Column, address: Address) -> Head:
+    sort = address.selection.sort
+    seen = address.choice.sees(column)
+    if not column.sortable:
+        return Head(column, seen)
+    if sort.removeprefix("-") != column.name:
+        return Head(column, seen, address.url(sort=f"-{column.name}"))
+    descending = sort.startswith("-")
+    return Head(column, seen, address.url(sort=column.name if descending else f"-{column.name}"), "descending" if descending else "ascending")
+
+
+def sorted_by(sort: str) -> str:
+    """The order in words; empty for newest first."""
+    known = field_named(sort.removeprefix("-")) if sort else None
+    return f"{escape_invisible_text(known.label).lower()}, {'largest' if sort.startswith('-') else 'smallest'} first" if known else ""
+
+
+@require_safe
+@limit_costly_requests()
+def show_rollout_histograms(request: LabRequest) -> HttpResponse:
+    """How reward, length and mean entropy are distributed; asked for by the page once its table stands."""
+    address = address_of(request)
+    found = compute_field_histograms(request.team, address.selection, ("reward", "length", "mean_entropy"))
+    shown = [build_histogram_bars(one, address) for one in found.values()]
+    return TemplateResponse(request, "browse/histograms.html", {"histograms": [one for one in shown if one]})
+
+
+@require_safe
+def show_newest_rollout_id(request: LabRequest) -> JsonResponse:
+    """The id of the newest rollout of the runs in view: how an open page learns that there are more."""
+    runs = Run.objects.of(request.team)
+    if numbers := address_of(request).selection.runs:
+        runs = runs.filter(number__in=numbers)
+    return JsonResponse({"newest": runs.aggregate(newest=Max("last_rollout"))["newest"] or 0}, headers={"Cache-Control": "no-store"})
+
+
+@require_safe
+def preview_rollout(request: LabRequest, rollout_id: int) -> HttpResponse:
+    """A look into one rollout beside the table: the start of its texts, cut by the database."""
+    if rollout_id > MAX_ID:
+        raise Http404
+    rows = Rollout.objects.of(request.team).select_related("run", "prompt").defer("completion", "run__spec", "prompt__messages")
+    rollout: Any = get_object_or_404(rows.annotate(head=Left("completion", PREVIEWED + 1)), pk=rollout_id)
+    context = {
+        "rollout": rollout,
+        "prompt": list(iterate_text_pieces(rollout.prompt.text[:PREVIEWED])),
+        "completion": list(iterate_text_pieces(rollout.head[:PREVIEWED])),
+        "is_cut": len(rollout.head) > PREVIEWED,
+        "rewards": [
+            (escape_invisible_text(name), render_signed_cell(value)) for name, value in rollout.rewards.items() if isinstance(value, int | float)
+        ],
+        "listed": urlencode({"list": request.GET.get("list", "")}),
+        "summary": summarize_annotations([rollout.pk])[rollout.pk],
+    }
+    return TemplateResponse(request, "browse/preview.html", context)
+
+
+@require_safe
+def run_choices(request: LabRequest) -> HttpResponse:
+    """The picker's runs that ``find`` fits, after those that are chosen."""
+    address = address_of(request)
+    runs = runs_to_choose(request.team, address.selection.runs, request.GET.get("find", "").replace("\0", "").strip()[:100])
+    return TemplateResponse(request, "browse/browser.html#run-choices", {"bar": filter_bar(address, runs, ()), "address": address})
+
+
+@require_POST
+def choose_columns(request: LabRequest) -> HttpResponse:
+    """Remembers which columns the person wants to see, and shows the same address with them."""
+    address = Address.read(request.GET)
+    names = request.POST.getlist("offered")[: columns.MOST_COMPONENTS + 40]
+    runs = Run.objects.of(request.team)
+    one_run = len(set(address.selection.runs)) == 1 or (not address.selection.runs and runs.count() == 1)
+    offered = columns.build_table_columns([name.removeprefix("component.") for name in names if name.startswith("component.")], one_run)
+    wanted = request.POST.getlist("column") if "usual" not in request.POST else [column.name for column in offered if column.usual]
+    choice = str(Choice.of(offered, wanted))[:MAX_COLUMNS]
+    request.session[COLUMNS_KEY] = choice
+    return redirect(reverse("rollouts") + address.with_columns(choice).url(after=address.selection.after))

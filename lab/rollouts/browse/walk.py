@@ -1,0 +1,230 @@
+"""Walking over a selection's rollouts in its order, as fast as the indexes allow.
+
+What keeps a page quick when the table is large:
+
+- Inside one run everything is answered from the covering index ``rollout_listed``; texts are read for the rows of the page alone.
+- Over several runs the newest ids are looked at first, then whole runs from the newest on: only a rare match costs a look at all of them.
+- Words that are common are found among the first few hundred rollouts of the order; only for rarer ones the full-text index is asked, newest
+  first block by block, so that the cost depends on the page and not on the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import EmptyResultSet
+from django.db import connection
+from django.db.models import BooleanField, F, QuerySet
+from django.db.models.expressions import RawSQL
+
+from lab.rollouts.browse.conditions import filter_structured_rollouts, runs_of
+from lab.rollouts.browse.order import Key, Order
+from lab.rollouts.browse.selection import Selection
+from lab.rollouts.browse.words import BLOCK, any_of, block_lexeme, rollout_matches, words_among
+from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
+
+WINDOW = 8192  # newest ids that are looked at before whole runs are
+PROBED_FIRST, PROBED = 200, 1500  # rollouts whose words are looked at one by one before the full-text index is asked: at first, at most
+PROBE_MARGIN = 1.3  # what is probed further than the first ones promise, for words that become rarer
+PROBE_LIMIT = 100  # for longer stretches than this the index is asked at once
+SPANS = (1, 4, 16, 64)  # blocks of newest rollouts that are searched together, one after the other; then all the rest
+COUNTED_TO = 1000  # rollouts of a selection, and then "1000+"
+COUNTED_SPANS = (1, 4, 16)  # newest blocks in which matches are counted before all are
+FREQUENT = 100  # matches in the newest block from which on the words are taken for common before all matches are counted
+CANDIDATES = 2000  # matches of the words that are looked at to count
+
+
+@dataclass(frozen=True)
+class Walk:
+    """``rows``: what the filters leave, keyed for ``order``; the words are not in it."""
+
+    team: Team
+    selection: Selection
+    runs: list[Run]
+    order: Order
+    rows: QuerySet[Rollout]
+    found: dict[int, list[int]] = field(default_factory=dict, init=False, compare=False)  # what ``find_matches`` has asked
+
+    @classmethod
+    def of(cls, team: Team, selection: Selection) -> Walk:
+        runs = runs_of(team, selection)
+        order = Order.of(selection, len(runs))
+        return cls(team, selection, runs, order, order.keyed(filter_structured_rollouts(team, selection, runs)))
+
+    def keys(self, key: Key | None, backwards: bool, limit: int) -> list[Key]:
+        """The first ``limit`` keys after ``key``, or going back from it, nearest first."""
+        if not self.runs:
+            return []
+        if not self.selection.words:
+            return self.without_words(key, backwards, limit)
+        if limit <= PROBE_LIMIT and not self.sorts_few and (found := self.probe(key, backwards, limit)) is not None:
+            return found
+        if self.by_arrival and not backwards:
+            return self.block_by_block(key, limit)
+        if self.has_few_matches:
+            return self.fetch_among(self.find_matches(), key, backwards, limit)
+        return self.fetch(self.rows.filter(pk__in=self.matches()), key, backwards, limit)
+
+    @property
+    def has_few_matches(self) -> bool:
+        return len(self.find_matches()) < CANDIDATES
+
+    @property
+    def sorts_few(self) -> bool:
+        """The words are few and their order is not the index's: going through the run in that order takes longer than sorting them."""
+        return bool(self.order.field) and len(self.find_matches(1)) < FREQUENT and self.has_few_matches
+
+    def probe(self, key: Key | None, backwards: bool, limit: int) -> list[Key] | None:
+        """The keys, found by looking at the words of one rollout after the other; None where the words are too rare for that. The first few tell
+        how far one would have to look.
+        """
+        found: list[Key] = []
+        near: list[Key] = []
+        seen, size = 0, PROBED_FIRST
+        while seen < size:
+            if len(near) < size:  # what is sorted costs the same however little of it is wanted
+                near = self.without_words(key, backwards, PROBED if self.order.field else size)
+            known = words_among(self.selection.words, [one[-1] for one in near[seen:size]], *self.scope)
+            found += [one for one in near[seen:size] if one[-1] in known]
+            if len(found) >= limit or len(near) < size:
+                return found[:limit]
+            needed = PROBE_MARGIN * limit * size / len(found) if found else math.inf
+            seen, size = size, math.ceil(needed) if needed <= PROBED else 0
+        return None
+
+    @property
+    def by_arrival(self) -> bool:
+        return self.order.columns == ("pk",)
+
+    def matches(self, extra: str = "") -> RawSQL:
+        return rollout_matches(self.selection.words, *self.scope, extra)
+
+    @property
+    def scope(self) -> tuple[list[UUID], int]:
+        return [run.pk for run in self.runs], 0 if self.selection.runs else self.team.pk
+
+    def fetch(self, rows: QuerySet[Rollout], key: Key | None, backwards: bool, limit: int) -> list[Key]:
+        rows = self.order.sorted(self.order.beyond(rows, key, backwards) if key else rows, backwards)
+        if self.by_arrival:  # an expression, or the planner walks the primary key and reads rollouts until it has met enough that match
+            place = F("pk") + 0
+            rows = rows.order_by(place.asc() if backwards else place.desc())
+        return list(rows.values_list(*self.order.columns)[:limit])
+
+    def without_words(self, key: Key | None, backwards: bool, limit: int) -> list[Key]:
+        if not self.by_arrival:
+            return self.fetch(self.rows, key, backwards, limit)
+        if not (key and backwards):
+            return self.newest_of_many(key, limit)
+        near = self.fetch(self.rows.filter(pk__lte=key[0] + WINDOW), key, backwards, limit)
+        return near if len(near) == limit else self.fetch(self.rows, key, backwards, limit)
+
+    def newest_of_many(self, key: Key | None, limit: int) -> list[Key]:
+        """By id descending: a window of ids, then runs in the order of their newest rollout until no other can have newer ones."""
+        top = key[0] if key else self.runs[0].last_rollout + 1
+        found: list[Key] = []
+        for window in sorted({min(4 * limit, WINDOW), WINDOW}):
+            if len(found) < limit:
+                rest = top - window
+                found = self.fetch(self.rows.filter(pk__gte=rest), (top,), False, limit)
+        for group, newest_of_others in iterate_run_groups(self.runs):
+            if len(found) >= limit and found[limit - 1][0] > min(rest, newest_of_others):
+                break
+            if rest > 0:
+                older = self.rows.filter(run_id__in=[run.pk for run in group])
+                found = sorted({*found, *self.fetch(older, (rest,), False, limit)}, reverse=True)[:limit]
+        return found[:limit]
+
+    def block_by_block(self, key: Key | None, limit: int) -> list[Key]:
+        """By id descending, from the full-text index, stretch by stretch."""
+        top = key[0] if key else self.runs[0].last_rollout + 1
+        found: list[Key] = []
+        block = (top - 1) // BLOCK
+        for span in SPANS:
+            if block < 0 or len(found) >= limit:
+                return found[:limit]
+            matches = self.matches(self.blocks(block, span))
+            found += self.fetch(self.rows.filter(pk__in=matches), (top,), False, limit - len(found))
+            block -= span
+            top = min(top, (block + 1) * BLOCK)
+        if block >= 0 and len(found) < limit:
+            found += self.fetch(self.rows.filter(pk__in=self.matches()), (top,), False, limit - len(found))
+        return found
+
+    def count(self, most: int) -> tuple[int, bool]:
+        """How many rollouts there are, and whether that is all; counting stops soon after ``most``."""
+        if not self.runs:
+            return 0, True
+        rows = self.rows.order_by()
+        if not self.selection.words:
+            number = rows[: most + 1].count()
+            return min(number, most), number <= most
+        if any(self.count_among(self.find_matches(span), most) > most for span in self.counted_spans(most)):  # whatever else there is
+            return most, False
+        number = self.count_among(self.find_matches(), most)
+        return min(number, most), self.has_few_matches and number <= most
+
+    def counted_spans(self, most: int) -> tuple[int, ...]:
+        """Newest blocks whose matches may tell that there are more than ``most``, as far as those of the newest one promise it."""
+        stored = sum(run.rollouts for run in self.runs)
+        spans = [span for span in COUNTED_SPANS if span * BLOCK < stored]
+        return tuple(span for span in spans if len(self.find_matches(1)) * span > most)
+
+    def find_matches(self, blocks: int = 0) -> list[int]:
+        """The ids of up to CANDIDATES rollouts with the words, in no order: in the newest blocks, or in all for 0."""
+        if blocks not in self.found:
+            matches = self.matches(self.blocks(self.runs[0].last_rollout // BLOCK, blocks) if blocks else "")
+            with connection.cursor() as cursor:
+                cursor.execute(FIND.format(matches=matches.sql), [*matches.params, CANDIDATES])
+                self.found[blocks] = cursor.fetchone()[0]
+        return self.found[blocks]
+
+    def fetch_among(self, ids: Sequence[int], key: Key | None, backwards: bool, limit: int) -> list[Key]:
+        """As ``fetch``, of the rollouts with these ids."""
+        rows = self.order.beyond(self.rows, key, backwards) if key else self.rows
+        return self.ask_among(KEYS.format(order=self.order.by_position(backwards), rows="{rows}"), ids, rows.values_list(*self.order.columns), limit)
+
+    def count_among(self, ids: Sequence[int], most: int) -> int:
+        """How many of the ids are of rollouts that the filters leave; counting stops after ``most``."""
+        return sum(count for (count,) in self.ask_among(COUNT, ids, self.rows.values_list("pk"), most + 1))
+
+    @staticmethod
+    def ask_among(query: str, ids: Sequence[int], rows: QuerySet[Any, Any], limit: int) -> list[Key]:
+        try:
+            sql, params = rows.order_by().filter(SAME_ROLLOUT).query.sql_with_params()
+        except EmptyResultSet:
+            return []
+        with connection.cursor() as cursor:
+            cursor.execute(query.format(rows=sql), [list(ids), *params, limit])
+            return cursor.fetchall()
+
+    @staticmethod
+    def blocks(newest: int, count: int) -> str:
+        """A tsquery for ``count`` blocks up to the newest."""
+        return any_of([block_lexeme(number) for number in range(max(0, newest - count + 1), newest + 1)])
+
+
+# In two steps, because the planner may know of the limit only in the second: it would hope to meet enough matches at the table's old end.
+FIND = """
+WITH matches AS MATERIALIZED ({matches})
+SELECT coalesce(array_agg(rollout_id), '{{}}') FROM (SELECT rollout_id FROM matches LIMIT %s) AS found
+"""
+
+# One rollout after the other by its id (LATERAL, fenced), which is quicker than going through the run for a few of its rollouts.
+AMONG = "unnest(%s::bigint[]) AS found(rollout_id), LATERAL ({rows} OFFSET 0) AS rollout"
+KEYS = f"SELECT rollout.* FROM {AMONG} ORDER BY {{order}} LIMIT %s"  # noqa: S608 constants only
+COUNT = f"SELECT count(*) FROM (SELECT 1 FROM {AMONG} LIMIT %s) AS counted"  # noqa: S608 constants only
+SAME_ROLLOUT = RawSQL('"trajectories_rollout"."id" = found.rollout_id', [], output_field=BooleanField())
+
+
+def iterate_run_groups(runs: Sequence[Run]) -> Iterator[tuple[Sequence[Run], int]]:
+    """Groups of 1, 2, 4, … runs, each with the newest rollout id of all runs from this group on."""
+    start, size = 0, 1
+    while start < len(runs):
+        yield runs[start : start + size], runs[start].last_rollout
+        start, size = start + size, size * 2

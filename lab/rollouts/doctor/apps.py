@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class DoctorConfig(AppConfig):
+    name = "lab.rollouts.doctor"

@@ -1,0 +1,48 @@
+"""Groups whose rewards are all the same: they teach nothing."""
+
+from __future__ import annotations
+
+from lab.lib.numbers import format_number
+from lab.rollouts.doctor.facts import Facts
+from lab.rollouts.doctor.trends import compute_newest_window, split_into_windows
+from lab.rollouts.doctor.verdicts import Link, Rule, Severity, Verdict, make_clear_verdict, make_early_verdict, suggest_alternatives
+
+SHARE = "frac_reward_zero_std"
+NEAR_ALL = 0.9
+FEW_POINTS = 10
+MIXED_GROUPS = ("rest-rl", "clpo", "sage")  # methods that filter, rewrite or hint at prompts by how their group did
+
+
+def zero_variance(facts: Facts) -> Verdict:
+    share = facts.of(SHARE)
+    if len(share) < FEW_POINTS:
+        return make_early_verdict(len(share), FEW_POINTS, SHARE)
+    now = compute_newest_window(share)
+    seen = f"{format_number(100 * now.mean)} % of the groups had no spread in reward over steps {now.first} to {now.last}."
+    if now.low < NEAR_ALL:
+        return make_clear_verdict(seen)
+    evidence = [seen]
+    advice = [*suggest_alternatives("Choose or rewrite prompts so that some members of a group succeed and some fail", facts, *MIXED_GROUPS)]
+    reward = facts.of("reward")
+    if len(reward):
+        level, best = compute_newest_window(reward), max(window.mean for window in split_into_windows(reward))
+        evidence.append(f"The mean reward there was {format_number(level.mean)}; the best over as many steps was {format_number(best)}.")
+        if level.mean <= 1e-6:
+            evidence.append("So nearly every group fails as a whole.")
+            advice += ["Easier prompts, a cold start on demonstrations, or a reward that gives part of the credit."]
+        elif level.mean >= 0.9 * best:
+            evidence.append("That is close to the best it has reached: the groups seem to be solved rather than hopeless.")
+            advice += ["Harder prompts; or stop here, as little is left to learn from these."]
+    advice.append("More generations a group or a higher temperature give spread a chance.")
+    links = (
+        Link("Groups without spread, these steps", (f"step:ge:{now.first}", "zero_variance:is:yes")),
+        Link("Groups that still differ", (f"step:ge:{now.first}", "zero_variance:is:no")),
+        Link("Chart", chart=SHARE),
+    )
+    severity: Severity = "bad" if now.low >= 0.97 else "warn"
+    return Verdict("found", tuple(evidence), "Almost no group has any spread in reward", severity, links, tuple(advice))
+
+
+ZERO_VARIANCE = Rule(
+    "zero-variance", "Groups without spread", "the share of groups whose members all earn the same", (SHARE,), zero_variance, ("reward",)
+)

@@ -1,0 +1,22 @@
+"""What the rules found in a run: a page, and the same as a panel of the overview (``?part=panel``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from lab.rollouts.doctor.examine import examine_run
+from lab.training.runs.header import build_run_header
+from lab.training.runs.views.page import find_team_run
+
+
+@require_safe
+def run_doctor(request: HttpRequest, run_id: Any) -> HttpResponse:
+    run = find_team_run(request, run_id)
+    context = {"run": run, "examination": examine_run(run)}
+    if request.GET.get("part") == "panel":
+        return render(request, "doctor/panel.html", context)
+    return render(request, "doctor/page.html", {**build_run_header(run, "doctor"), **context})

@@ -1,0 +1,294 @@
+"""Pages over prompts: one prompt's history over steps and runs, and the prompts of a run or of the team."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, Max, QuerySet
+from django.db.models.functions import Left
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from lab.lib.numbers import MAX_ID, whole_number
+from lab.rollouts.annotations.summary import summarize_annotations
+from lab.rollouts.browse.words import has_words, prompt_matches
+from lab.rollouts.reading import history
+from lab.rollouts.reading.groups import build_bar_strip
+from lab.rollouts.reading.history import Loss, Series, Turn, Visit
+from lab.rollouts.trajectories.models import Prompt, Rollout
+from lab.rollouts.trajectories.steps import PHASE_LABELS, list_offered_phases, resolve_phase_and_step
+from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, iterate_text_pieces
+from lab.teams.accounts.roles import has_team_permission
+from lab.training.runs.models import Run
+
+MAX_STEP = 2**31 - 1
+NEWEST = 12  # answers listed on a prompt's page
+HEAD = 400  # characters of each
+POINTS = 1500  # of a series that are drawn
+ROWS = 200  # visits of a series that are listed
+PAGE = 50
+STRIP = 20  # visits drawn in a list
+OFFERED = 100  # runs to choose from
+STATES = {"": "All", "solved": "Solved", "once": "Passed last time", "unlearned": "Unlearned", "never": "Never solved"}
+LONGEST_SEARCH = 200
+SORTS = ("last", "visits", "first", "now", "reward", "lost")
+
+
+def team_of(request: HttpRequest) -> Any:
+    return request.team  # type: ignore[attr-defined]
+
+
+@require_safe
+def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
+    """``?part=visits`` only the tables of visits, which nobody sees before asking for them."""
+    team = team_of(request)
+    found = get_object_or_404(Prompt.objects.filter(team=team), pk=min(prompt_id, MAX_ID))
+    answers = Rollout.objects.filter(prompt=found).current()  # a prompt belongs to one team, and so do its answers
+    asked_in = Rollout.objects.filter(prompt=found).values("run")
+    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).defer("special_tokens", "latest")}
+    series = history.of_prompt(found.pk, runs) if runs else []
+    if request.GET.get("part") == "visits":
+        return render(request, "reading/prompt.html#visits", {"series": [build_series_row(number, one) for number, one in enumerate(series)]})
+    context = {
+        "room": "prompts",
+        "prompt": found,
+        "leads": has_team_permission(request, "label.lead"),
+        "asked_messages": [(escape_invisible_text(str(role)), list(iterate_text_pieces(str(content)))) for role, content in found.messages],
+        "reference": list(iterate_text_pieces(found.reference)),
+        "title": escape_invisible_text(found.text[:80]),
+        "series": [build_series_row(number, one) for number, one in enumerate(series)],
+        "runs": len(runs),
+        "answers": sum(one.answers for one in series),
+        "accuracies": sorted({history.accuracy_of(run) for run in runs.values()}),
+        "data": [build_series_chart(one) for one in series],
+        **select_notable_answers(found, answers),
+    }
+    return render(request, "reading/prompt.html", context)
+
+
+def select_notable_answers(asked: Prompt, answers: QuerySet[Rollout]) -> dict[str, Any]:
+    """The newest answers, and the best and the worst ever; of equals the newest."""
+    every = list(answers.values_list("pk", "reward"))  # in one look, sorted here: the index of prompts has no order by reward or id
+    scored = [(reward, pk) for pk, reward in every if reward is not None]
+    best = max(scored)[1] if scored else None
+    worst = min(scored, key=lambda one: (one[0], -one[1]))[1] if scored else None
+    newest = sorted((pk for pk, _ in every), reverse=True)[:NEWEST]
+    wanted = {pk for pk in (best, worst, *newest) if pk is not None}
+    rows = (
+        Rollout.objects.of(asked.team_id)
+        .filter(pk__in=wanted)
+        .select_related("run")
+        .defer("completion", "turns")
+        .annotate(head=Left("completion", HEAD))
+    )
+    said = summarize_annotations(wanted)
+    texts = {
+        row.pk: {"rollout": row, "said": said[row.pk], "pieces": list(iterate_text_pieces(row.head)), "cut": len(row.head) == HEAD}  # type: ignore[attr-defined]
+        for row in rows
+    }
+    return {
+        "newest": [texts[pk] for pk in newest],
+        "best": texts[best] if best is not None else None,
+        "worst": texts[worst] if worst is not None and worst != best else None,
+    }
+
+
+def build_series_row(number: int, series: Series) -> dict[str, Any]:
+    """A row of the table of runs, and the rows of its visits, newest first."""
+    return {
+        "series": series,
+        "place": number,
+        "color": number % 8 + 1,
+        "first": series.visits[0],
+        "last": series.visits[-1],
+        "visits": series.visits[: -ROWS - 1 : -1],
+        "hidden": max(0, len(series.visits) - ROWS),
+    }
+
+
+def build_series_chart(series: Series) -> dict[str, Any]:
+    """A series for the charts. Of more than POINTS visits every n-th is drawn, and the last."""
+    every = -(-len(series.visits) // POINTS)
+    visits = [visit for place, visit in enumerate(reversed(series.visits)) if place % every == 0][::-1]
+    columns: dict[str, list[Any]] = {name: [getattr(visit, name) for visit in visits] for name in Visit.__dataclass_fields__}
+    where = reverse("group", args=[series.run.pk, series.phase, 0, 0]).removesuffix("0/0/")
+    return {
+        "key": f"{series.run.number}-{series.phase}",
+        "label": f"#{series.run.number} {series.phase_label}",
+        "heldout": series.phase == "heldout",
+        "url": where,
+        "turns": [asdict(turn) for turn in series.turns],
+        **columns,
+    }
+
+
+@dataclass
+class Row:
+    """A prompt in the list of a run."""
+
+    prompt: int
+    visits: list[Visit]
+    turns: list[Turn]
+    state: str
+    loss: Loss | None
+    text: list[Piece] | None = None
+
+    @property
+    def first(self) -> Visit:
+        return self.visits[0]
+
+    @property
+    def last(self) -> Visit:
+        return self.visits[-1]
+
+    @property
+    def ever_passed(self) -> bool:
+        return any(visit.solved for visit in self.visits)
+
+    @property
+    def bars(self) -> list[tuple[int, float, float]]:
+        """Pass rates of the newest visits."""
+        return build_bar_strip([visit.passed for visit in self.visits[-STRIP:]])
+
+
+@require_safe
+def show_prompt_list(request: HttpRequest) -> HttpResponse:
+    """``?run=2&phase=&state=&since=50&sort=&page=`` the prompts of a run; without ``run`` those of the team, ``?after=`` for older ones.
+
+    ``?find=`` leaves those with these words.
+    """
+    team = team_of(request)
+    asked = request.GET
+    problem = ""
+    number = parse_query_integer(asked.get("run", ""))
+    run = Run.objects.of(team).filter(number=number).first() if number is not None else None
+    if asked.get("run") and run is None:
+        problem = f"There is no run #{asked['run'][:20]} in this team. Choose one of the list."
+    words = asked.get("find", "").replace("\0", "").strip()[:LONGEST_SEARCH]
+    if words and not has_words(words):
+        problem, words = f"Find: “{words[:20]}” has no word to look for. Give a word or a number of the prompt.", ""
+    offered = Run.objects.of(team).filter(rollouts__gt=0).order_by("-number").only("number", "name")[:OFFERED]
+    context: dict[str, Any] = {"room": "prompts", "run": run, "offered": offered, "problem": problem, "find": words}
+    context |= build_run_prompt_list(run, asked, words) if run else of_team(team, asked, words)
+    return render(request, "reading/prompts.html", context)
+
+
+def parse_query_integer(text: str) -> int | None:
+    return whole_number(text, MAX_STEP)
+
+
+def of_team(team: Any, asked: Any, words: str) -> dict[str, Any]:
+    """The newest prompts with how often they were asked, from the indexes alone."""
+    after = asked.get("after", "")
+    start = whole_number(after)
+    mine = Prompt.objects.filter(team=team).order_by("-pk").defer("messages", "reference", "digest")
+    if words:
+        mine = mine.filter(pk__in=prompt_matches(words, team.pk))
+    page = list((mine.filter(pk__lt=start) if start is not None else mine)[: PAGE + 1])
+    counted = Rollout.objects.filter(prompt__in=page[:PAGE]).values("prompt")
+    counts = {row["prompt"]: row for row in counted.annotate(answers=Count("pk"), runs=Count("run", distinct=True), last=Max("step"))}
+    rows = [{"prompt": one.pk, "text": list(iterate_text_pieces(one.text[:200])), **counts.get(one.pk, {})} for one in page[:PAGE]]
+    kept = urlencode({"find": words}) + "&" if words else ""
+    return {"rows": rows, "more": f"?{kept}after={page[PAGE - 1].pk}" if len(page) > PAGE else "", "is_first": start is None}
+
+
+def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
+    phase, steps = resolve_phase_and_step(run, asked.get("phase", "") if asked.get("phase") in PHASE_LABELS else "", None)
+    since, problem = parse_query_integer(asked.get("since", "")), ""
+    if asked.get("since") and since is None:
+        problem = f"Lost since: “{asked['since'][:20]}” is no step. Give a whole number, for example {(steps.last or 100) // 2}."
+    chosen_state = asked.get("state", "") if asked.get("state") in STATES else ""
+    sort = asked.get("sort", "")
+    sort = sort if sort.removeprefix("-") in SORTS else ("-lost" if since is not None else "-last")
+    floor = history.floor_of(run, steps.last or 0)
+    visited = history.load_run_visits(run, phase, floor)
+    if words:
+        having = set(Prompt.objects.filter(team=run.team_id, pk__in=prompt_matches(words, run.team_id)).values_list("pk", flat=True))
+        visited = {prompt: visits for prompt, visits in visited.items() if prompt in having}
+    rows = rows_of(visited, since)
+    counts = {name: sum(row.state == name for row in rows) for name in STATES if name} | {"": len(rows)}
+    kept = sort_prompt_rows([row for row in rows if is_prompt_selected(row, chosen_state, since)], sort)
+    page = min(parse_query_integer(asked.get("page", "")) or 1, max(1, -(-len(kept) // PAGE)))
+    chosen = kept[(page - 1) * PAGE : page * PAGE]
+    texts = Prompt.objects.of(run.team_id).in_bulk([row.prompt for row in chosen])
+    for row in chosen:
+        row.text = list(iterate_text_pieces(texts[row.prompt].text[:200]))
+
+    def query(**changes: Any) -> str:
+        now = {
+            "run": run.number,
+            "phase": phase,
+            "state": chosen_state,
+            "since": since,
+            "find": words,
+            "sort": asked.get("sort", ""),
+            "page": "",
+            **changes,
+        }
+        return "?" + urlencode({name: value for name, value in now.items() if value not in ("", None)})
+
+    heads = [("first", "first"), ("now", "now"), ("reward", "reward"), ("visits", "asked"), ("last", "last step")]
+    return {
+        "rows": chosen,
+        "shown": len(kept),
+        "total": len(rows),
+        "phase": phase,
+        "phase_links": [(PHASE_LABELS[one], query(phase=one), one == phase) for one in list_offered_phases(run, phase)],
+        "states": [(label, counts[name], query(state=name), name == chosen_state, name) for name, label in STATES.items()],
+        "since": since,
+        "without_since": query(since=None, sort=""),
+        "without_find": query(find=""),
+        "without_state": query(state=""),
+        "last_step": steps.last,
+        "floor": floor,
+        "accuracy": history.accuracy_of(run),
+        "run_problem": problem,
+        "heads": [build_prompt_heading(name, label, sort, query) for name, label in ([("lost", "lost")] if since is not None else []) + heads],
+        "page": page,
+        "pages": -(-len(kept) // PAGE),
+        "before": query(page=page - 1) if page > 1 else "",
+        "after": query(page=page + 1) if page * PAGE < len(kept) else "",
+    }
+
+
+def rows_of(found: dict[int, list[Visit]], since: int | None) -> list[Row]:
+    rows = []
+    for prompt, visits in found.items():
+        turns = history.find_turns(visits)
+        rows.append(
+            Row(
+                prompt,
+                visits,
+                turns,
+                history.classify_prompt_state(turns),
+                history.measure_pass_rate_loss(visits, since) if since is not None else None,
+            )
+        )
+    return rows
+
+
+def is_prompt_selected(row: Row, state: str, since: int | None) -> bool:
+    return (not state or row.state == state) and (since is None or (row.loss is not None and row.loss.is_lost))
+
+
+def sort_prompt_rows(rows: list[Row], sort: str) -> list[Row]:
+    """By the sort's number, then by when the prompt was asked last; stable, so that pages do not overlap."""
+
+    def key(row: Row) -> float:
+        numbers = {"last": row.last.step, "visits": len(row.visits), "first": row.first.passed, "now": row.last.passed}
+        name = sort.removeprefix("-")
+        if name == "reward":
+            return row.last.mean if row.last.mean is not None else float("-inf")
+        return row.loss.amount if name == "lost" and row.loss else float(numbers.get(name, 0))
+
+    return sorted(sorted(rows, key=lambda row: (-row.last.step, row.prompt)), key=key, reverse=sort.startswith("-"))
+
+
+def build_prompt_heading(name: str, label: str, sort: str, query: Any) -> dict[str, Any]:
+    now = sort.removeprefix("-") == name
+    state = ("descending" if sort.startswith("-") else "ascending") if now else ""
+    return {"label": label, "query": query(sort=name if sort == f"-{name}" else f"-{name}"), "state": state}

@@ -1,0 +1,14 @@
+"""One rollout, one group, one prompt."""
+
+from django.urls import path
+
+from lab.rollouts.reading import groups, prompts, trajectory
+
+urlpatterns = [
+    path("rollouts/<int:rollout_id>/", trajectory.show_rollout_page, name="rollout"),
+    path("rollouts/<int:rollout_id>/packed/", trajectory.packed_tokens, name="rollout-packed"),
+    path("runs/<uuid:run_id>/groups/<str:phase>/<int:step>/<int:group>/", groups.show_rollout_group, name="group"),
+    path("runs/<uuid:run_id>/groups/", groups.list_step_groups, name="groups"),
+    path("prompts/", prompts.show_prompt_list, name="prompts"),
+    path("prompts/<int:prompt_id>/", prompts.show_prompt_page, name="prompt"),
+]

@@ -1,0 +1,126 @@
+"""Rollouts and their tokens. Rows are written by the supervisor's ingest with COPY; everything else only reads them."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+
+from lab.teams.accounts.models import Team
+from lab.teams.accounts.scope import TeamManager, TeamOwned, TeamQuerySet
+from lab.training.runs.models import Run
+
+
+class Prompt(TeamOwned):
+    """A prompt with the reference answer it is scored against, once per team however many rollouts answer it."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="prompts")
+    digest = models.BinaryField(max_length=16)
+    messages = models.JSONField()  # [[role, content], …]
+    text = models.TextField()  # the last user message, for lists
+    reference = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "digest"], name="prompt_once")]
+
+    def __str__(self) -> str:
+        return self.text[:80]
+
+
+class RolloutQuerySet(TeamQuerySet["Rollout"]):
+    def current(self) -> RolloutQuerySet:
+        """Without the steps that a resumed attempt has replayed."""
+        return self.filter(superseded=False)
+
+
+class Rollout(TeamOwned):
+    """One completion. The database does not check ``run`` and ``prompt`` row by row, which takes a third of the ingest's speed away:
+    every batch locks its run's row and its prompts in the transaction that adds the rollouts.
+    """
+
+    team_path = "run__team"
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="samples", db_index=False, db_constraint=False)
+    prompt = models.ForeignKey(Prompt, models.PROTECT, related_name="rollouts", db_index=False, db_constraint=False)
+    attempt = models.PositiveSmallIntegerField()
+    step = models.PositiveIntegerField()
+    phase = models.CharField(max_length=8)  # train, heldout, sampled
+    group = models.PositiveIntegerField(db_column="group_index")  # which prompt of the step
+    sample = models.PositiveSmallIntegerField()  # which answer to it
+    completion = models.TextField()
+    turns = models.JSONField(default=list)  # [[role, start, end], …] in tokens
+    rewards = models.JSONField(default=dict)
+    reward = models.FloatField(null=True)
+    contributions = models.JSONField(default=dict)  # method -> the advantage after it, and "base" -> before all of them
+    shaped = models.JSONField(default=dict)  # method -> the reward after it
+    advantage = models.FloatField(null=True)
+    length = models.PositiveIntegerField()
+    mean_entropy = models.FloatField(null=True)
+    max_entropy = models.FloatField(null=True)
+    finish_reason = models.CharField(max_length=10)
+    filtered = models.TextField(blank=True)
+    superseded = models.BooleanField(default=False)
+    spool_end = models.BigIntegerField()  # the spool offset after its event: what "everything after my cursor" means
+    created_at = models.DateTimeField()
+
+    objects = TeamManager.from_queryset(RolloutQuerySet)()  # type: ignore[misc,assignment]
+    across_teams = TeamManager.from_queryset(RolloutQuerySet)()  # type: ignore[misc,assignment]
+
+    class Meta:
+        indexes = [
+            # With everything lists sort and filter by: a page, a histogram or a rare match reads the index of one run, never its texts.
+            models.Index(
+                fields=["run", "step", "group", "sample"],
+                include=["id", "phase", "superseded", "reward", "advantage", "length", "mean_entropy", "max_entropy", "finish_reason", "prompt"],
+                name="rollout_listed",
+            ),
+            models.Index(fields=["prompt", "run", "step"], name="rollout_prompt"),
+            models.Index(fields=["run"], condition=~models.Q(filtered=""), name="rollout_filtered"),
+        ]
+
+    def __str__(self) -> str:
+        return f"step {self.step}, group {self.group}, sample {self.sample}"
+
+
+class RolloutTokens(TeamOwned):
+    """Packed arrays of one rollout (``trainers.contract.arrays``), apart from the row because lists never read them.
+
+    Added with its rollout in one transaction and by nothing else, so the database does not check that either.
+    """
+
+    team_path = "rollout__run__team"
+
+    rollout = models.OneToOneField(Rollout, models.CASCADE, primary_key=True, related_name="tokens", db_constraint=False)
+    ids = models.BinaryField()
+    lengths = models.BinaryField()
+    logprobs = models.BinaryField()
+    entropies = models.BinaryField()
+    mask = models.BinaryField()
+    token_advantages = models.BinaryField(default=b"")  # empty: every token has the rollout's advantage
+    weights = models.BinaryField(default=b"")  # empty: all ones
+    reference_logprobs = models.BinaryField(default=b"")  # empty: the run has no reference policy
+    ratios = models.BinaryField(default=b"")  # importance ratio in the last pass; empty: all ones
+    clipped = models.BinaryField(default=b"")  # 1 where the clip took the gradient away; empty: nowhere
+
+    def __str__(self) -> str:
+        return f"tokens of rollout {self.rollout_id}"
+
+
+class RolloutWords(TeamOwned):
+    """The words of a completion for full-text search, added behind the ingest (``Run.searchable_to`` says how far).
+
+    Besides the words it has lexemes no text can have, so that one GIN scan narrows by them: its run's and its block's
+    (``lab.rollouts.browse.words``).
+    """
+
+    team_path = "rollout__run__team"
+
+    rollout = models.OneToOneField(Rollout, models.CASCADE, primary_key=True, related_name="words", db_constraint=False)
+    words = SearchVectorField()
+
+    class Meta:
+        indexes = [GinIndex(fields=["words"], name="rollout_words")]
+
+    def __str__(self) -> str:
+        return f"words of rollout {self.rollout_id}"

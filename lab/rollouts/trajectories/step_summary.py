@@ -1,0 +1,63 @@
+"""A step's rollouts in a few numbers, read from the index that lists answer from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet, StdDev
+
+from lab.rollouts.trajectories.models import Rollout
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """``reward``, ``length`` (tokens) and ``entropy`` (nats) are means over rollouts, None where none was measured; ``cut`` is the share
+    that ran out of tokens. ``zero_variance`` is the share of groups whose rollouts all earned the same, None where no group has two.
+    """
+
+    rollouts: int
+    groups: int
+    reward: float | None
+    spread: float | None
+    length: float | None
+    entropy: float | None
+    cut: float | None
+    zero_variance: float | None
+    zero_groups: int
+    filtered: int
+
+    @property
+    def cut_percent(self) -> float | None:
+        return None if self.cut is None else 100 * self.cut
+
+    @property
+    def zero_percent(self) -> float | None:
+        return None if self.zero_variance is None else 100 * self.zero_variance
+
+
+def summarize_step_rollouts(rows: QuerySet[Rollout]) -> StepSummary:
+    """The numbers of ``rows``: the rollouts of one step of one phase."""
+    found = rows.aggregate(
+        rollouts=Count("pk"),
+        mean_reward=Avg("reward"),
+        spread=StdDev("reward", sample=True),
+        mean_length=Avg("length"),
+        entropy=Avg("mean_entropy"),
+        cut=Count("pk", filter=Q(finish_reason="length")),
+    )
+    groups = rows.values("group").annotate(count=Count("pk"), low=Min("reward"), high=Max("reward"))
+    several = groups.filter(count__gt=1).count()
+    same = groups.filter(count__gt=1, low=F("high")).count()
+    total = found["rollouts"]
+    return StepSummary(
+        rollouts=total,
+        reward=found["mean_reward"],
+        spread=found["spread"],
+        length=found["mean_length"],
+        entropy=found["entropy"],
+        cut=found["cut"] / total if total else None,
+        groups=groups.count(),
+        zero_variance=same / several if several else None,
+        zero_groups=same,
+        filtered=rows.exclude(filtered="").count(),
+    )

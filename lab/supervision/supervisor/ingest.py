@@ -1,0 +1,204 @@
+"""From the spool into PostgreSQL, exactly once: a batch of lines and the offset after it are one transaction.
+
+1. The run's row moves from the old offset to the new one; if it is not at the old one, somebody else has stored these lines.
+2. Prompts, rollouts and their arrays (binary COPY), metrics, attempts, checkpoints and warnings follow in the same transaction.
+3. After the commit, open pages are told. A killed ingestor, a lost connection or a failed COPY leaves neither rows nor offset behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from django.db import DataError, IntegrityError, connection, transaction
+from django.db.models import F
+
+from lab.data.loop import human_reward
+from lab.lib.clock import database_now
+from lab.rollouts.trajectories.models import Rollout
+from lab.supervision.supervisor import prompts
+from lab.supervision.supervisor.batch import Batch, collect_batch
+from lab.supervision.supervisor.rows import ROLLOUT_COLUMNS, TOKEN_COLUMNS, rollout_rows, token_rows
+from lab.training.runs import live, metrics
+from lab.training.runs.models import Attempt, Checkpoint, Run
+from trainers.contract import spool
+from trainers.contract.events import AttemptStarted, Saved
+
+log = logging.getLogger(__name__)
+
+LIMIT = 8 << 20  # bytes of spool in a transaction: about two thousand rollouts of 256 tokens
+
+
+class LostRace(Exception):
+    """Another ingestor has stored these lines; nothing was written."""
+
+
+def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = None) -> Batch | None:
+    """Stores the whole lines after ``run.ingested``, about ``limit`` bytes of them; None when there is nothing to store.
+
+    ``run`` is brought up to date. ``samples`` are measurements of the machine, stored with the newest step of the batch, if it has one.
+    """
+    spare_the_collector()
+    lines = list(spool.read_spool_lines(run.folder / spool.SPOOL, run.ingested, limit))
+    while lines:
+        batch = collect_batch(run, lines)
+        if samples:
+            batch.add_samples(dict(samples))
+        try:
+            stored = write_batch(batch)
+        except LostRace:
+            run.refresh_from_db()
+            return None
+        except (DataError, IntegrityError) as error:
+            if len(lines) > 1:
+                lines = lines[: len(lines) // 2]
+            else:
+                lines = [spool.Line(None, lines[0].end, str(error).strip())]  # the one line the database refuses
+            continue
+        publish_batch(batch, stored)
+        return batch
+    return None
+
+
+@cache
+def spare_the_collector() -> None:
+    """Once a process: what is loaded by now stays for good, and Python need not look through it again at every few thousand rollouts."""
+    gc.collect()
+    gc.freeze()
+
+
+def write_batch(batch: Batch) -> metrics.Points:
+    """The transaction. Returns the points of the newest attempt that were new. Raises LostRace."""
+    run, fields = batch.run, {**batch.fields, "ingested": batch.to, "progress_at": database_now()}
+    with transaction.atomic(), connection.cursor() as cursor:
+        count = len(batch.rollouts)
+        ids = reserve_ids(cursor, count)
+        if ids:
+            fields["last_rollout"] = ids[-1]
+        if not Run.objects.same_row(run).filter(ingested=batch.since).update(**fields, rollouts=F("rollouts") + count):
+            raise LostRace
+        new_prompts = copy_rollouts(cursor, batch, ids) if batch.rollouts else {}
+        record_attempts(batch)
+        if hidden := mark_superseded_rollouts(batch):
+            Run.objects.same_row(run).update(rollouts=F("rollouts") - hidden)
+        stored: metrics.Points = {}
+        for attempt in sorted(batch.points):
+            stored = metrics.append_metric_points(cursor, run.pk, attempt, batch.points[attempt], batch.to)
+        record_saved(batch)
+        if batch.asked:
+            keys, asked_about = prompts.resolve_prompt_ids(cursor, run.team_id, batch.asked)
+            human_reward.record_questions(run, batch.asked, keys)
+            new_prompts |= asked_about
+        record_notices(cursor, batch)
+    prompts.remember_prompts(run.team_id, new_prompts)
+    for name, value in fields.items():
+        setattr(run, name, value)
+    run.rollouts += count - hidden
+    return stored
+
+
+def reserve_ids(cursor: Any, count: int) -> list[int]:
+    """Ids for that many rollouts, ascending."""
+    cursor.execute("SELECT nextval('trajectories_rollout_id_seq') FROM generate_series(1, %s)", [count])
+    return [row[0] for row in cursor.fetchall()]
+
+
+def copy_rollouts(cursor: Any, batch: Batch, ids: list[int]) -> dict[bytes, int]:
+    """Returns the prompts that are new, by digest."""
+    run = batch.run
+    keys, new_prompts = prompts.resolve_prompt_ids(cursor, run.team_id, [event for event, _ in batch.rollouts])
+    with connection.wrap_database_errors:
+        with cursor.copy(f"COPY trajectories_rollout ({ROLLOUT_COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+            for piece in rollout_rows(run.pk, batch.rollouts, ids, keys):
+                copy.write(piece)
+        with cursor.copy(f"COPY trajectories_rollouttokens ({TOKEN_COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+            for piece in token_rows(batch.rollouts, ids):
+                copy.write(piece)
+    return new_prompts
+
+
+def record_attempts(batch: Batch) -> None:
+    run = batch.run
+    Attempt.objects.bulk_create([attempt_of(run, event, end) for event, end in batch.started], ignore_conflicts=True)
+    for event in batch.finished:
+        Attempt.objects.filter(run=run, number=event.attempt).update(outcome=event.outcome, error=event.error)
+
+
+def attempt_of(run: Run, event: AttemptStarted, end: int) -> Attempt:
+    return Attempt(
+        run=run,
+        number=event.attempt,
+        from_step=event.from_step,
+        host=event.host[:200],
+        device=event.device[:100],
+        command=event.command,
+        versions=event.versions,
+        started_at=to_utc_datetime(event.time),
+        spool_end=end,
+    )
+
+
+def to_utc_datetime(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def mark_superseded_rollouts(batch: Batch) -> int:
+    """Marks rollouts of earlier attempts whose step is done again; returns how many. The newest attempt of a step is the one that counts."""
+    earlier = Rollout.objects.filter(run=batch.run, superseded=False)
+    hidden = 0
+    for event, _ in batch.started:
+        if event.attempt > 1:
+            hidden += earlier.filter(attempt__lt=event.attempt, step__gt=event.from_step).update(superseded=True)
+    # Steps up to the checkpoint are not superseded by the start, but may be measured again: an evaluation repeated after a resume.
+    again = {(event.attempt, event.step, event.phase) for event, _ in batch.rollouts if event.attempt > 1}
+    if again:
+        starts = dict(Attempt.objects.filter(run=batch.run).values_list("number", "from_step"))
+        for attempt, step, phase in again:
+            if step <= starts.get(attempt, 0):
+                hidden += earlier.filter(attempt__lt=attempt, step=step, phase=phase).update(superseded=True)
+    return hidden
+
+
+def record_saved(batch: Batch) -> None:
+    rows = [
+        Checkpoint(
+            run=batch.run,
+            attempt=event.attempt,
+            step=event.step,
+            path=event.path,
+            bytes=event.bytes,
+            final=isinstance(event, Saved),
+            created_at=to_utc_datetime(event.time),
+        )
+        for event in batch.saved
+    ]
+    Checkpoint.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def record_notices(cursor: Any, batch: Batch) -> None:
+    """Warnings and skipped lines show in the log where it stands now."""
+    run, texts = batch.run, defaultdict[int, list[str]](list)
+    for event in batch.warned:
+        texts[event.attempt].append(f"warning (step {event.step}): {event.message}\n")
+    for reason in batch.broken[:20]:
+        texts[batch.value("attempt")].append(f"warning: {reason}\n")
+    for attempt, told in texts.items():  # a statement each: a spool may hold a hundred thousand warnings
+        cursor.execute(
+            'INSERT INTO runs_logchunk (run_id, attempt, "offset", notice, text) VALUES (%s, %s, %s, true, %s)'
+            ' ON CONFLICT (run_id, attempt, "offset", notice) DO UPDATE SET text = runs_logchunk.text || EXCLUDED.text',
+            [run.pk, attempt, run.log_ingested if attempt == run.attempt else 0, "".join(told)],
+        )
+
+
+def publish_batch(batch: Batch, points: metrics.Points) -> None:
+    run = batch.run
+    if batch.started:
+        live.publish_delta(run, live.build_reset_message(run))
+        return
+    logs = bool(batch.warned or batch.broken)
+    live.publish_delta(run, live.build_delta_message(run, batch.since, points, live.rollout_span(*batch.span), logs))

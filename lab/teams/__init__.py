@@ -1,0 +1,1 @@
+"""People, teams, what they may do and what they did."""

@@ -1,0 +1,53 @@
+"""The permission table as Markdown: with its addresses for the terminal, without them for docs/security.md, which would change with each page."""
+
+from __future__ import annotations
+
+from lab.teams.accounts.models import Role
+from lab.teams.accounts.permissions import ACCOUNT, BEARER, PREFIXES, PUBLIC, ROUTES, STAFF, TABLE
+
+BEGIN, END = "<!-- permissions: written by manage.py permissions --write -->", "<!-- end of permissions -->"
+ORDER = (Role.VIEWER, Role.ANNOTATOR, Role.RESEARCHER, Role.ADMIN, Role.OWNER)
+OTHERS = {
+    PUBLIC: "anybody; the page itself asks for a password, a link of a mail or nothing",
+    ACCOUNT: "whoever is signed in, about their own account",
+    STAFF: "operators of the installation",
+    BEARER: "an access token; each operation of the API asks for a line of the table above",
+}
+
+
+def render_permission_doc() -> str:
+    return f"{render_role_table()}\n\n{render_address_table()}\n"
+
+
+def render_role_table() -> str:
+    head = ["permission", "what it lets a person do", *(one.value for one in ORDER)]
+    rows = [[f"`{one.name}`", one.words, *("yes" if role in one.roles else "" for role in ORDER)] for one in TABLE.values()]
+    return render_markdown_table(head, rows)
+
+
+def render_address_table() -> str:
+    """Which names of addresses (and beginnings of names, with a star) ask for what."""
+    entries = {**ROUTES, **{f"{beginning}*": found for beginning, found in PREFIXES.items()}}
+    rows = []
+    for asked in (*TABLE, *OTHERS):
+        reading, writing = ([name for name, found in entries.items() if getattr(found, side) == asked] for side in ("read", "write"))
+        if reading or writing:
+            rows.append([f"`{asked}`" if asked in TABLE else OTHERS[asked], format_route_names(reading), format_route_names(writing)])
+    return render_markdown_table(["asks for", "to read", "to change"], rows)
+
+
+def format_route_names(found: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(found))
+
+
+def render_markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def insert_permission_table(text: str) -> str:
+    """``text`` with the table as it is now between its two marks. Raises ValueError without them."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the marks {BEGIN} and {END} are missing")
+    return f"{before}{BEGIN}\n{render_role_table()}\n{END}{after}"

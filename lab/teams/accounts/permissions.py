@@ -1,0 +1,227 @@
+"""The permission table: what each role may do, and which permission each address of the lab asks for.
+
+This file is the only place that says so. ``PermissionMiddleware`` refuses what it does not allow, the API and the websockets ask ``is_role_allowed``,
+templates show what ``may`` answers, and ``docs/security.md`` prints it. An address that is not in ``ROUTES`` is refused to everybody, and
+``tests/security/test_matrix.py`` fails on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.teams.accounts.models import Role
+
+VIEWER, ANNOTATOR, RESEARCHER, ADMIN, OWNER = Role.VIEWER, Role.ANNOTATOR, Role.RESEARCHER, Role.ADMIN, Role.OWNER
+EVERYBODY = frozenset(Role)
+READERS = frozenset({VIEWER, RESEARCHER, ADMIN, OWNER})  # all but annotators, who see only the queues they work in
+LABELLERS = frozenset({ANNOTATOR, RESEARCHER, ADMIN, OWNER})
+LEADS = frozenset({RESEARCHER, ADMIN, OWNER})
+ADMINS = frozenset({ADMIN, OWNER})
+
+
+@dataclass(frozen=True)
+class Permission:
+    name: str
+    words: str  # what it lets a person do; a line of docs/security.md and of the team's page
+    roles: frozenset[Role]
+
+
+TABLE: dict[str, Permission] = {
+    one.name: one
+    for one in (
+        Permission("lab.enter", "Open the lab; inbox and own alert settings", EVERYBODY),
+        Permission("runs.read", "See runs, metrics, rollouts, tokens, prompts, comparisons, annotations, methods and workers", READERS),
+        Permission("runs.launch", "Launch, clone, ablate, stop, kill and resume runs; save recipes", LEADS),
+        Permission("runs.replay", "Replay stored groups through other methods", LEADS),
+        Permission("runs.send", "Send runs trained elsewhere", LEADS),
+        Permission("rollouts.annotate", "Tag, rate, mark and comment on rollouts", LEADS),
+        Permission("rollouts.export", "Export selections of rollouts", LEADS),
+        Permission("views.save", "Save views of the rollout browser", READERS),
+        Permission("label.see", "See labelling queues (annotators: those assigned or open to them) and one's own agreement", EVERYBODY),
+        Permission("label.work", "Label, and review where a queue names one a reviewer", LABELLERS),
+        Permission("label.lead", "Make and change queues, assign people, adjudicate, feed queues from runs", LEADS),
+        Permission("datasets.read", "See datasets, versions, lineage and recalls", READERS),
+        Permission("datasets.write", "Make, import and freeze datasets", LEADS),
+        Permission("datasets.export", "Download dataset versions", LEADS),
+        Permission("datasets.recall", "Recall labels", LEADS),
+        Permission("policies.read", "See policies and checkpoints", READERS),
+        Permission("policies.use", "Sample in the playground, download weights, propose an alias", LEADS),
+        Permission("policies.promote", "Give aliases, set gates and retention, push to a hub", ADMINS),
+        Permission("usage.read", "See usage, cost and quotas", READERS),
+        Permission("usage.manage", "Set quotas", ADMINS),
+        Permission("projects.manage", "Make, rename and archive projects, move things between them", LEADS),
+        Permission("alerts.manage", "Set the team's alert rules and webhooks", ADMINS),
+        Permission("alerts.rules", "Set alert rules of one's own", READERS),
+        Permission("members.read", "See who is in the team", READERS),
+        Permission("members.manage", "Invite, change roles of, deactivate and remove members; answer join requests", ADMINS),
+        Permission("team.settings", "Change the team's name, second-factor rule and join requests", ADMINS),
+        Permission("team.own", "Transfer ownership, delete the team", frozenset({OWNER})),
+        Permission("tokens.own", "Make and revoke access tokens of one's own", EVERYBODY),
+        Permission("tokens.service", "Make and revoke the team's service tokens, revoke any member's token", ADMINS),
+        Permission("audit.read", "Read and export the audit log", ADMINS),
+    )
+}
+
+# Besides the table: who a request is matters, not what their role is.
+PUBLIC = "public"  # anybody, signed in or not; the view itself checks a token or a password
+ACCOUNT = "account"  # anybody who is signed in, whichever team they are in, about their own account
+STAFF = "staff"  # operators of the installation, at /admin/
+BEARER = "bearer"  # the API: each operation names its permission itself (lab/edges/api), the token brings person, team and scopes
+OUTSIDE_TEAMS = frozenset({PUBLIC, ACCOUNT, STAFF, BEARER})
+
+
+@dataclass(frozen=True)
+class Access:
+    """What an address asks for: ``read`` for GET and HEAD, ``write`` for everything else; empty means that there is no such request."""
+
+    read: str = ""
+    write: str = ""
+
+    def asked(self, method: str) -> str:
+        return self.read if method in ("GET", "HEAD", "OPTIONS") else self.write
+
+
+def make_read_access(*names: str, ask: str) -> dict[str, Access]:
+    return {name: Access(read=ask) for name in names}
+
+
+def make_write_access(*names: str, ask: str) -> dict[str, Access]:
+    return {name: Access(write=ask) for name in names}
+
+
+def make_read_write_access(*names: str, ask: str, write: str = "") -> dict[str, Access]:
+    return {name: Access(read=ask, write=write or ask) for name in names}
+
+
+ROUTES: dict[str, Access] = {
+    **make_read_access("health", ask=PUBLIC),
+    **make_read_write_access("setup", ask=PUBLIC),
+    **make_read_write_access("account", ask=ACCOUNT),
+    **make_write_access("account-session-end", "account-address-verify", ask=ACCOUNT),
+    **make_write_access("csp-report", ask=PUBLIC),
+    **make_read_access("home", ask="lab.enter"),
+    # runs
+    **make_read_access("runs", "workers", "methods", "method", "run", "run-logs", "run-config", "run-metrics", "run-metrics-csv", ask="runs.read"),
+    **make_read_access("recipe-saved", "ablations", "ablation", ask="runs.read"),
+    **make_read_access("launch", ask="runs.launch"),
+    **make_read_write_access("launch-preflight", "launch-recipe", "ablation-new", ask="runs.launch"),
+    **make_write_access(
+        "launch-demo", "launch-compose", "recipe-save", "recipe-delete", "recipe-restore", "run-stop", "run-kill", "run-resume", ask="runs.launch"
+    ),
+    **make_write_access("ablation-more", "ablation-stop", "ablation-delete", ask="runs.launch"),
+    **make_read_access("ws-runs", "ws-run", ask="runs.read"),
+    # rollouts
+    **make_read_access("run-rollouts", "run-steps", "run-tokens", "rollout-tokens", "annotations", "comments", ask="runs.read"),
+    **make_write_access("tag", "untag", "rate", "mark", "comment", "comment-change", "rollouts-tag", "rollouts-untag", ask="rollouts.annotate"),
+    **make_read_access("rollouts", "rollouts-histograms", "rollouts-runs", "rollouts-newest", "rollout-preview", "view-open", ask="runs.read"),
+    **make_read_write_access("rollouts-columns", ask="runs.read"),
+    **make_read_write_access("rollouts-export", ask="rollouts.export"),
+    **make_write_access("view-save", "view-restore", "view-update", "view-rename", "view-delete", ask="views.save"),
+    **make_read_access("rollout", "rollout-packed", "group", "groups", "prompts", "prompt", "rollout-labels", "group-labels", ask="runs.read"),
+    **make_read_access("run-atlas", "atlas-grid", "atlas-values", "atlas-tokens", "run-doctor", ask="runs.read"),
+    **make_read_access("compare", "compare-series", "compare-rollouts", "compare-prompts", ask="runs.read"),
+    **make_read_write_access("what-if", ask="runs.read", write="runs.replay"),
+    **make_read_access("replay", "replay-tokens", ask="runs.read"),
+    **make_write_access("replay-again", ask="runs.replay"),
+    # labelling
+    **make_read_access("queues", "queue", "queue-quality", "queue-conflicts", "queue-review", "label-item", ask="label.see"),
+    **make_read_access("queue-work", ask="label.work"),
+    **make_write_access(
+        "label-next", "label-submit", "label-draft", "label-renew", "label-release", "label-undo", "label-revise", "label-keys", ask="label.work"
+    ),
+    **make_read_write_access("label-mine", ask="label.work"),
+    **make_write_access("queue-review-accept", "label-adjudicate", "judgement-review", ask="label.work"),
+    **make_read_write_access("queue-new", "queue-settings", ask="label.lead"),
+    **make_write_access("guidelines-preview", "queue-act", "queue-people", "queue-labeller", ask="label.lead"),
+    **make_read_access("run-humans", ask="runs.read"),
+    # the audit log
+    **make_read_access("audit", "audit-entry", "audit-export", ask="audit.read"),
+    # datasets and the loop
+    **make_read_access("datasets", "dataset", "version", "version-since", "version-diff", "lineage", "recalls", ask="datasets.read"),
+    **make_read_write_access("dataset-preview", ask="datasets.read"),
+    **make_read_write_access("dataset-new", "dataset-import", ask="datasets.write"),
+    **make_write_access("dataset-freeze", "version-retry", "recall-rebuild", ask="datasets.write"),
+    **make_read_access("version-export", ask="datasets.export"),
+    **make_read_write_access("recall", ask="datasets.recall"),
+    **make_write_access("recall-undo", ask="datasets.recall"),
+    **make_read_write_access("version-train", ask="runs.launch"),
+    **make_read_access("run-wins", ask="runs.read"),
+    **make_read_write_access("run-match", ask="label.lead"),
+    **make_read_write_access("run-feeds", ask="runs.read", write="label.lead"),
+    **make_write_access("feed-stop", ask="label.lead"),
+    # alerts
+    **make_read_access("ws-inbox", "inbox", "inbox-open", "alerts", ask="lab.enter"),
+    **make_write_access("inbox-read", "inbox-read-all", "inbox-undo", "alert-switch", ask="lab.enter"),
+    **make_read_write_access("alert-new", "alert", ask="alerts.rules"),
+    **make_read_access("alert-preview", ask="alerts.rules"),
+    **make_write_access("alert-delete", ask="alerts.rules"),
+    **make_read_access("team-alerts", "deliveries", ask="alerts.manage"),
+    **make_read_write_access("team-alert-new", "team-alert", "webhook-new", "webhook", ask="alerts.manage"),
+    **make_write_access(
+        "team-alert-switch", "team-alert-delete", "webhook-test", "webhook-secret", "webhook-delete", "delivery-again", ask="alerts.manage"
+    ),
+    # projects
+    **make_read_access("projects", "project", ask="runs.read"),
+    **make_write_access("project-new", "project-change", "project-archive", "project-restore", "project-move", ask="projects.manage"),
+    # usage
+    **make_read_access("usage", "usage-left", "usage-csv", ask="usage.read"),
+    **make_read_write_access("usage-limits", ask="usage.manage"),
+    # policies
+    **make_read_access("policies", "policy", "policy-files", "aliases", "proposal", "policy-hub", "push", ask="policies.read"),
+    **make_read_access("policy-download", ask="policies.use"),
+    **make_write_access("policy-propose", "proposal-withdraw", ask="policies.use"),
+    **make_write_access("policy-delete", "policy-keep", "policy-push", "push-cancel", "policy-hub-token", ask="policies.promote"),
+    **make_write_access("alias-gate", "alias-back", "alias-clear", "proposal-approve", "proposal-refuse", ask="policies.promote"),
+    **make_read_write_access("retention", ask="policies.read", write="policies.promote"),
+    # access tokens and the API
+    **make_read_access("tokens", "api-docs", ask="tokens.own"),
+    **make_read_write_access("token-new", ask="tokens.own"),
+    **make_write_access("token-revoke", ask="tokens.own"),
+    **make_read_access("api-openapi", ask=PUBLIC),  # what the API can do is no secret; what it did is
+    # people
+    **make_read_access("team", ask="members.read"),
+    **make_read_access("team-role", ask="lab.enter"),
+    **make_read_write_access("team-leave", ask="lab.enter"),
+    **make_read_access("member", ask="members.manage"),
+    **make_write_access("invite", "invitation-resend", "invitation-withdraw", "request-answer", ask="members.manage"),
+    **make_write_access("member-role", "member-deactivate", "member-reactivate", "member-remove", ask="members.manage"),
+    **make_read_write_access("team-settings", ask="team.settings"),
+    **make_read_write_access("team-transfer", "team-delete", ask="team.own"),
+    **make_read_access("teams", ask=ACCOUNT),
+    **make_read_write_access("team-new", "team-join", ask=ACCOUNT),
+    **make_read_write_access("invited", ask=PUBLIC),
+    # playground
+    **make_read_write_access("playground", ask="policies.read", write="policies.use"),
+    **make_read_access("sampling", "sampling-state", "ws-sampling", ask="policies.read"),
+    **make_write_access("sampling-stop", ask="policies.use"),
+    **make_write_access("sampling-label", ask="label.lead"),
+}
+
+# Addresses of packages: all that begin so.
+PREFIXES: dict[str, Access] = {
+    **make_read_write_access("account_", "socialaccount_", "openid_connect_", ask=PUBLIC),  # allauth asks for a login itself where one is needed
+    **make_read_write_access("mfa_authenticate", "mfa_login_webauthn", ask=PUBLIC),  # the second half of signing in, and signing in with a key alone
+    **make_read_write_access("mfa_", "usersessions_", ask=ACCOUNT),
+    **make_read_write_access("admin:", ask=STAFF),
+    **make_read_write_access("api-", ask=BEARER),
+}
+
+
+def find_route_access(route: str) -> Access | None:
+    """What the address of that name (with its namespace) asks for; None when nobody has said."""
+    found = ROUTES.get(route)
+    if found is not None:
+        return found
+    return next((one for prefix, one in PREFIXES.items() if route.startswith(prefix)), None)
+
+
+def is_role_allowed(role: str, permission: str) -> bool:
+    """Whether a member with ``role`` has the permission. Raises KeyError for a permission that is not in the table."""
+    return role in TABLE[permission].roles
+
+
+def explain_role_refusal(permission: str, role: str, team: str) -> str:
+    """Why not, and who can help; one sentence or two for the person."""
+    roles = [one.value for one in Role if one in TABLE[permission].roles]
+    who = " and ".join([", ".join(f"{one}s" for one in roles[:-1]), f"{roles[-1]}s"]) if len(roles) > 1 else f"the {roles[0]}"
+    return f"This is for {who} of team {team}: your role is {role}."

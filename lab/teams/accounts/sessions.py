@@ -1,0 +1,95 @@
+"""Where a person is signed in: seen at most once a minute, ended one by one or all together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from allauth.usersessions.adapter import DefaultUserSessionsAdapter
+from allauth.usersessions.models import UserSession
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.models import Session
+from django.db import transaction
+from django.db.models.functions import Now
+from django.dispatch import Signal
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from lab.teams.accounts.models import User
+
+SEEN_SECONDS = 60  # a session's "last seen" is at most so old; pages ask for much more often than that
+TELL_SECONDS = 2.0
+session_revoked = Signal()  # user, label: address and browser of the session that the person has ended
+REMEMBERED = 10_000  # sessions whose last look this process remembers
+
+
+class SeenMiddleware:
+    """Keeps the list of a person's sessions: browser, address, last seen. Costs a query or two a minute and session, not one for every request."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+        self.seen: dict[tuple[str, str, str], float] = {}
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        key = request.session.session_key
+        if key and request.user.is_authenticated and self.due((key, request.META.get("REMOTE_ADDR", ""), request.headers.get("User-Agent", ""))):
+            UserSession.objects.create_from_request(request)
+            remember_seen(request.user.pk)
+        return self.get_response(request)
+
+    def due(self, visit: tuple[str, str, str]) -> bool:
+        now = time.monotonic()
+        if now - self.seen.get(visit, -SEEN_SECONDS) < SEEN_SECONDS:
+            return False
+        if len(self.seen) >= REMEMBERED:
+            self.seen.clear()
+        self.seen[visit] = now
+        return True
+
+
+def remember_seen(user_id: int) -> None:
+    """The person is here now, in a browser or by a token. What lists call "last seen" stays when their sessions are deleted."""
+    User.objects.filter(pk=user_id).update(seen_at=Now())
+
+
+def end_sessions(user: User, *, keep: str | None = None) -> int:
+    """Signs the person out everywhere but in the session with the key ``keep``, open pages included; returns how many sessions that ended."""
+    ended = Session.objects.filter(session_key__in=[key for key in list_session_keys(user) if key != keep]).delete()[1].get("sessions.Session", 0)
+    UserSession.objects.filter(user=user).exclude(session_key=keep or "").delete()
+    transaction.on_commit(lambda: look_again(user))
+    return ended
+
+
+class Revoking(DefaultUserSessionsAdapter):  # type: ignore[misc]
+    """Sessions a person ends on the page of their sessions: their open pages learn it at once."""
+
+    def end_sessions(self, sessions: Iterable[UserSession]) -> None:
+        for session in sessions:
+            user, label = session.user, f"{session.ip} {session.user_agent}"
+            session.end()
+            session_revoked.send(User, user=user, label=label)
+            transaction.on_commit(partial(look_again, user))
+
+
+def list_session_keys(user: User) -> list[str]:
+    """Keys of the person's live sessions, also of those that no request has brought into the list yet."""
+    listed = UserSession.objects.all()
+    unlisted = Session.objects.filter(expire_date__gt=timezone.now()).exclude(session_key__in=listed.values("session_key"))
+    found = [one.session_key for one in unlisted if str(one.get_decoded().get(SESSION_KEY, "")) == str(user.pk)]
+    return [*found, *listed.filter(user=user).values_list("session_key", flat=True)]
+
+
+def look_again(user: User) -> None:
+    """Makes every open socket of the person ask at once whether it may stay; with Redis away they ask within seconds by themselves."""
+
+    async def tell() -> None:
+        await asyncio.wait_for(get_channel_layer().group_send(f"person-{user.pk}", {"type": "access.changed"}), TELL_SECONDS)
+
+    try:
+        async_to_sync(tell)()
+    except Exception:  # whatever the driver raises: the sessions are ended, which is what counts
+        return

@@ -1,0 +1,188 @@
+"""What the address of the audit log asks for: filters that can be used, and words for those that cannot."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.postgres.search import SearchQuery
+from django.db.models import Q, QuerySet
+
+from lab.lib.numbers import whole_number
+from lab.teams.accounts.models import Team
+from lab.teams.audit.actions import ACTIONS
+from lab.teams.audit.models import Entry, Via
+
+NOBODY = "lab"  # value of ``who`` for what nobody did: workers, and people without an account
+MOST_WORDS = 8
+SLACK = 1000  # ids: entries of transactions that ran side by side are numbered in another order than they are dated
+GROUPS = {  # beginning of an action → words
+    "session": "Signing in and out",
+    "password": "Passwords",
+    "email": "E-mail addresses",
+    "mfa": "Second factors",
+    "team": "Team",
+    "member": "Members",
+    "join": "Join requests",
+    "project": "Projects",
+    "token": "Access tokens",
+    "run": "Runs",
+    "recipe": "Recipes",
+    "ablation": "Ablations",
+    "rollouts": "Rollouts",
+    "metrics": "Metrics",
+    "queue": "Queues",
+    "feed": "Feeds",
+    "label": "Labels",
+    "dataset": "Datasets",
+    "quota": "Quotas",
+    "alert": "Alerts",
+    "webhook": "Webhooks",
+    "policy": "Policies",
+    "secret": "Secrets",
+    "audit": "Audit log",
+    "admin": "Operators",
+}
+
+
+def group_of(action: str) -> str:
+    return action.partition(".")[0]
+
+
+def list_action_choices() -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """For the filter: each group with its words and its actions. A group without words shows its name, so that nothing new is missing."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for action, words in ACTIONS.items():
+        groups.setdefault(group_of(action), []).append((action, words))
+    return [(group, GROUPS.get(group, group.capitalize()), actions) for group, actions in groups.items()]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The filters as they stand in the address; "" where nothing is asked. ``object`` is an id and needs ``kind``."""
+
+    q: str = ""
+    who: str = ""  # a person's id, or NOBODY
+    did: str = ""  # an action, or a group of actions
+    kind: str = ""
+    object: str = ""
+    via: str = ""
+    address: str = ""
+    since: str = ""
+    until: str = ""
+
+    @classmethod
+    def read(cls, query: Mapping[str, Any]) -> Asked:
+        return cls(**{one.name: str(query.get(one.name, "")).replace("\0", "").strip()[:200] for one in fields(cls)})
+
+    @property
+    def values(self) -> dict[str, str]:
+        return {one.name: value for one in fields(self) if (value := getattr(self, one.name))}
+
+    def query(self, **changes: str) -> str:
+        """The query string with some filters changed; "" takes one off."""
+        wanted = {**self.values, **changes}
+        return f"?{urlencode({name: value for name, value in wanted.items() if value})}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A filter that cannot be used, and is left out."""
+
+    field: str
+    words: str
+
+
+def select_entries(team: Team, asked: Asked) -> tuple[QuerySet[Entry], list[Problem]]:
+    """The team's entries that are asked for, in no order."""
+    problems: list[Problem] = []
+    found = Entry.objects.of(team).defer("words")
+    for read in (parse_actor_filter, parse_action_filter, parse_object_filter, parse_origin_filter, parse_search_filter):
+        condition = read(asked, problems)
+        if condition:
+            found = found.filter(condition)
+    start, end = (parse_day_filter(asked, name, problems) for name in ("since", "until"))
+    return filter_entries_by_time(team, found, start, end + timedelta(days=1) if end and end.year < 9999 else None), problems
+
+
+def parse_actor_filter(asked: Asked, problems: list[Problem]) -> Q | None:
+    if asked.who == NOBODY:
+        return Q(actor=None)
+    if not asked.who:
+        return None
+    if (actor := whole_number(asked.who)) is not None:
+        return Q(actor_id=actor)
+    problems.append(Problem("who", "Person: this is nobody. Choose somebody of the list."))
+    return None
+
+
+def parse_action_filter(asked: Asked, problems: list[Problem]) -> Q | None:
+    if not asked.did:
+        return None
+    actions = [action for action in ACTIONS if asked.did in (action, group_of(action))]
+    if not actions:
+        problems.append(Problem("did", f"Action: “{asked.did}” is nothing the log knows. Choose one of the list."))
+        return None
+    return Q(action=actions[0]) if len(actions) == 1 else Q(action__in=actions)
+
+
+def parse_object_filter(asked: Asked, problems: list[Problem]) -> Q | None:
+    if asked.object and not asked.kind:
+        problems.append(Problem("object", "Object: an id alone says too little. Choose its kind too, run or queue for example."))
+        return None
+    if not asked.kind:
+        return None
+    return Q(kind=asked.kind, object_id=asked.object) if asked.object else Q(kind=asked.kind)
+
+
+def parse_origin_filter(asked: Asked, problems: list[Problem]) -> Q | None:
+    found = Q()
+    if asked.via in Via.values:
+        found &= Q(via=asked.via)
+    elif asked.via:
+        problems.append(Problem("via", f"Via: “{asked.via}” is none of {', '.join(Via.values)}."))
+    if asked.address:
+        try:
+            found &= Q(address=str(ipaddress.ip_address(asked.address)))
+        except ValueError:
+            problems.append(Problem("address", f"Address: “{asked.address}” is no IP address. Write one like 192.0.2.7 or 2001:db8::1."))
+    return found or None
+
+
+def parse_search_filter(asked: Asked, problems: list[Problem]) -> Q | None:
+    """Each word begins one of the entry's words."""
+    if not asked.q:
+        return None
+    found = re.findall(r"[^\W_]+", asked.q)[:MOST_WORDS]
+    if not found:
+        problems.append(Problem("q", "Search: there is no word in it. Type letters or digits of a name, an address or an id."))
+        return None
+    return Q(words=SearchQuery(" & ".join(f"'{word}':*" for word in found), search_type="raw", config="simple"))
+
+
+def parse_day_filter(asked: Asked, name: str, problems: list[Problem]) -> datetime | None:
+    text = getattr(asked, name)
+    if not text:
+        return None
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        problems.append(Problem(name, f"{'From' if name == 'since' else 'To'}: “{text}” is no day. Write it as 2026-11-30."))
+        return None
+
+
+def filter_entries_by_time(team: Team, found: QuerySet[Entry], start: datetime | None, end: datetime | None) -> QuerySet[Entry]:
+    """Between two moments. Ids stand in for moments first, so that the walk from the newest begins at the right place."""
+    every = Entry.objects.of(team)
+    if start is not None:
+        first = every.filter(at__gte=start).order_by("at").values_list("pk", flat=True).first()
+        found = found.filter(at__gte=start, pk__gte=first - SLACK) if first is not None else found.none()
+    if end is not None:
+        last = every.filter(at__lt=end).order_by("-at").values_list("pk", flat=True).first()
+        found = found.filter(at__lt=end, pk__lte=last + SLACK) if last is not None else found.none()
+    return found

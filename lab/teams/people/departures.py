@@ -1,0 +1,149 @@
+"""Taking somebody out of a team: no session, token, socket or queued job of theirs is left in it, and what they did stays under their name.
+
+Rooms that hold something of people ``register_leaving_hook`` what to let go. All of it is one transaction under the team's lock: it happens or it
+does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from lab.teams.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Team, User
+from lab.teams.accounts.sessions import end_sessions
+from lab.teams.audit.recording import record_audit_entry
+from lab.teams.people.member_rules import Refused, keeps_an_owner, may_touch, reload_member, require_manager
+
+Hook = Callable[[Team, User], None]
+Holds = Callable[[Team, User], "list[Held]"]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Something a person holds in a team, in words. ``stays``: it goes on when they leave, and somebody else has to look after it."""
+
+    words: str
+    stays: bool = False
+
+
+HOOKS: list[Hook] = []
+HOLDERS: list[Holds] = []
+
+
+def register_leaving_hook(hook: Hook | None, holds: Holds | None = None) -> None:
+    """``hook`` lets go of what the person holds in the team, in the transaction in which they leave; ``holds`` says beforehand what that is."""
+    if hook is not None and hook not in HOOKS:
+        HOOKS.append(hook)
+    if holds is not None and holds not in HOLDERS:
+        HOLDERS.append(holds)
+
+
+def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list[Held]:
+    """What leaving would stop, revoke or free, and what would go on. ``signed_in``: they leave by themselves and keep their sessions."""
+    team, user = member.team, member.user
+    found = [] if signed_in else [session_words(team, user)]
+    if tokens := tokens_of(team, user).count():
+        found.append(Held(f"{tokens} access token{'s are' if tokens > 1 else ' is'} revoked."))
+    if sent := invitations_of(team, user).filter(invited_by=user).count():
+        found.append(Held(f"{sent} open invitation{'s' if sent > 1 else ''} to others {'are' if sent > 1 else 'is'} withdrawn."))
+    for token in ApiToken.objects.filter(team=team, user=None, created_by=user, revoked_at=None):
+        found.append(Held(f"The service token “{token.name}” ({token.prefix}…) goes on: revoke it if its maker should not know its secret.", True))
+    for holds in HOLDERS:
+        found += holds(team, user)
+    return found
+
+
+def session_words(team: Team, user: User) -> Held:
+    if has_other_team(user, team):
+        return Held("Every open page of this team closes; the sign-in stays good for other teams.")
+    return Held("Signed out everywhere, and every open page closes: there is no other team.")
+
+
+def has_other_team(user: User, team: Team) -> bool:
+    return Membership.objects.filter(user=user, active=True).exclude(team=team).exists()
+
+
+def tokens_of(team: Team, user: User) -> QuerySet[ApiToken]:
+    return ApiToken.objects.filter(team=team, user=user, revoked_at=None)
+
+
+def let_go(member: Membership, by: User | None, *, signed_in: bool = False) -> None:
+    """Ends all that lets the person in or works for them in the team; the membership has been ended already. Open pages of the team close."""
+    team, user, now = member.team, member.user, timezone.now()
+    tokens_of(team, user).update(revoked_at=now, revoked_by=by)
+    invitations_of(team, user).update(revoked_at=now)
+    JoinRequest.objects.filter(team=team, user=user, answered_at=None).update(answered_at=now, answered_by=by, accepted=False)
+    for hook in HOOKS:
+        hook(team, user)
+    if not signed_in and not has_other_team(user, team):
+        end_sessions(user)
+
+
+def invitations_of(team: Team, user: User) -> QuerySet[Invitation]:
+    """Open invitations that the person sent, or that would let them in again."""
+    open_ones = Invitation.objects.filter(team=team, accepted_at=None, revoked_at=None)
+    return open_ones.filter(Q(invited_by=user) | Q(email__iexact=user.email))
+
+
+def deactivate_member(membership: Membership, by: User | None, *, operator: bool = False) -> Membership:
+    """The person reaches nothing of the team any more. ``operator``: staff acting on the whole installation, whom the rules do not bind.
+
+    Raises Refused for the team's last owner, for oneself, and for who may not.
+    """
+    with transaction.atomic():
+        member = reload_member(membership)
+        if not operator:
+            may_touch(require_manager(member.team, by), member)
+        if not member.active:
+            raise Refused("This person is deactivated already.", "Reload the page.")
+        keeps_an_owner(member)
+        held = [one.words for one in list_member_holdings(member)]
+        member.active, member.deactivated_at = False, timezone.now()
+        member.save(update_fields=["active", "deactivated_at"])
+        let_go(member, by)
+        record_audit_entry("member.deactivate", member, team=member.team, actor=by, label=member.user.email, role=member.role, held=held)
+    return member
+
+
+def reactivate_member(membership: Membership, by: User | None, *, operator: bool = False) -> Membership:
+    """Back with the role they had. Their tokens stay revoked and their runs stopped. Raises Refused."""
+    with transaction.atomic():
+        member = reload_member(membership)
+        if not operator:
+            may_touch(require_manager(member.team, by), member)
+        if member.active:
+            raise Refused("This person is active already.", "Reload the page.")
+        member.active, member.deactivated_at = True, None
+        member.save(update_fields=["active", "deactivated_at"])
+        record_audit_entry("member.reactivate", member, team=member.team, actor=by, label=member.user.email, role=member.role)
+    return member
+
+
+def remove_member(membership: Membership, by: User | None, *, operator: bool = False) -> None:
+    """Takes a deactivated person off the list of members; what they did stays under their name. Raises Refused."""
+    with transaction.atomic():
+        member = reload_member(membership)
+        if not operator:
+            may_touch(require_manager(member.team, by), member)
+        if member.active:
+            raise Refused("This person is still active.", "Deactivate them first.")
+        record_audit_entry("member.remove", member, team=member.team, actor=by, label=member.user.email, role=member.role)
+        member.delete()
+
+
+def leave_team(membership: Membership) -> None:
+    """Somebody takes themselves out. They stay signed in, to join or make another team. Raises Refused for the last owner."""
+    with transaction.atomic():
+        member = reload_member(membership)
+        if not member.active:
+            raise Refused("You are not in this team any more.", "Reload the page.")
+        keeps_an_owner(member)
+        member.active = False
+        member.save(update_fields=["active"])
+        let_go(member, member.user, signed_in=True)
+        record_audit_entry("member.leave", member, team=member.team, actor=member.user, label=member.user.email, role=member.role)
+        member.delete()

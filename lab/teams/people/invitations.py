@@ -1,0 +1,245 @@
+"""Invitations: links for one address into one team with one role. Single use, seven days; only the hashes of their tokens are stored.
+
+The link that is mailed proves that who opens it reads that address's mail, so the account it makes is verified. The link that the inviter sees,
+to hand it over, opens the same and proves nothing: the inviter could use it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from lab.teams.accounts.address_proof import mark_verified
+from lab.teams.accounts.addresses import build_absolute_url, outer_path
+from lab.teams.accounts.mail import has_mail_server
+from lab.teams.accounts.models import Invitation, Membership, Role, Team, User
+from lab.teams.accounts.permissions import LABELLERS
+from lab.teams.accounts.setup_link import hash_link_token
+from lab.teams.audit.models import Entry
+from lab.teams.audit.recording import record_audit_entry
+from lab.teams.people.member_rules import Refused, lock_team, may_give, require_manager
+from lab.teams.people.queue_assignment import Assigned, assign_queues, check_assignable_queues
+
+VALID = timedelta(days=7)
+MOST_A_DAY = 50  # links a team makes in 24 hours, those sent again included
+NO_LONGER = "This invitation was withdrawn, or a newer link has replaced it."
+ASK = "Ask who invited you for a new one."
+USED = "If it was you, sign in. If not, reset the password: the link comes to your address, and with it only you have the account."
+
+
+@dataclass(frozen=True)
+class Made:
+    """An invitation with its links, which can be shown and mailed now and never again."""
+
+    invitation: Invitation
+    link: str
+    mailed_link: str  # the same as ``link`` without a mail server
+
+
+@dataclass(frozen=True)
+class Joined:
+    member: Membership
+    assigned: Assigned
+
+
+def open_invitations(team: Team) -> QuerySet[Invitation]:
+    """Neither used nor withdrawn; expired ones too, since they can be sent again."""
+    found = Invitation.objects.filter(team=team, accepted_at=None, revoked_at=None)
+    return found.select_related("invited_by").order_by("-created_at", "-pk")
+
+
+def create_invitation(team: Team, email: str, role: str, by: User, queues: Collection[int] = ()) -> Made:
+    """``queues``: labelling queues they are assigned to on joining. Raises Refused, with the field at fault."""
+    email = clean_invited_address(email)
+    tokens = Tokens()
+    with transaction.atomic():
+        lock_team(team)
+        may_give(require_manager(team, by), role)
+        named = check_assignable_queues(team, role, queues)
+        not_yet_here(team, email)
+        under_limit(team)
+        values = {
+            "email": email,
+            "role": role,
+            "queues": list(named),
+            **tokens.digests,
+            "invited_by": by,
+            "expires_at": timezone.now() + VALID,
+        }
+        made = Invitation.objects.create(team=team, **values)
+        details: dict[str, Any] = {"queues": list(named.values())} if named else {}
+        record_audit_entry("member.invite", made, actor=by, label=email, role=role, **details)
+    return Made(made, link_of(tokens.shown), link_of(tokens.mailed or tokens.shown))
+
+
+class Tokens:
+    """Of a new invitation: ``shown`` to the inviter, ``mailed`` to the address; empty where no mail server takes it there."""
+
+    def __init__(self) -> None:
+        self.shown = secrets.token_urlsafe(32)
+        self.mailed = secrets.token_urlsafe(32) if has_mail_server() else ""
+
+    @property
+    def digests(self) -> dict[str, str | None]:
+        return {"digest": hash_link_token(self.shown), "mailed_digest": hash_link_token(self.mailed) if self.mailed else None}
+
+
+def clean_invited_address(email: str) -> str:
+    email = email.strip()
+    try:
+        validate_email(email)
+    except ValidationError:
+        raise Refused("This is no e-mail address.", "Write one, such as ada@example.org.", "email") from None
+    return User.objects.normalize_email(email)
+
+
+def not_yet_here(team: Team, email: str) -> None:
+    member = Membership.objects.filter(team=team, user__in=people_with(email)).select_related("user").first()
+    if member is not None and member.active:
+        raise Refused(f"{email} is in the team already, as {member.role}.", "Change their role in the list instead.", "email")
+    if member is not None:
+        raise Refused(f"{email} was in the team and is deactivated.", "Reactivate them in the list of members instead.", "email")
+    if open_invitations(team).filter(email__iexact=email, expires_at__gt=timezone.now()).exists():
+        raise Refused(f"{email} has an open invitation.", "Send that one again, or withdraw it first.", "email")
+    open_invitations(team).filter(email__iexact=email).update(revoked_at=timezone.now())  # expired: this one takes its place
+
+
+def under_limit(team: Team) -> None:
+    made = Entry.objects.of(team).filter(action="member.invite", at__gt=timezone.now() - timedelta(days=1)).count()
+    if made >= MOST_A_DAY:
+        raise Refused(f"This team has sent {made} invitations within a day, and {MOST_A_DAY} is the most.", "Go on tomorrow.", "email")
+
+
+def send_again(invitation: Invitation, by: User) -> Made:
+    """New links with seven days to them; the old ones are dead. Raises Refused."""
+    tokens = Tokens()
+    with transaction.atomic():
+        lock_team(invitation.team)
+        found = still_open(invitation, by)
+        under_limit(found.team)
+        found.digest, found.mailed_digest = hash_link_token(tokens.shown), tokens.digests["mailed_digest"]
+        found.expires_at, found.invited_by = timezone.now() + VALID, by
+        found.save(update_fields=["digest", "mailed_digest", "expires_at", "invited_by"])
+        record_audit_entry("member.invite", found, actor=by, label=found.email, role=found.role, again=True)
+    return Made(found, link_of(tokens.shown), link_of(tokens.mailed or tokens.shown))
+
+
+def withdraw_invitation(invitation: Invitation, by: User) -> None:
+    """Raises Refused."""
+    with transaction.atomic():
+        lock_team(invitation.team)
+        found = still_open(invitation, by)
+        found.revoked_at = timezone.now()
+        found.save(update_fields=["revoked_at"])
+        record_audit_entry("member.uninvite", found, actor=by, label=found.email, role=found.role)
+
+
+def still_open(invitation: Invitation, by: User) -> Invitation:
+    actor = require_manager(invitation.team, by)
+    found = open_invitations(invitation.team).filter(pk=invitation.pk).select_related("team").first()
+    if found is None:
+        raise Refused("This invitation was used or withdrawn meanwhile.", "Reload the page.")
+    may_give(actor, found.role)
+    return found
+
+
+def link_of(token: str) -> str:
+    return build_absolute_url(outer_path("invited", token))
+
+
+def people_with(email: str) -> QuerySet[User]:
+    """Whose address this is: the one they sign in with, or another that they have proved."""
+    proved = EmailAddress.objects.filter(email__iexact=email, verified=True).values("user")
+    return User.objects.filter(Q(email__iexact=email) | Q(pk__in=proved))
+
+
+def find_invitation(token: str) -> Invitation:
+    """The invitation behind either link, if it can be used now. Raises Refused with what the person can do."""
+    found = with_token(token).select_related("team", "invited_by").first()
+    if found is None or found.revoked_at is not None:
+        raise Refused(NO_LONGER, ASK)
+    if found.accepted_at is not None:
+        raise Refused("This invitation has been used.", USED)
+    if found.expires_at <= timezone.now():
+        raise Refused("This invitation has expired.", ASK)
+    return found
+
+
+def with_token(token: str) -> QuerySet[Invitation]:
+    secret = hash_link_token(token)
+    return Invitation.across_teams.filter(Q(digest=secret) | Q(mailed_digest=secret))
+
+
+def came_by_mail(invitation: Invitation, token: str) -> bool:
+    return has_mail_server() and invitation.mailed_digest == hash_link_token(token)
+
+
+def is_for(invitation: Invitation, user: User) -> bool:
+    return people_with(invitation.email).filter(pk=user.pk).exists()
+
+
+def accept_invitation(token: str, user: User) -> Joined:
+    """Lets somebody with an account in, once. Raises Refused."""
+    with transaction.atomic():
+        found = lock_invitation(token)
+        if not is_for(found, user):
+            raise Refused(f"This invitation is for {found.email}; you are signed in as {user.email}.", "Sign out and open the link again.")
+        return join_team(found, user)
+
+
+def accept_as_new(token: str, name: str, password: str) -> Joined:
+    """Makes the account of the invited address and lets it in. The caller has checked name and password. Raises Refused."""
+    with transaction.atomic():
+        found = lock_invitation(token)
+        if people_with(found.email).exists():
+            raise Refused(f"{found.email} has an account.", "Sign in with it and open the link again.")
+        first, _, last = name.strip().partition(" ")
+        user = User.objects.create_user(found.email, password, first_name=first[:150], last_name=last[:150])
+        if came_by_mail(found, token):
+            mark_verified(user)
+        return join_team(found, user)
+
+
+def accept_all(user: User) -> None:
+    """Lets in whom single sign-on has just made an account for: the provider has proved what the links of the open invitations would."""
+    mine = Invitation.across_teams.filter(email__iexact=user.email, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now())
+    for invitation in mine.select_related("team"):
+        with transaction.atomic():
+            lock_team(invitation.team)
+            if mine.filter(pk=invitation.pk).exists():
+                join_team(invitation, user)
+
+
+def used_by(token: str, user: User) -> Team | None:
+    """The team, for somebody who opens a link again that they have used; nobody else is told anything."""
+    found = with_token(token).filter(accepted_by=user).select_related("team").first()
+    return found.team if found is not None else None
+
+
+def lock_invitation(token: str) -> Invitation:
+    """The invitation, and nobody else can use it until the transaction ends: of two people with one link, one gets in."""
+    lock_team(find_invitation(token).team)
+    return find_invitation(token)
+
+
+def join_team(invitation: Invitation, user: User) -> Joined:
+    member, made = Membership.objects.get_or_create(team=invitation.team, user=user, defaults={"role": Role(invitation.role)})
+    if not made and not member.active:
+        raise Refused("You were in this team and are deactivated.", "Ask one of its admins to reactivate you.")
+    invitation.accepted_at, invitation.accepted_by = timezone.now(), user
+    invitation.save(update_fields=["accepted_at", "accepted_by"])
+    assigned = assign_queues(invitation.team, user, invitation.queues) if member.role in LABELLERS else Assigned()
+    details: dict[str, Any] = {"role": member.role, "invited_by": str(invitation.invited_by or "")}
+    details |= {"queues": list(assigned.to), "closed_queues": list(assigned.left_out)} if invitation.queues else {}
+    record_audit_entry("member.join", member, team=invitation.team, actor=user, label=user.email, **details)
+    return Joined(member, assigned)

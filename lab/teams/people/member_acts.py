@@ -1,0 +1,127 @@
+"""What admins do on the team's page: invite, answer requests, change a role, deactivate, reactivate, remove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template.response import TemplateResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from lab.lib.numbers import MAX_ID
+from lab.teams.accounts.models import Invitation, JoinRequest
+from lab.teams.accounts.requests import LabRequest
+from lab.teams.people import departures, invitations, join_requests
+from lab.teams.people.forms import InviteForm, add_refusal
+from lab.teams.people.invitations import Made
+from lab.teams.people.mails import send_invitation
+from lab.teams.people.member_rules import Refused
+from lab.teams.people.pages import member_of, member_page, team_page
+from lab.teams.people.roles import change_role
+
+
+@require_POST
+@never_cache
+def invite_member(request: LabRequest) -> HttpResponse:
+    """Answers with the link itself, once; it is stored nowhere."""
+    form = InviteForm(request.POST, request.membership)
+    if form.is_valid():
+        try:
+            asked = form.cleaned_data
+            made = invitations.create_invitation(request.team, asked["email"], asked["role"], request.user, asked.get("queues", ()))
+        except Refused as refused:
+            add_refusal(form, refused)
+        else:
+            return render_created_invitation(request, made)
+    form.fields["email"].widget.attrs["autofocus"] = True  # the form stands below the list
+    return team_page(request, form, 422)
+
+
+def render_created_invitation(request: LabRequest, made: Made) -> HttpResponse:
+    context = {"room": "team", "tab": "members", "invitation": made.invitation, "link": made.link, "mailed": send_invitation(made)}
+    return TemplateResponse(request, "people/invited.html", context)
+
+
+def invitation_of(request: LabRequest, invitation_id: int) -> Invitation:
+    return get_object_or_404(Invitation.objects.filter(team=request.team).select_related("team"), pk=min(invitation_id, MAX_ID))
+
+
+@require_POST
+@never_cache
+def invitation_resend(request: LabRequest, invitation_id: int) -> HttpResponse:
+    try:
+        return render_created_invitation(request, invitations.send_again(invitation_of(request, invitation_id), request.user))
+    except Refused as refused:
+        return redirect_with_refusal(request, refused)
+
+
+@require_POST
+def invitation_withdraw(request: LabRequest, invitation_id: int) -> HttpResponse:
+    found = invitation_of(request, invitation_id)
+    return run_team_act(
+        request,
+        lambda: invitations.withdraw_invitation(found, request.user),
+        f"The invitation of {found.email} is withdrawn; its link opens nothing.",
+    )
+
+
+@require_POST
+def request_answer(request: LabRequest, request_id: int) -> HttpResponse:
+    """``act`` is ``let in``, with a role, or ``refuse``."""
+    waits = JoinRequest.objects.filter(team=request.team).select_related("team", "user")
+    asked = get_object_or_404(waits, pk=min(request_id, MAX_ID))
+    role = request.POST.get("role", "none") if request.POST.get("act") == "let in" else ""
+    words = f"{asked.user} is in the team, as {role}." if role else f"{asked.user} is not let in."
+    return run_team_act(request, lambda: join_requests.answer_join_request(asked, request.user, role), words)
+
+
+def run_team_act(request: LabRequest, act: Callable[[], object], words: str) -> HttpResponse:
+    try:
+        act()
+    except Refused as refused:
+        return redirect_with_refusal(request, refused)
+    messages.success(request, words)
+    return redirect("team")
+
+
+def redirect_with_refusal(request: LabRequest, refused: Refused) -> HttpResponse:
+    messages.error(request, str(refused))
+    return redirect("team")
+
+
+@require_POST
+def member_role(request: LabRequest, membership_id: int) -> HttpResponse:
+    role = request.POST.get("role", "")
+    return run_member_act(request, membership_id, partial(change_role, role=role), f"{{}} is {role} now.")
+
+
+@require_POST
+def member_deactivate(request: LabRequest, membership_id: int) -> HttpResponse:
+    return run_member_act(
+        request, membership_id, departures.deactivate_member, "{} is deactivated: no session, token or queued run of theirs is left in this team."
+    )
+
+
+@require_POST
+def member_reactivate(request: LabRequest, membership_id: int) -> HttpResponse:
+    return run_member_act(request, membership_id, departures.reactivate_member, "{} is active again, as {}.")
+
+
+@require_POST
+def member_remove(request: LabRequest, membership_id: int) -> HttpResponse:
+    return run_member_act(request, membership_id, departures.remove_member, "{} is off the list. What they did stays under their name.", to="team")
+
+
+def run_member_act(request: LabRequest, membership_id: int, act: Callable[..., object], words: str, to: str = "") -> HttpResponse:
+    """``act`` on a member; ``words`` with their name and role. Then ``to`` a page of the team, or back to theirs."""
+    found = member_of(request, membership_id)
+    try:
+        act(found, by=request.user)
+    except Refused as refused:
+        return member_page(request, found, str(refused), 409)
+    messages.success(request, words.format(found.user, found.role))
+    return redirect(to) if to else redirect("member", found.pk)

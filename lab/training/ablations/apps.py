@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class AblationsConfig(AppConfig):
+    name = "lab.training.ablations"

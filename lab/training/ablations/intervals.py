@@ -1,0 +1,52 @@
+"""Means with 95 % intervals from Student's t distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean, stdev
+
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over ``count`` values; ``half`` is half the width of its interval, None for a single value."""
+
+    mean: float
+    half: float | None
+    count: int
+
+    @property
+    def low(self) -> float | None:
+        return None if self.half is None else self.mean - self.half
+
+    @property
+    def high(self) -> float | None:
+        return None if self.half is None else self.mean + self.half
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 when the whole interval lies on that side of zero, else 0."""
+        if self.half is None or abs(self.mean) <= self.half:
+            return 0
+        return 1 if self.mean > 0 else -1
+
+
+def estimate_mean_interval(values: Sequence[float]) -> Estimate | None:
+    """None without values."""
+    if not values:
+        return None
+    if len(values) == 1:
+        return Estimate(values[0], None, 1)
+    return Estimate(fmean(values), t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values)), len(values))
+
+
+@cache
+def t_quantile(degrees_of_freedom: int, confidence: float = CONFIDENCE) -> float:
+    """t with P(|T| <= t) = ``confidence`` under Student's t distribution."""
+    return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))

@@ -1,0 +1,91 @@
+"""What an ablation measures of each run: one number a run, read from the stored metrics of its finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+import numpy as np
+
+from lab.training.runs import metrics
+from lab.training.runs.models import Run
+from lab.training.runs.stack import load_method_entries, stack_of
+
+TAIL = 0.1  # of the steps: a quantity of training batches is averaged over its last part, one step of it is mostly noise
+WALL = "@wall"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """``metric`` is a logged one, or WALL for the time from start to end. ``claims``: methods that are about it, with the claimed direction."""
+
+    metric: str
+    label: str
+    reading: Literal["last", "tail", "median", "wall"]
+    unit: str = ""
+    claims: tuple[tuple[str, Literal["higher", "lower"]], ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.metric.replace("/", "-").replace("@", "")
+
+    @property
+    def help(self) -> str:
+        return {
+            "last": "the last measurement of each run",
+            "tail": "mean over the last tenth of the steps",
+            "median": "median over all steps",
+            "wall": "from the first start to the end",
+        }[self.reading]
+
+
+LABELS = {
+    "heldout/reward": ("Held-out reward", ""),
+    "heldout/accuracy": ("Held-out accuracy", ""),
+    "heldout/entropy": ("Held-out entropy", "nats"),
+    "heldout/length": ("Held-out length", "tokens"),
+    "entropy": ("Token entropy", "nats"),
+    "completions/mean_length": ("Completion length", "tokens"),
+    "kl": ("KL to the reference", "nats"),
+    "speed/step_seconds": ("Step time", "s"),
+}
+ALWAYS = ("heldout/reward", "heldout/accuracy")
+
+
+def quantities_of(spec: dict[str, object]) -> list[Quantity]:
+    """Held-out reward and accuracy, what each method of the recipe claims to change, and time."""
+    claims: dict[str, list[tuple[str, Literal["higher", "lower"]]]] = {name: [] for name in ALWAYS}
+    for name, entry in load_method_entries(stack_of(spec).methods).items():
+        if claim := entry.get("claim"):
+            claims.setdefault(claim["metric"], []).append((name, claim["direction"]))
+    found = [make_quantity(metric, tuple(by)) for metric, by in claims.items()]
+    return [*found, Quantity("speed/step_seconds", "Step time", "median", "s"), Quantity(WALL, "Run time", "wall", "s")]
+
+
+def make_quantity(metric: str, claims: tuple[tuple[str, Literal["higher", "lower"]], ...]) -> Quantity:
+    label, unit = LABELS.get(metric, (metric, ""))
+    return Quantity(metric, label, "last" if metric.startswith("heldout/") else "tail", unit, claims)
+
+
+def read_run_values(quantity: Quantity, runs: Sequence[Run]) -> dict[UUID, float]:
+    """The quantity of each run that has it, in two queries."""
+    if quantity.reading == "wall":
+        return {run.pk: (run.finished_at - run.started_at).total_seconds() for run in runs if run.finished_at and run.started_at}
+    series = metrics.read_sparkline_series([run.pk for run in runs], quantity.metric, 0)
+    found = {key: reduce_series(quantity, one) for key, one in series.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def reduce_series(quantity: Quantity, series: metrics.Series) -> float | None:
+    """One number of a run's points; None when none of them is finite."""
+    finite = np.isfinite(series.values)
+    steps, points = series.steps[finite], series.values[finite]
+    if not points.size:
+        return None
+    if quantity.reading == "last":
+        return float(points[-1])
+    if quantity.reading == "median":
+        return float(np.median(points))
+    return float(points[steps > series.steps[-1] * (1 - TAIL)].mean()) if steps[-1] > series.steps[-1] * (1 - TAIL) else float(points[-1])

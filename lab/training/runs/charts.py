@@ -1,0 +1,181 @@
+"""Which charts a run page draws: pure functions from the names of a run's metrics to panel descriptions (plain dicts, sent as JSON).
+
+A panel lists only metrics that exist. A metric no panel knows is shown too, under "Other", grouped by the part of its name before the last "/".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.training.runs import method_panels
+
+COMPONENT = re.compile(r"^rewards/(?P<name>.+)/mean$")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart: the metrics it may show with their labels, in order of their series colour. ``points`` draws markers only."""
+
+    id: str
+    title: str
+    metrics: dict[str, str]
+    section: str = "Training"
+    unit: str = ""
+    help: str = ""
+    points: bool = False
+    folded: bool = False
+    pattern: re.Pattern[str] | None = field(default=None)  # further metrics, labelled by their group ``name``
+
+    def present(self, names: set[str]) -> dict[str, str]:
+        shown = {name: label for name, label in self.metrics.items() if name in names}
+        if self.pattern:
+            for name in sorted(names - set(shown)):
+                if match := self.pattern.match(name):
+                    shown[name] = match["name"]
+        return shown
+
+
+PANELS = (
+    Panel(
+        "reward", "Reward", {"reward": "total"}, help="Mean reward of the step's completions, with each reward function's mean.", pattern=COMPONENT
+    ),
+    Panel(
+        "spread",
+        "Reward spread",
+        {"reward_std": "standard deviation", "frac_reward_zero_std": "share of groups without spread"},
+        help="A group whose completions all earn the same reward teaches nothing.",
+    ),
+    Panel("component-spread", "Spread of each reward function", {}, folded=True, pattern=re.compile(r"^rewards/(?P<name>.+)/std$")),
+    Panel("entropy", "Token entropy", {"entropy": "policy"}, unit="nats", help="Mean entropy of the policy's next-token distribution."),
+    Panel(
+        "people",
+        "Scored by people",
+        {"human/share": "of the completions", "human/answered": "of the questions"},
+        help="The share of the step's completions that people ranked in time, and of the questions that were answered. The rest has the fallback.",
+    ),
+    Panel(
+        "heldout",
+        "Held-out",
+        {"heldout/reward": "reward", "heldout/accuracy": "accuracy"},
+        section="Held-out",
+        points=True,
+        help="Measured on prompts that are never trained on.",
+        pattern=re.compile(r"^heldout/(?!entropy$|length$)(?P<name>.+)$"),
+    ),
+    Panel("heldout-entropy", "Held-out entropy", {"heldout/entropy": "entropy"}, section="Held-out", unit="nats", points=True),
+    Panel("heldout-length", "Held-out length", {"heldout/length": "mean length"}, section="Held-out", unit="tokens", points=True),
+    Panel(
+        "margins",
+        "Reward margins",
+        {"rewards/margins": "chosen − rejected"},
+        section="Preferences",
+        help="Implicit reward of DPO: chosen minus rejected.",
+    ),
+    Panel(
+        "accuracies",
+        "Preference accuracy",
+        {"rewards/accuracies": "accuracy"},
+        section="Preferences",
+        help="Share of pairs with the chosen answer ahead.",
+    ),
+    Panel("implicit", "Implicit rewards", {"rewards/chosen": "chosen", "rewards/rejected": "rejected"}, section="Preferences"),
+    Panel("logps", "Log-probabilities", {"logps/chosen": "chosen", "logps/rejected": "rejected"}, section="Preferences", unit="nats"),
+    Panel("logits", "Logits", {"logits/chosen": "chosen", "logits/rejected": "rejected"}, section="Preferences", folded=True),
+    Panel("loss", "Loss", {"loss": "loss"}, section="Optimisation"),
+    Panel("token-accuracy", "Token accuracy", {"mean_token_accuracy": "accuracy"}, section="Optimisation", help="Share of tokens predicted right."),
+    Panel("grad-norm", "Gradient norm", {"grad_norm": "before clipping"}, section="Optimisation"),
+    Panel("kl", "KL to the reference", {"kl": "KL"}, section="Optimisation", unit="nats"),
+    Panel("learning-rate", "Learning rate", {"learning_rate": "learning rate"}, section="Optimisation"),
+    Panel(
+        "clip",
+        "Clipped ratios",
+        {"clip_ratio/region_mean": "both", "clip_ratio/low_mean": "low", "clip_ratio/high_mean": "high"},
+        section="Optimisation",
+        help="Share of tokens whose importance ratio was clipped.",
+    ),
+    Panel(
+        "length",
+        "Completion length",
+        {
+            "completions/mean_length": "mean",
+            "completions/max_length": "longest",
+            "completions/min_length": "shortest",
+            "completions/mean_terminated_length": "mean of the finished",
+        },
+        section="Completions",
+        unit="tokens",
+    ),
+    Panel(
+        "clipped",
+        "Cut off",
+        {"completions/clipped_ratio": "share"},
+        section="Completions",
+        help="Share of completions cut off at the longest length.",
+    ),
+    Panel("throughput", "Throughput", {"speed/tokens_per_second": "tokens/s"}, section="Speed", unit="tokens/s"),
+    Panel("step-time", "Step time", {"speed/step_seconds": "seconds", "human/wait_seconds": "waiting for people"}, section="Speed", unit="s"),
+    Panel("cpu", "CPU", {"system/cpu_percent": "CPU"}, section="System", unit="%", folded=True),
+    Panel("memory", "Memory", {"system/memory_bytes": "memory"}, section="System", unit="bytes", folded=True),
+    Panel("gpu", "GPU", {"system/gpu_percent": "GPU"}, section="System", unit="%", folded=True),
+    Panel("gpu-memory", "GPU memory", {"system/gpu_memory_bytes": "GPU memory"}, section="System", unit="bytes", folded=True),
+)
+
+# Where a panel's kind of run looks first; sections keep this order, whatever order the panels are written in.
+SECTIONS = {
+    "grpo": ("Training", "Held-out", "Optimisation", "Completions", "Speed", "Preferences", "Other", "System"),
+    "dpo": ("Preferences", "Held-out", "Training", "Optimisation", "Completions", "Speed", "Other", "System"),
+    "sft": ("Optimisation", "Held-out", "Training", "Completions", "Speed", "Preferences", "Other", "System"),
+}
+
+
+def build_chart_panels(names: Iterable[str], trainer: str = "grpo", methods: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """The panels for a run that has these metrics, sections in reading order for its trainer, each metric in exactly one panel.
+
+    ``methods`` are catalogue entries of the run's methods: their panels follow, from their own metrics and any others they name.
+    """
+    present = {name for name in names if not name.startswith("@")}
+    of_methods, theirs = method_panels.build_method_panels(methods, present)
+    left = present - theirs
+    shown: list[dict[str, Any]] = []
+    for panel in PANELS:
+        metrics = panel.present(left)
+        if metrics:
+            left -= set(metrics)
+            shown.append(describe_panel(panel, metrics))
+    shown += group_other_metrics(left)
+    order = SECTIONS.get(trainer, SECTIONS["grpo"])
+    return sorted(shown, key=lambda panel: order.index(panel["section"])) + of_methods
+
+
+def describe_panel(panel: Panel, metrics: dict[str, str]) -> dict[str, Any]:
+    traces = [{"metric": name, "label": label, "color": index % 8 + 1} for index, (name, label) in enumerate(metrics.items())]
+    return {
+        "id": panel.id,
+        "title": panel.title,
+        "section": panel.section,
+        "unit": panel.unit,
+        "help": panel.help,
+        "points": panel.points,
+        "folded": panel.folded,
+        "kind": "lines",
+        "method": "",
+        "traces": traces,
+        "metrics": list(metrics),
+    }
+
+
+def group_other_metrics(names: set[str]) -> list[dict[str, Any]]:
+    """Metrics that no panel knows: one panel for each prefix, at most eight lines in a panel."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(names):
+        groups.setdefault(name.rpartition("/")[0], []).append(name)
+    found: list[dict[str, Any]] = []
+    for prefix, members in sorted(groups.items()):
+        for start in range(0, len(members), 8):
+            metrics = {name: name.rpartition("/")[2] if prefix else name for name in members[start : start + 8]}
+            title = (prefix or (members[start] if len(metrics) == 1 else "ungrouped")) + (f" ({start // 8 + 1})" if start else "")
+            found.append(describe_panel(Panel(f"other-{len(found)}", title, {}, section="Other", folded=True), metrics))
+    return found

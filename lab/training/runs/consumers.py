@@ -1,0 +1,291 @@
+"""Websockets of the run page and the runs list: they forward what is published and make up from the database for what was missed.
+
+The channel layer only wakes a socket up. A delta is forwarded when it continues the socket's cursor; everything else, and a look every
+POLL_SECONDS whatever the channel layer does, is answered from the database. A flushed or restarted Redis therefore costs seconds, never points.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from contextlib import suppress
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db.models import QuerySet
+
+from lab.lib.clock import database_now
+from lab.teams.accounts.models import Membership
+from lab.teams.accounts.permissions import TABLE
+from lab.teams.accounts.second_factor import open_to_their_members
+from lab.training.runs import live
+from lab.training.runs.models import Run
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 5.0
+MAX_MESSAGE = 4096  # characters a page may send at once; a hello has about 40
+MAX_BAD_MESSAGES = 20
+MAX_MESSAGES, RATE_SECONDS = 60, 10.0  # how many a page may send in how long; it says hello when it opens and after a gap
+MAX_CURSOR = 2**63 - 1
+LISTED_RUNS = 200  # newest runs of a team that the list's safety poll looks at
+
+BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_MANY, TOO_BIG = 4400, 4401, 4404, 4429, 1009
+
+
+def teams_open_to(user_id: int, permission: str) -> QuerySet[Membership]:
+    """Memberships in whose teams this person has the permission now; every socket asks here, so that none forgets a condition."""
+    roles = TABLE[permission].roles
+    return open_to_their_members(Membership.objects.filter(user=user_id, user__is_active=True, active=True, role__in=roles))
+
+
+class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """A socket of somebody who is logged in, with a group to listen to and a poll that does not depend on it."""
+
+    poller: asyncio.Task[None] | None = None
+    joined = False
+    bad_messages = 0
+    heard, heard_since = 0, 0.0
+
+    async def group(self) -> str | None:
+        """The group to listen to, or None when this person may not (any more)."""
+        raise NotImplementedError
+
+    async def poll(self) -> None:
+        """Sends what the database has and the socket has not."""
+        raise NotImplementedError
+
+    async def connect(self) -> None:
+        self.lock = asyncio.Lock()
+        user = self.scope.get("user")
+        await self.accept()  # refused after accepting, because a browser never learns the code of a refused handshake
+        if user is None or not user.is_authenticated:
+            await self.close(ANONYMOUS)
+            return
+        self.user_id = user.pk
+        self.person_group = f"person-{user.pk}"  # told by lab.teams.accounts.sessions.look_again when what the person may do has changed
+        self.group_name = await self.group()
+        if self.group_name is None:
+            await self.close(NOT_FOUND)
+            return
+        await self.join()
+        self.poller = asyncio.create_task(self._keep_polling())
+
+    @database_sync_to_async  # type: ignore[untyped-decorator]
+    def signed_in(self) -> bool:
+        """Whether the session this socket was opened with still exists; signing out deletes it."""
+        session = self.scope.get("session")
+        return session is None or session.session_key is None or session.exists(session.session_key)
+
+    async def may_stay(self) -> bool:
+        """Asks the database; closes the socket of who is signed out or may not watch any more."""
+        if not await self.signed_in():
+            await self.close(ANONYMOUS)
+            return False
+        if await self.group() is None:
+            await self.close(NOT_FOUND)
+            return False
+        return True
+
+    async def access_changed(self, message: dict[str, Any]) -> None:
+        async with self.lock:
+            await self.may_stay()
+
+    async def join(self) -> None:
+        if self.joined or self.group_name is None:
+            return
+        try:
+            await self.channel_layer.group_add(self.person_group, self.channel_name)
+            await self.channel_layer.group_add(self.group_name, self.channel_name)
+            self.joined = True
+        except Exception as error:  # whatever is wrong with Redis, the poll goes on without it
+            log.warning("the channel layer cannot be joined (%s); polling until it can", error)
+
+    async def _keep_polling(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                async with self.lock:
+                    if not await self.may_stay():
+                        return
+                    await self.join()
+                    await self.poll()
+                    await self.send_object({"type": "alive"})
+            except Exception as error:  # the database is away: the page turns stale and the next round tries again
+                log.warning("a live page could not be refreshed: %s", error)
+
+    async def disconnect(self, code: int) -> None:
+        if self.poller:
+            self.poller.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.poller
+        if self.joined and self.group_name is not None:
+            try:
+                await self.channel_layer.group_discard(self.group_name, self.channel_name)
+                await self.channel_layer.group_discard(self.person_group, self.channel_name)
+            except Exception as error:
+                log.warning("the channel layer cannot be left (%s)", error)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if len(text_data or bytes_data or "") > MAX_MESSAGE:
+            await self.close(TOO_BIG)
+            return
+        if self.hurried():
+            await self.close(TOO_MANY)
+            return
+        try:
+            message = json.loads(text_data) if text_data else None
+        except (ValueError, RecursionError):
+            message = None
+        async with self.lock:
+            if self.poller is None or not await self.may_stay():  # what was true at the handshake may not be any more
+                return
+        problem = await self.understand(message) if isinstance(message, dict) else "not a JSON object"
+        if problem:
+            self.bad_messages += 1
+            await self.send_object({"type": "error", "message": problem})
+            if self.bad_messages >= MAX_BAD_MESSAGES:
+                await self.close(BAD_REQUEST)
+
+    def hurried(self) -> bool:
+        """Whether more messages came than any page sends."""
+        now = time.monotonic()
+        if now - self.heard_since > RATE_SECONDS:
+            self.heard, self.heard_since = 0, now
+        self.heard += 1
+        return self.heard > MAX_MESSAGES
+
+    async def understand(self, message: dict[str, Any]) -> str:
+        """Acts on a message of the page; returns what is wrong with it, or nothing."""
+        return f"unknown type {str(message.get('type'))[:40]!r}"
+
+    async def send_object(self, message: dict[str, Any]) -> None:
+        await self.send(text_data=json.dumps(message, separators=(",", ":"), allow_nan=False))
+
+
+class RunConsumer(PollingConsumer):
+    """One run. ``cursor`` is the spool offset up to which this page is complete; None until the page has said it."""
+
+    cursor: int | None = None
+    state_sent: dict[str, Any] | None = None
+
+    async def group(self) -> str | None:
+        self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
+        return live.run_group(self.run_id) if await self.may_watch() else None
+
+    @database_sync_to_async  # type: ignore[untyped-decorator]
+    def may_watch(self) -> bool:
+        return Run.objects.filter(pk=self.run_id, team__in=teams_open_to(self.user_id, "runs.read").values("team")).exists()
+
+    async def understand(self, message: dict[str, Any]) -> str:
+        if message.get("type") != "hello":
+            return await super().understand(message)
+        cursor = message.get("cursor")
+        if not isinstance(cursor, int) or isinstance(cursor, bool) or not 0 <= cursor <= MAX_CURSOR:
+            return f"cursor must be a whole number from 0 to {MAX_CURSOR}"
+        if self.group_name is None:
+            return "this run cannot be watched"
+        async with self.lock:
+            self.cursor = cursor
+            await self.poll()
+        return ""
+
+    async def poll(self) -> None:
+        if self.cursor is None:
+            return
+        state, ingested = await self.look()
+        if ingested < self.cursor:  # the run's rows were restored or rewritten under the page
+            self.cursor = ingested
+            await self.send_object({"type": "reset", "run": str(self.run_id), "to": ingested, "state": state})
+        elif ingested > self.cursor:
+            await self.catch_up(state)
+        elif state != self.state_sent:
+            await self.send_object({"type": "state", "run": state})
+        self.state_sent = state
+
+    @database_sync_to_async  # type: ignore[untyped-decorator]
+    def look(self) -> tuple[dict[str, Any], int]:
+        run = Run.across_teams.get(pk=self.run_id)
+        return live.describe_run_state(run), run.ingested
+
+    async def catch_up(self, state: dict[str, Any] | None = None) -> None:
+        """Sends everything after the cursor, or a reset when that cannot be told as a delta."""
+        missed = await database_sync_to_async(live.catch_up)(self.run_id, self.cursor or 0)
+        if missed is None:
+            return
+        if missed["type"] == "reset":
+            ingested = missed.get("to")
+            if state is None or ingested is None:
+                state, ingested = await self.look()
+            missed = {"run": str(self.run_id), "state": state, **missed, "to": ingested}
+        self.cursor = missed["to"]
+        await self.send_object(missed)
+
+    async def delta(self, message: dict[str, Any]) -> None:
+        async with self.lock:
+            if self.cursor is None or message["to"] <= self.cursor:
+                return
+            if message["from"] == self.cursor:
+                self.cursor = message["to"]
+                self.state_sent = message.get("state") or self.state_sent
+                await self.send_object(message)
+            else:
+                await self.recover(message)
+
+    async def reset(self, message: dict[str, Any]) -> None:
+        async with self.lock:
+            if self.cursor is None or message["to"] <= self.cursor:
+                return
+            self.cursor = message["to"]
+            await self.send_object(message)
+
+    async def state(self, message: dict[str, Any]) -> None:
+        async with self.lock:
+            self.state_sent = message["run"]
+            await self.send_object(message)
+
+    async def recover(self, message: dict[str, Any]) -> None:
+        try:
+            await self.catch_up()
+        except Exception as error:  # the poll will try again; a dropped wake-up loses nothing
+            log.warning("run %s could not be caught up after %s: %s", self.run_id, message.get("from"), error)
+
+
+class TeamConsumer(PollingConsumer):
+    """All runs of the team in the address: their state whenever it changes."""
+
+    async def group(self) -> str | None:
+        team_id = await self.team()
+        if team_id is None:
+            return None
+        if not hasattr(self, "known"):
+            self.known: dict[str, tuple[Any, ...]] = dict(await self.changed(team_id, {}))
+        self.team_id = team_id
+        return live.team_group(team_id)
+
+    @database_sync_to_async  # type: ignore[untyped-decorator]
+    def team(self) -> Any:
+        wanted = self.scope["url_route"]["kwargs"]["team_id"]
+        return wanted if wanted <= MAX_CURSOR and teams_open_to(self.user_id, "runs.read").filter(team=wanted).exists() else None
+
+    @database_sync_to_async  # type: ignore[untyped-decorator]
+    def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:
+        newest = Run.objects.filter(team=team_id).order_by("-created_at")
+        rows = newest.values_list("id", "status", "reason", "step", "phase", "phase_done", "ingested")[:LISTED_RUNS]
+        return [(str(row[0]), row[1:]) for row in rows if known.get(str(row[0])) != row[1:]]
+
+    @database_sync_to_async  # type: ignore[untyped-decorator]
+    def states(self, run_ids: list[str]) -> list[dict[str, Any]]:
+        now = database_now()
+        return [live.describe_run_state(run, now) for run in Run.objects.filter(team=self.team_id, pk__in=run_ids)]
+
+    async def poll(self) -> None:
+        changed = await self.changed(self.team_id, self.known)
+        self.known.update(changed)
+        for state in await self.states([run_id for run_id, _ in changed]) if changed else []:
+            await self.send_object({"type": "state", "run": state})
+
+    async def state(self, message: dict[str, Any]) -> None:
+        async with self.lock:
+            await self.send_object(message)

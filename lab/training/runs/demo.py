@@ -1,0 +1,163 @@
+"""The demo: a chain of a supervised cold start, GRPO and DPO trained for real by a worker of its own, measured before and after.
+
+Everything goes the way a person's run goes: launched by ``launch_recipe``, trained by the Celery worker, read back from the database and from the
+web process over HTTP. The installation is ``<LAB_HOME>/demo``, so that it never mixes with the lab in use.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from django.urls import reverse
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.teams.audit.recording import from_command
+from lab.training.runs import metrics
+from lab.training.runs.launch import launch_recipe
+from lab.training.runs.local_lab import LabError, LocalLab, free_port, prepare_database
+from lab.training.runs.models import Run, Status
+from lab.training.runs.progress import follow_runs
+from lab.training.runs.stages import Spec
+
+RECIPE = "demo"
+THRESHOLD = 0.15  # by how much GRPO must raise the held-out reward, absolute
+MEASURED = {"accuracy": "heldout/accuracy", "reward": "heldout/reward", "entropy": "heldout/entropy"}
+
+
+class DemoError(RuntimeError):
+    """The demo did not show what it promises; the message says what was missing."""
+
+
+def run_demo(console: Console, overrides: Spec | None = None) -> int:
+    """Runs the demo, with changes to its recipe if any, and returns the exit code: 0 when every stage finished and GRPO raised the held-out
+    reward by THRESHOLD, else 1.
+    """
+    began = time.monotonic()
+    try:
+        prepare_database()
+        user = demo_user()
+        stop_leftovers()
+        with LocalLab(free_port()) as lab:
+            runs = train_demo_stages(user, lab, console, overrides)
+            fetch_pages(user, lab, runs)
+        console.print(table_of(runs))
+        check_demo_result(runs)
+    except (DemoError, LabError) as error:
+        console.print(f"The demo failed: {error}", markup=False, highlight=False, soft_wrap=True)
+        return 1
+    rise = rise_of(grpo_of(runs))
+    console.print(
+        f"GRPO raised the held-out reward by {rise:+.3f} (at least {THRESHOLD:+.2f} was asked for). {time.monotonic() - began:.0f} seconds in all.",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def demo_user() -> User:
+    """The account the demo launches as; it has no password, so nobody can sign in with it."""
+    team, _ = Team.objects.get_or_create(slug="demo", defaults={"name": "Demo"})
+    user = User.objects.filter(email="demo@example.org").first() or User.objects.create_user("demo@example.org", None, first_name="Demo")
+    Membership.objects.get_or_create(team=team, user=user, defaults={"role": Role.OWNER})
+    return user
+
+
+def stop_leftovers() -> None:
+    """An earlier demo that was interrupted must not be trained before this one."""
+    for run in Run.across_teams.all():
+        if run.is_open and run.request_stop() and run.is_active and run.folder.is_dir():
+            (run.folder / "stop").touch()  # its supervisor is gone; the trainer may not be
+
+
+def train_demo_stages(user: User, lab: LocalLab, console: Console, overrides: Spec | None) -> list[Run]:
+    """The stages' runs, once they have ended. Raises LabError when a process of the lab ends."""
+    membership = user.memberships.select_related("team").get()
+    with from_command():
+        runs = launch_recipe(membership.team, user, RECIPE, overrides, name="Demo")
+
+    def watch() -> None:
+        for service in lab.check():
+            console.print(f"{service} had ended and was started again.")
+
+    try:
+        return follow_runs([run.pk for run in runs], console, watch)
+    except BaseException:
+        for run in runs:
+            run.refresh_from_db()
+            run.request_stop()
+        raise
+
+
+def fetch_pages(user: User, lab: LocalLab, runs: Sequence[Run]) -> None:
+    """Reads every run's page from the web process, signed in as the demo's user. Raises DemoError."""
+    cookie = f"{settings.SESSION_COOKIE_NAME}={signed_in(user)}"
+    for run in runs:
+        path = reverse("run", args=[run.pk])
+        try:
+            status, page = lab.get(path, cookie)
+        except OSError as error:
+            raise DemoError(f"the page of {run} cannot be read: {error}; see {lab.logs / 'web.log'}") from None
+        if status != 200 or f"#{run.number}" not in page:
+            raise DemoError(f"{lab.url}{path} answers {status}, not the page of {run}; see {lab.logs / 'web.log'}")
+
+
+def signed_in(user: User) -> str:
+    session = SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.save()
+    return str(session.session_key)
+
+
+def before_and_after(run: Run, metric: str) -> tuple[float, float]:
+    """The first and the last measurement of a metric, NaN where there is none."""
+    series = metrics.read_metric_series(run.pk, [metric]).get(metric)
+    if series is None or not len(series):
+        return math.nan, math.nan
+    return float(series.values[0]), float(series.values[-1])
+
+
+def rise_of(run: Run) -> float:
+    before, after = before_and_after(run, MEASURED["reward"])
+    return after - before
+
+
+def grpo_of(runs: Sequence[Run]) -> Run:
+    return next(run for run in runs if run.trainer == "grpo")
+
+
+def stored_rollouts(run: Run) -> int:
+    return int(run.samples.count())
+
+
+def table_of(runs: Sequence[Run]) -> Table:
+    table = Table(title="Held-out problems, before → after each stage", box=SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("stage", no_wrap=True)
+    for heading in ("accuracy", "mean reward", "entropy (nats)", "rollouts stored", "seconds"):
+        table.add_column(heading, justify="right")
+    for run in runs:
+        numbers = ["{:.3f}→{:.3f}".format(*before_and_after(run, metric)) for metric in MEASURED.values()]
+        seconds = (run.finished_at - run.started_at).total_seconds() if run.finished_at and run.started_at else math.nan
+        table.add_row(run.name.partition(": ")[2] or run.name, *numbers, f"{stored_rollouts(run):,}", f"{seconds:.0f}")
+    return table
+
+
+def check_demo_result(runs: Sequence[Run]) -> None:
+    """Raises DemoError unless every stage finished, stored all its rollouts, and GRPO learnt."""
+    for run in runs:
+        if run.status != Status.FINISHED:
+            raise DemoError(f"{run} is {run.status}: {run.reason or 'the stage before it did not finish'}; its files are in {run.folder}")
+        if not run.rollouts or stored_rollouts(run) != run.rollouts:
+            raise DemoError(f"{run} counted {run.rollouts} rollouts, {stored_rollouts(run)} are stored")
+    rise = rise_of(grpo_of(runs))
+    if not rise >= THRESHOLD:
+        raise DemoError(f"GRPO changed the held-out reward by {rise:+.3f}; a rise of at least {THRESHOLD:+.2f} was expected")

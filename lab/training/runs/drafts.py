@@ -1,0 +1,103 @@
+"""What a launch form starts from: a recipe, built in or saved by the team, a run to clone, or a run to go on from."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from lab.lib.numbers import whole_number
+from lab.teams.accounts.models import Team
+from lab.training.catalog.catalog import Catalog, CatalogError
+from lab.training.catalog.models import RecipeVersion
+from lab.training.runs import references
+from lab.training.runs.models import Run
+from trainers.contract.spec import FINAL, SpecError, parse_spec
+
+Spec = dict[str, Any]
+CUSTOM = "custom"
+SHOWN_RUNS = 60  # newest runs offered as policies
+
+
+@dataclass(frozen=True)
+class Draft:
+    """``stages``: title and spec of each, without output; ``clone`` is the run they were taken from, ``after`` the one to go on from,
+    ``saved`` the version of a recipe of the team's own; ``recipe`` is then the built-in one it was made from."""
+
+    recipe: str
+    title: str
+    summary: str
+    stages: list[tuple[str, Spec]]
+    minutes: int | None = None
+    needs: str = "cpu"
+    clone: Run | None = None
+    after: Run | None = None
+    saved: RecipeVersion | None = None
+
+    @property
+    def is_chain(self) -> bool:
+        return len(self.stages) > 1
+
+
+def of_recipe(catalog: Catalog, name: str) -> Draft:
+    """Raises CatalogError."""
+    recipe = catalog.recipe(name)
+    stages = [(stage["title"], complete_spec(catalog, stage["spec"])) for stage in recipe["stages"]]
+    return Draft(name, recipe["title"], recipe["summary"], stages, recipe["minutes"], recipe["needs"])
+
+
+def of_clone(catalog: Catalog, run: Run) -> Draft:
+    """The run's spec as launched, with run ids and names where it holds paths."""
+    spec = references.restore_reference_names(run.team, run.spec)
+    title = catalog.trainer(run.trainer)["title"] if run.trainer in catalog.trainers else run.trainer
+    return Draft(run.recipe, f"Clone of #{run.number}", "", [(title, complete_spec(catalog, spec))], clone=run)
+
+
+def of_saved(catalog: Catalog, version: RecipeVersion) -> Draft:
+    stages = [(stage["title"], complete_spec(catalog, stage["spec"])) for stage in version.stages]
+    return Draft(version.origin, f"{version.recipe.name}, version {version.number}", version.note, stages, saved=version)
+
+
+def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Draft:
+    """A recipe's only stage on ``run``'s policy and task. Raises CatalogError."""
+    draft = of_recipe(catalog, name)
+    if draft.is_chain:
+        raise CatalogError(f"{name} is a chain of stages and starts from its own policy")
+    title, spec = draft.stages[0]
+    number = whole_number(checkpoint, 2**31 - 1)
+    step = FINAL if number is None else number
+    spec = {**spec, "policy": {"kind": "run", "run": str(run.pk), "checkpoint": step}}
+    if run.task in {task["name"] for task in catalog.tasks} and isinstance(run.spec.get("task"), dict):
+        spec["task"] = copy.deepcopy(run.spec["task"])
+    return Draft(name, draft.title, draft.summary, [(title, spec)], draft.minutes, draft.needs, after=run)
+
+
+def complete_spec(catalog: Catalog, spec: Spec) -> Spec:
+    """A spec with every default written out, policy and dataset as they are. A spec of an older version comes back as it is."""
+    given = {key: value for key, value in spec.items() if key not in ("policy", "dataset")}
+    try:
+        full = parse_spec({**given, "output": "-"}).model_dump(mode="json")
+    except SpecError:
+        return copy.deepcopy(spec)
+    parts = {key: copy.deepcopy(spec[key]) for key in ("policy", "dataset") if spec.get(key) is not None}
+    return references.drop_spec_keys(full, "output", "policy", "dataset") | parts
+
+
+def runs_with_policies(team: Team, also: Run | None = None) -> list[tuple[str, str]]:
+    """Choices of the form: ``<run id>:<checkpoint>`` and what it is called, newest first, unfinished runs last; ``also`` even if it is old."""
+    runs = list(Run.objects.of(team).filter(outside=False).order_by("-number").defer("spec").prefetch_related("checkpoints")[:SHOWN_RUNS])
+    if also is not None and also not in runs and not also.outside:
+        runs.insert(0, also)
+    runs.sort(key=lambda run: run.is_open)  # what is there before what will be
+    return [choice for run in runs for choice in _list_checkpoint_choices(run)]
+
+
+def _list_checkpoint_choices(run: Run) -> list[tuple[str, str]]:
+    steps = sorted({checkpoint.step for checkpoint in run.checkpoints.all() if not checkpoint.final}, reverse=True)
+    kept = [step for step in steps if (run.folder / f"checkpoints/checkpoint-{step}").is_dir()]
+    choices = [(f"{run.pk}:{step}", f"#{run.number} {run.name}: checkpoint at step {step}") for step in kept]
+    if run.status == "finished":
+        return [(f"{run.pk}:{FINAL}", f"#{run.number} {run.name}: final policy"), *choices]
+    if run.is_open:
+        return [(f"{run.pk}:{FINAL}", f"#{run.number} {run.name}: final policy, once it has finished ({run.status})"), *choices]
+    return choices

@@ -1,0 +1,79 @@
+"""What is to follow a run once it is launched, for rooms that launching may not know: it travels with the launch form, signed, until then.
+
+A room puts its kind into ``KINDS``. A form that is launched twice launches once, so what follows it is begun once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from django.core import signing
+
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.forms import LaunchForm
+from lab.training.runs.models import Run
+from trainers.contract.spec import Problem
+
+SIGNED, WANTED = "follows", "follow"  # inputs of the form: what was asked for, and the box that can be unticked
+SALT = "lab.runs.following"  # of signed values, wherever this module lies
+Wish = Mapping[str, Any]
+
+
+class Kind(Protocol):
+    title: str
+
+    def words(self, team: Team, wish: Wish) -> str:
+        """What will be done, for the box on the form."""
+
+    def problems(self, form: LaunchForm, wish: Wish) -> list[Problem]:
+        """What in the form keeps it from being done."""
+
+    def begin(self, run: Run, user: User, wish: Wish) -> None:
+        """Called in the transaction of the launch."""
+
+
+KINDS: dict[str, Kind] = {}
+
+
+@dataclass(frozen=True)
+class Following:
+    kind: Kind
+    wish: Wish
+    wanted: bool
+    words: str
+
+
+def build_wish_inputs(kind: str, team: Team, wish: Wish) -> dict[str, str]:
+    """The values of a form that the wish goes with."""
+    return {SIGNED: signing.dumps({"kind": kind, "team": team.pk, "wish": dict(wish)}, salt=SALT), WANTED: "on"}
+
+
+def load_following(form: LaunchForm) -> Following | None:
+    """What the form carries; None where it carries nothing, or nothing of this team that can be read."""
+    try:
+        found = signing.loads(form.values.get(SIGNED, ""), salt=SALT)
+    except signing.BadSignature:
+        return None
+    if found["team"] != form.team.pk or found["kind"] not in KINDS:
+        return None
+    kind = KINDS[found["kind"]]
+    return Following(kind, found["wish"], bool(form.values.get(WANTED)), kind.words(form.team, found["wish"]))
+
+
+def list_following_problems(form: LaunchForm) -> list[Problem]:
+    if not form.values.get(WANTED):
+        return []
+    found = load_following(form)
+    if found is None:
+        message, fix = "what was to follow the run can no longer be read", "go back to where you opened this form, or launch without it"
+        form.values[WANTED] = ""
+        return [Problem("", None, message, fix)]
+    return found.kind.problems(form, found.wish)
+
+
+def begin_following(form: LaunchForm, run: Run, user: User) -> None:
+    found = load_following(form)
+    if found is not None and found.wanted:
+        found.kind.begin(run, user, found.wish)

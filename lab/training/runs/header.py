@@ -1,0 +1,176 @@
+"""What stands on top of every tab of a run: where it is, what it waits for or died of, and what a person may do now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from lab.training.runs import live
+from lab.training.runs.models import Run, Status
+from lab.training.runs.resumption import find_resume_objection
+from lab.training.runs.stack import build_method_chips, stack_of
+from lab.training.runs.wait_reasons import find_waiting_reasons
+
+CHAIN_LENGTH = 20  # stages shown before this one
+
+
+@dataclass(frozen=True)
+class Action:
+    """A button of the header. ``refused`` says why it cannot be pressed now; empty means it can."""
+
+    name: str
+    label: str
+    icon: str
+    url: str
+    refused: str = ""
+    post: bool = True
+    tone: str = ""
+    confirm: str = ""
+    confirm_text: str = ""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """The banner of a run that does not simply train: what is the matter, what to do, and where to look."""
+
+    tone: str
+    title: str
+    text: str
+    advice: str
+    link: str = ""
+    link_label: str = ""
+
+
+def build_run_header(run: Run, tab: str) -> dict[str, Any]:
+    """The context of ``runs/run_header.html``."""
+    return {
+        "run": run,
+        "state": live.describe_run_state(run),
+        "elapsed": compute_elapsed_seconds(run),
+        "tab": tab,
+        "room": "runs",
+        "chain": list_run_chain(run),
+        "stack": build_method_chips(stack_of(run.spec)),
+        "actions": build_header_actions(run),
+        "notice": build_run_notice(run),
+    }
+
+
+def compute_elapsed_seconds(run: Run) -> float | None:
+    """Seconds from the first start to the end, or to now; None before it has started."""
+    return ((run.finished_at or timezone.now()) - run.started_at).total_seconds() if run.started_at else None
+
+
+def list_run_chain(run: Run) -> list[Run]:
+    """The stages before this run, the run, and the stages that start from it, in order."""
+    before: list[Run] = []
+    stage = run
+    while stage.parent is not None and len(before) < CHAIN_LENGTH:
+        stage = stage.parent
+        before.insert(0, stage)
+    after = list(run.children.order_by("number")[:CHAIN_LENGTH])
+    return [*before, run, *after] if before or after else []
+
+
+def build_header_actions(run: Run) -> list[Action]:
+    def url(name: str) -> str:
+        return reverse(name, args=[run.pk])
+
+    launch, able = reverse("launch"), live.describe_run_state(run)["can"]
+    if run.outside:  # nothing here can start, clone or kill somebody else's process; it reads at its next report that it shall stop
+        return [Action("stop", "Ask it to stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run))]
+    kill_text = "The trainer is ended at once. The steps since the last checkpoint are trained again when it is resumed."
+    feeds = Action("feeds", "Label as it trains", "label", url("run-feeds"), post=False)
+    ablate = Action("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
+    return [
+        # Asks nothing: resume undoes it.
+        Action("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
+        Action("resume", "Resume", "play", url("run-resume"), find_resume_objection(run) if able["resume"] else no_resume(run)),
+        Action("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
+        Action("chain", "Chain a next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
+        *([feeds] if run.trainer == "grpo" and run.is_open else []),
+        *([ablate] if stack_of(run.spec).methods else []),
+        Action(
+            "kill",
+            "Kill",
+            "close",
+            url("run-kill"),
+            "" if able["kill"] else "Nothing is training this run.",
+            tone="danger",
+            confirm=f"Kill run #{run.number} without saving?",
+            confirm_text=kill_text,
+        ),
+    ]
+
+
+def no_stop(run: Run) -> str:
+    return "It is stopping already." if run.status == Status.STOPPING else f"It is {run.status}; there is nothing to stop."
+
+
+def no_resume(run: Run) -> str:
+    if run.status == Status.FINISHED:
+        return "It has finished. Chain a next stage to train its policy further."
+    return "It is queued already." if run.status == Status.QUEUED else "It is still training."
+
+
+def no_chain(run: Run) -> str:
+    if run.status in (Status.STOPPED, Status.FAILED):
+        return "It has no final policy. Resume it first, or start from one of its checkpoints (Config tab)."
+    return ""
+
+
+def build_run_notice(run: Run) -> Notice | None:
+    logs = reverse("run-logs", args=[run.pk])
+    if run.outside and run.status in (Status.LOST, Status.STOPPED, Status.FAILED):
+        return build_outside_notice(run)
+    if run.status in (Status.QUEUED, Status.LOST):
+        return build_waiting_notice(run)
+    if run.status == Status.FAILED:
+        advice = "Read the end of the log; resume goes on from the last checkpoint, clone-and-edit starts anew with other values."
+        return Notice("bad", "This run failed.", run.reason or "No reason was reported.", advice, logs, "Open the logs")
+    if run.status == Status.STOPPED:
+        return Notice(
+            "info", "This run was stopped.", run.reason, "Resume goes on from the last checkpoint." if run.step else "Resume queues it again."
+        )
+    return None
+
+
+def build_outside_notice(run: Run) -> Notice:
+    """What became of a script that trains elsewhere."""
+    if run.status == Status.LOST:
+        advice = "What it writes meanwhile is kept beside it. If it has ended, send the rest: python -m trainers send FOLDER"
+        return Notice("warn", "Nothing is heard of this run.", format_held_reason(run.reason) + ".", advice)
+    title = "This run failed where it was trained." if run.status == Status.FAILED else "This run was stopped."
+    return Notice("bad" if run.status == Status.FAILED else "info", title, run.reason, "Start its script again where it ran.")
+
+
+def build_waiting_notice(run: Run) -> Notice:
+    """Why a queued or lost run does not train yet, and what starts it."""
+    reason = find_waiting_reasons([run])[run.pk]
+    lost = run.status == Status.LOST
+    title, said = ("This run lost its worker.", run.reason) if lost else ("Waiting in the queue.", run.reason)
+    parent = reason.parent
+    if parent is not None:
+        held = f"It starts from the policy of #{parent.number} {parent.name}, which is {parent.status}."
+        blocked = reason.kind == "blocked"
+        advice = "Resume that run; this one starts when it finishes." if blocked else "It starts by itself when that run finishes."
+        tone, link, label = "warn" if blocked else "info", reverse("run", args=[parent.pk]), f"Open #{parent.number}"
+    elif reason.kind == "held":
+        said, held, advice = "", format_held_reason(reason.why), "It starts by itself when there is room."
+        tone, link, label = "warn", reverse("usage"), "Usage"
+    elif reason.kind == "worker":
+        held, advice = f"No live worker takes the queue “{run.queue}”.", f"Start one: .venv/bin/python manage.py worker --queues {run.queue}"
+        tone, link, label = "warn", reverse("workers"), "Workers"
+    else:
+        held, advice = f"It is {reason.why}." if "next" in reason.why else f"{reason.why}.", "It starts by itself when a worker is free."
+        tone, link, label = "warn" if lost else "info", reverse("workers"), "Workers"
+    return Notice(tone, title, f"{said} {held}".strip(), advice, link, label)
+
+
+def format_held_reason(held: str) -> str:
+    """A quota's reason under a title that says already that the run waits."""
+    text = held.removeprefix("Waiting: ")
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,166 @@
+"""The runs list: which runs a URL asks for, in what order, and what a row shows. Filters and sort keys are allow-listed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import F, Q, QuerySet
+from django.db.models.fields.json import KeyTransform
+from django.http import QueryDict
+
+from lab.lib.clock import database_now
+from lab.lib.listing import NEWEST_FIRST, ListQuery
+from lab.lib.sparkline import Sparkline, build_sparkline
+from lab.teams.accounts import projects
+from lab.teams.accounts.models import Project, Team, User
+from lab.training.runs import live, method_usage, metrics, wait_reasons
+from lab.training.runs.models import OPEN, Run, Status
+from lab.training.runs.stack import MethodChip, build_method_chips, build_stack
+from lab.training.runs.wait_reasons import Waiting
+
+PAGE = 50
+SPARK_BUCKETS = 24
+LONGEST_SEARCH = 100  # characters; longer text is cut
+
+SORTS = {
+    "number": "number",
+    "status": "status",
+    "name": "name",
+    "recipe": "recipe",
+    "policy": "policy",
+    "task": "task",
+    "progress": "step",
+    "reward": "latest__reward",
+    "entropy": "latest__entropy",
+    "speed": "latest__tokens_per_second",
+    "age": "created_at",
+    "who": "created_by__email",
+}
+GROUPS = {"open": OPEN, "ended": (Status.FINISHED, Status.STOPPED, Status.FAILED)}
+FILTERS = ("status", "project", "recipe", "method", "task", "who", "q")
+
+
+class Query(ListQuery):
+    filters = FILTERS
+    alphabetical = ("name", "recipe", "policy", "task", "who", "status")
+
+
+def read_query(params: QueryDict) -> Query:
+    """The query a URL's parameters stand for; whatever is not allow-listed is left out with a note."""
+    notes = []
+    chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
+    if "status" in chosen and chosen["status"] not in (*GROUPS, *Status.values):
+        notes.append(f"There is no status “{chosen.pop('status')}”; runs of every status are shown.")
+    if "who" in chosen and not (chosen["who"].isascii() and chosen["who"].isdigit() and len(chosen["who"]) < 10):
+        notes.append(f"There is no person “{chosen.pop('who')}”; everybody's runs are shown.")
+    if "project" in chosen and chosen["project"] != projects.NONE and not projects.key_of(chosen["project"]):
+        notes.append(f"There is no project “{chosen.pop('project')}”; runs of every project are shown.")
+    sort = params.get("sort", NEWEST_FIRST)
+    if sort.removeprefix("-") not in SORTS:
+        notes.append(f"Runs cannot be sorted by “{sort[:40]}”; the newest come first.")
+        sort = NEWEST_FIRST
+    page = params.get("page", "1")
+    return Query(chosen, sort, int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1, notes)
+
+
+def filter_matching_runs(team: Team, query: Query) -> QuerySet[Run]:
+    """The team's runs that ``query`` asks for, in its order, with what a row needs."""
+    runs = (
+        method_usage.with_base(Run.objects.of(team))
+        .filter(_build_run_condition(query.chosen))
+        .annotate(method_choices=KeyTransform("methods", "spec"))
+    )
+    by = F(SORTS[query.key])
+    order = by.desc(nulls_last=True) if query.descending else by.asc(nulls_last=True)
+    return runs.select_related("parent", "created_by").defer("spec", "parent__spec", "special_tokens").order_by(order, "-number")
+
+
+def _build_run_condition(chosen: Mapping[str, str]) -> Q:
+    condition = Q()
+    if status := chosen.get("status"):
+        condition &= Q(status__in=GROUPS.get(status, (status,)))
+    if who := chosen.get("who"):
+        condition &= Q(created_by=int(who))
+    condition &= projects.build_project_condition(chosen.get("project", ""))
+    if method := chosen.get("method"):
+        condition &= method_usage.build_method_condition(method)
+    condition &= Q(**{name: chosen[name] for name in ("recipe", "task") if name in chosen})
+    if text := chosen.get("q"):
+        words = Q(name__icontains=text) | Q(policy__icontains=text) | Q(recipe__icontains=text) | Q(task__icontains=text)
+        number = text.removeprefix("#")
+        condition &= words | Q(number=int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else words
+    return condition
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run as a row shows it: ``state`` is what a live update carries, so that both draw the same cells."""
+
+    run: Run
+    state: dict[str, Any]
+    spark: Sparkline | None
+    waiting: Waiting | None
+    stack: list[MethodChip]
+
+    @property
+    def reward(self) -> Any:
+        latest = self.state["latest"]
+        return latest["heldout"] if latest["reward"] is None else latest["reward"]
+
+    @property
+    def is_heldout(self) -> bool:
+        """Supervised and preference runs have no training reward; their held-out reward stands in for it."""
+        return self.state["latest"]["reward"] is None and self.state["latest"]["heldout"] is not None
+
+
+def page_of(team: Team, query: Query) -> Page[Run]:
+    return Paginator(filter_matching_runs(team, query), PAGE).get_page(query.page)
+
+
+def build_run_rows(runs: list[Run]) -> list[Row]:
+    """Rows for ``runs``: a fixed number of queries however many there are."""
+    ids = [run.pk for run in runs]
+    measured = metrics.read_sparkline_series(ids, "heldout/reward", SPARK_BUCKETS) | metrics.read_sparkline_series(ids, "reward", SPARK_BUCKETS)
+    reasons = wait_reasons.find_waiting_reasons(runs)
+    now = database_now() if any(run.is_active for run in runs) else None
+    return [
+        Row(run, live.describe_run_state(run, now), _build_run_sparkline(measured.get(run.pk)), reasons.get(run.pk), _build_stack_chips(run))
+        for run in runs
+    ]
+
+
+def _build_stack_chips(run: Any) -> list[MethodChip]:
+    """Chips of a recipe that says what it stacks; a plain one is told by its name and trainer."""
+    if not run.base_name and not run.method_choices:
+        return []
+    return build_method_chips(build_stack({"name": run.base_name or ""}, run.method_choices, run.trainer))
+
+
+def _build_run_sparkline(series: metrics.Series | None) -> Sparkline | None:
+    return build_sparkline(series.steps.tolist(), series.values.tolist()) if series is not None else None
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the filters of a team offer."""
+
+    recipes: list[str]
+    methods: list[str]
+    tasks: list[str]
+    people: list[User]
+    projects: list[Project]
+
+
+def list_run_filter_choices(team: Team, project: str = "") -> Choices:
+    """``project``: the one that is chosen, offered even if it is archived."""
+    runs = Run.objects.of(team).order_by()
+    return Choices(
+        recipes=sorted(runs.values_list("recipe", flat=True).distinct()),
+        methods=sorted(method_usage.count_method_runs(team)),
+        tasks=sorted(runs.values_list("task", flat=True).distinct()),
+        people=list(User.objects.filter(memberships__team=team).order_by("email")),
+        projects=projects.list_project_choices(team, project),
+    )

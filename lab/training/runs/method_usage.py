@@ -1,0 +1,44 @@
+"""Which runs used which method, read from their specs. A spec that names no base used the default one of its trainer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from django.db.models import Count, F, Func, JSONField, Q, QuerySet, TextField, Value
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce
+
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
+from trainers.contract.stacking import DEFAULT_BASES
+
+
+def build_method_condition(method: str) -> Q:
+    """Runs that stack the method or stand on it."""
+    condition = Q(spec__methods__contains=[{"name": method}]) | Q(spec__base__name=method)
+    for trainer, base in DEFAULT_BASES.items():
+        if base == method:
+            condition |= Q(trainer=trainer, base_name="")
+    return condition
+
+
+def with_base(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Adds ``base_name``, the base that the spec names; empty without one. ``build_method_condition`` needs it."""
+    return runs.annotate(base_name=Coalesce(KT("spec__base__name"), Value(""), output_field=TextField()))
+
+
+def count_method_runs(team: Team) -> Counter[str]:
+    """How many of the team's runs used each method: one query, one row for each combination there is."""
+    names = Func(F("spec"), Value("$.methods[*].name"), function="jsonb_path_query_array", output_field=JSONField())
+    stacks = with_base(Run.objects.of(team)).annotate(names=names).values("trainer", "base_name", "names").order_by().annotate(runs=Count("pk"))
+    found: Counter[str] = Counter()
+    for stack in stacks:
+        base = stack["base_name"] or DEFAULT_BASES.get(stack["trainer"], "")
+        for name in {base, *stack["names"]}:
+            found[name] += stack["runs"]
+    return found
+
+
+def list_latest_method_runs(team: Team, method: str, limit: int) -> list[Run]:
+    """The newest runs that used the method."""
+    return list(with_base(Run.objects.of(team)).filter(build_method_condition(method)).order_by("-number").defer("spec", "special_tokens")[:limit])

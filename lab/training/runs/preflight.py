@@ -1,0 +1,48 @@
+"""What the trainers say about a spec before a model loads, asked of their command line so that nothing of torch gets in here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from django.conf import settings
+
+from lab.lib.child_environment import PREFLIGHT, environment_for
+
+SECONDS = 20
+
+
+class PreflightError(RuntimeError):
+    """The check itself did not come to an end; says nothing about the spec."""
+
+
+def run_preflight(spec: dict[str, Any], *, policy_pending: bool = False) -> dict[str, Any]:
+    """The report of ``python -m trainers preflight`` on a complete spec. Raises PreflightError.
+
+    ``policy_pending``: the policy is that of a stage that has not finished, so that its folder is not looked for.
+    """
+    command = [sys.executable, "-m", "trainers", "preflight", *(["--policy-pending"] if policy_pending else []), "-"]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps(spec).encode(),
+            capture_output=True,
+            timeout=SECONDS,
+            cwd=settings.BASE,
+            env=environment_for(PREFLIGHT),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise PreflightError(f"the check took longer than {SECONDS} s and was ended; try again, the machine may be busy") from None
+    except OSError as error:
+        raise PreflightError(f"the check could not be started: {error}") from None
+    try:
+        report = json.loads(done.stdout)
+    except ValueError:
+        report = None
+    if not isinstance(report, dict):
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
+        raise PreflightError(f"the check died with exit code {done.returncode}: {last[0]}")
+    return report

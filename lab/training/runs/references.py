@@ -1,0 +1,114 @@
+"""Policies and datasets as people name them (a run's id, a folder's or file's name) and as a spec holds them (paths), in both directions.
+
+No path ever comes from a browser: a name is one component below a root of the settings, a run is one of the team's own. Only the command line,
+which could read the files anyway, may give paths.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run, Status
+from trainers.contract.spec import FINAL, Problem, SpecError
+
+Spec = dict[str, Any]
+
+
+def resolve_references(team: Team, spec: Spec, *, paths: bool = False, parent: Run | None = None) -> Spec:
+    """The spec with every name replaced by the path it stands for. Raises SpecError naming the field.
+
+    ``paths``: paths are taken as they are (command line). ``parent``: the run of an earlier stage, which need not have finished.
+    """
+    spec = dict(spec)
+    policy, dataset = spec.get("policy"), spec.get("dataset")
+    if isinstance(policy, dict) and policy.get("kind") == "run":
+        spec["policy"] = run_policy(team, policy, paths, parent)
+    elif isinstance(policy, dict) and policy.get("kind") == "folder":
+        root = Path(settings.POLICIES_ROOT)
+        spec["policy"] = {**drop_spec_keys(policy, "folder"), "path": resolve_path_below(root, policy, "folder", "policy", paths)}
+    if isinstance(dataset, dict):
+        spec["dataset"] = {**drop_spec_keys(dataset, "file"), "path": resolve_path_below(datasets_of(team), dataset, "file", "dataset", paths)}
+    return spec
+
+
+def datasets_of(team: Team) -> Path:
+    return Path(settings.DATASETS_ROOT) / str(team.pk)
+
+
+def drop_spec_keys(part: Spec, *keys: str) -> Spec:
+    return {key: value for key, value in part.items() if key not in keys}
+
+
+def resolve_path_below(root: Path, part: Spec, key: str, field: str, paths: bool) -> str:
+    """The path of the folder or file that ``part`` names under ``key`` (or under ``path``, as the spec's own field is called)."""
+    key = key if key in part else "path"
+    value, field = part.get(key), f"{field}.{key}"
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise SpecError([Problem(field, value, "not a name", "choose one that the form lists", given=value is not None)])
+    if paths and key == "path":
+        return str(Path(value).expanduser().resolve())
+    if Path(value).name != value or value == "..":
+        raise SpecError(
+            [Problem(field, value, "a path; only the name of something the lab holds is taken", f"put it in {root.name}/ and give its name")]
+        )
+    found = root / value
+    if not found.exists():
+        names = sorted(path.name for path in root.iterdir() if not path.name.startswith(".")) if root.is_dir() else []
+        there = f"there are: {', '.join(names)}" if names else f"nothing is there yet; put it in {root}"
+        raise SpecError([Problem(field, value, "nothing of that name", there)])
+    return str(found)
+
+
+OUTSIDE = "was trained by a script of its own, which has kept the policy"
+
+
+def run_policy(team: Team, policy: Spec, paths: bool, parent: Run | None) -> Spec:
+    checkpoint = policy.get("checkpoint", FINAL)
+    if "run" not in policy:
+        if paths and isinstance(policy.get("folder"), str):
+            return {**policy, "folder": str(Path(policy["folder"]).expanduser().resolve())}
+        raise SpecError([Problem("policy.run", None, "no run is chosen", "choose one of your team's runs", given=False)])
+    run = run_named(team, policy["run"])
+    if run != parent or checkpoint != FINAL:
+        has_checkpoint(run, checkpoint)
+    return {**drop_spec_keys(policy, "run"), "folder": str(run.folder), "checkpoint": checkpoint}
+
+
+def run_named(team: Team, name: Any) -> Run:
+    """A run of the team by its id, with files of its own here. Raises SpecError."""
+    try:
+        run = Run.objects.of(team).get(pk=uuid.UUID(str(name)))
+    except (ValueError, Run.DoesNotExist):
+        raise SpecError([Problem("policy.run", str(name), "your team has no such run", "choose one of your team's runs")]) from None
+    if run.outside:
+        raise SpecError([Problem("policy.run", str(run), OUTSIDE, "copy that folder to where the lab's policies are and choose it there")])
+    return run
+
+
+def has_checkpoint(run: Run, checkpoint: Any) -> None:
+    """Raises SpecError unless the run holds what ``checkpoint`` names."""
+    steps = sorted(set(run.checkpoints.filter(final=False).values_list("step", flat=True)))
+    there = f"it has checkpoints of the steps {', '.join(map(str, steps))}" if steps else "wait for it to finish or to write a checkpoint"
+    if checkpoint == FINAL:
+        if run.status != Status.FINISHED and not (run.folder / FINAL / "config.json").exists():
+            raise SpecError([Problem("policy.run", str(run), f"is {run.status} and has no final policy yet", there)])
+    elif not isinstance(checkpoint, int) or isinstance(checkpoint, bool) or not (run.folder / f"checkpoints/checkpoint-{checkpoint}").is_dir():
+        raise SpecError([Problem("policy.checkpoint", checkpoint, f"{run} has no such checkpoint", there)])
+
+
+def restore_reference_names(team: Team, spec: Spec) -> Spec:
+    """The reverse of ``resolve_references``, for a form that starts from a launched spec: run ids and names instead of paths, without the output."""
+    spec = drop_spec_keys(spec, "output")
+    policy, dataset = spec.get("policy"), spec.get("dataset")
+    if isinstance(policy, dict) and policy.get("kind") == "run":
+        spec["policy"] = {**drop_spec_keys(policy, "folder"), "run": Path(policy["folder"]).name}
+    elif isinstance(policy, dict) and policy.get("kind") == "folder":
+        spec["policy"] = {"kind": "folder", "folder": Path(policy["path"]).name}
+    if isinstance(dataset, dict):
+        spec["dataset"] = {**drop_spec_keys(dataset, "path", *([] if dataset.get("sha256") else ["sha256"])), "file": Path(dataset["path"]).name}
+    return spec

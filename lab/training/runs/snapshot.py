@@ -1,0 +1,102 @@
+"""What a run page starts from: metrics, panels, marks and state, all of one moment, with the cursor that live deltas go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from django.db import connection, transaction
+
+from lab.training.runs import live, metric_thinning, metrics
+from lab.training.runs.charts import build_chart_panels
+from lab.training.runs.models import Run
+from lab.training.runs.stack import Stack, load_method_entries, page_of, stack_of
+
+BUCKETS = 1000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
+CSV_AXES = ("step", "time", "tokens")
+
+
+@contextmanager
+def one_moment() -> Iterator[None]:
+    """All queries inside see the database as of the first. A transaction that is already open decides for itself."""
+    if connection.in_atomic_block:
+        yield
+        return
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
+def build_run_snapshot(run: Run) -> dict[str, Any]:
+    with one_moment():
+        run.refresh_from_db()
+        found = metric_thinning.read_thinned_metrics(run.pk, BUCKETS)
+        methods = describe_run_methods(stack_of(run.spec))
+        return {
+            "cursor": run.ingested,
+            "attempt": run.attempt,
+            "axes": read_run_axes(run, found),
+            "series": {name: {"steps": one.steps.tolist(), "values": encode_series_values(one)} for name, one in found.series.items()},
+            "thinned": any(len(one) < found.counts[name] for name, one in found.series.items()),
+            "nonfinite": found.nonfinite,
+            "abstained": found.abstained,
+            "panels": build_chart_panels(found.series, run.trainer, methods),
+            "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
+            "marks": list_run_marks(run),
+            "state": live.describe_run_state(run),
+        }
+
+
+def encode_series_values(series: metrics.Series) -> list[float | str]:
+    values: list[float | str] = series.values.tolist()
+    return values if np.isfinite(series.values).all() else [live.encode_json_number(float(value)) for value in values]
+
+
+def describe_run_methods(stack: Stack) -> list[dict[str, Any]]:
+    """The catalogue's entries of the run's base and methods; one it does not know has only a name, under which its metrics are shown."""
+    known = load_method_entries(stack.names)
+    blank = {"idea": "", "panels": [], "url": ""}
+    return [{**known[name], "url": page_of(name)} if name in known else {**blank, "name": name, "title": name} for name in stack.names]
+
+
+def read_run_axes(run: Run, found: metric_thinning.Thinned) -> dict[str, list[Any]]:
+    """Time and tokens of every step that a shown point lies on; null where a step has none."""
+    shown = found.series
+    steps = np.sort(np.concatenate([one.steps for one in shown.values()])) if shown else np.empty(0, dtype=np.int64)
+    steps = steps[np.append(True, steps[1:] != steps[:-1])] if steps.size else steps  # numpy's unique hashes them, which takes four times as long
+    return {"step": steps.tolist(), **{axis: metric_thinning.axis_at(run.pk, axis, steps, found.limits) for axis in ("time", "tokens")}}
+
+
+def list_run_marks(run: Run) -> list[dict[str, Any]]:
+    """Where checkpoints were written, the policy was saved and attempts took over."""
+    found = []
+    for attempt in run.attempts.all():
+        if attempt.number > 1:
+            found.append({"step": attempt.from_step, "kind": "resume", "label": f"attempt {attempt.number} goes on from step {attempt.from_step}"})
+    for checkpoint in run.checkpoints.order_by("step", "attempt"):
+        kind, what = ("saved", "policy saved") if checkpoint.final else ("checkpoint", "checkpoint")
+        found.append({"step": checkpoint.step, "kind": kind, "label": f"{what} at step {checkpoint.step}"})
+    return found
+
+
+def csv_rows(run: Run, asked: Iterable[str]) -> tuple[list[str], Iterator[list[Any]]]:
+    """The metrics in the file and its rows, one a step; a metric that was not logged at a step leaves its cell empty."""
+    with one_moment():
+        known = metrics.list_metric_names(run.pk)
+        wanted = set(asked)
+        names = [name for name in known if not wanted or name in wanted]
+        series = metrics.read_metric_series(run.pk, [*names, "@time", "@tokens"])
+    values = {name: dict(zip(one.steps.tolist(), one.values.tolist(), strict=True)) for name, one in series.items()}
+    steps = sorted({step for name in names for step in values.get(name, {})})
+
+    def rows() -> Iterator[list[Any]]:
+        for step in steps:
+            moment, tokens = values.get("@time", {}).get(step), values.get("@tokens", {}).get(step)
+            when = datetime.fromtimestamp(moment, UTC).isoformat() if moment is not None else ""
+            yield [step, when, int(tokens) if tokens is not None else "", *(values.get(name, {}).get(step, "") for name in names)]
+
+    return names, rows()

@@ -1,0 +1,57 @@
+"""Stop, kill and resume. The verbs are on Run; asking twice, or too late, changes nothing and says so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from lab.training.runs import live
+from lab.training.runs.header import build_run_header
+from lab.training.runs.launch import enqueue_run
+from lab.training.runs.models import Run, Status
+from lab.training.runs.resumption import find_resume_objection
+from lab.training.runs.views.page import TABS, find_team_run
+
+
+@require_POST
+def stop_run(request: HttpRequest, run_id: Any) -> HttpResponse:
+    run = find_team_run(request, run_id)
+    changed = run.request_stop()
+    said = "Stopped before it trained." if run.status == Status.STOPPED else "Stopping: it finishes its step and saves."
+    return render_action_answer(request, run, changed, said)
+
+
+@require_POST
+def kill_run(request: HttpRequest, run_id: Any) -> HttpResponse:
+    run = find_team_run(request, run_id)
+    changed = run.is_active and run.request_stop(kill=True)
+    return render_action_answer(request, run, changed, "Killing: the trainer is ended without saving.")
+
+
+@require_POST
+def resume_run(request: HttpRequest, run_id: Any) -> HttpResponse:
+    run = find_team_run(request, run_id)
+    changed = run.resume()
+    if changed:
+        enqueue_run(run)
+    return render_action_answer(request, run, changed, "Queued again; it goes on from its last checkpoint.")
+
+
+def render_action_answer(request: HttpRequest, run: Run, changed: bool, said: str) -> HttpResponse:
+    """The new header for htmx, the run page for a plain form. What changed is told to every open page."""
+    if changed:
+        live.publish_state(run)
+    else:
+        said = find_resume_objection(run) or f"Nothing was changed: run #{run.number} is {run.status}."
+    if not request.htmx:  # type: ignore[attr-defined]
+        messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
+        return redirect("run", run_id=run.pk)
+    tab = request.POST.get("tab", "")
+    response = render(request, "runs/run_header.html", build_run_header(run, tab if tab in TABS else "overview"))
+    response["HX-Trigger"] = json.dumps({"lab:said": {"text": said, "tone": "success" if changed else "info"}})
+    return response

@@ -1,0 +1,115 @@
+"""One run: overview with its metrics, logs, config. Each page is one template; htmx and scripts ask the same address for a part of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from lab.lib.costly import limit_costly_requests
+from lab.lib.downloads import Lines, csv_safe, stream_attachment
+from lab.lib.numbers import whole_number
+from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs import log_text, spec_reading
+from lab.training.runs.header import build_run_header
+from lab.training.runs.models import Run
+from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows, list_run_marks
+
+
+def find_team_run(request: HttpRequest, run_id: Any) -> Run:
+    """The team's run, or 404."""
+    runs = Run.objects.of(request.team)  # type: ignore[attr-defined]
+    return get_object_or_404(runs.select_related("parent", "cloned_from", "created_by"), pk=run_id)
+
+
+@require_safe
+def show_run_overview(request: HttpRequest, run_id: Any) -> HttpResponse:
+    run = find_team_run(request, run_id)
+    if request.GET.get("part") == "header":
+        tab = request.GET.get("tab", "")
+        return render(request, "runs/run_header.html", build_run_header(run, tab if tab in TABS else "overview"))
+    return render(request, "runs/run_overview.html", build_run_header(run, "overview"))
+
+
+TABS = ("overview", "rollouts", "atlas", "logs", "config", "feeds")
+
+
+@require_safe
+def serve_run_metrics(request: HttpRequest, run_id: Any) -> HttpResponse:
+    """All a page needs to draw its charts; ``?part=marks`` only the marks, which deltas do not carry."""
+    run = find_team_run(request, run_id)
+    body = {"marks": list_run_marks(run)} if request.GET.get("part") == "marks" else build_run_snapshot(run)
+    # Django's encoder takes five times as long over a hundred thousand numbers.
+    return HttpResponse(msgspec.json.encode(body), content_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+@require_safe
+@limit_costly_requests()
+def metrics_csv(request: HttpRequest, run_id: Any) -> StreamingHttpResponse:
+    """Every logged point: a row a step, a column a metric. ``?name=`` (repeatable) picks metrics."""
+    run = find_team_run(request, run_id)
+    names, rows = csv_rows(run, request.GET.getlist("name"))
+    if request.method == "GET":
+        record_audit_entry("metrics.export", run, metrics=len(names), format="csv")
+    writer = csv.writer(Lines())
+
+    def lines() -> Iterator[str]:
+        yield writer.writerow([*CSV_AXES, *(csv_safe(name) for name in names)])
+        for row in rows:
+            yield writer.writerow(row)
+
+    return stream_attachment(request, lines(), f"run-{run.number}-metrics.csv", "text/csv; charset=utf-8", reads_database=False)
+
+
+@require_safe
+@limit_costly_requests(lambda request: "download" in request.GET or bool(request.GET.get("q")))
+def show_run_logs(request: HttpRequest, run_id: Any) -> HttpResponse | StreamingHttpResponse:
+    """An attempt's log. ``?after=`` answers with the lines since a cursor as JSON, ``?q=`` with matching lines, ``?download`` with all of it."""
+    run = find_team_run(request, run_id)
+    numbers = sorted({*run.log_chunks.order_by().values_list("attempt", flat=True).distinct(), *run.attempts.values_list("number", flat=True)})
+    asked = request.GET.get("attempt", "")
+    wanted = whole_number(asked)
+    attempt = wanted if wanted is not None and wanted in numbers else (numbers[-1] if numbers else 0)
+    if "download" in request.GET:
+        return stream_attachment(
+            request, log_text.iterate_log_text(run, attempt), f"run-{run.number}-attempt-{attempt}.log", "text/plain; charset=utf-8"
+        )
+    if "after" in request.GET:
+        tail = log_text.read_log_tail(run, attempt, request.GET["after"])
+        newest = numbers[-1] if numbers else 0
+        body = {"attempt": attempt, "newest": newest, "lines": tail.lines, "cursor": tail.cursor, "open_line": tail.open_line, "more": tail.more}
+        return JsonResponse(body, headers={"Cache-Control": "no-store"})
+    words = request.GET.get("q", "").strip()[:200]
+    context = {"attempts": numbers, "attempt": attempt, "words": words, "newest": not numbers or attempt == numbers[-1]}
+    if words:
+        context["matches"], context["more_matches"] = log_text.search_log_lines(run, attempt, words)
+    else:
+        context["tail"] = log_text.read_log_tail(run, attempt)
+    return render(request, "runs/run_logs.html", {**build_run_header(run, "logs"), **context})
+
+
+@require_safe
+def show_run_config(request: HttpRequest, run_id: Any) -> HttpResponse:
+    """The spec as launched. ``?format=json`` and ``?format=yaml`` are the same as text."""
+    run = find_team_run(request, run_id)
+    texts = {"json": json.dumps(run.spec, indent=2, ensure_ascii=False), "yaml": yaml.safe_dump(run.spec, sort_keys=False, allow_unicode=True)}
+    if (wanted := request.GET.get("format", "")) in texts:
+        return HttpResponse(texts[wanted], content_type="text/plain; charset=utf-8", headers={"X-Content-Type-Options": "nosniff"})
+    usual, problem = spec_reading.find_usual_values(run)
+    context = {
+        "groups": spec_reading.group_spec_values(run.spec, usual),
+        "usual_problem": problem,
+        "changes": spec_reading.diff_launched_specs(run.cloned_from.spec, run.spec) if run.cloned_from else None,
+        "checkpoints": run.checkpoints.all(),
+        "attempts": run.attempts.all(),
+        "json": texts["json"],
+        "yaml": texts["yaml"],
+    }
+    return render(request, "runs/run_config.html", {**build_run_header(run, "config"), **context})

@@ -1,0 +1,50 @@
+"""Why a queued or lost run has not started: its parent, a quota, no worker for its queue, or others before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from lab.training.runs import hold_reasons
+from lab.training.runs.models import Run, Status
+from lab.training.workers.models import Worker
+
+WILL_NOT_FINISH = (Status.STOPPED, Status.FAILED)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """``why`` in a few words, ``kind`` parent, blocked, held, worker or position; ``parent`` is the run it waits for."""
+
+    kind: str
+    why: str
+    parent: Run | None = None
+    queue: str = ""
+
+
+def find_waiting_reasons(runs: Iterable[Run]) -> dict[UUID, Waiting]:
+    """The reason of each run in ``runs`` that waits, in a few queries however many there are. Parents should be select_related."""
+    waiting = [run for run in runs if run.status in (Status.QUEUED, Status.LOST)]
+    if not waiting:
+        return {}
+    served = {queue for queues in Worker.objects.alive().filter(draining=False).values_list("queues", flat=True) for queue in queues}
+    ahead: dict[str, list[UUID]] = {}
+    for key, queue in Run.across_teams.waiting().order_by("queued_at", "number").values_list("pk", "queue"):
+        ahead.setdefault(queue, []).append(key)
+    held = hold_reasons.find_held_reasons(waiting)
+    return {run.pk: _explain_waiting_run(run, served, ahead.get(run.queue, []), held.get(run.pk, "")) for run in waiting}
+
+
+def _explain_waiting_run(run: Run, served: set[str], ahead: list[UUID], held: str) -> Waiting:
+    parent = run.parent
+    if parent is not None and parent.status != Status.FINISHED:
+        if parent.status in WILL_NOT_FINISH:
+            return Waiting("blocked", f"#{parent.number} {parent.status}: resume it first", parent)
+        return Waiting("parent", f"after #{parent.number}", parent)
+    if held:
+        return Waiting("held", held, queue=run.queue)
+    if run.queue not in served:
+        return Waiting("worker", f"no worker for {run.queue}", queue=run.queue)
+    place = ahead.index(run.pk) if run.pk in ahead else 0
+    return Waiting("position", "next in the queue" if place == 0 else f"{place} before it in the queue", queue=run.queue)

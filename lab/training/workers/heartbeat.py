@@ -1,0 +1,127 @@
+"""A worker's row: registered at the start, renewed every few seconds, marked when the worker drains, gone after it.
+
+The chores of a worker (sweeping up after lost ones) run beside it. Both go on when PostgreSQL or Redis is away for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import psutil
+from django.db import DatabaseError, connection, transaction
+from django.db.models.functions import Now
+
+from lab.lib.clock import database_now
+from lab.training.workers.models import Worker
+
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 5.0
+COMPLAIN_SECONDS = 60.0  # the same trouble is logged once in this time
+FORGET_AFTER = timedelta(days=1)  # rows that killed workers left
+
+
+class NameTaken(RuntimeError):
+    """Another live worker has this name; owners of leases must be told apart."""
+
+
+def default_name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def register_worker(name: str, queues: list[str], gpu: str) -> Worker:
+    """The row of this worker. Raises NameTaken."""
+    now = database_now()
+    fields = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "queues": queues,
+        "gpu": gpu,
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+        "memory": psutil.virtual_memory().total,
+        "draining": False,
+        "started_at": now,
+        "seen_at": now,
+    }
+    with transaction.atomic():
+        other = Worker.objects.select_for_update().filter(name=name).first()
+        if other and Worker.objects.alive().filter(pk=other.pk).exists() and not is_ours_and_dead(other):
+            raise NameTaken(f"a worker named {name!r} is alive on {other.host} (process {other.pid}); give this one another --name")
+        worker, _ = Worker.objects.update_or_create(name=name, defaults=fields)
+    return worker
+
+
+def is_ours_and_dead(worker: Worker) -> bool:
+    return worker.host == socket.gethostname() and not psutil.pid_exists(worker.pid)
+
+
+class Repeat(threading.Thread):
+    """Calls ``work`` every ``seconds`` until it is ended; trouble is logged and the next call starts with a fresh database connection."""
+
+    def __init__(self, name: str, seconds: float, work: Callable[[], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self.seconds, self.work = seconds, work
+        self.wake, self.ended = threading.Event(), False
+        self.complained = float("-inf")
+
+    def run(self) -> None:
+        while not self.ended:
+            self.call()
+            self.wake.wait(self.seconds)
+            self.wake.clear()
+        connection.close()
+
+    def call(self) -> None:
+        try:
+            self.work()
+        except Exception as error:
+            connection.close()
+            if time.monotonic() - self.complained > COMPLAIN_SECONDS:
+                self.complained = time.monotonic()
+                expected = isinstance(error, DatabaseError)
+                log.warning("%s failed and is tried again every %s s: %s", self.name, self.seconds, error, exc_info=not expected)
+
+    def now(self) -> None:
+        """Calls at once instead of after the pause. Safe in a signal handler."""
+        self.wake.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self.wake.set()
+
+
+class Heartbeat(Repeat):
+    """Keeps ``seen_at`` fresh and carries the wish to drain into the row, where the supervisor of the current run reads it."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__("the heartbeat", BEAT_SECONDS, self.beat)
+        self.worker, self.draining = worker, False
+
+    def beat(self) -> None:
+        fields = {"seen_at": Now(), "draining": self.draining}
+        if not Worker.objects.filter(pk=self.worker.pk).update(**fields):
+            Worker.objects.create(**{field.attname: getattr(self.worker, field.attname) for field in Worker._meta.fields} | fields)
+        Worker.objects.filter(seen_at__lt=Now() - FORGET_AFTER).delete()
+
+    def drain(self) -> None:
+        """Safe in a signal handler."""
+        self.draining = True
+        self.now()
+
+    def leave(self) -> None:
+        """Removes the row of a worker that has left in order."""
+        self.end()
+        if self.is_alive():
+            self.join(BEAT_SECONDS)
+        try:
+            Worker.objects.filter(pk=self.worker.pk).delete()
+        except DatabaseError as error:
+            log.warning("the worker's row stays until it is forgotten: %s", error)
+        connection.close()

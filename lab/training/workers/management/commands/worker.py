@@ -1,0 +1,87 @@
+"""``manage.py worker``: trains the runs of its queues, one at a time, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from lab.lib.health_watch import note_check
+from lab.lib.secret_key import refuse_weak
+from lab.training.workers.gpus import Gpu, list_gpus
+
+QUEUE = re.compile(r"[\w.-]{1,50}")
+
+
+class Command(BaseCommand):
+    help = (
+        "Trains runs, one at a time. Start one worker for each GPU. "
+        "Ctrl-C or SIGTERM stops and saves the run in progress, gives it back to the queue and leaves; a second Ctrl-C leaves at once, "
+        "and the run goes on from its last checkpoint on the next worker."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--queues", default="gpu", help="comma-separated names of the queues to serve (default: gpu)")
+        parser.add_argument("--gpu", default=None, help="number of the GPU to use (default: the first, if the machine has any)")
+        parser.add_argument("--name", default="", help="name shown in the lab; unique among the workers alive (default: host:pid-random)")
+        parser.add_argument(
+            "--check", action="store_true", help="start nothing; exit 0 if a worker of this host is alive, else 1 (for health checks)"
+        )
+        parser.add_argument(
+            "--end-when-dead", type=int, metavar="PID", help="with --check: end this process after a number of checks in a row without a worker"
+        )
+
+    def handle(self, *args: Any, queues: str, gpu: str | None, name: str, check: bool, end_when_dead: int | None, **options: Any) -> None:
+        from lab.training.workers.heartbeat import NameTaken, default_name, register_worker
+        from lab.training.workers.models import Worker
+        from lab.training.workers.service import serve_worker_queues
+
+        if check:
+            alive = Worker.objects.alive().filter(host=socket.gethostname()).exists()  # without a database it raises, and nothing is counted
+            if end_when_dead:
+                note_check(alive, end_when_dead)
+            raise SystemExit(0 if alive else 1)
+        refuse_weak(settings.SECRET_KEY)
+        found = list_gpus()
+        chosen = choose_gpu(gpu, found)
+        if chosen is not None:
+            os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(chosen.index)
+            if gpu is None and len(found) > 1:
+                self.stdout.write(f"This machine has {len(found)} GPUs; this worker uses the first. Start one for each: --gpu 0, --gpu 1, …")
+        if len(name) > 150 or "/" in name or "\0" in name:
+            raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
+        try:
+            worker = register_worker(name or default_name(), queue_names(queues), str(chosen or "")[:100])
+        except NameTaken as error:
+            raise CommandError(str(error), returncode=2) from None
+        self.stdout.write(f"Worker {worker.name} serves {', '.join(worker.queues)} on {worker.gpu or f'{worker.cpus} CPU cores'}. Ctrl-C stops it.")
+        self.stdout.flush()
+        if code := serve_worker_queues(worker):
+            raise SystemExit(code)
+
+
+def choose_gpu(text: str | None, found: list[Gpu]) -> Gpu | None:
+    """The GPU asked for; without a wish the first one, unless CUDA_VISIBLE_DEVICES has chosen already."""
+    if text is None:
+        return None if "CUDA_VISIBLE_DEVICES" in os.environ else next(iter(found), None)
+    if not text.isdecimal():
+        raise CommandError(f"--gpu {text!r}: give the number of a GPU, for example 0", returncode=2)
+    for gpu in found:
+        if gpu.index == int(text):
+            return gpu
+    there = ", ".join(f"{gpu.index} ({gpu})" for gpu in found) or "none"
+    raise CommandError(f"--gpu {text}: GPU {text} is not here; this machine has: {there}", returncode=2)
+
+
+def queue_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not QUEUE.fullmatch(name):
+            raise CommandError(f"--queues {text!r}: {name!r} is not the name of a queue; use letters, digits, dots and dashes", returncode=2)
+    return names

@@ -1,0 +1,54 @@
+"""Workers: who can train, where, and whether they are alive."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import models
+from django.db.models.functions import Now
+
+ALIVE = timedelta(seconds=30)
+ANALYSIS = "analysis"  # queue of short questions about stored rollouts, for a worker that needs no GPU
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    def alive(self) -> WorkerQuerySet:
+        return self.filter(seen_at__gte=Now() - ALIVE)
+
+    def judged(self) -> WorkerQuerySet:
+        """Each with ``is_alive``, as the database's clock has it."""
+        alive = models.ExpressionWrapper(models.Q(seen_at__gte=Now() - ALIVE), output_field=models.BooleanField())
+        return self.annotate(is_alive=alive)  # type: ignore[no-redef]  # the plugin adds it to Worker, which says it for rows in hand
+
+    def training(self) -> WorkerQuerySet:
+        """Those that take runs."""
+        return self.exclude(queues=[ANALYSIS])
+
+    def serving(self, queue: str) -> WorkerQuerySet:
+        return self.alive().filter(draining=False, queues__contains=[queue])
+
+
+class Worker(models.Model):
+    """One ``manage.py worker`` process. ``name`` is also the owner written into a run's lease."""
+
+    name = models.CharField(max_length=200, unique=True)
+    host = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    queues = models.JSONField(default=list)
+    gpu = models.CharField(max_length=100, blank=True)  # name and memory of its GPU; empty on a CPU worker
+    cpus = models.PositiveIntegerField(default=0)
+    memory = models.BigIntegerField(default=0)  # bytes
+    draining = models.BooleanField(default=False)  # finishes or hands back its run, then leaves
+    started_at = models.DateTimeField(db_default=Now())
+    seen_at = models.DateTimeField(db_default=Now())
+
+    is_alive: bool  # of rows that ``judged`` gives
+
+    objects = WorkerQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def trains(self) -> bool:
+        return self.queues != [ANALYSIS]

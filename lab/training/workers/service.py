@@ -1,0 +1,85 @@
+"""A Celery worker in this process: one run at a time, one forked child that supervises it, drained by the first signal, ended by the second."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import warnings
+from typing import Any
+
+from celery import signals
+from django.conf import settings
+from django.db import connections
+from django.utils.module_loading import import_string
+
+from lab.celery import app
+from lab.lib.processes import die_with_parent, kill_tree
+from lab.training.workers.heartbeat import Heartbeat, Repeat
+from lab.training.workers.models import Worker
+
+log = logging.getLogger(__name__)
+
+WORKER = "LAB_WORKER"  # in the environment of everything the worker starts: the name that goes into a lease
+
+
+def serve_worker_queues(worker: Worker) -> int:
+    """Takes runs from the worker's queues until it is told to leave; returns the exit code."""
+    os.environ[WORKER] = worker.name
+    heartbeat = Heartbeat(worker)
+    try:
+        chores = [Repeat(path, settings.SWEEP_SECONDS, import_string(path)) for path in settings.WORKER_CHORES]
+        celery = celery_worker(worker)
+        drained = connect_signals(heartbeat, chores)
+        connections.close_all()  # the forked child must not share a connection
+        celery.start()
+        for chore in chores:
+            chore.end()
+    finally:
+        heartbeat.leave()
+    return 0 if drained == ["Warm"] else int(celery.exitcode or 0)
+
+
+def connect_signals(heartbeat: Heartbeat, chores: list[Repeat]) -> list[str]:
+    """Connects the worker's signals; the list it returns collects how the worker was told to leave, ``Warm`` or ``Cold``."""
+    told: list[str] = []
+
+    def leaving(how: str, **kwargs: Any) -> None:
+        told[:] = [how]
+        if how == "Warm":
+            heartbeat.drain()
+        else:  # told twice: nothing below us may outlive us; the lease of its run expires and another worker goes on from the last checkpoint
+            kill_tree(os.getpid(), keep_root=True)
+
+    def ready(**kwargs: Any) -> None:  # the child is forked by now; threads come after it
+        for thread in (heartbeat, *chores):
+            if thread.ident is None:
+                thread.start()
+
+    signals.worker_shutting_down.connect(leaving, weak=False)
+    signals.worker_ready.connect(ready, weak=False)
+    signals.worker_process_init.connect(child_begins, weak=False)
+    return told
+
+
+def celery_worker(worker: Worker) -> Any:
+    warnings.filterwarnings("ignore", message="You're running the worker with superuser privileges")
+    warnings.filterwarnings("ignore", message=r"\s*In Celery 5.1 we introduced")  # decided in settings
+    return app.Worker(
+        hostname=f"{worker.pid}@{worker.host}",
+        queues=worker.queues,
+        pool="prefork",
+        concurrency=1,
+        prefetch_multiplier=1,
+        loglevel="INFO",
+        optimization="fair",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+    )
+
+
+def child_begins(**kwargs: Any) -> None:
+    """In the forked child: a worker that is killed takes its supervisor along; the trainer lives on and is adopted by the next claim."""
+    die_with_parent(signal.SIGKILL)

@@ -1,0 +1,12 @@
+"""What a person who leaves a team holds here, in words. Nothing has to be undone: rules of who is not active in the team tell nobody."""
+
+from __future__ import annotations
+
+from lab.teams.accounts.models import Team, User
+from lab.teams.people.departures import Held
+from lab.watching.alerts.models import Rule
+
+
+def list_held_alert_rules(team: Team, user: User) -> list[Held]:
+    count = Rule.objects.of(team, user).filter(enabled=True).count()
+    return [Held(f"{count} alert rule{'' if count == 1 else 's'} of theirs fall{'s' if count == 1 else ''} silent.")] if count else []

@@ -1,0 +1,140 @@
+"""The form of an alert rule."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from django import forms
+from django.db.models import Max
+
+from lab.teams.accounts.models import Project, Team, User
+from lab.teams.accounts.permissions import is_role_allowed
+from lab.training.runs import metrics
+from lab.training.runs.models import Run
+from lab.watching.alerts.kinds import FLAT, KINDS, METRIC, ON_METRICS
+from lab.watching.alerts.models import Direction, Rule, Webhook
+
+MAX_STEPS = 10_000_000
+NUMBER = {"inputmode": "decimal", "autocomplete": "off"}
+PLAIN = {"autocomplete": "off", "spellcheck": "false"}
+NO_NUL = "This holds a character that cannot be stored. Write it again by hand."
+
+
+def number_field(label: str, **more: Any) -> forms.FloatField:
+    errors = {"invalid": "This is no number. Write one such as 0.5 or -2."}
+    return forms.FloatField(label=label, required=False, widget=forms.TextInput(attrs=NUMBER), error_messages=errors, **more)
+
+
+class RuleForm(forms.Form):
+    """``owner`` None: a rule of the team, which may call a webhook."""
+
+    kind = forms.ChoiceField(label="Tell me of", error_messages={"invalid_choice": "Choose one of the list."})
+    metric = forms.CharField(label="Metric", required=False, max_length=200, widget=forms.TextInput(attrs={**PLAIN, "list": "metric-names"}))
+    direction = forms.ChoiceField(label="Is", required=False, choices=Direction.choices)
+    number = number_field("This number")
+    band = number_field("Stays within", help_text="The difference between the largest and the smallest value.")
+    steps = forms.IntegerField(
+        label="For this many steps",
+        required=False,
+        min_value=2,
+        max_value=MAX_STEPS,
+        widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
+        error_messages={"invalid": "This is no whole number. Write one such as 200.", "min_value": "Write 2 or more."},
+    )
+    run = forms.CharField(label="Only run", required=False, max_length=12, widget=forms.TextInput(attrs={**PLAIN, "placeholder": "#12"}))
+    words = forms.CharField(label="Name contains", required=False, max_length=100, widget=forms.TextInput(attrs=PLAIN))
+    recipe = forms.ChoiceField(label="Recipe", required=False)
+    project = forms.ModelChoiceField(Project.objects.none(), label="Project", required=False, empty_label="Any project")
+    mine = forms.BooleanField(label="Only what is mine", required=False)
+    inbox = forms.BooleanField(label="Inbox", required=False)
+    email = forms.BooleanField(label="E-mail", required=False)
+    webhook = forms.ModelChoiceField(Webhook.objects.none(), label="Webhook", required=False, empty_label="None")
+
+    def __init__(
+        self, data: Any, *, team: Team, owner: User | None, role: str, rule: Rule | None = None, initial: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(data, initial=build_rule_initial(rule) if rule else {"inbox": True, "mine": owner is not None, **(initial or {})})
+        self.team, self.owner = team, owner
+        self.kinds = [one for one in KINDS.values() if one.ruled and is_role_allowed(role, one.permission)]
+        set_field_choices(self.fields["kind"], [(one.name, one.words) for one in self.kinds])
+        recipes = Run.objects.of(team).order_by().values_list("recipe", flat=True).distinct()
+        set_field_choices(self.fields["recipe"], [("", "Any recipe"), *((name, name) for name in sorted(recipes))])
+        self.fields["project"].queryset = Project.objects.of(team).order_by("name")  # type: ignore[attr-defined]
+        if owner is None:
+            del self.fields["mine"]
+            self.fields["kind"].label = "Tell the team of"
+            self.fields["webhook"].queryset = Webhook.objects.filter(team=team)  # type: ignore[attr-defined]
+        else:
+            del self.fields["webhook"]
+
+    def metric_names(self) -> list[str]:
+        """Of the run that is named, else of the team's newest run with metrics: what the metric's field suggests."""
+        number = str(self["run"].value() or "").lstrip("#")
+        runs = Run.objects.of(self.team).filter(step__gt=0)
+        run = (
+            runs.filter(number=int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else runs.order_by("-created_at")
+        ).first()
+        return metrics.list_metric_names(run.pk) if run else []
+
+    def clean_run(self) -> Run | None:
+        text = self.cleaned_data["run"].strip().lstrip("#")
+        if not text:
+            return None
+        found = Run.objects.of(self.team).filter(number=int(text)).first() if text.isascii() and text.isdigit() and len(text) < 10 else None
+        if found is None:
+            newest = Run.objects.of(self.team).aggregate(newest=Max("number"))["newest"]
+            raise forms.ValidationError(
+                f"There is no such run. Write its number, 1 to {newest}." if newest else "The team has no run yet. Leave it empty."
+            )
+        return found
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean() or {}
+        kind = found.get("kind")
+        about = KINDS[kind].about if kind in KINDS else ""
+        if about != "run":  # fields that are hidden say nothing
+            found |= {"run": None, "recipe": ""}
+        if about == "team":
+            found |= {"words": "", "project": None, "mine": False}
+        if kind in ON_METRICS:
+            self.check_metric(kind, found)
+        else:
+            found |= {"metric": "", "direction": "", "number": None, "steps": None}
+        if not (found.get("inbox") or found.get("email") or found.get("webhook")):
+            self.add_error("inbox", "Choose at least one way to be told.")
+        return found
+
+    def check_metric(self, kind: str, found: dict[str, Any]) -> None:
+        if not found.get("metric") and "metric" not in self.errors:
+            self.add_error("metric", "Name a metric, such as reward.")
+        name = "number" if kind == METRIC else "band"
+        value = found.get(name)
+        if name not in self.errors and (value is None or not math.isfinite(value) or (kind == FLAT and value < 0)):
+            self.add_error(name, "Write a number." if kind == METRIC else "Write 0 or a small number, such as 0.01.")
+        if kind == FLAT:
+            found |= {"number": value, "direction": ""}
+            if found.get("steps") is None and "steps" not in self.errors:
+                self.add_error("steps", "Write for how many steps, such as 200.")
+        else:
+            found["steps"] = None
+            if not found.get("direction"):
+                self.add_error("direction", "Choose above or below.")
+
+    def rule(self, rule: Rule | None = None) -> Rule:
+        """The rule as the form says it, not saved. ``rule``: the one that is changed."""
+        one = rule or Rule(team=self.team, owner=self.owner)
+        for name in ("kind", "metric", "direction", "number", "steps", "run", "words", "recipe", "project", "mine", "inbox", "email", "webhook"):
+            setattr(one, name, self.cleaned_data.get(name, False if name == "mine" else None))
+        return one
+
+
+def set_field_choices(field: forms.Field, choices: list[tuple[str, str]]) -> None:
+    field.choices = choices  # type: ignore[attr-defined]
+
+
+def build_rule_initial(rule: Rule) -> dict[str, Any]:
+    names = ("kind", "metric", "direction", "words", "recipe", "project", "mine", "inbox", "email", "webhook", "steps")
+    found = {name: getattr(rule, name) for name in names}
+    found |= {"band": rule.number} if rule.kind == FLAT else {"number": rule.number}
+    return {**found, "run": f"#{rule.run.number}" if rule.run else ""}

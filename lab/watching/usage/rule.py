@@ -1,0 +1,29 @@
+"""Quotas and estimates as launching and the lists of runs ask for them (lab.training.runs.hold_reasons)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Run
+from lab.watching.usage import estimates, quotas
+from lab.watching.usage.estimates import Estimate
+from trainers.contract.spec import RunSpec
+
+
+class QuotaRule:
+    def held(self, runs: Sequence[Run]) -> dict[UUID, str]:
+        return quotas.held_all(runs)
+
+    def foreseen(self, team: Team, queue: str) -> str:
+        found = quotas.compute_quota_standing(team)
+        if not found.limited or quotas.explain_queue_refusal(found, queue):
+            return ""
+        return quotas.explain_quota_block(found, queue, found.gpu_hours.limit is not None and quotas.takes_gpus(queue))
+
+    def refused(self, team: Team, queue: str) -> str:
+        return quotas.explain_queue_refusal(quotas.compute_quota_standing(team), queue)
+
+    def estimate(self, team: Team, queue: str, specs: Sequence[RunSpec], runs: int) -> Estimate:
+        return estimates.estimate_launch(team, queue, specs, runs)

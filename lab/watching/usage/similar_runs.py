@@ -1,0 +1,124 @@
+"""Finished runs of a team that resemble one to be launched, with the time they took for a step: what its estimate rests on.
+
+Alike are runs of the same trainer whose policy comes from the same model and that trained on the same device; of the same task where there are any.
+LoRA, and waiting for people's rankings, tell runs apart too: each changes the time of a step more than anything else does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Sum
+
+from lab.teams.accounts.models import Team
+from lab.training.runs.models import Attempt, Run, Status
+from lab.training.workers.models import Worker
+from lab.watching.usage import ledger
+from lab.watching.usage.models import Lease
+from trainers.contract.spec import RunSpec
+
+NEWEST = 12  # runs that an estimate rests on: older ones were trained with other code
+MANY = 5  # from so many on, the fastest and the slowest are left out: one that shared its machine says nothing of the next
+READ = 200  # newest finished runs that are looked through
+DEEPEST = 20  # stages of a chain that a policy is followed back through
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A finished run's time on a worker over its steps, less the cold start of its policy, which is made once for all runs."""
+
+    number: int
+    task: str
+    seconds: float
+    gpu_seconds: float
+
+
+def find_similar_paces(team: Team, specs: Sequence[RunSpec], queue: str) -> list[list[Pace]]:
+    """The paces of the newest runs like each of ``specs``, stages of a chain: a later stage has the policy of the first."""
+    found: list[list[Pace]] = []
+    for spec in specs:
+        runs = find_similar_runs(team, spec, specs[0].policy.model_dump(mode="json"))
+        on = [run for run in runs if is_matching_device(run["device"], spec.device, gpus_of(queue))]
+        same_task = [run for run in on if run["task"] == spec.task.name]
+        found.append(compute_run_paces(team, (same_task or on)[:NEWEST]))
+    return found
+
+
+def find_similar_runs(team: Team, spec: RunSpec, policy: Any) -> list[dict[str, Any]]:
+    """The newest finished runs of the trainer whose policy comes from the same model, with the device of their last attempt."""
+    runs = Run.objects.of(team).filter(status=Status.FINISHED, trainer=spec.training.trainer, outside=False, step__gt=0)
+    rows = list(runs.order_by("-number").values("pk", "number", "step", "task", "latest", "spec__policy", "spec__lora", "spec__human")[:READ])
+    came_from = trace_policy_origins(team, [policy, *(row["spec__policy"] for row in rows)])
+    manner = (came_from[0], bool(spec.lora), bool(spec.human))
+    same = [row for row, came in zip(rows, came_from[1:], strict=True) if (came, bool(row["spec__lora"]), bool(row["spec__human"])) == manner]
+    devices = dict(Attempt.objects.of(team).filter(run__in=[row["pk"] for row in same]).order_by("number").values_list("run", "device"))
+    return [{**row, "device": devices.get(row["pk"], "")} for row in same]
+
+
+def compute_run_paces(team: Team, runs: Sequence[Mapping[str, Any]]) -> list[Pace]:
+    """Of those whose time on a worker is known."""
+    took: defaultdict[UUID, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    leases = Lease.objects.of(team).filter(run__in=[run["pk"] for run in runs]).order_by()
+    for key, gpus, time in leases.values_list("run", "gpus").annotate(time=Sum(ledger.build_lease_duration())):
+        took[key][0] += time.total_seconds()
+        took[key][1] += gpus * time.total_seconds()
+    found = [pace_of(run, *took[run["pk"]]) for run in runs if run["pk"] in took]
+    return sorted(found, key=lambda pace: pace.seconds)[1:-1] if len(found) >= MANY else found
+
+
+def pace_of(run: Mapping[str, Any], seconds: float, gpu_seconds: float) -> Pace:
+    """Of the ``seconds`` that workers held the run, and their GPUs."""
+    cold_start = run["latest"].get("cold_start_seconds", 0.0)
+    left = max(0.0, seconds - cold_start) / seconds if seconds else 0.0
+    return Pace(run["number"], run["task"], left * seconds / run["step"], left * gpu_seconds / run["step"])
+
+
+def gpus_of(queue: str) -> set[str]:
+    """Names of the GPUs that a run of the queue may go to now, empty for a worker without one. Nothing while no worker serves it."""
+    return {gpu.rpartition(",")[0] or gpu for gpu in Worker.objects.serving(queue).values_list("gpu", flat=True)}
+
+
+def is_matching_device(device: str, wanted: str, gpus: Collection[str]) -> bool:
+    """Whether a run would train on what an attempt called ``device`` ("cuda (NVIDIA H200), bf16"), as far as can be told beforehand."""
+    on_cpu = device.startswith("cpu")
+    if wanted != "auto" and (wanted == "cpu") != on_cpu:
+        return False
+    if wanted == "cpu" or not gpus:
+        return bool(device)
+    return "" in gpus if on_cpu else any(gpu and gpu in device for gpu in gpus)
+
+
+def trace_policy_origins(team: Team, policies: Sequence[Any]) -> list[str]:
+    """What each policy of a spec was trained from in the first place, through the runs between."""
+    known: dict[UUID, Any] = {}
+    wanted = {run for policy in policies if (run := run_behind(policy))}
+    for _ in range(DEEPEST):
+        if not wanted:
+            break
+        known |= dict(Run.objects.of(team).filter(pk__in=wanted).values_list("pk", "spec__policy"))
+        wanted = {run for policy in known.values() if (run := run_behind(policy))} - known.keys()
+    return [trace_policy_origin(policy, known) for policy in policies]
+
+
+def trace_policy_origin(policy: Any, known: Mapping[UUID, Any]) -> str:
+    for _ in range(DEEPEST):
+        run = run_behind(policy)
+        if run is None or run not in known:
+            break
+        policy = known[run]
+    return ":".join(str(policy.get(key, "")) for key in ("kind", "name", "path", "folder")) if isinstance(policy, dict) else ""
+
+
+def run_behind(policy: Any) -> UUID | None:
+    """The run whose policy it is."""
+    if not isinstance(policy, dict) or policy.get("kind") != "run":
+        return None
+    try:
+        return UUID(Path(str(policy.get("folder", ""))).name)
+    except ValueError:
+        return None

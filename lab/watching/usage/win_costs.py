@@ -1,0 +1,83 @@
+"""The cost-per-win ledger: what each blind win rate took, in hours of training and minutes of labelling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Sum
+
+from lab.data.datasets.models import Row
+from lab.data.loop.models import Match
+from lab.data.loop.win_rate import Tally, tally_match
+from lab.labelling.labels.models import Judgement
+from lab.teams.accounts.models import Team
+from lab.watching.usage import ledger
+from lab.watching.usage.figures import Line, sum_label_seconds
+from lab.watching.usage.models import Lease, Quota
+
+SHOWN = 20
+EVEN = 0.5
+
+
+@dataclass(frozen=True)
+class Win:
+    """``trained_minutes``: labels in the version the run was trained on; ``judged_minutes``: the blind votes themselves."""
+
+    match: Match
+    tally: Tally
+    spent: Line
+    trained_minutes: float
+    judged_minutes: float
+    cost: float | None
+
+    @property
+    def points(self) -> float | None:
+        """Percentage points of win rate above one half; None where the run does not win."""
+        rate = self.tally.rate
+        return (rate.value - EVEN) * 100 if rate and rate.value > EVEN else None
+
+    def each(self, amount: float | None) -> float | None:
+        return amount / self.points if self.points and amount is not None else None
+
+    @property
+    def gpu_hours_each(self) -> float | None:
+        return self.each(self.spent.gpu_hours)
+
+    @property
+    def compute_hours_each(self) -> float | None:
+        return self.each(self.spent.compute_hours)
+
+    @property
+    def minutes_each(self) -> float | None:
+        return self.each(self.spent.label_minutes)
+
+    @property
+    def cost_each(self) -> float | None:
+        return self.each(self.cost)
+
+
+def list_win_costs(team: Team, quota: Quota) -> list[Win]:
+    """The newest matches with a vote, a few queries each."""
+    matches = Match.objects.filter(team=team).exclude(queue=None).select_related("child", "against", "queue", "version").order_by("-created_at")
+    found = [(match, tally_match(match)) for match in matches[:SHOWN]]
+    return [compute_win_cost(match, counted, quota) for match, counted in found if counted.rate is not None]
+
+
+def compute_win_cost(match: Match, counted: Tally, quota: Quota) -> Win:
+    trained, judged = minutes_of_version(match), minutes_of_queue(match)
+    spent = Line(str(match.child), label_minutes=trained + judged)
+    for gpus, time in Lease.objects.filter(run=match.child).order_by().values_list("gpus").annotate(time=Sum(ledger.build_lease_duration())):
+        spent.add(gpus, time.total_seconds() / ledger.HOUR, match.child.number)
+    return Win(match, counted, spent, trained, judged, spent.cost(quota))
+
+
+def minutes_of_version(match: Match) -> float:
+    """Of the labels of the items whose pairs the run was trained on."""
+    if match.version_id is None:
+        return 0.0
+    items = Row.objects.filter(version=match.version, item__isnull=False).values("item")
+    return (Judgement.objects.of(match.team).counting().filter(item__in=items).aggregate(sum=sum_label_seconds())["sum"] or 0.0) / 60
+
+
+def minutes_of_queue(match: Match) -> float:
+    return (Judgement.objects.of(match.team_id).counting().filter(queue=match.queue_id).aggregate(sum=sum_label_seconds())["sum"] or 0.0) / 60

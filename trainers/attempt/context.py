@@ -1,0 +1,45 @@
+"""What every part of one attempt at a run shares."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from trainers.attempt.report import Reporter
+from trainers.attempt.stop import StopRequest
+from trainers.attempt.telemetry import Pieces
+from trainers.contract.spec import RunSpec
+from trainers.judges import rewards
+from trainers.policies.loading import Policy
+from trainers.tasks.base import Task
+
+CHECKPOINTS = "checkpoints"
+SMALL = 50_000_000  # parameters below which memory does not limit how many completions are sampled together
+WIDE = 128
+
+
+@dataclass
+class Attempt:
+    spec: RunSpec
+    folder: Path
+    task: Task
+    policy: Policy
+    reporter: Reporter
+    stop: StopRequest
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / CHECKPOINTS
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        return Pieces(self.policy.tokenizer)
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        return rewards.weights_of(self.task, self.spec)
+
+    @cached_property
+    def sampling_batch(self) -> int:
+        """Completions to sample at once outside training."""
+        batch = self.spec.training.per_device_train_batch_size
+        return max(batch, WIDE) if self.policy.parameters < SMALL else batch

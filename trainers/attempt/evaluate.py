@@ -1,0 +1,133 @@
+"""Held-out evaluation: the same prompts, sampled with the same seed, at every measurement; training does not notice that it happened."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainers.attempt.context import Attempt
+from trainers.attempt.report import split_nonfinite
+from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
+from trainers.contract import spool
+from trainers.contract.events import AnyEvent, Metrics
+from trainers.contract.hyperparameters import SFT
+from trainers.judges import rewards
+from trainers.policies.sampling import Completion, Sampler, Sampling, prompt_ids
+from trainers.tasks.base import Example
+
+SHORTEST = 8  # tokens that an answer may always have
+
+
+@contextmanager
+def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Seeds Python, numpy and torch inside, and leaves their state outside as it was."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+class HeldOut:
+    """The held-out prompts of a run and how they are measured."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        spec = attempt.spec
+        self.attempt = attempt
+        self.examples = attempt.task.examples("heldout", spec.evaluation.prompts, spec.seed, spec.task.difficulty)
+        self.how = Sampling(spec.evaluation.temperature, self.longest(), attempt.sampling_batch)
+
+    def longest(self) -> int:
+        training = self.attempt.spec.training
+        if not isinstance(training, SFT):
+            return training.max_completion_length
+        return max(SHORTEST, training.max_length - max(len(ids) for ids in prompt_ids(self.attempt.policy.tokenizer, self.examples)))
+
+    def due(self, step: int, total: int) -> bool:
+        every = self.attempt.spec.evaluation.every
+        return step == total or (every > 0 and step % every == 0)
+
+    def measure(self, model: Any, step: int) -> dict[str, float | None]:
+        """Samples one answer for each prompt and reports rollouts and metrics of ``step``; returns the metrics."""
+        attempt = self.attempt
+        attempt.reporter.phase("evaluating", 0, len(self.examples))
+        sampler = Sampler(model, attempt.policy.tokenizer, attempt.task, self.how)
+        with own_randomness(attempt.spec.seed, attempt.policy.device):
+            completions = sampler.complete(self.examples, lambda done: attempt.reporter.phase("evaluating", done, len(self.examples)))
+        scores = [rewards.score_all(attempt.task, made.text, example) for made, example in zip(completions, self.examples, strict=True)]
+        sums = [rewards.weighted_sum(score, attempt.weights) for score in scores]
+        values = compute_heldout_metrics(completions, scores, sums, next(iter(attempt.task.rewards)))
+        scored = [
+            Scored(step=step, phase="heldout", group=place, sample=0, **build_scored_fields(example, made, score, total))
+            for place, (example, made, score, total) in enumerate(zip(self.examples, completions, scores, sums, strict=True))
+        ]
+        attempt.reporter.later(partial(build_measurement_events, scored, completions, attempt.pieces, attempt.reporter.stamp(), values))
+        return values
+
+
+def build_scored_fields(example: Example, made: Completion, score: dict[str, float | None], total: float | None) -> dict[str, Any]:
+    """What a sampled and scored completion says about itself, as arguments of Scored."""
+    several = len(made.turns) > 1
+    return {
+        "prompt": example.prompt,
+        "reference": example.reference,
+        "text": made.text,
+        "rewards": score,
+        "reward": total,
+        "finish_reason": made.finish_reason,
+        "ids": made.ids,
+        "mask": made.mask if several else (),
+        "turns": made.turns if several else [],
+    }
+
+
+def build_measurement_events(
+    scored: Sequence[Scored], completions: Sequence[Completion], pieces: Pieces, stamp: dict[str, Any], values: dict[str, float | None] | None = None
+) -> list[AnyEvent]:
+    """Rollouts and, last, their metrics: a reader that sees the metrics has seen all of the measurement."""
+    made: list[AnyEvent] = [
+        build_rollout_event(one, np.asarray(completion.logprobs, np.float32), np.asarray(completion.entropies, np.float32), pieces, stamp)
+        for one, completion in zip(scored, completions, strict=True)
+    ]
+    if values is not None:
+        finite, other = split_nonfinite(values)
+        made.append(Metrics(**stamp, step=scored[0].step, values=finite, nonfinite=other))
+    return made
+
+
+def compute_heldout_metrics(
+    completions: Sequence[Completion], scores: Sequence[dict[str, float | None]], sums: Sequence[float | None], accuracy: str
+) -> dict[str, float | None]:
+    """Means over the answers; of a reward function, over those it has an opinion on. Entropy is the mean over the policy's tokens."""
+    values = {f"heldout/{name}": average_known([score[name] for score in scores]) for name in scores[0]}
+    own = [entropy for made in completions for entropy, mine in zip(made.entropies, made.mask, strict=True) if mine]
+    values["heldout/reward"] = average_known(sums)
+    values["heldout/accuracy"] = values[f"heldout/{accuracy}"]
+    values["heldout/entropy"] = average_known(own)
+    values["heldout/length"] = average_known([float(sum(made.mask)) for made in completions])
+    return values
+
+
+def average_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def measured_before_training(path: Path) -> bool:
+    """Whether an earlier attempt, which got no further than that, has written the measurement of step 0 already."""
+    offset = 0
+    while lines := list(spool.read_spool_lines(path, offset)):
+        if any(isinstance(line.event, Metrics) and line.event.step == 0 and "heldout/length" in line.event.values for line in lines):
+            return True
+        offset = lines[-1].end
+    return False

@@ -1,0 +1,292 @@
+"""One attempt at a run, from the spec to the exported policy; reads top to bottom.
+
+Left out on purpose: several processes (one trainer, one device), and anything about databases or web pages: whoever wants to know reads the spool.
+"""
+
+import fcntl
+import logging
+import os
+import platform
+import shutil
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+# Before anything of Hugging Face is imported: nothing about a run is told to anybody, and tokenizers do not fork.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+import datasets as hf_datasets
+import torch
+import transformers
+from trl.chat_template_utils import supports_tool_calling
+
+from trainers.adapters.dpo import DPOAdapter
+from trainers.adapters.grpo import GRPOAdapter
+from trainers.adapters.kto import KTOAdapter
+from trainers.adapters.resumable import Resumable, clear_partial, list_whole_checkpoints, step_of
+from trainers.adapters.reward import RewardAdapter
+from trainers.adapters.sft import SFTAdapter, build_demonstrations
+from trainers.attempt import cold_start
+from trainers.attempt.context import CHECKPOINTS, Attempt
+from trainers.attempt.evaluate import HeldOut, measured_before_training
+from trainers.attempt.report import Reporter
+from trainers.attempt.stop import Stopped, StopRequest
+from trainers.contract.events import AttemptFinished, AttemptStarted, Saved
+from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Preferences, Reward
+from trainers.contract.problems import Problem, SpecError
+from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
+from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
+from trainers.data import datasets, identity, pairs
+from trainers.methods import stack as stacks
+from trainers.policies import loading as policies
+from trainers.policies import tiny
+from trainers.tasks import registry
+
+log = logging.getLogger(__name__)
+
+FINISHED, FAILED, REFUSED, STOPPED, LOCKED = range(5)  # exit codes
+LOCK = "lock"
+START = "start"  # the policy a run starts from, where that had to be put together first
+MOST_THREADS = 16
+REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+
+
+def run_training(spec: RunSpec, folder: Path) -> int:
+    """Trains until finished or asked to stop; goes on from the newest checkpoint in ``folder``. Returns the exit code of the command line."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        print(f"WORLD_SIZE = {os.environ['WORLD_SIZE']}: a run is trained by one process (start it without accelerate or torchrun)", file=sys.stderr)
+        return REFUSED
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    with hold_run_lock(folder / LOCK) as free:
+        if not free:
+            print(f"{folder} is in use by another trainer", file=sys.stderr)
+            return LOCKED
+        set_up()
+        number = last_attempt(folder / SPOOL) + 1
+        try:
+            with SpoolWriter(folder / SPOOL) as writer:
+                return report_outcome(spec, folder, Reporter(writer, number))
+        except SpoolError as error:  # nothing can be said in the spool; the last line of the log and the exit code say it
+            print(error.strerror, file=sys.stderr)
+            return FAILED
+
+
+def report_outcome(spec: RunSpec, folder: Path, reporter: Reporter) -> int:
+    """Runs the attempt; whatever ends it becomes its last event and the exit code."""
+    stop = StopRequest(folder, spec.limits.minutes)
+    done = steps_done(folder)
+    try:
+        with stop.listening():
+            code, done = attempt_run(spec, folder, reporter, stop)
+        reporter.event(AttemptFinished, outcome="finished" if code == FINISHED else "stopped", step=done)
+        return code
+    except Stopped as request:
+        log.info("stopped before the first step by %s", request)
+        reporter.event(AttemptFinished, outcome="stopped", step=done)
+        return STOPPED
+    except SpecError as error:
+        print(error, file=sys.stderr)
+        reporter.event(AttemptFinished, outcome="failed", step=done, error=policies.one_line(error))
+        return REFUSED
+    except (Exception, KeyboardInterrupt) as error:
+        traceback.print_exc()
+        reporter.event(AttemptFinished, outcome="failed", step=steps_done(folder), error=explain_failure(error))
+        return FAILED
+
+
+def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopRequest) -> tuple[int, int]:
+    """The attempt itself. Returns the exit code and how many steps are done. Raises Stopped, SpecError or what went wrong."""
+    task = find_task(spec)
+    clear_partial(folder / CHECKPOINTS)
+    resume = next(iter(list_whole_checkpoints(folder / CHECKPOINTS)[::-1]), None)
+    policy_folder = resolve_policy_folder(spec, folder, task, reporter, stop, resume)
+    with reporter.busy("loading"):
+        policy = policies.load_policy(policy_folder, spec)
+    attempt = Attempt(spec, folder, task, policy, reporter, stop)
+    report_attempt_start(attempt, step_of(resume) if resume else 0)
+
+    measured = spec.evaluation.prompts and not isinstance(spec.training, Reward)  # a reward model answers nothing
+    heldout = HeldOut(attempt) if measured else None
+    with reporter.busy("preparing"):
+        stack = stacks.of_attempt(attempt)
+    rows = read_data(attempt)
+    with reporter.busy("preparing data"):
+        rows = stack.data(rows)
+        if spec.dataset and not isinstance(spec.training, GRPO):
+            identity.write_dataset_identity(folder, spec.dataset, rows, spec.training.trainer)
+    stop.check()
+    with reporter.busy("preparing"):
+        trainer = build_trainer_adapter(attempt, rows, heldout, stack)
+    if heldout and not resume and not (reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
+        heldout.measure(trainer.model, 0)
+        stop.check()
+    train_remaining_steps(trainer, resume)
+
+    done = int(trainer.state.global_step)
+    if done < spec.training.max_steps:
+        log.info("stopped after step %d by %s", done, stop.why)
+        return STOPPED, done
+    save_final(attempt, trainer, done)
+    return FINISHED, done
+
+
+def train_remaining_steps(trainer: Resumable, resume: Path | None) -> None:
+    """Up to the last step, or to a stop. A run whose last step is already saved only gets its weights back: the loop would take one step more."""
+    if resume and step_of(resume) >= trainer.args.max_steps:
+        trainer.restore_weights(resume)
+    else:
+        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+
+
+@contextmanager
+def hold_run_lock(path: Path) -> Iterator[bool]:
+    """Whether this process is the only trainer of the folder, for as long as it is inside."""
+    with path.open("a+") as file:
+        if not try_lock(file):
+            yield False
+            return
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield True
+
+
+def try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def set_up() -> None:
+    """Logging to standard error, no progress bars, one thread a core (``OMP_NUM_THREADS`` says otherwise), one GPU."""
+    # Read when CUDA is first used. With several GPUs in sight transformers would split every batch over them (DataParallel).
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    for chatty in ("httpx", "accelerate", "filelock", "fsspec", "urllib3"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)  # TRL 1.16 uses the older name
+    transformers.logging.set_verbosity_warning()
+    transformers.logging.disable_progress_bar()
+    hf_datasets.disable_progress_bars()
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(len(os.sched_getaffinity(0)), MOST_THREADS))
+
+
+def find_task(spec: RunSpec) -> Any:
+    try:
+        task = registry.get_task(spec.task.name)
+    except registry.UnknownTask as error:
+        raise policies.make_policy_error(spec.task.name, str(error), "", "task.name") from None
+    if spec.task.difficulty not in task.difficulties:
+        raise policies.make_policy_error(
+            spec.task.difficulty, f"{task.name} has no such difficulty", f"use {', '.join(task.difficulties)}", "task.difficulty"
+        )
+    if unknown := [name for name in spec.task.rewards if name not in task.rewards]:
+        raise policies.make_policy_error(unknown[0], f"{task.name} has no such reward function", f"use {', '.join(task.rewards)}", "task.rewards")
+    return task
+
+
+def resolve_policy_folder(spec: RunSpec, folder: Path, task: Any, reporter: Reporter, stop: StopRequest, resume: Path | None) -> Path:
+    """Folder of the policy to start from; built or fetched first where it is not there yet. Raises SpecError and Stopped."""
+    if not isinstance(spec.policy, TinyPolicy):
+        try:
+            with reporter.busy("loading"):
+                return policies.merge_adapters(policies.find_policy_folder(spec.policy), folder / START)
+        except SpecError:
+            if resume is None or needs_start(spec):
+                raise
+            return resume  # it holds all the weights, and nobody asks for those the run began with
+    if not spec.policy.cold_start:
+        with reporter.busy("loading"):
+            return tiny.ensure_untrained_policy()
+    return cold_start.ensure_cold_start_policy(task, spec.task.difficulty, reporter, stop)
+
+
+def needs_start(spec: RunSpec) -> bool:
+    """Whether training compares with the policy that the run began with: as a reference, or as what its adapters are added to."""
+    return isinstance(spec.training, DPO | KTO) or spec.lora is not None or (isinstance(spec.training, GRPO) and spec.training.beta > 0)
+
+
+def report_attempt_start(attempt: Attempt, from_step: int) -> None:
+    policy = attempt.policy
+    name = torch.cuda.get_device_name(policy.device) if policy.device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    attempt.reporter.event(
+        AttemptStarted,
+        from_step=from_step,
+        total_steps=attempt.spec.training.max_steps,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        device=f"{policy.device.type} ({name}), {'bf16' if policy.bf16 else 'fp32'}",
+        command=sys.argv,
+        versions={"python": platform.python_version(), **{package: version(package) for package in REPORTED_PACKAGES}},
+        special_tokens=policy.special_tokens(),
+        parameters=policy.parameters,
+    )
+
+
+def read_data(attempt: Attempt) -> list[Any]:
+    """What the trainer trains on: examples for GRPO, else rows; from the dataset if the spec has one, else from the task. Raises SpecError."""
+    spec, task = attempt.spec, attempt.task
+    training, difficulty = spec.training, spec.task.difficulty
+    if spec.dataset:
+        with attempt.reporter.busy("loading"):
+            identity.check_dataset_digest(spec.dataset)
+            rows = datasets.read_rows(Path(spec.dataset.path), training.trainer)
+            refuse_unrendered(attempt, rows)
+        if isinstance(training, DPO | Reward):
+            return pairs.with_noise(rows, training.label_noise, spec.seed)
+        return datasets.examples_from_rows(rows) if training.trainer == "grpo" else rows
+    if isinstance(training, SFT):
+        return build_demonstrations(task, training.demonstrations, spec.seed, difficulty)
+    if isinstance(training, Preferences):
+        found = pairs.with_noise(pairs.sample_pairs(attempt), training.label_noise, spec.seed)
+        return [row for pair in found for row in pairs.kto_rows_from_pair(pair)] if isinstance(training, KTO) else found
+    return task.examples("train", training.prompts, spec.seed, difficulty)
+
+
+def refuse_unrendered(attempt: Attempt, rows: list[datasets.Row]) -> None:
+    """A chat template that does not know tools would leave the calls out without a word. Raises SpecError."""
+    dataset = attempt.spec.dataset
+    if dataset is not None and datasets.calls_tools(rows) and not supports_tool_calling(attempt.policy.tokenizer):
+        raise SpecError([Problem("dataset.path", dataset.path, *datasets.UNRENDERED)])
+
+
+def build_trainer_adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None, stack: stacks.Stack) -> Resumable:
+    kinds: dict[str, Any] = {"sft": SFTAdapter, "grpo": GRPOAdapter, "dpo": DPOAdapter, "kto": KTOAdapter, "reward": RewardAdapter}
+    made: Resumable = kinds[attempt.spec.training.trainer](attempt, rows, heldout, stack)
+    return made
+
+
+def save_final(attempt: Attempt, trainer: Resumable, step: int) -> None:
+    """Exports the policy; whoever sees the folder sees all of it."""
+    attempt.reporter.phase("saving")
+    partial, final = attempt.folder / f".{FINAL}.partial", attempt.folder / FINAL
+    shutil.rmtree(partial, ignore_errors=True)
+    policies.export_policy(trainer.accelerator.unwrap_model(trainer.model), attempt.policy.tokenizer, partial)
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)
+    attempt.reporter.event(Saved, step=step, path=FINAL, bytes=policies.compute_folder_size(final))
+
+
+def steps_done(folder: Path) -> int:
+    found = list_whole_checkpoints(folder / CHECKPOINTS)
+    return step_of(found[-1]) if found else 0
+
+
+def explain_failure(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, torch.OutOfMemoryError):
+        return f"out of memory on the GPU: {policies.one_line(error)}; use a smaller batch per device or gradient checkpointing"
+    return f"{type(error).__name__}: {policies.one_line(error)}"

@@ -1,0 +1,223 @@
+"""Everything about a run that can be checked before a model loads, in well under a second and without torch.
+
+``run_preflight_checks`` returns what stops the run (problems), what a person should know (warnings), its batch arithmetic, a few of its prompts,
+and the reward functions' verdict on answers whose worth is known. ``Report.as_json`` is what ``python -m trainers preflight`` prints.
+"""
+
+import os
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from trainers.catalog.entries import entries_for
+from trainers.checks.dryrun import DryRun, about_tokens, dry_run, gold_of
+from trainers.contract import stacking
+from trainers.contract.batches import compute_batch_figures
+from trainers.contract.hyperparameters import GRPO, SFT, Preferences
+from trainers.contract.problems import Problem, SpecError
+from trainers.contract.spec import HUMAN, RunSpec, TinyPolicy
+from trainers.data import datasets, identity
+from trainers.data.samples import Sample, samples_of
+from trainers.judges.rewards import weights_of
+from trainers.policies.checks import check_policy, template_of
+from trainers.tasks.base import Example, Task
+from trainers.tasks.registry import UnknownTask, get_task
+
+SHOWN = 4  # sampled prompts in the report
+PROBED = 64  # examples looked at for lengths
+DATASET_BYTES = 48 << 20  # of a dataset checked here; the trainer checks all of it
+TEMPLATE_TOKENS = 9  # a chat template adds about this many to a prompt
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+
+
+@dataclass
+class Report:
+    """``ok`` when nothing stops the run. Problems and warnings have field, value, message and fix."""
+
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    batch: dict[str, int | float] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    gold: list[DryRun] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def refuse(self, where: str, value: Any, message: str, fix: str) -> None:
+        self.problems.append(Problem(where, value, message, fix))
+
+    def warn(self, where: str, value: Any, message: str, fix: str) -> None:
+        self.warnings.append(Problem(where, value, message, fix))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"ok": self.ok} | asdict(self)
+
+
+def build_refusal_report(error: SpecError) -> Report:
+    """The report on something that is not even a spec."""
+    return Report(problems=error.problems)
+
+
+def run_preflight_checks(spec: RunSpec, policy_pending: bool = False) -> Report:
+    """Checks a spec. ``policy_pending``: the policy is of a run that has not finished yet, so it is not looked at."""
+    report = Report()
+    context = check_policy(spec, report.problems, report.warnings, policy_pending)
+    stacked = stacking.check_stack(spec, entries_for(spec))
+    report.problems, report.warnings = report.problems + stacked.problems, report.warnings + stacked.warnings
+    task = check_task(spec, report)
+    rows = check_dataset(spec, report)
+    report.batch = compute_batch_figures(spec, None if rows is None else len(rows))
+    check_machine(spec, report)
+    if task is not None:
+        try:
+            try_task(spec, task, rows, context, report)
+        except Exception as error:  # third-party code: anything can happen in it
+            report.refuse("task.name", task.name, f"the task fails: {type(error).__name__}: {error}", "correct the task")
+    return report
+
+
+def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context: int | None, report: Report) -> None:
+    """Everything that needs the task's own code."""
+    examples = draw_examples(spec, task, rows)
+    report.samples = samples_of(spec, task, rows, examples[:SHOWN])
+    check_lengths(spec, task, examples, context, report)
+    check_rows_fit(spec, task, examples, rows, report)
+    check_rewards(spec, task, examples, report)
+
+
+def check_task(spec: RunSpec, report: Report) -> Task | None:
+    """The task, when it exists and has the difficulty and reward functions the spec names."""
+    try:
+        task = get_task(spec.task.name)
+    except UnknownTask as error:
+        message, _, fix = str(error).partition(": ")
+        report.refuse("task.name", spec.task.name, message, fix)
+        return None
+    if spec.task.difficulty not in task.difficulties:
+        report.refuse("task.difficulty", spec.task.difficulty, f"{task.name} has no such difficulty", f"use one of {', '.join(task.difficulties)}")
+        return None
+    if spec.human is not None and HUMAN in task.rewards:
+        report.refuse("human.share", spec.human.share, f"{task.name} has a reward function of its own called {HUMAN}", "rename it, or ask nobody")
+    for name, weight in spec.task.rewards.items():
+        if name not in task.rewards:
+            near = get_close_matches(name, task.rewards, n=1)
+            fix = f"did you mean {near[0]}?" if near else f"use one of {', '.join(task.rewards)}"
+            report.refuse(f"task.rewards.{name}", weight, f"{task.name} has no such reward function", fix)
+    return task
+
+
+def check_dataset(spec: RunSpec, report: Report) -> list[datasets.Row] | None:
+    """The rows of the run's own dataset; None without one, or with one that cannot be used."""
+    if spec.dataset is None:
+        return None
+    path, training = Path(spec.dataset.path), spec.training
+    try:
+        if spec.dataset.sha256 is not None:
+            identity.check_dataset_digest(spec.dataset)
+        checked = datasets.check_dataset_file(path, training.trainer, DATASET_BYTES)
+    except SpecError as error:
+        report.problems += error.problems
+        return None
+    if not checked.complete:
+        report.warn("dataset.path", str(path), f"only the first {len(checked.rows)} rows were checked", "the trainer checks all of them first")
+    elif isinstance(training, GRPO) and len(checked.rows) < training.prompts_per_batch():
+        message = f"has {len(checked.rows)} prompts where one generation batch needs {training.prompts_per_batch()}"
+        report.refuse("dataset.path", str(path), message, "add rows, or make the batch smaller or the groups larger")
+    check_columns(spec, checked.rows, report)
+    if datasets.calls_tools(checked.rows) and (template := template_of(spec.policy)) is not None and datasets.TOOL_CALLS not in template:
+        report.refuse("dataset.path", str(path), *datasets.UNRENDERED)
+    return checked.rows
+
+
+def check_columns(spec: RunSpec, rows: list[datasets.Row], report: Report) -> None:
+    """What becomes of the weights and margins of a preference dataset."""
+    assert spec.dataset is not None
+    path, trainer = spec.dataset.path, spec.training.trainer
+    there = [name for name in datasets.NUMBERS if any(row.get(name) is not None for row in rows)]
+    if trainer == "dpo":
+        base = stacking.base_choice(spec)
+        if datasets.WEIGHT in there and all(row.get(datasets.WEIGHT) == 0 for row in rows):
+            report.refuse("dataset.path", path, "every pair has weight 0: there is nothing to learn from", "give at least one pair a weight above 0")
+        if base.config.get("use_margins") and datasets.MARGIN not in there:
+            report.warn("base.config.use_margins", True, "no row has a margin", "switch it off, or freeze a version with margins")
+    elif there and trainer in ("kto", "reward"):
+        message = f"has {' and '.join(there)}, which {trainer} does not read: every row counts the same"
+        report.warn("dataset.path", path, message, "train DPO, or drop suspect rows in place of down-weighting them")
+
+
+def draw_examples(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) -> list[Example]:
+    """Examples of the run: its dataset's, else the task's."""
+    if rows is not None and isinstance(spec.training, GRPO):
+        return datasets.examples_from_rows(rows[:PROBED])
+    return task.examples("train", PROBED, spec.seed, spec.task.difficulty)
+
+
+def check_machine(spec: RunSpec, report: Report) -> None:
+    gpu = any(Path(device).exists() for device in GPU_DEVICES)
+    if spec.device == "cuda" and not gpu:
+        report.warn("device", "cuda", "no NVIDIA device is visible on this machine", "run it on a GPU worker, or choose device auto")
+    if spec.precision == "bf16" and (spec.device == "cpu" or not gpu):
+        report.warn("precision", "bf16", "bf16 is slower than fp32 on a CPU", "choose precision auto")
+    if isinstance(spec.training, GRPO) and spec.training.use_vllm and find_spec("vllm") is None:
+        report.warn("training.use_vllm", True, "vllm is not installed on this machine", "run it on a worker that has it, or generate without it")
+    untrained = isinstance(spec.policy, TinyPolicy) and not spec.policy.cold_start
+    if untrained and not isinstance(spec.training, SFT):
+        message = "the weights are random: no answer will be right, so there is no reward to follow"
+        report.warn("policy.cold_start", False, message, "set policy.cold_start to true, or train it with sft first")
+    folder = Path(spec.output).absolute()
+    parent = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        report.warn("output", spec.output, f"{parent} cannot be written to on this machine", "choose another folder, or change its permissions")
+
+
+def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: int | None, report: Report) -> None:
+    training = spec.training
+    if context is not None and isinstance(training, SFT | Preferences) and training.max_length > context:
+        report.refuse("training.max_length", training.max_length, f"the policy reads at most {context} tokens", f"use at most {context}")
+    if not isinstance(training, GRPO | Preferences) or not examples:
+        return
+    longest, asked = training.max_completion_length, [" ".join(message.content for message in example.prompt) for example in examples]
+    if context is not None:
+        words, tokens = max(len(text.split()) for text in asked), max(about_tokens(text) for text in asked)
+        if longest + words + TEMPLATE_TOKENS > context:  # a token never spans two words: this cannot fit
+            message = f"with a prompt of at least {words} tokens it is beyond the policy's context of {context}"
+            fix = f"use at most {max(1, context - tokens - TEMPLATE_TOKENS)}"
+            report.refuse("training.max_completion_length", longest, message, fix)
+        elif longest + tokens + TEMPLATE_TOKENS > context:
+            message = f"with a prompt of about {tokens} tokens it may be beyond the policy's context of {context}"
+            report.warn("training.max_completion_length", longest, message, f"use at most {max(1, context - tokens - TEMPLATE_TOKENS)}")
+    golds = [gold for gold in (gold_of(task, example) for example in examples) if gold is not None]
+    needed = max((about_tokens(gold) for gold in golds), default=0) + 1
+    if needed > longest:
+        message = f"gold answers of this task need up to about {needed} tokens and would be cut off"
+        report.warn("training.max_completion_length", longest, message, f"use at least {needed}")
+
+
+def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: list[datasets.Row] | None, report: Report) -> None:
+    """Warns when sequences to learn from are longer than max_length: their ends, with the answers, would be cut off."""
+    training = spec.training
+    if not isinstance(training, SFT | Preferences):
+        return
+    if rows is not None:
+        columns = datasets.COLUMNS[training.trainer]
+        texts = [" ".join(message["content"] for column in columns[:2] for message in row[column]) for row in rows[:PROBED]]
+    else:
+        texts = [" ".join([*(message.content for message in example.prompt), gold_of(task, example) or ""]) for example in examples]
+    lengths = [about_tokens(text) + TEMPLATE_TOKENS for text in texts]
+    longer = sum(length > training.max_length for length in lengths)
+    if longer:
+        message = f"{longer} of the first {len(lengths)} sequences are longer (up to about {max(lengths)} tokens) and would be cut off"
+        report.warn("training.max_length", training.max_length, message, f"use at least {max(lengths)}")
+
+
+def check_rewards(spec: RunSpec, task: Task, examples: list[Example], report: Report) -> None:
+    weights = weights_of(task, spec)
+    if isinstance(spec.training, GRPO) and not any(weights.values()):
+        report.refuse("task.rewards", weights, "every weight is 0: there is nothing to learn from", "give at least one function a weight")
+    found = dry_run(task, {name: weights[name] for name in task.rewards}, examples, SHOWN)
+    report.gold, report.problems, report.warnings = found.runs, report.problems + found.problems, report.warnings + found.warnings
+    if examples and isinstance(spec.training, GRPO) and spec.dataset and all(run.reward is None for run in found.runs):
+        report.refuse("dataset.path", spec.dataset.path, f"no reward function of {task.name} can score its rows", "add the data column it needs")

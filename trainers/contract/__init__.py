@@ -1,0 +1,1 @@
+"""What the lab and the trainers share, free of torch: specs and what is wrong with them, stacking, events, the spool, stored arrays."""

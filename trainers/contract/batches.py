@@ -1,0 +1,75 @@
+"""Batch arithmetic: what a spec's numbers mean in sequences, prompts and tokens, on one device."""
+
+import math
+
+from trainers.contract.hyperparameters import GRPO, KTO, SFT, Preferences
+from trainers.contract.spec import RunSpec
+
+Figures = dict[str, int | float]
+
+
+def compute_batch_figures(spec: RunSpec, rows: int | None = None) -> Figures:
+    """Named numbers in reading order; ``rows`` is the size of the run's own dataset, None when the task supplies the data."""
+    training = spec.training
+    if isinstance(training, GRPO):
+        found = compute_grpo_figures(training, rows)
+    elif isinstance(training, Preferences):
+        found = compute_preference_figures(training, rows)
+    else:
+        found = compute_sft_figures(training, rows)
+    return {"steps": training.max_steps} | found | compute_heldout_figures(spec)
+
+
+def compute_sft_figures(training: SFT, rows: int | None) -> Figures:
+    sequences = training.per_device_train_batch_size * training.gradient_accumulation_steps
+    count = training.demonstrations if rows is None else rows
+    return {
+        "demonstrations": count,
+        "sequences_per_step": sequences,
+        "tokens_per_step_at_most": sequences * training.max_length,
+        "epochs": round(training.max_steps * sequences / max(count, 1), 2),
+    }
+
+
+def compute_grpo_figures(training: GRPO, rows: int | None) -> Figures:
+    completions = training.per_device_train_batch_size * training.gradient_accumulation_steps
+    size, group = training.generation_batch_size(), training.num_generations
+    micro_batches = training.max_steps * training.gradient_accumulation_steps
+    # A generation batch is used up after its micro-batches have been passed over num_iterations times.
+    batches = math.ceil(micro_batches * training.per_device_train_batch_size / (size * training.num_iterations))
+    count = training.prompts if rows is None else rows
+    return {
+        "prompts": count,
+        "prompts_per_step": round(completions / group, 2),
+        "completions_per_step": completions,
+        "generation_batch": size,
+        "prompts_per_generation_batch": size // group,
+        "tokens_per_step_at_most": completions * training.max_completion_length,
+        "total_rollouts": batches * size,
+        "epochs": round(batches * (size // group) / max(count, 1), 2),
+    }
+
+
+def compute_preference_figures(training: Preferences, rows: int | None) -> Figures:
+    pairs = training.per_device_train_batch_size * training.gradient_accumulation_steps
+    if isinstance(training, KTO):
+        return single_answers(training, pairs, rows)
+    found: Figures = {"pairs_per_step": pairs, "sequences_per_step": 2 * pairs, "tokens_per_step_at_most": 2 * pairs * training.max_length}
+    if rows is None:
+        return found | {"sampled_prompts": training.sampled_prompts, "sampled_answers": training.sampled_prompts * training.samples_per_prompt}
+    return found | {"pairs": rows, "epochs": round(training.max_steps * pairs / max(rows, 1), 2)}
+
+
+def single_answers(training: KTO, answers: int, rows: int | None) -> Figures:
+    found: Figures = {"answers_per_step": answers, "tokens_per_step_at_most": answers * training.max_length}
+    if rows is None:
+        return found | {"sampled_prompts": training.sampled_prompts, "sampled_answers": training.sampled_prompts * training.samples_per_prompt}
+    return found | {"answers": rows, "epochs": round(training.max_steps * answers / max(rows, 1), 2)}
+
+
+def compute_heldout_figures(spec: RunSpec) -> Figures:
+    """Measurements before, every so many steps, and after."""
+    every, steps = spec.evaluation.every, spec.training.max_steps
+    between = (steps - 1) // every if every else 0
+    times = between + 2 if spec.evaluation.prompts else 0
+    return {"heldout_measurements": times, "heldout_rollouts": times * spec.evaluation.prompts}

@@ -1,0 +1,147 @@
+"""The typed events a run reports, one JSON object a line, and nothing about how they are stored (see ``spool``).
+
+Every event carries the attempt that wrote it and the wall-clock time in seconds since 1970. A resumed run replays steps after its last
+checkpoint: readers keep the newest attempt of a step and treat the older one as superseded.
+"""
+
+from typing import Literal
+
+import msgspec
+
+COLD_START = "cold start"  # the phase in which the built-in policy is made, once on a machine
+
+
+class Event(msgspec.Struct, tag_field="event", frozen=True, kw_only=True, gc=False):
+    attempt: int
+    time: float
+
+
+class AttemptStarted(Event, tag="attempt-started", frozen=True):
+    """Training is about to start; ``from_step`` optimiser steps are already done (0, or the checkpoint resumed from)."""
+
+    from_step: int
+    total_steps: int
+    pid: int
+    host: str
+    device: str
+    command: list[str]
+    versions: dict[str, str]
+    special_tokens: dict[int, str] = {}
+    parameters: int = 0
+
+
+class Phase(Event, tag="phase", frozen=True):
+    """What the trainer does now (``loading``, ``cold start``, ``sampling pairs``, ``training``, ``waiting for people``, ``evaluating``,
+    ``saving``) and how far it is."""
+
+    name: str
+    done: int = 0
+    total: int = 0
+
+
+class Metrics(Event, tag="metrics", frozen=True):
+    """Numbers at the end of optimiser step ``step`` (1-based; 0 = before training). ``nonfinite`` names values JSON has no number for."""
+
+    step: int
+    values: dict[str, float]
+    nonfinite: dict[str, Literal["nan", "inf", "-inf"]] = {}
+    tokens: int = 0
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    role: str
+    content: str
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Tokens [start, end) of a completion were written by ``role``: ``assistant`` (the policy) or ``tool`` (the environment; no loss)."""
+
+    role: str
+    start: int
+    end: int
+
+
+class Rollout(Event, tag="rollout", frozen=True):
+    """One completion and everything known about it. T tokens, policy and environment together; arrays are packed by ``trainers.contract.arrays``.
+
+    ``completion`` is the text the reward functions saw (special tokens left out). ``lengths[i]`` is how many code points of it token i adds:
+    0 for a special token and for the first bytes of a character that a later token completes.
+    """
+
+    step: int
+    phase: Literal["train", "heldout", "sampled", "play"]
+    group: int
+    sample: int
+    prompt: list[Message]
+    completion: str
+    rewards: dict[str, float | None]
+    reward: float | None
+    finish_reason: Literal["stop", "length", "turns"]
+    reference: str = ""
+    advantage: float | None = None
+    length: int = 0  # tokens sampled by the policy
+    mean_entropy: float | None = None  # nats, over the policy's tokens
+    max_entropy: float | None = None
+    turns: list[Turn] = []
+    filtered: str = ""  # why the sample was left out of the loss; empty when it was not
+    ids: bytes = b""  # (T,) token ids
+    lengths: bytes = b""  # (T,) code points
+    logprobs: bytes = b""  # (T,) log-probability of the sampled token, nats
+    entropies: bytes = b""  # (T,) nats
+    mask: bytes = b""  # (T,) 1 = in the loss; empty = all ones
+    contributions: dict[str, float] = {}  # method -> the advantage after it (its mean over tokens); "base" is the base's own
+    shaped: dict[str, float] = {}  # method -> the reward after it, for methods that shape rewards
+    token_advantages: bytes = b""  # (T,) where a method gives tokens advantages of their own
+    weights: bytes = b""  # (T,) the methods' multiplier on the policy gradient; empty = all ones
+    reference_logprobs: bytes = b""  # (T,) log-probability under the reference policy, nats; empty = the run has none
+    ratios: bytes = b""  # (T,) importance ratio in the last pass over the batch; empty = all ones
+    clipped: bytes = b""  # (T,) 1 = the clip took the token's gradient away in that pass; empty = nowhere
+
+
+class Asked(Event, tag="asked", frozen=True):
+    """Which of these completions do people prefer? The trainer waits for an answer to ``key`` until ``deadline`` (seconds since 1970).
+
+    ``completions`` are the different ones of the group; ``group`` is the number it will have as rollouts, which come once the step is trained.
+    """
+
+    key: str
+    step: int
+    group: int
+    prompt: list[Message]
+    completions: list[str]
+    deadline: float
+    reference: str = ""
+
+
+class Checkpoint(Event, tag="checkpoint", frozen=True):
+    """``path`` (relative to the run folder) holds everything that resuming after ``step`` needs."""
+
+    step: int
+    path: str
+    bytes: int
+
+
+class Saved(Event, tag="saved", frozen=True):
+    """The policy at ``step`` was exported (safetensors and tokenizer) to ``path``, relative to the run folder."""
+
+    step: int
+    path: str
+    bytes: int
+
+
+class Warned(Event, tag="warning", frozen=True):
+    """Something the person who launched the run should know; training goes on."""
+
+    message: str
+    step: int = 0
+
+
+class AttemptFinished(Event, tag="attempt-finished", frozen=True):
+    """The last event of an attempt that ended by itself. ``error`` is one readable line; the traceback is in the log."""
+
+    outcome: Literal["finished", "stopped", "failed"]
+    step: int
+    error: str = ""
+
+
+AnyEvent = AttemptStarted | Phase | Metrics | Rollout | Asked | Checkpoint | Saved | Warned | AttemptFinished

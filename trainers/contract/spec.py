@@ -1,0 +1,188 @@
+"""RunSpec: what a run is, complete and checked before any model loads. ``run.json`` in a run folder is one.
+
+Everything outside (browser form, API, command line) becomes a RunSpec here, once; behind this border its types are trusted.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from trainers.contract import refusals
+from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Reward, Strict, param
+from trainers.contract.problems import Contradiction
+from trainers.contract.problems import Problem as Problem
+from trainers.contract.problems import SpecError as SpecError
+
+RUN_FILE = "run.json"
+HUB_ID = r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$"  # never a path: ../policy would be read from the disk
+ANSWERS = "human/answers.jsonl"  # inside a run folder: what people answered to its trainer's questions
+HUMAN = "human"  # the reward column of what people say
+MOST_RANKED = 26  # answers of a group that a person can rank
+SHA256 = r"^[0-9a-f]{64}$"
+FINAL = "final"  # folder of the exported policy inside a run folder
+
+
+class TinyPolicy(Strict):
+    """The built-in policy: a 2-layer transformer of half a million parameters, built on first use and cached."""
+
+    kind: Literal["tiny"] = "tiny"
+    cold_start: bool = param(
+        True,
+        "Start from the policy after a supervised cold start on the task's demonstrations, which are of mixed quality on purpose."
+        " Without it the weights are random and reinforcement finds no reward to follow.",
+        title="Cold-started",
+    )
+
+
+class HubPolicy(Strict):
+    kind: Literal["hub"] = "hub"
+    name: str = param(..., "Repository on the model hub, for example Qwen/Qwen2.5-0.5B-Instruct.", title="Hub id", pattern=HUB_ID)
+    revision: str = param("main", "Branch, tag or commit.", advanced=True, min_length=1)
+
+
+class FolderPolicy(Strict):
+    kind: Literal["folder"] = "folder"
+    path: str = param(..., "Folder with config.json, *.safetensors and a tokenizer.", title="Folder", min_length=1)
+
+
+class RunPolicy(Strict):
+    kind: Literal["run"] = "run"
+    folder: str = param(..., "Folder of the run whose policy to go on from.", title="Run", min_length=1)
+    checkpoint: Literal["final"] | int = param(FINAL, "Its final policy, or the step of a checkpoint.", title="Checkpoint")
+
+    def path(self) -> Path:
+        where = FINAL if self.checkpoint == FINAL else f"checkpoints/checkpoint-{self.checkpoint}"
+        return Path(self.folder) / where
+
+
+Policy = Annotated[TinyPolicy | HubPolicy | FolderPolicy | RunPolicy, Field(discriminator="kind")]
+
+
+class Lora(Strict):
+    """Low-rank adapters (arXiv 2106.09685) instead of all weights."""
+
+    r: int = param(16, "Rank of the adapters.", title="Rank", ge=1, le=1024)
+    alpha: int = param(32, "Scale of the adapters: alpha / rank.", title="Alpha", ge=1)
+    dropout: float = param(0.0, "Dropout on the adapters' input.", title="Dropout", ge=0, lt=1)
+    target_modules: list[str] = param(["all-linear"], "Which layers get an adapter.", title="Layers", advanced=True, min_length=1)
+
+
+class TaskChoice(Strict):
+    name: str = param(..., "A task of the catalogue.", title="Task", min_length=1)
+    difficulty: str = param("easy", "One of the task's difficulty settings.", title="Difficulty")
+    rewards: dict[str, float] = param({}, "Weight of reward functions; one that is not named keeps the task's own weight.", title="Rewards")
+
+
+class DatasetChoice(Strict):
+    """Rows of the run's own instead of the task's.
+
+    Prompt-completion for SFT, preference pairs for DPO and reward models, labelled completions for KTO, prompts for GRPO.
+    """
+
+    path: str = param(..., "A .jsonl or .parquet file in TRL's format for the trainer.", title="File", min_length=1)
+    sha256: str | None = param(
+        None, "SHA-256 of the file's bytes; a file with another one is refused. Frozen versions name theirs.", advanced=True, pattern=SHA256
+    )
+
+
+class HumanReward(Strict):
+    """People rank some of the groups while the run waits; their ranking is one more reward. Nobody is waited for longer than the deadline."""
+
+    share: float = param(0.1, "Share of the groups that people are asked about, drawn by the seed.", title="Share of groups", gt=0, le=1)
+    seconds: float = param(120, "How long a step waits for answers.", title="Deadline", unit="seconds", ge=1, le=86_400)
+    weight: float = param(1.0, "Weight of people's reward beside those of the task.", title="Weight", ge=0, le=1000)
+    fallback: float | None = param(
+        None, "Reward of completions that nobody scored in time; empty means no opinion: the other rewards alone count.", title="Fallback", ge=0, le=1
+    )
+    compare: Literal["ranking"] = param(
+        "ranking",
+        "How answers become a reward: people rank the group, and a completion's reward is the share of comparisons it won.",
+        title="Compare by",
+        advanced=True,
+    )
+
+
+class MethodChoice(Strict):
+    name: str = param(..., "A method of the catalogue.", min_length=1)
+    config: dict[str, Any] = param({}, "Its parameters.")
+
+
+class Evaluation(Strict):
+    every: int = param(
+        50, "Measure on held-out prompts every so many steps, besides before and after; 0 = only then.", title="Every", unit="steps", ge=0
+    )
+    prompts: int = param(256, "Held-out prompts, one answer each; 0 switches evaluation off.", title="Held-out prompts", ge=0, le=100_000)
+    temperature: float = param(1.0, "Sampling temperature of the measurement; 0 is greedy.", title="Temperature", advanced=True, ge=0, le=10)
+
+
+class Limits(Strict):
+    minutes: float | None = param(None, "Stop and save after this long.", title="Time limit", unit="minutes", gt=0)
+    save_every: int = param(50, "Write a checkpoint every so many steps; stopping and finishing always save.", title="Save every", unit="steps", ge=1)
+    keep_checkpoints: int = param(2, "How many of the newest checkpoints stay on the disk.", title="Keep", advanced=True, ge=1)
+
+
+class RunSpec(Strict):
+    version: Literal[1] = 1
+    recipe: str = param("custom", "Name of the recipe this run was made from.", max_length=100)
+    base: MethodChoice | None = param(None, "What the methods are stacked on; empty means the trainer's default (dapo, dpo, kto, sft).")
+    methods: list[MethodChoice] = param([], "Methods stacked on the base, in order.")
+    policy: Policy = TinyPolicy()
+    lora: Lora | None = None
+    task: TaskChoice
+    dataset: DatasetChoice | None = None
+    human: HumanReward | None = None
+    training: Annotated[SFT | GRPO | DPO | KTO | Reward, Field(discriminator="trainer")]
+    evaluation: Evaluation = Evaluation()
+    limits: Limits = Limits()
+    seed: int = param(0, "Seeds weights, data order and sampling.", title="Seed", ge=0, lt=2**31)
+    device: Literal["auto", "cpu", "cuda"] = param("auto", "Where to train; auto takes a GPU when there is one.", title="Device", advanced=True)
+    precision: Literal["auto", "fp32", "bf16"] = param("auto", "auto: bf16 on a GPU that has it, else fp32.", title="Precision", advanced=True)
+    output: str = param(..., "The run folder; everything the run writes is in it.", min_length=1)
+
+    @model_validator(mode="after")
+    def parts_agree(self) -> "RunSpec":
+        problems = []
+        if isinstance(self.training, GRPO) and self.dataset is None and self.training.prompts < self.training.prompts_per_batch():
+            needed = self.training.prompts_per_batch()
+            message = f"fewer prompts than the {needed} of one generation batch"
+            problems.append(Problem("training.prompts", self.training.prompts, message, f"use at least {needed}"))
+        if isinstance(self.training, GRPO) and self.training.use_vllm and self.device == "cpu":
+            problems.append(
+                Problem("training.use_vllm", True, "vLLM generates on a GPU and the device is cpu", "use device cuda or auto, or no vLLM")
+            )
+        if self.human is not None:
+            problems += self._unasked()
+        if problems:
+            raise Contradiction(*problems)
+        return self
+
+    def _unasked(self) -> list[Problem]:
+        """Why people cannot be asked about this run's groups."""
+        if not isinstance(self.training, GRPO):
+            return [Problem("human.share", None, f"{self.training.trainer} samples no groups to ask people about", "train GRPO", given=False)]
+        size = self.training.num_generations
+        if size > MOST_RANKED:
+            message = f"a group of {size} answers is too long to rank"
+            return [Problem("training.num_generations", size, message, f"use at most {MOST_RANKED}, or no human reward")]
+        return []
+
+
+def parse_spec(data: Any) -> RunSpec:
+    """The spec in ``data`` (a decoded JSON object). Raises SpecError with every problem found."""
+    unclean = refusals.find_unclean_values(data)
+    if unclean:
+        raise SpecError(unclean)
+    try:
+        return RunSpec.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(refusals.problems_of(error, RunSpec)) from None
+
+
+def read_spec(path: Path) -> RunSpec:
+    """The spec in a file. Raises SpecError when the file is missing, is not JSON, or is not a spec."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise SpecError([Problem("", "", f"{path} cannot be read: {error.strerror}")]) from None
+    return parse_spec(refusals.decode_strict_json(text, str(path)))

@@ -1,0 +1,1 @@
+"""What is trained on: rows of a dataset and preference pairs."""

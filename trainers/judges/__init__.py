@@ -1,0 +1,1 @@
+"""Who scores a completion: reward functions, people, models behind an endpoint."""

@@ -1,0 +1,1 @@
+"""Functions of tensors and numbers that know nothing of a run."""

@@ -1,0 +1,48 @@
+"""Learning from given answers beside reinforcement: cross-entropy on gold answers, for methods that mix both in one loss."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from trainers.contract.events import Message
+from trainers.maths.reduce import masked_mean
+
+if TYPE_CHECKING:
+    from trainers.methods.batch import LossBatch
+    from trainers.methods.context import RunContext
+    from trainers.tasks.base import Example
+
+
+def gold_answer(run: "RunContext", example: "Example") -> str | None:
+    """The task's gold completion; None for an example of a person's own dataset that does not say how its answer is reached."""
+    try:
+        return run.task.gold(example)
+    except LookupError:
+        return None
+
+
+def cross_entropy(run: "RunContext", prompts: Sequence[Sequence[Message]], texts: Sequence[str]) -> Tensor:
+    """Scalar, with gradient: mean negative log-likelihood of the tokens of ``texts``, end token included."""
+    logprobs, mask = run.logprobs(run.prompt_ids(prompts), [run.completion_ids(text) for text in texts])
+    return -masked_mean(logprobs, mask)
+
+
+def different_examples(batch: "LossBatch") -> dict[int, "Example"]:
+    """Each example of the sampled batch once, by its place in the training examples."""
+    return dict(zip(batch.rollout.example_ids, batch.rollout.examples, strict=True))
+
+
+def gold_loss(run: "RunContext", batch: "LossBatch") -> Tensor | None:
+    """Cross-entropy on the gold answers of a micro-batch's prompts; None where no prompt has one. One forward pass of at most B rows.
+
+    Averaged over the micro-batches it is the mean over the tokens of the gold answers of the sampled batch, each once.
+    """
+    examples = different_examples(batch)
+    golds = {number: run.completion_ids(gold) for number, example in examples.items() if (gold := gold_answer(run, example)) is not None}
+    weights = {number: weight for number, weight in batch.weights_of(batch.rollout.example_ids).items() if number in golds}
+    if not weights:
+        return None
+    logprobs, mask = run.logprobs(run.prompt_ids([examples[number].prompt for number in weights]), [golds[number] for number in weights])
+    weight = mask.new_tensor(list(weights.values()))[:, None]
+    return -masked_mean(logprobs, mask * weight, sum(map(len, golds.values())))

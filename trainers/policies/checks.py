@@ -1,0 +1,90 @@
+"""Whether the policy a spec names is there and can be loaded, as far as this machine can tell without loading it."""
+
+import json
+import os
+from pathlib import Path
+
+from trainers.contract.policy_folder import Folder, inspect_policy_folder
+from trainers.contract.problems import Problem
+from trainers.contract.spec import RUN_FILE, FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
+
+TINY_CONTEXT = 256  # tokens, of the built-in policy
+
+
+def check_policy(spec: RunSpec, problems: list[Problem], warnings: list[Problem], pending: bool = False) -> int | None:
+    """Adds what is wrong with the policy and returns its context in tokens, None where that is not known."""
+    policy = spec.policy
+    if isinstance(policy, FolderPolicy):
+        folder = inspect_policy_folder(Path(policy.path), "policy.path")
+    elif isinstance(policy, HubPolicy):
+        folder = inspect_cached_policy(policy)
+    elif isinstance(policy, RunPolicy):
+        if pending:
+            return None
+        folder = inspect_run_policy(policy)
+    else:
+        return TINY_CONTEXT
+    problems += folder.problems
+    warnings += folder.warnings
+    return folder.context
+
+
+def inspect_run_policy(policy: RunPolicy) -> Folder:
+    """The folder of a run's policy; when it is not there, the problem names the checkpoints that are."""
+    run, path = Path(policy.folder), policy.path()
+    if not (run / RUN_FILE).is_file():
+        folder = Folder(run, "policy.folder")
+        folder.refuse(f"is not the folder of a run: it has no {RUN_FILE}", "give the folder of a run")
+    elif not path.is_dir():
+        folder = Folder(run, "policy.checkpoint")
+        found = saved_steps(run)
+        there = f"it has checkpoints {', '.join(map(str, found))}" if found else "it has saved nothing yet"
+        folder.problems.append(
+            Problem("policy.checkpoint", policy.checkpoint, f"{run} has no {path.name}; {there}", "wait for it, or choose another")
+        )
+    else:
+        folder = inspect_policy_folder(path, "policy.folder")
+    return folder
+
+
+def template_of(policy: TinyPolicy | HubPolicy | FolderPolicy | RunPolicy) -> str | None:
+    """The chat template as text; None where it is not on this machine. The built-in policy's knows no tools."""
+    if isinstance(policy, TinyPolicy):
+        return ""
+    if isinstance(policy, HubPolicy):
+        return None
+    folder = Path(policy.path) if isinstance(policy, FolderPolicy) else policy.path()
+    try:
+        if (folder / "chat_template.jinja").is_file():
+            return (folder / "chat_template.jinja").read_text(encoding="utf-8")
+        found = json.loads((folder / "tokenizer_config.json").read_bytes()).get("chat_template")
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return None
+    return None if found is None else json.dumps(found)
+
+
+def saved_steps(run: Path) -> list[int]:
+    names = [path.name.removeprefix("checkpoint-") for path in (run / "checkpoints").glob("checkpoint-*")]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def is_hub_offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def inspect_cached_policy(policy: HubPolicy) -> Folder:
+    """What the local hub cache has of the policy; never asks the network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(policy.name, "config.json", revision=policy.revision)
+    if not isinstance(config, str):
+        folder = Folder(Path(policy.name), "policy.name")
+        if is_hub_offline():
+            message, fix = "is not in this machine's cache and HF_HUB_OFFLINE is set", "unset it, or download the policy where there is a network"
+            folder.warnings.append(Problem("policy.name", policy.name, message, fix))
+        return folder
+    place = Path(config).parent
+    folder = inspect_policy_folder(place, "policy.name", weights=any(place.glob("*.safetensors")))
+    if not any((place / name).exists() for name in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")):
+        folder.problems = [problem for problem in folder.problems if "tokenizer" not in problem.message]  # not downloaded yet
+    return folder

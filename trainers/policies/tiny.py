@@ -1,0 +1,150 @@
+"""The built-in policy: half a million parameters and one tokenizer for all built-in tasks, built where it is first needed and cached.
+
+``LAB_CACHE`` names the cache (``~/.cache/policy-lab``). A cached policy is named after a hash of everything it is made from, is written under
+another name first, and is built by one process at a time.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from trainers.tasks.base import Task
+from trainers.tasks.registry import BUILT_IN
+
+CONTEXT = 256  # tokens
+VOCABULARY = 1024  # at most; the tasks' words need fewer
+CORPUS = 1500  # examples of each task and difficulty that the tokenizer is made from
+SHAPE = {
+    "hidden_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "intermediate_size": 384,
+    "max_position_embeddings": CONTEXT,
+    "tie_word_embeddings": True,
+    "initializer_range": 0.04,
+}
+PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
+TAGS = [f"<{slash}{name}>" for name in ("think", "answer", "search", "information") for slash in ("", "/")]
+TEMPLATE = (
+    "{%- for message in messages %}{{- '<|im_start|>' + message['role'] + '\\n' }}"
+    "{%- if message['role'] == 'assistant' %}{% generation %}{{- message['content'] + '<|im_end|>' }}{% endgeneration %}"
+    "{%- else %}{{- message['content'] + '<|im_end|>' }}{%- endif %}{{- '\\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+RECIPE = 1  # raise it when the way of building changes in a way that the hash cannot see
+
+
+def get_cache_root() -> Path:
+    return Path(os.environ.get("LAB_CACHE") or Path.home() / ".cache" / "policy-lab").expanduser()
+
+
+def build_tokenizer_corpus() -> list[str]:
+    """What the built-in tasks ask and how it is answered, all difficulties, the same everywhere."""
+    texts = []
+    for kind in BUILT_IN:
+        task = kind()
+        for difficulty in task.difficulties:
+            for example in task.examples("train", CORPUS, 0, difficulty):
+                texts.append("\n".join([*(message.content for message in example.prompt), task.gold(example)]))
+    return [*texts, *(f"{role}\n" for role in ("system", "user", "assistant", "tool"))]
+
+
+def build_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
+    """Byte-level BPE with single digits. Tags are ordinary tokens: as special ones, TRL would strip them before the rewards see them."""
+    tokenizer = Tokenizer(models.BPE())
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # Tags are cut out of the training text, so that no merge spans their brackets.
+    tags = [pre_tokenizers.Split(tag, "removed") for tag in TAGS]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*tags, pre_tokenizers.Digits(individual_digits=True), byte_level])
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(TAGS),
+        min_frequency=20,
+        special_tokens=[PAD, START, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=[START],
+        padding_side="left",
+        clean_up_tokenization_spaces=False,
+        model_max_length=CONTEXT,
+    )
+    fast.chat_template = TEMPLATE
+    return fast
+
+
+def build_model(tokenizer: Any) -> LlamaForCausalLM:
+    """Random weights, the same for everyone."""
+    config = LlamaConfig(
+        **SHAPE, vocab_size=len(tokenizer), bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(config).to(torch.float32)
+    model.generation_config = GenerationConfig(eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    return model
+
+
+def build_tiny_policy(folder: Path, texts: list[str]) -> None:
+    tokenizer = build_tokenizer(texts)
+    build_model(tokenizer).save_pretrained(folder, safe_serialization=True)
+    tokenizer.save_pretrained(folder)
+
+
+def ensure_untrained_policy() -> Path:
+    """Folder of the policy with random weights."""
+    texts = build_tokenizer_corpus()
+    made_from = [RECIPE, SHAPE, VOCABULARY, TAGS, TEMPLATE, texts]
+    return ensure_cached_folder(f"tiny-{hash_json_value(made_from)}", lambda folder: build_tiny_policy(folder, texts))
+
+
+def cached_cold_start(task: Task, difficulty: str, train: Callable[[Path, Path], None], made_from: Any) -> Path:
+    """Folder of the policy after a cold start on ``task``. ``train`` writes it, given the untrained policy and where; ``made_from``: how."""
+    start = ensure_untrained_policy()
+    name = f"cold-{task.name}-{difficulty}-{hash_json_value([start.name, task.name, difficulty, made_from])}"
+    return ensure_cached_folder(name, lambda folder: train(start, folder))
+
+
+def hash_json_value(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def ensure_cached_folder(name: str, write: Callable[[Path], None]) -> Path:
+    """The cached folder ``name``; when it is not there, ``write`` fills it. A second process waits for the first."""
+    folder = get_cache_root() / name
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with hold_exclusive_lock(folder.with_name(f".{name}.lock")):
+        if not folder.is_dir():
+            partial = folder.with_name(f".{name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            write(partial)
+            partial.rename(folder)
+    return folder
+
+
+@contextmanager
+def hold_exclusive_lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,1 @@
+"""What-if replay: hooks recomputed on stored tensors."""

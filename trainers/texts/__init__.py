@@ -1,0 +1,1 @@
+"""Reading completions: steps, spans, chains of equations, stories."""
