@@ -209,6 +209,7 @@ CACHES = {
     # What {% cache %} and the views keep, each process for itself.
     "template_fragments": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "fragments"},
     "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "process", "OPTIONS": {"MAX_ENTRIES": 2000}},
+    "curves": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "curves", "OPTIONS": {"MAX_ENTRIES": 32}},  # a megabyte each
 }
 EMAIL_BACKEND = "lab.teams.accounts.mail.PrivateFolder"
 EMAIL_FILE_PATH = str(HOME / "mail")

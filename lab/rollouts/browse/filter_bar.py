@@ -120,15 +120,14 @@ def components_of(runs: Sequence[Run], rows: Iterable[Any]) -> list[str]:
 
 def read_reward_names(runs: Sequence[Run]) -> list[list[str]]:
     """The names of the reward functions of each run's newest rollout; kept by the rollout, whose rewards never change."""
-    kept = caches["process"]
-    names = kept.get_many([f"reward-names:{run.last_rollout}" for run in runs])
-    unknown = {run.last_rollout: run for run in runs if f"reward-names:{run.last_rollout}" not in names}
-    if unknown:
-        stored = Rollout.objects.filter(pk__in=list(unknown), run__in=list(unknown.values())).values_list("pk", "rewards")
-        fresh = {f"reward-names:{pk}": list(rewards) for pk, rewards in stored}
-        kept.set_many(fresh)
+    keys = {run.last_rollout: f"reward-names:{run.pk}:{run.last_rollout}" for run in runs}
+    names: dict[str, list[str]] = caches["process"].get_many(keys.values())
+    if unknown := [pk for pk, key in keys.items() if key not in names]:
+        stored = Rollout.objects.filter(pk__in=unknown, run__in=list(runs)).values_list("pk", "rewards")
+        fresh = {keys[pk]: list(rewards) for pk, rewards in stored}
+        caches["process"].set_many(fresh)
         names |= fresh
-    return [names[key] for run in runs if (key := f"reward-names:{run.last_rollout}") in names]
+    return [names[key] for key in keys.values() if key in names]
 
 
 OPERATORS = [{"value": name, "label": label} for name, label in OPERATOR_LABELS.items()]
