@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import push_url
 
+from lab.lib.addresses import build_numbered_address
 from lab.lib.costly import limit_costly_requests
 from lab.lib.numbers import MAX_ID
 from lab.rollouts.annotations.models import Tag
@@ -27,7 +28,7 @@ from lab.rollouts.browse import columns
 from lab.rollouts.browse.actions import TAGGED_KEY
 from lab.rollouts.browse.address import COLUMNS_KEY, MAX_COLUMNS, Address
 from lab.rollouts.browse.bars import build_histogram_bars
-from lab.rollouts.browse.cells import Row, build_numbered_address, render_signed_cell
+from lab.rollouts.browse.cells import Row, render_signed_cell
 from lab.rollouts.browse.columns import Choice, Column
 from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS

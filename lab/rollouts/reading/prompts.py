@@ -13,9 +13,9 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import get_script_prefix
 from django.views.decorators.http import require_safe
 
+from lab.lib.addresses import build_address_start, build_numbered_address
 from lab.lib.numbers import MAX_ID, whole_number
 from lab.rollouts.annotations.summary import summarize_annotations
-from lab.rollouts.browse.cells import address_before, build_numbered_address
 from lab.rollouts.browse.words import has_words, prompt_matches
 from lab.rollouts.reading import history
 from lab.rollouts.reading.groups import build_bar_strip
@@ -119,7 +119,7 @@ def build_series_chart(series: Series) -> dict[str, Any]:
     every = -(-len(series.visits) // POINTS)
     visits = [visit for place, visit in enumerate(reversed(series.visits)) if place % every == 0][::-1]
     columns: dict[str, list[Any]] = {name: [getattr(visit, name) for visit in visits] for name in Visit.__dataclass_fields__}
-    where = address_before(get_script_prefix(), "group", 2, series.run.pk, series.phase)
+    where = build_address_start(get_script_prefix(), "group", 2, series.run.pk, series.phase)
     return {
         "key": f"{series.run.number}-{series.phase}",
         "label": f"#{series.run.number} {series.phase_label}",
