@@ -110,6 +110,7 @@ MIDDLEWARE = [
     "lab.teams.accounts.sessions.SeenMiddleware",
     "lab.teams.accounts.devices.DeviceMiddleware",
     "lab.teams.accounts.middleware.PermissionMiddleware",
+    "lab.lib.refusal_answers.RefusalMiddleware",
 ]
 
 ROOT_URLCONF = "lab.urls"

@@ -8,8 +8,9 @@ from typing import Any
 
 from django.http import QueryDict
 
-from lab.data.datasets.rules import Cleaning, Problem, Rule, RuleError
+from lab.data.datasets.rules import Cleaning, Rule, RuleError
 from lab.lib.numbers import whole_number
+from lab.lib.refusals import Problem
 
 SENT = "rule"  # a hidden input: an unticked box is then a no, not a setting that is missing
 MAX = 2**31 - 1

@@ -7,16 +7,10 @@ from contextlib import contextmanager
 
 from django.db import transaction
 
-from lab.data.datasets.rules import Problem
+from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.models import Team
 
 RULES: list[Callable[[Team, int], Problem | None]] = []  # may lock what they count by until the transaction ends
-
-
-class NoRoom(ValueError):
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(f"{problem.message[:1].upper()}{problem.message[1:]}. {problem.fix[:1].upper()}{problem.fix[1:]}.")
-        self.problem = problem
 
 
 def find_storage_problem(team: Team, more: int) -> Problem | None:
@@ -26,8 +20,8 @@ def find_storage_problem(team: Team, more: int) -> Problem | None:
 
 @contextmanager
 def reserve_storage(team: Team, more: int) -> Iterator[None]:
-    """For writing so many more bytes: of two who write at once the second sees what the first has written. Raises NoRoom, then nothing is."""
+    """For writing so many more bytes: of two who write at once the second sees what the first has written. Raises Refusal, then nothing is."""
     with transaction.atomic():
         if problem := find_storage_problem(team, more):
-            raise NoRoom(problem)
+            raise Refusal(f"{problem.message[:1].upper()}{problem.message[1:]}.", f"{problem.fix[:1].upper()}{problem.fix[1:]}.")
         yield

@@ -28,6 +28,7 @@ from pydantic import ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr
 from lab.edges.api import limits, problems, tokens
 from lab.edges.api.problems import ApiProblem
 from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import ApiToken, Membership, Team, User
 from lab.teams.accounts.permissions import TABLE, explain_role_refusal, is_role_allowed
 
@@ -146,7 +147,7 @@ def authenticate_caller(request: HttpRequest) -> Caller:
         raise ApiProblem("token", detail, headers=challenge)
     try:
         token, role = tokens.look_up(secret.strip())
-    except tokens.Refused as error:
+    except Refusal as error:
         raise ApiProblem("token", str(error), headers={"WWW-Authenticate": f'{challenge["WWW-Authenticate"]}, error="invalid_token"'}) from None
     tokens.act_as(token)
     rate = limits.count_token_request(str(token.pk))

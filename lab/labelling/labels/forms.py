@@ -11,6 +11,7 @@ from django.utils import timezone
 from lab.labelling.labels.guidelines import MOST as MOST_GUIDELINES
 from lab.labelling.labels.models import Kind, Queue, Rationale, Skipping, Strategy
 from lab.labelling.labels.recipe import MAX_STEP, MOST_ITEMS, OF_ONE, PAIRED, How, Recipe, Side, Window
+from lab.lib.refusals import Refusal
 from lab.rollouts.browse.selection import Selection
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 from lab.teams.accounts import projects
@@ -182,7 +183,7 @@ class QueueForm(LabForm):
     correction = make_switch_field(False, "Corrected answer", "Labellers may write what the answer should have been.")
     steps = make_switch_field(False, "Reasoning steps", "Good, bad or neutral for each step of a single answer.")
     spans = make_switch_field(False, "Stretches of tokens", "Good and bad stretches of a single answer.")
-    reviewed = make_switch_field(False, "Reviewed", "A label counts once a reviewer has accepted it.")
+    reviewed = make_switch_field(False, "Refusal", "A label counts once a reviewer has accepted it.")
     trust = make_number_field(1, 100, None, required=False, help_text="Per cent of gold items got right; empty never pauses anybody.")
     trust_after = make_number_field(1, MOST_GOLD, 10)
 
@@ -204,7 +205,7 @@ class QueueForm(LabForm):
     def clean_project(self) -> Project | None:
         try:
             return projects.parse_project(self.team, self.cleaned_data["project"])
-        except projects.UnknownProject as error:
+        except Refusal as error:
             raise forms.ValidationError(str(error)) from None
 
     def clean_name(self) -> str:

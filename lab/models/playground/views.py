@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.refusals import Refusal
 from lab.models.playground import display, stored_samples
 from lab.models.playground.models import Sampling
 from lab.models.playground.requests import AskForm, list_sampleable_checkpoints
@@ -123,7 +124,7 @@ def queue_sampling_for_labelling(request: LabRequest, sampling_id: UUID) -> Http
     found = sampling_of(request, sampling_id)
     try:
         queue = stored_samples.to_queue(found, request.user)
-    except stored_samples.Refused as error:
+    except Refusal as error:
         messages.error(request, str(error))
         return redirect("sampling", found.pk)
     return redirect("queue", queue.pk)

@@ -128,7 +128,7 @@ def parse_retention_rules(data: Any, team: Team) -> tuple[Retention, dict[str, s
 
 
 def save_retention_rules(team: Team, user: User, rules: Retention) -> Retention:
-    """Raises Refused."""
+    """Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     fields = {name: getattr(rules, name) for name in FIELDS}
     with transaction.atomic():

@@ -17,11 +17,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from lab.lib.numbers import MAX_ID
+from lab.lib.refusals import Refusal
 from lab.rollouts.annotations import verbs
 from lab.rollouts.annotations.annotation_panel import Said
 from lab.rollouts.annotations.listing import read_comments
 from lab.rollouts.annotations.models import Comment, Mark
-from lab.rollouts.annotations.verbs import Done, Refused
+from lab.rollouts.annotations.verbs import Done
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
@@ -90,7 +91,7 @@ def apply_annotation_verb(request: LabRequest, rollout: Rollout | None, verb: Ca
     back = reverse("rollout", args=[rollout.pk]) + "#annotations" if rollout else reverse("comments")
     try:
         done = verb()
-    except Refused as refused:
+    except Refusal as refused:
         if wants_json(request):
             return JsonResponse({"error": refused.message, "field": refused.field}, status=refused.status)
         messages.error(request, refused.message)

@@ -9,13 +9,14 @@ from typing import Any
 from django.db.models import Avg, Count, Max, Min, StdDev
 
 from lab.lib.numbers import whole_number
+from lab.lib.refusals import Refusal
 from lab.rollouts.replay.batch_span import select_trained_rollouts
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.replay.questions import spec_of
 from lab.rollouts.trajectories.steps import Steps, locate_step
 from lab.training.catalog.catalog import Catalog
 from lab.training.runs import composer
-from lab.training.runs.composer import CannotAdd, Stack
+from lab.training.runs.composer import Stack
 from lab.training.runs.form_parts import task_fields
 from lab.training.runs.models import Run
 from lab.training.runs.schema_form import Field, as_text, from_text
@@ -109,7 +110,7 @@ class QuestionForm:
     def add(self, name: str) -> None:
         try:
             self.values |= composer.add_stack_method(self.catalog, STAGE, TRAINER, self.values, name)
-        except CannotAdd as error:
+        except Refusal as error:
             self.errors[f"{composer.make_stage_prefix(STAGE)}.add"] = str(error)
 
     def question(self) -> Replay | None:

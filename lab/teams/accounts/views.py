@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from lab.lib.database_health import database_answers
 from lab.lib.numbers import MAX_ID
+from lab.lib.refusals import Refusal
 from lab.teams.accounts import setup_link
 from lab.teams.accounts.account_page import build_account_overview
 from lab.teams.accounts.address_proof import send_proof_mail
@@ -41,13 +42,13 @@ def set_up_lab(request: HttpRequest, token: str) -> HttpResponse:
     """Makes the owner and the first team, signs the owner in, and goes on to the lab."""
     try:
         setup_link.check_setup_link(token)
-    except setup_link.SetupError as error:
+    except Refusal as error:
         return render_unusable_link(request, error)
     form = SetupForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
             user = setup_link.consume_setup_link(token, **form.cleaned_data)
-        except setup_link.SetupError as error:  # somebody else was faster
+        except Refusal as error:  # somebody else was faster
             return render_unusable_link(request, error)
         login(request, user, backend=BACKEND)
         send_proof_mail(request, user)
@@ -56,7 +57,7 @@ def set_up_lab(request: HttpRequest, token: str) -> HttpResponse:
     return TemplateResponse(request, "account/setup.html", {"form": form}, status=422 if form.errors else 200)
 
 
-def render_unusable_link(request: HttpRequest, error: setup_link.SetupError) -> HttpResponse:
+def render_unusable_link(request: HttpRequest, error: Refusal) -> HttpResponse:
     return TemplateResponse(request, "account/setup.html", {"problem": str(error), "has_people": User.objects.exists()}, status=410)
 
 

@@ -13,10 +13,11 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Team, User
 from lab.teams.accounts.sessions import end_sessions
 from lab.teams.audit.recording import record_audit_entry
-from lab.teams.people.member_rules import Refused, keeps_an_owner, may_touch, reload_member, require_manager
+from lab.teams.people.member_rules import keeps_an_owner, may_touch, reload_member, require_manager
 
 Hook = Callable[[Team, User], None]
 Holds = Callable[[Team, User], "list[Held]"]
@@ -92,14 +93,14 @@ def invitations_of(team: Team, user: User) -> QuerySet[Invitation]:
 def deactivate_member(membership: Membership, by: User | None, *, operator: bool = False) -> Membership:
     """The person reaches nothing of the team any more. ``operator``: staff acting on the whole installation, whom the rules do not bind.
 
-    Raises Refused for the team's last owner, for oneself, and for who may not.
+    Raises Refusal for the team's last owner, for oneself, and for who may not.
     """
     with transaction.atomic():
         member = reload_member(membership)
         if not operator:
             may_touch(require_manager(member.team, by), member)
         if not member.active:
-            raise Refused("This person is deactivated already.", "Reload the page.")
+            raise Refusal("This person is deactivated already.", "Reload the page.")
         keeps_an_owner(member)
         held = [one.words for one in list_member_holdings(member)]
         member.active, member.deactivated_at = False, timezone.now()
@@ -110,13 +111,13 @@ def deactivate_member(membership: Membership, by: User | None, *, operator: bool
 
 
 def reactivate_member(membership: Membership, by: User | None, *, operator: bool = False) -> Membership:
-    """Back with the role they had. Their tokens stay revoked and their runs stopped. Raises Refused."""
+    """Back with the role they had. Their tokens stay revoked and their runs stopped. Raises Refusal."""
     with transaction.atomic():
         member = reload_member(membership)
         if not operator:
             may_touch(require_manager(member.team, by), member)
         if member.active:
-            raise Refused("This person is active already.", "Reload the page.")
+            raise Refusal("This person is active already.", "Reload the page.")
         member.active, member.deactivated_at = True, None
         member.save(update_fields=["active", "deactivated_at"])
         record_audit_entry("member.reactivate", member, team=member.team, actor=by, label=member.user.email, role=member.role)
@@ -124,23 +125,23 @@ def reactivate_member(membership: Membership, by: User | None, *, operator: bool
 
 
 def remove_member(membership: Membership, by: User | None, *, operator: bool = False) -> None:
-    """Takes a deactivated person off the list of members; what they did stays under their name. Raises Refused."""
+    """Takes a deactivated person off the list of members; what they did stays under their name. Raises Refusal."""
     with transaction.atomic():
         member = reload_member(membership)
         if not operator:
             may_touch(require_manager(member.team, by), member)
         if member.active:
-            raise Refused("This person is still active.", "Deactivate them first.")
+            raise Refusal("This person is still active.", "Deactivate them first.")
         record_audit_entry("member.remove", member, team=member.team, actor=by, label=member.user.email, role=member.role)
         member.delete()
 
 
 def leave_team(membership: Membership) -> None:
-    """Somebody takes themselves out. They stay signed in, to join or make another team. Raises Refused for the last owner."""
+    """Somebody takes themselves out. They stay signed in, to join or make another team. Raises Refusal for the last owner."""
     with transaction.atomic():
         member = reload_member(membership)
         if not member.active:
-            raise Refused("You are not in this team any more.", "Reload the page.")
+            raise Refusal("You are not in this team any more.", "Reload the page.")
         keeps_an_owner(member)
         member.active = False
         member.save(update_fields=["active"])

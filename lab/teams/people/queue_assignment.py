@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team, User
 from lab.teams.accounts.permissions import LABELLERS
-from lab.teams.people.member_rules import Refused
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ def open_queues(team: Team) -> list[tuple[int, str]]:
 
 
 def check_assignable_queues(team: Team, role: str, queues: Collection[int]) -> dict[int, str]:
-    """The queues by id, with their names. Raises Refused, with the field at fault."""
+    """The queues by id, with their names. Raises Refusal, with the field at fault."""
     names = dict(open_queues(team)) if queues else {}
     if queues and role not in LABELLERS:
-        raise Refused(f"A {role} labels nothing.", "Choose another role, or no queue.", "queues")
+        raise Refusal(f"A {role} labels nothing.", "Choose another role, or no queue.", field="queues")
     if gone := set(queues) - names.keys():
-        raise Refused(f"{len(gone)} of these queues {'is' if len(gone) == 1 else 'are'} not open.", "Choose among those that are.", "queues")
+        raise Refusal(f"{len(gone)} of these queues {'is' if len(gone) == 1 else 'are'} not open.", "Choose among those that are.", field="queues")
     return {pk: names[pk] for pk in sorted(queues)}
 
 

@@ -13,9 +13,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from lab.lib.refusals import Refusal
 from lab.models.policies import checkpoint_paths, chores, promotion, removal, retention
 from lab.models.policies.models import Removal, Retention
-from lab.models.policies.promotion import Refused
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.training.runs.launch import launch_run
@@ -84,14 +84,14 @@ def test_runs_that_are_not_over_and_what_a_stopped_one_resumes_from_stay(team: T
         Run.across_teams.filter(pk=run.pk).update(status=status)
         assert dropped(team) == []
     Run.across_teams.filter(pk=run.pk).update(status=Status.STOPPED)
-    with pytest.raises(Refused, match="resumed from it"):
+    with pytest.raises(Refusal, match="resumed from it"):
         removal.request_removal(team, owner, at(run, 250))
 
 
 def test_what_people_were_asked_about_stays(team: Team, owner: User) -> None:
     run, _ = matched(team, owner, prompts=4)
     assert dropped(team, keep_final=False) == [50]
-    with pytest.raises(Refused, match="in a match"):
+    with pytest.raises(Refusal, match="in a match"):
         removal.request_removal(team, owner, final_of(run))
 
 
@@ -129,7 +129,7 @@ def test_a_deletion_that_is_no_longer_right_does_not_happen(team: Team, admin: U
     due()
     chores.sweep()
     assert not checkpoint_paths.has_checkpoint_files(at(run, 50))
-    with pytest.raises(Refused, match="Too late"):
+    with pytest.raises(Refusal, match="Too late"):
         removal.cancel_removal(team, admin, at(run, 50))
 
 

@@ -14,8 +14,8 @@ from lab.edges.api.base import Caller, Query, api, caller_of, make_router, one_o
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.datasets import RateOut
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
-from lab.edges.api.problems import ApiProblem, FieldProblem, as_problem, make_invalid_problem
-from lab.models.policies import download, listing, measures, promotion, removal
+from lab.edges.api.problems import ApiProblem, as_problem, make_invalid_problem
+from lab.models.policies import download, listing, measures, removal
 from lab.models.policies.blind_votes import Evidence
 from lab.models.policies.checkpoint_paths import Missing, files_of, format_checkpoint_label, has_checkpoint_files
 from lab.models.policies.models import Removal
@@ -98,13 +98,6 @@ class OfferedOut(Schema):
     runs: int = Field(description="Of the team, that started from it.")
 
 
-def make_promotion_problem(error: promotion.Refused) -> ApiProblem:
-    """With the conditions of a gate that are not met."""
-    missing = [FieldProblem(field=f"gate.{one.name}", message=f"{one.title}: {one.words}") for one in error.conditions]
-    return ApiProblem("conflict", str(error), missing)
-
-
-as_problem(api, promotion.Refused, make_promotion_problem)
 as_problem(api, Missing, lambda error: ApiProblem("missing", str(error)))
 
 

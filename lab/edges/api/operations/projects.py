@@ -80,10 +80,6 @@ def serialize_project(one: Any) -> dict[str, Any]:
     return {**fields, **counts, "id": one.pk, "created_by": by, "url": build_absolute_url(team_path(one.team, "project", one.pk))}
 
 
-def make_project_problem(error: verbs.Refused) -> Any:
-    return make_validation_problem(FieldProblem(field=field, message=words) for field, words in error.errors.items())
-
-
 @router.get("/projects", auth=require_permission("runs.read"), response=Page[ProjectOut], summary="List projects")
 def list_projects(
     request: HttpRequest, after: After, limit: Limit, archived: bool = Query(False, description="Those that were put away instead.")
@@ -109,10 +105,7 @@ def make_project(request: HttpRequest, given: ProjectIn, key: Key) -> object:
     caller = caller_of(request)
 
     def act() -> list[Any]:
-        try:
-            return [verbs.add_project(caller.team, caller.user, verbs.clean_project_values(given.model_dump())).pk]
-        except verbs.Refused as error:
-            raise make_project_problem(error) from None
+        return [verbs.add_project(caller.team, caller.user, verbs.clean_project_values(given.model_dump())).pk]
 
     [made], fresh = run_idempotent_action(request, caller, key, act)
     return Status(201 if fresh else 200, serialize_project(project_of(request, int(made))))
@@ -123,11 +116,8 @@ def change_project(request: HttpRequest, project_id: int, given: ProjectChange) 
     """Its name or what it says about itself, and whether it is archived."""
     found = project_of(request, project_id)
     sent = given.model_dump(include={"name", "about"}, exclude_none=True)
-    try:
-        if sent:
-            verbs.update_project(found, verbs.clean_project_values({"name": found.name, "about": found.about, **sent}))
-    except verbs.Refused as error:
-        raise make_project_problem(error) from None
+    if sent:
+        verbs.update_project(found, verbs.clean_project_values({"name": found.name, "about": found.about, **sent}))
     if given.archived is not None:
         verbs.set_project_archived(found, away=given.archived)
     return serialize_project(project_of(request, project_id))

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from django.contrib import messages
-from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404
 
 from lab.lib.numbers import MAX_ID
 from lab.models.policies.models import Alias, Proposal, Push
-from lab.models.policies.promotion import Refused
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.models import Checkpoint
 
@@ -32,15 +27,6 @@ def proposal_of(request: LabRequest, proposal_id: int) -> Proposal:
 
 def push_of(request: LabRequest, push_id: int) -> Push:
     return get_object_or_404(Push.objects.filter(team=request.team).select_related("checkpoint__run", "by"), pk=min(push_id, MAX_ID))
-
-
-def run_action_and_redirect(request: LabRequest, act: Callable[[], str], back: str) -> HttpResponse:
-    """Does what was asked; says what was done, or why not; and goes to ``back``."""
-    try:
-        messages.success(request, act())
-    except Refused as error:
-        messages.error(request, str(error))
-    return redirect(back)
 
 
 def read_post_text(request: LabRequest, name: str, most: int = 1000) -> str:
