@@ -13,7 +13,7 @@ from django.conf import settings
 
 from lab.data.loop import checkpoints
 from lab.data.loop.checkpoints import Candidate
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team
 from lab.training.runs.form_parts import names_in
@@ -71,7 +71,7 @@ def candidate_of(team: Team, value: str) -> Candidate | None:
     run, checkpoint = find_chosen_run(team, value), value.partition(":")[2]
     if run is None:
         return None
-    if (step := whole_number(checkpoint, 999_999_999)) is not None:
+    if (step := parse_whole_number(checkpoint, 999_999_999)) is not None:
         return Candidate(run, step, step)
     known = {FINAL: run.step, checkpoints.START: 0}
     return Candidate(run, checkpoint, known[checkpoint]) if checkpoint in known else None

@@ -15,7 +15,7 @@ from lab.data.loop import checkpoints
 from lab.data.loop import start_policies as starting
 from lab.data.loop.checkpoints import Candidate, Choice, Sampled
 from lab.data.loop.start_policies import Start, read_start
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Project, User
 from lab.teams.accounts.permissions import LABELLERS
@@ -240,7 +240,7 @@ class TrainForm:
     def whole(self, name: str, least: int, most: int) -> int:
         """The whole number of an input; one that is none, or out of range, is an error at its field."""
         text = self.values.get(name, "").strip()
-        found = whole_number(text, most, least)
+        found = parse_whole_number(text, most, least)
         if found is not None:
             return found
         self.errors[name] = f"“{text[:40]}” is not a whole number from {least} to {most:,}."

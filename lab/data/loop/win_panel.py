@@ -17,7 +17,7 @@ from lab.data.loop.models import Match
 from lab.data.loop.train_form import MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS
 from lab.data.loop.win_rate import FEW, Rate, Record, Tally, tally_match
 from lab.labelling.labels.models import QueueStatus
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
@@ -100,7 +100,7 @@ def build_match_offer(run: Run, shown: list[Shown]) -> dict[str, Any]:
 def run_match(request: LabRequest, run_id: UUID) -> HttpResponse:
     """Queues a blind match of a finished run: ``against`` another run's id, or nothing for where it started."""
     run = find_team_run(request, run_id)
-    prompts, overlap = (parse_number_or_zero(request.POST.get(name, "")) for name in ("prompts", "overlap"))
+    prompts, overlap = (parse_whole_number(request.POST.get(name)) or 0 for name in ("prompts", "overlap"))
     try:
         if not 1 <= prompts <= MOST_PROMPTS or not 1 <= overlap <= MOST_OVERLAP:
             raise Refusal(f"Ask about 1 to {MOST_PROMPTS:,} prompts, with 1 to {MOST_OVERLAP} labels each.")
@@ -127,8 +127,3 @@ def other_side(request: LabRequest, text: str) -> Run | None:
     if found is None:
         raise Refusal("Your team has no such run to compare with.")
     return found
-
-
-def parse_number_or_zero(text: str) -> int:
-    """0 for what is none."""
-    return whole_number(text) or 0

@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lab.labelling.labels.models import Item, Kind, Queue, Rationale, Skipping, Verdict
+from lab.lib.numbers import MAX_INTEGER
 from lab.lib.refusals import InputRefusal, Problem, Refusal
 from lab.rollouts.annotations.token_stretches import find_stretch
 from lab.rollouts.annotations.verbs import normalize_typed_text
 
 TEXT = {"rationale": 10_000, "correction": 100_000, "reason": 1_000}  # characters
 MARKED = 2_000  # steps or spans of one answer
-MAX_TOKEN = 2**31 - 1
 SCALE = range(1, 6)  # of a rubric question without choices of its own
 FIELDS = ("choice", "strength", "tiers", "rubric", "rationale", "correction", "steps", "spans", "reason")
 CHOICES = {
@@ -257,7 +257,7 @@ def is_mark(one: Any, marks: tuple[str, ...]) -> bool:
     if not isinstance(one, dict) or set(one) - {"start", "end", "mark", "text"} or one.get("mark") not in marks:
         return False
     start, end = to_strict_integer(one.get("start")), to_strict_integer(one.get("end"))
-    return start is not None and end is not None and 0 <= start < end <= MAX_TOKEN
+    return start is not None and end is not None and 0 <= start < end <= MAX_INTEGER
 
 
 def offered_by(question: dict[str, Any]) -> list[Any]:

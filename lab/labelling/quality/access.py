@@ -19,7 +19,6 @@ from lab.teams.accounts.models import Role
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission, role_of
 
-MOST = 2**63 - 1  # ids beyond it are in no database
 CLOSED = (ItemState.DONE, ItemState.SETTLED)  # nobody judges these any more
 
 
@@ -27,19 +26,19 @@ def find_quality_queue(request: LabRequest, queue_id: int) -> Queue:
     """The team's queue, or 404; for annotators also of one that they have no part in."""
     team, user = request.team, request.user
     seen = open_to(team, user, sees_numbers(request))
-    return get_object_or_404(seen.select_related("team"), pk=min(queue_id, MOST))
+    return get_object_or_404(seen.select_related("team"), pk=queue_id)
 
 
 def item_of(request: LabRequest, item_id: int) -> Item:
     team = request.team
-    item = get_object_or_404(Item.objects.filter(queue__team=team).select_related("queue__team", "prompt", "final_by"), pk=min(item_id, MOST))
+    item = get_object_or_404(Item.objects.filter(queue__team=team).select_related("queue__team", "prompt", "final_by"), pk=item_id)
     find_quality_queue(request, item.queue_id)
     return item
 
 
 def judgement_of(request: LabRequest, judgement_id: int) -> Judgement:
     team = request.team
-    found = get_object_or_404(Judgement.objects.of(team).select_related("item", "queue__team", "user"), pk=min(judgement_id, MOST))
+    found = get_object_or_404(Judgement.objects.of(team).select_related("item", "queue__team", "user"), pk=judgement_id)
     find_quality_queue(request, found.queue_id)
     return found
 

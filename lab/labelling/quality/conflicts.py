@@ -23,7 +23,7 @@ from lab.labelling.quality.access import find_quality_queue, item_of, queue_cont
 from lab.labelling.quality.adjudication import STATES, conflicts_of, find_next_conflict, newest_decision, undo_decision
 from lab.labelling.quality.item_display import Said, build_shown_item, describe_judgement, describe_stored_answer, order_for
 from lab.labelling.quality.posted_forms import body_of, comment_of
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusal_answers import wants_json
 from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.requests import LabRequest
@@ -71,7 +71,7 @@ def render_conflicts_page(
     state = state if state in STATES else "conflict"
     items = conflicts_of(queue, user, state)
     everything = conflicts_of(queue, user, "all")
-    number = whole_number(key) or 0
+    number = parse_whole_number(key) or 0
     item = everything.filter(pk=number).first() or items.filter(mine=False).first() or items.first()
     reveal = request.GET.get("reveal") == "1"
     pages = Paginator(items.annotate(asked=Left("prompt__text", ASKED)), LISTED)

@@ -23,7 +23,7 @@ from lab.labelling.quality.access import find_quality_queue, judgement_of, queue
 from lab.labelling.quality.item_display import build_shown_item, describe_judgement
 from lab.labelling.quality.models import Review
 from lab.labelling.quality.posted_forms import body_of, comment_of
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusal_answers import wants_json
 from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.models import User
@@ -40,19 +40,13 @@ class Asked:
     def __init__(self, query: Any) -> None:
         state = str(query.get("state", ""))
         self.state = state if state in STATES else "submitted"
-        self.by = parse_review_id(query.get("by", ""))
-        self.judgement = parse_review_id(query.get("judgement", ""))
+        self.by = parse_whole_number(str(query.get("by", ""))) or 0
+        self.judgement = parse_whole_number(str(query.get("judgement", ""))) or 0
         self.page = query.get("page", "")
 
     def query(self, **changes: Any) -> str:
         now = {"state": self.state, "by": self.by or "", "judgement": "", **changes}
         return "?" + urlencode({name: value for name, value in now.items() if value and (name, value) != ("state", "submitted")})
-
-
-def parse_review_id(text: Any) -> int:
-    """0 where it is no id."""
-    text = str(text)
-    return whole_number(text) or 0
 
 
 def judgements_of(request: LabRequest, queue: Queue, asked: Asked) -> QuerySet[Judgement]:

@@ -11,7 +11,7 @@ from django.db.models.functions import Lower
 from django.db.utils import IntegrityError
 from django.utils import timezone
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.rollouts.annotations.annotation_panel import load_rollout_steps, units_of
 from lab.rollouts.annotations.models import Comment, Mark, Rating, RolloutTag, StepMark, Tag
@@ -22,7 +22,6 @@ from lab.teams.accounts.models import Team, User
 TAG_LENGTH = 50
 COMMENT_LENGTH = 10_000
 MOST_TAGS = 30  # on one rollout
-MAX_TOKEN = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def mark_step(user: User, rollout: Rollout, start: str, verdict: str) -> Done:
 
 
 def parse_token_position(text: str) -> int:
-    found = whole_number(text, MAX_TOKEN)
+    found = parse_whole_number(text, MAX_INTEGER)
     if found is None:
         raise Refusal("A position is a whole number of tokens.", field="start", status=400)
     return found

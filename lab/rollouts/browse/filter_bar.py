@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Case, Q, Value, When
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.browse.address import Adding, Address
 from lab.rollouts.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
 from lab.rollouts.browse.selection import Problem
@@ -76,7 +76,7 @@ def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "") -> list[Ru
     """The chosen ones first, then the newest; at most one more than fits. ``find`` is a number or a part of a name."""
     runs = Run.objects.of(team).only("number", "name", "status", "rollouts", "last_rollout")
     if find:
-        number = whole_number(find.removeprefix("#"), 2**31 - 1)
+        number = parse_whole_number(find.removeprefix("#"), MAX_INTEGER)
         fits = Q(name__icontains=find)
         if number is not None:
             fits |= Q(number=number)

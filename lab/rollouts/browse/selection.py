@@ -13,13 +13,12 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.browse.fields import OPERATOR_LABELS, Field, field_named
 
 MAX_RUNS, MAX_FILTERS = 50, 20
 MAX_TEXT = 500  # characters of words or of a pattern
 MAX_CURSOR = 500
-MAX_RUN = 2**31 - 1
 LONG_NUMBER = re.compile(r"-?\d*\.\d{5,}(e-?\d+)?")
 
 
@@ -117,7 +116,7 @@ def read_runs(asked: Iterable[str], problems: list[Problem]) -> tuple[int, ...]:
     for text in asked:
         if not text:  # an empty choice of a form
             continue
-        if (number := whole_number(text, MAX_RUN, 1)) is None:
+        if (number := parse_whole_number(text, MAX_INTEGER, 1)) is None:
             problems.append(Problem("run", text, f"{text[:50]!r} is not the number of a run", "give a number such as 2"))
         elif len(found) < MAX_RUNS:
             found[number] = None

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from django.db.models import Max
 from django.db.models.functions import Left
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -19,7 +19,6 @@ from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import push_url
 
 from lab.lib.costly import limit_costly_requests
-from lab.lib.numbers import MAX_ID
 from lab.rollouts.annotations.models import Tag
 from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse import columns
@@ -178,8 +177,6 @@ def show_newest_rollout_id(request: LabRequest) -> JsonResponse:
 @require_safe
 def preview_rollout(request: LabRequest, rollout_id: int) -> HttpResponse:
     """A look into one rollout beside the table: the start of its texts, cut by the database."""
-    if rollout_id > MAX_ID:
-        raise Http404
     rows = Rollout.objects.of(request.team).select_related("run", "prompt").defer("completion", "run__spec", "prompt__messages")
     rollout: Any = get_object_or_404(rows.annotate(head=Left("completion", PREVIEWED + 1)), pk=rollout_id)
     context = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Q
 
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.numbers import MAX_ID, parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Project, Team
 
@@ -13,7 +13,7 @@ NONE = "none"  # as a filter: in no project
 
 def key_of(text: str) -> int | None:
     """An id that fits the database; None for anything else."""
-    return whole_number(text, MAX_ID, 1)
+    return parse_whole_number(text, MAX_ID, 1)
 
 
 def list_project_choices(team: Team, also: str | int | None = None) -> list[Project]:

@@ -12,7 +12,6 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from lab.lib.database_health import database_answers
-from lab.lib.numbers import MAX_ID
 from lab.lib.refusals import Refusal
 from lab.teams.accounts import setup_link
 from lab.teams.accounts.account_page import build_account_overview
@@ -80,7 +79,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
 def session_end(request: HttpRequest, session_id: int) -> HttpResponseRedirect:
     """Signs the person out in one browser; in this one, that is signing out."""
     user = get_signed_in_user(request)
-    found = UserSession.objects.filter(user=user, pk=session_id).first() if session_id <= MAX_ID else None
+    found = UserSession.objects.filter(user=user, pk=session_id).first()
     if found is None:
         raise Http404("no such session of yours")
     if found.session_key == request.session.session_key:

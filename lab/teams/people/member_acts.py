@@ -12,7 +12,6 @@ from django.template.response import TemplateResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from lab.lib.numbers import MAX_ID
 from lab.lib.refusal_answers import note_refusal, run_act_and_redirect
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Invitation, JoinRequest
@@ -45,7 +44,7 @@ def render_created_invitation(request: LabRequest, made: Made) -> HttpResponse:
 
 
 def invitation_of(request: LabRequest, invitation_id: int) -> Invitation:
-    return get_object_or_404(Invitation.objects.filter(team=request.team).select_related("team"), pk=min(invitation_id, MAX_ID))
+    return get_object_or_404(Invitation.objects.filter(team=request.team).select_related("team"), pk=invitation_id)
 
 
 @require_POST
@@ -72,7 +71,7 @@ def invitation_withdraw(request: LabRequest, invitation_id: int) -> HttpResponse
 def request_answer(request: LabRequest, request_id: int) -> HttpResponse:
     """``act`` is ``let in``, with a role, or ``refuse``."""
     waits = JoinRequest.objects.filter(team=request.team).select_related("team", "user")
-    asked = get_object_or_404(waits, pk=min(request_id, MAX_ID))
+    asked = get_object_or_404(waits, pk=request_id)
     role = request.POST.get("role", "none") if request.POST.get("act") == "let in" else ""
     words = f"{asked.user} is in the team, as {role}." if role else f"{asked.user} is not let in."
     return run_team_act(request, lambda: join_requests.answer_join_request(asked, request.user, role), words)

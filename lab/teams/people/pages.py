@@ -10,7 +10,6 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from lab.lib.numbers import MAX_ID
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Role
 from lab.teams.accounts.permissions import TABLE, Permission
@@ -52,7 +51,7 @@ def show_own_role(request: LabRequest) -> HttpResponse:
 
 
 def member_of(request: LabRequest, membership_id: int) -> Membership:
-    return get_object_or_404(members_of(request.team), pk=min(membership_id, MAX_ID))
+    return get_object_or_404(members_of(request.team), pk=membership_id)
 
 
 @require_safe

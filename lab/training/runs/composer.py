@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.training.catalog.card_words import TRAINERS
 from lab.training.catalog.catalog import Catalog
@@ -180,7 +180,7 @@ def input_of(catalog: Catalog, number: int, trainer: str, values: Values, field:
         return next((made.name for made in fields if rest.startswith("config.") and made.key == rest.split(".")[1]), select)
     place, _, rest = rest.partition(".")
     names = names_of(values, number)
-    at_place = whole_number(place, len(names) - 1)
+    at_place = parse_whole_number(place, len(names) - 1)
     if at_place is None:
         return ""
     where = method_place(number, names[at_place])

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Project, Team
@@ -135,7 +135,7 @@ class LaunchForm:
     def policy_run(self) -> tuple[str, str | int]:
         """The chosen run's id and checkpoint, as written in the input."""
         run, _, checkpoint = self.values.get("policy.run", "").partition(":")
-        step = whole_number(checkpoint)
+        step = parse_whole_number(checkpoint)
         return run, step if step is not None else checkpoint or FINAL
 
     @cached_property
@@ -226,7 +226,7 @@ class LaunchForm:
         """Does what a button of the method section says (``0:up:rs-grpo``) and tells the stage. Raises ValueError for what no button says."""
         place, _, rest = act.partition(":")
         verb, _, name = rest.partition(":")
-        wanted = whole_number(place, len(self._plain_stages) - 1)
+        wanted = parse_whole_number(place, len(self._plain_stages) - 1)
         if wanted is None:
             raise ValueError(act)
         stage = self._plain_stages[wanted]

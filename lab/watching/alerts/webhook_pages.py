@@ -13,7 +13,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from lab.lib.numbers import MAX_ID
 from lab.lib.outgoing import parse_target
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.requests import LabRequest
@@ -58,7 +57,7 @@ class WebhookForm(forms.Form):
 
 
 def find_webhook(request: LabRequest, webhook_id: int) -> Webhook:
-    return get_object_or_404(Webhook.objects.filter(team=request.team).select_related("team"), pk=min(webhook_id, MAX_ID))
+    return get_object_or_404(Webhook.objects.filter(team=request.team).select_related("team"), pk=webhook_id)
 
 
 @never_cache

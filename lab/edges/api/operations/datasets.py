@@ -27,6 +27,7 @@ from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_
 from lab.edges.api.problems import ApiProblem, FieldProblem, make_invalid_problem, make_validation_problem
 from lab.lib.costly import while_sent
 from lab.lib.downloads import stream_attachment
+from lab.lib.numbers import MAX_ID
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Run
@@ -227,7 +228,7 @@ def get_rows(
     "/versions/{int:version_id}/diff", auth=require_permission("datasets.read"), response=DiffOut, summary="What differs between two versions"
 )
 def diff_versions(
-    request: HttpRequest, version_id: int, against: int = Query(..., ge=1, le=2**63 - 1, description="Id of the earlier version.", examples=[1])
+    request: HttpRequest, version_id: int, against: int = Query(..., ge=1, le=MAX_ID, description="Id of the earlier version.", examples=[1])
 ) -> object:
     """Rows that were added, removed or changed since `against`."""
     after, before = find_dataset_version(request, version_id), one_of(Version.objects.of(caller_of(request).team), against)

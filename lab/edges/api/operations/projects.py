@@ -17,7 +17,7 @@ from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
 from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_validation_problem
-from lab.lib.numbers import MAX_ID
+from lab.lib.numbers import MAX_ID, MAX_INTEGER
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.teams.accounts.models import Project
 
@@ -127,7 +127,7 @@ def change_project(request: HttpRequest, project_id: int, given: ProjectChange) 
 def move_things(request: HttpRequest, given: MoveIn) -> object:
     """Runs, queues and datasets, all of them or, when one is not there, none."""
     team = caller_of(request).team
-    target = Project.objects.of(team).filter(pk=given.project).first() if given.project is not None and 0 < given.project <= MAX_ID else None
+    target = Project.objects.of(team).filter(pk=given.project).first() if given.project is not None else None
     if given.project is not None and target is None:
         raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or null")
     if target is not None and target.archived_at:
@@ -144,7 +144,7 @@ def move_things(request: HttpRequest, given: MoveIn) -> object:
 
 
 def get_key_limit(kind: str) -> int:
-    return 2**31 - 1 if kind == "run" else MAX_ID
+    return MAX_INTEGER if kind == "run" else MAX_ID
 
 
 def find_unknown_keys(kind: str, asked: list[int], rows: list[Any]) -> list[FieldProblem]:

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusal_answers import run_act_and_redirect
 from lab.lib.refusals import Refusal
 from lab.models.policies import gates, promotion
@@ -67,7 +67,7 @@ def save_alias_gate(request: LabRequest) -> HttpResponse:
 def parse_gate_form(request: LabRequest) -> dict[str, Any]:
     """Of a gate, from the form. Raises Refusal."""
     votes, low = read_post_text(request, "votes", 20), read_post_text(request, "low", 20)
-    wanted = whole_number(votes, MOST_VOTES)
+    wanted = parse_whole_number(votes, MOST_VOTES)
     if wanted is None:
         raise Refusal(f"Votes: give a whole number from 0 to {MOST_VOTES:,}, not “{votes[:40]}”.")
     try:

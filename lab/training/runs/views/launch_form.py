@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 from django.views.decorators.http import require_POST
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.requests import LabRequest
@@ -220,7 +220,7 @@ def find_saved_version(request: LabRequest, key: str | None) -> RecipeVersion | 
     """A version of a recipe that the team saved and did not delete."""
     if not key:
         return None
-    pk = whole_number(key)
+    pk = parse_whole_number(key)
     if pk is None:
         raise Http404("no such recipe")
     return get_object_or_404(RecipeVersion.objects.of(request.team), pk=pk)
