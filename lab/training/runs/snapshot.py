@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from django.db import connection, transaction
 
+from lab.lib.snapshots import open_read_snapshot
 from lab.training.runs import live, metric_thinning, metrics
 from lab.training.runs.charts import build_chart_panels
 from lab.training.runs.models import Run
@@ -19,20 +18,8 @@ BUCKETS = 1000  # a metric of more than twice as many points is sent as the extr
 CSV_AXES = ("step", "time", "tokens")
 
 
-@contextmanager
-def one_moment() -> Iterator[None]:
-    """All queries inside see the database as of the first. A transaction that is already open decides for itself."""
-    if connection.in_atomic_block:
-        yield
-        return
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        yield
-
-
 def build_run_snapshot(run: Run) -> dict[str, Any]:
-    with one_moment():
+    with open_read_snapshot():
         run.refresh_from_db()
         found = metric_thinning.read_thinned_metrics(run.pk, BUCKETS)
         methods = describe_run_methods(stack_of(run.spec))
@@ -85,7 +72,7 @@ def list_run_marks(run: Run) -> list[dict[str, Any]]:
 
 def csv_rows(run: Run, asked: Iterable[str]) -> tuple[list[str], Iterator[list[Any]]]:
     """The metrics in the file and its rows, one a step; a metric that was not logged at a step leaves its cell empty."""
-    with one_moment():
+    with open_read_snapshot():
         known = metrics.list_metric_names(run.pk)
         wanted = set(asked)
         names = [name for name in known if not wanted or name in wanted]
