@@ -1,4 +1,4 @@
-"""Whether a team's storage has room for the bytes of a dataset, asked of rooms that datasets may not know: they put their answer into ``RULES``."""
+"""Whether a team's storage has room for the bytes of a dataset, asked of rooms that datasets may not know: they register their rule in ``RULES``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from contextlib import contextmanager
 from django.db import transaction
 
 from lab.lib.refusals import Problem, Refusal
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import Team
 
-RULES: list[Callable[[Team, int], Problem | None]] = []  # may lock what they count by until the transaction ends
+# By room; a rule may lock what it counts by until the transaction ends.
+RULES: Registry[Callable[[Team, int], Problem | None]] = Registry("rule of storage")
 
 
 def find_storage_problem(team: Team, more: int) -> Problem | None:
     """Why ``more`` bytes beside what is stored cannot be kept. Needs a transaction."""
-    return next((problem for rule in RULES if (problem := rule(team, more))), None)
+    return next((problem for rule in RULES.values() if (problem := rule(team, more))), None)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from lab.lib.refusals import Refusal
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Team, User
 from lab.teams.accounts.sessions import end_sessions
 from lab.teams.audit.recording import record_audit_entry
@@ -31,16 +32,15 @@ class Held:
     stays: bool = False
 
 
-HOOKS: list[Hook] = []
-HOLDERS: list[Holds] = []
+HOOKS: Registry[Hook] = Registry("hook of leaving")
+HOLDERS: Registry[Holds] = Registry("room in which people hold something")
 
 
-def register_leaving_hook(hook: Hook | None, holds: Holds | None = None) -> None:
-    """``hook`` lets go of what the person holds in the team, in the transaction in which they leave; ``holds`` says beforehand what that is."""
-    if hook is not None and hook not in HOOKS:
-        HOOKS.append(hook)
-    if holds is not None and holds not in HOLDERS:
-        HOLDERS.append(holds)
+def register_leaving_hook(room: str, hook: Hook | None, holds: Holds) -> None:
+    """``hook`` lets go of what the person holds in the room, in the transaction in which they leave; ``holds`` says beforehand what that is."""
+    if hook is not None:
+        HOOKS.register(room, hook)
+    HOLDERS.register(room, holds)
 
 
 def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list[Held]:
@@ -53,7 +53,7 @@ def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list
         found.append(Held(f"{sent} open invitation{'s' if sent > 1 else ''} to others {'are' if sent > 1 else 'is'} withdrawn."))
     for token in ApiToken.objects.filter(team=team, user=None, created_by=user, revoked_at=None):
         found.append(Held(f"The service token “{token.name}” ({token.prefix}…) goes on: revoke it if its maker should not know its secret.", True))
-    for holds in HOLDERS:
+    for holds in HOLDERS.values():
         found += holds(team, user)
     return found
 
@@ -78,7 +78,7 @@ def let_go(member: Membership, by: User | None, *, signed_in: bool = False) -> N
     tokens_of(team, user).update(revoked_at=now, revoked_by=by)
     invitations_of(team, user).update(revoked_at=now)
     JoinRequest.objects.filter(team=team, user=user, answered_at=None).update(answered_at=now, answered_by=by, accepted=False)
-    for hook in HOOKS:
+    for hook in HOOKS.values():
         hook(team, user)
     if not signed_in and not has_other_team(user, team):
         end_sessions(user)

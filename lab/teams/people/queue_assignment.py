@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from lab.lib.refusals import Refusal
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import Team, User
 from lab.teams.accounts.permissions import LABELLERS
 
@@ -25,21 +26,19 @@ class Assigned:
         return said + (f" Not in {', '.join(self.left_out)}: closed since you were invited." if self.left_out else "")
 
 
-Choices = Callable[[Team], "list[tuple[int, str]]"]
-Assign = Callable[[Team, User, Collection[int]], Assigned]
-
-CHOICES: list[Choices] = []
-ASSIGN: list[Assign] = []
-
-
-def register_queue_hooks(choices: Choices, assign: Assign) -> None:
+@dataclass(frozen=True)
+class Assigner:
     """``choices``: the open queues of a team with their names. ``assign``: puts somebody into those of the ids that take people still."""
-    CHOICES.append(choices)
-    ASSIGN.append(assign)
+
+    choices: Callable[[Team], list[tuple[int, str]]]
+    assign: Callable[[Team, User, Collection[int]], Assigned]
+
+
+ASSIGNERS: Registry[Assigner] = Registry("room that assigns queues")
 
 
 def open_queues(team: Team) -> list[tuple[int, str]]:
-    return [choice for choices in CHOICES for choice in choices(team)]
+    return [choice for one in ASSIGNERS.values() for choice in one.choices(team)]
 
 
 def check_assignable_queues(team: Team, role: str, queues: Collection[int]) -> dict[int, str]:
@@ -53,5 +52,5 @@ def check_assignable_queues(team: Team, role: str, queues: Collection[int]) -> d
 
 
 def assign_queues(team: Team, user: User, queues: Collection[int]) -> Assigned:
-    found = [act(team, user, queues) for act in ASSIGN] if queues else []
+    found = [one.assign(team, user, queues) for one in ASSIGNERS.values()] if queues else []
     return Assigned(tuple(name for one in found for name in one.to), tuple(name for one in found for name in one.left_out))

@@ -12,13 +12,16 @@ from django.db import models, transaction
 from django.db.models.deletion import CASCADE, PROTECT
 
 from lab.lib.refusals import Refusal
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.sessions import look_again
 from lab.teams.audit.recording import record_audit_entry
 from lab.teams.people.member_rules import lock_team, membership_in
 
-HINDRANCES: list[Callable[[Team], str]] = []  # why the team cannot be deleted now; empty when it can
-CLEARERS: list[Callable[[Team], Callable[[], None]]] = []  # asked before the rows go; what comes back is called once they are gone
+# By the room that says so: why the team cannot be deleted now, empty when it can.
+HINDRANCES: Registry[Callable[[Team], str]] = Registry("hindrance of a team's deletion")
+# By what is cleared: asked before the rows go; what comes back is called once they are gone.
+CLEARERS: Registry[Callable[[Team], Callable[[], None]]] = Registry("clearer")
 
 
 COUNTED = ("runs", "queues", "datasets", "projects")  # related names of Team, where the rooms have them
@@ -32,7 +35,7 @@ def count_team_objects(team: Team) -> list[str]:
 
 
 def list_deletion_hindrances(team: Team) -> list[str]:
-    return [words for hindrance in HINDRANCES if (words := hindrance(team))]
+    return [words for hindrance in HINDRANCES.values() if (words := hindrance(team))]
 
 
 def delete_team(team: Team, by: User, typed: str) -> None:
@@ -47,7 +50,7 @@ def delete_team(team: Team, by: User, typed: str) -> None:
         if found := list_deletion_hindrances(team):
             raise Refusal(*found[:1])
         people = [member.user for member in Membership.objects.filter(team=team).select_related("user")]
-        clear = [clearer(team) for clearer in CLEARERS]
+        clear = [clearer(team) for clearer in CLEARERS.values()]
         record_audit_entry("team.delete", team, actor=by, slug=team.slug, members=len(people))
         purge_team_rows(team)
         for act in [*clear, *(lambda user=user: look_again(user) for user in people)]:

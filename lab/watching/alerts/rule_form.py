@@ -91,7 +91,7 @@ class RuleForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}
         kind = found.get("kind")
-        about = KINDS[kind].about if kind in KINDS else ""
+        about = KINDS[kind].about if kind is not None and kind in KINDS else ""
         if about != "run":  # fields that are hidden say nothing
             found |= {"run": None, "recipe": ""}
         if about == "team":
