@@ -21,7 +21,7 @@ VALUES, VALUES_OF_BYTE = 4 << 20, 8  # in the arrays of one piece: any number so
 MOST_METRICS = 2000  # names in one event
 
 
-def refusals(data: bytes) -> Iterator[Any]:
+def list_line_refusals(data: bytes) -> Iterator[Any]:
     """``[field, message]`` of what ``check_lines`` refuses; nothing when the piece may be stored."""
     try:
         check_lines(data)

@@ -140,7 +140,7 @@ def receive_spool_piece(run: Run, offset: int, data: bytes) -> Heard:
 def check_piece(team: Team, data: bytes) -> None:
     """In a child process: whatever the lines hold, nobody else waits for them. Raises Refusal and Later."""
     try:
-        found = list(bounded_process.call_in_child("lab.supervision.outside.event_lines:refusals", f"outside/{team.pk}", LIMITS, data))
+        found = list(bounded_process.call_in_child("lab.supervision.outside.event_lines:list_line_refusals", f"outside/{team.pk}", LIMITS, data))
     except bounded_process.Busy as error:
         raise Later(f"These lines {error.message}. {error.fix.capitalize()}.") from None
     except bounded_process.BoundedError as error:

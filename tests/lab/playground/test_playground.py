@@ -229,7 +229,7 @@ def test_lost_and_forgotten_samplings_end(team: Team, owner: User, sides: list[C
     lost.claim()
     Sampling.across_teams.filter(pk=lost.pk).update(beat=timezone.now() - timedelta(minutes=1))
     Sampling.across_teams.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=2))
-    chores.sweep()
+    chores.sweep_samplings()
     found: dict[uuid.UUID, Any] = dict(Sampling.across_teams.values_list("pk", "status"))
     assert found == {lost.pk: SamplingStatus.FAILED, old.pk: SamplingStatus.FAILED}
     assert not lost.finish()

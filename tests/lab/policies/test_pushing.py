@@ -210,7 +210,7 @@ def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, c
 def test_a_push_whose_worker_is_gone_fails_with_words(team: Team, admin: User, checkpoint: Checkpoint) -> None:
     made = Push.objects.create(team=team, checkpoint=checkpoint, repository="a/b", by=admin, state=PushState.RUNNING)
     Push.across_teams.filter(pk=made.pk).update(beat_at="2020-01-01T00:00:00Z")
-    chores.sweep()
+    chores.sweep_policies()
     made.refresh_from_db()
     assert (made.state, "worker was lost" in made.problem) == (PushState.FAILED, True)
 
