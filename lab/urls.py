@@ -2,7 +2,6 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
-import lab.lib.path_ids  # noqa: F401  the converter of ids
 from lab.lib.csp_reports import receive_csp_report
 from lab.models.playground.routing import websocket_urlpatterns as playground_sockets
 from lab.training.runs.routing import websocket_urlpatterns as run_sockets

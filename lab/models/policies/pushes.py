@@ -108,7 +108,7 @@ def execute_push(push_id: int) -> None:
         )
     except hub.Cancelled:
         finish_push(push, PushState.CANCELLED, "Cancelled before anything was committed; the repository may have been made.")
-    except (Refusal, Missing, Unreadable, hub.Failed) as error:
+    except (Refusal, Unreadable, hub.Failed) as error:
         finish_push(push, PushState.FAILED, hub_token.redact_secret(str(error), secret))
     except Exception as error:
         # No traceback: its frames hold the secret.

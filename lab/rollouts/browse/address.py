@@ -10,7 +10,8 @@ from django.http import QueryDict
 
 from lab.lib.numbers import parse_whole_number
 from lab.rollouts.browse.columns import Choice
-from lab.rollouts.browse.selection import Filter, Problem, Selection
+from lab.rollouts.browse.selection import Filter, Selection
+from trainers.contract.problems import Problem
 
 COLUMNS_KEY = "browse_columns"  # in the session: the columns a person chose last
 MAX_COLUMNS = 2000  # characters

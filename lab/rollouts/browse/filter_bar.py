@@ -11,11 +11,11 @@ from django.db.models import Case, Q, Value, When
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.browse.address import Adding, Address
 from lab.rollouts.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
-from lab.rollouts.browse.selection import Problem
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 OFFERED_RUNS = 100  # in the picker at once; further ones are found by number or name
 ASKED_RUNS = 20  # of the newest runs, whose reward functions are offered

@@ -1,6 +1,7 @@
 """Which rollouts, in which order: the address of the browser, read and written.
 
-What an address asks for and cannot have is left out and becomes a ``Problem``: an old or mangled address still shows rollouts.
+What an address asks for and cannot have is left out and becomes a ``Problem`` of the filter's field or the
+parameter (run, f, q, re, sort): an old or mangled address still shows rollouts.
 """
 
 from __future__ import annotations
@@ -15,21 +16,12 @@ from django.http import QueryDict
 
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.browse.fields import OPERATOR_LABELS, Field, field_named
+from trainers.contract.problems import Problem
 
 MAX_RUNS, MAX_FILTERS = 50, 20
 MAX_TEXT = 500  # characters of words or of a pattern
 MAX_CURSOR = 500
 LONG_NUMBER = re.compile(r"-?\d*\.\d{5,}(e-?\d+)?")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """``field`` is the filter's field, or the parameter: run, f, q, re, sort."""
-
-    field: str
-    value: str
-    message: str
-    fix: str
 
 
 @dataclass(frozen=True)

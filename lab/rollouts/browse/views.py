@@ -33,12 +33,12 @@ from lab.rollouts.browse.filter_bar import OPERATORS, components_of, filter_bar,
 from lab.rollouts.browse.histograms import compute_field_histograms
 from lab.rollouts.browse.pages import Page, read_page
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
-from lab.rollouts.browse.selection import Problem
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 OFFERED_TAGS = 200
 PREVIEWED = 4000  # characters

@@ -14,6 +14,7 @@ from django.contrib.postgres.search import SearchQuery
 from django.db.models import Q, QuerySet
 
 from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Problem
 from lab.teams.accounts.models import Team
 from lab.teams.audit.actions import ACTIONS
 from lab.teams.audit.models import Entry, Via
@@ -88,14 +89,6 @@ class Asked:
         """The query string with some filters changed; "" takes one off."""
         wanted = {**self.values, **changes}
         return f"?{urlencode({name: value for name, value in wanted.items() if value})}"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A filter that cannot be used, and is left out."""
-
-    field: str
-    words: str
 
 
 def select_entries(team: Team, asked: Asked) -> tuple[QuerySet[Entry], list[Problem]]:

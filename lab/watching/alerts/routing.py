@@ -6,4 +6,4 @@ from django.urls import path
 
 from lab.watching.alerts.consumers import InboxConsumer
 
-websocket_urlpatterns: list[Any] = [path("ws/inbox/<id:team_id>/", InboxConsumer.as_asgi(), name="ws-inbox")]
+websocket_urlpatterns: list[Any] = [path("ws/inbox/<int:team_id>/", InboxConsumer.as_asgi(), name="ws-inbox")]

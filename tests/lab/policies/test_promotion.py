@@ -45,7 +45,7 @@ def match_of(proposal: Proposal) -> Match:
 def unmet(team: Team, user: User, proposal: Proposal) -> set[str]:
     with pytest.raises(Refusal) as caught:
         promotion.approve_proposal(team, user, proposal)
-    return {one.name for one in caught.value.conditions}
+    return {one.field.removeprefix("gate.") for one in caught.value.problems}
 
 
 def test_without_votes_nobody_is_promoted(team: Team, admin: User, asked: Proposal) -> None:

@@ -22,12 +22,13 @@ from lab.lib.downloads import stream_attachment
 from lab.lib.numbers import MAX_INTEGER
 from lab.rollouts.browse import pages, records
 from lab.rollouts.browse.exports import MOST, MOST_WITH_TOKENS, write_jsonl_batches
-from lab.rollouts.browse.selection import Problem, Selection
+from lab.rollouts.browse.selection import Selection
 from lab.rollouts.reading import history
 from lab.rollouts.trajectories.models import Prompt, Rollout, RolloutTokens
 from lab.rollouts.trajectories.steps import list_rollout_steps
 from lab.rollouts.trajectories.tokens import build_tokens_json
 from lab.teams.audit.recording import record_audit_entry
+from trainers.contract.problems import Problem
 
 router = make_router("Rollouts")
 Phase = Literal["train", "heldout", "sampled"]

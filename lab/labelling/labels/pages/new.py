@@ -24,10 +24,11 @@ from lab.lib.numbers import parse_whole_number
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.filter_bar import build_filter_chips, components_of
 from lab.rollouts.browse.regex import TooSlow
-from lab.rollouts.browse.selection import Problem, Selection
+from lab.rollouts.browse.selection import Selection
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 SAMPLES = 3
 OFFERED_RUNS = 50
