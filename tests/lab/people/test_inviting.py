@@ -327,7 +327,7 @@ def test_of_two_who_use_one_link_at_once_one_gets_in(team: Team, owner: User) ->
     outcomes: list[str] = []
 
     def use(name: str) -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         try:
             invitations.accept_as_new(secret, name, PASSWORD)
             outcomes.append("in")

@@ -190,7 +190,7 @@ def together(*acts: Any) -> list[BaseException | None]:
     barrier, raised = threading.Barrier(len(acts)), [None] * len(acts)
 
     def run(number: int) -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         try:
             acts[number]()
         except BaseException as error:

@@ -218,7 +218,7 @@ def test_two_admins_who_decide_at_once_decide_once(team: Team, teammate: User, a
 
     with ThreadPoolExecutor(4) as pool:
         tasks = [pool.submit(decide, act, user) for act, user in (("approve", admin), ("refuse", other), ("approve", other), ("refuse", admin))]
-        said = [task.result(timeout=30) for task in tasks]
+        said = [task.result(timeout=120) for task in tasks]
     winners = [one for one in said if one in ("approve", "refuse")]
     assert len(winners) == 1, said
     assert AliasMove.across_teams.count() == (winners == ["approve"])
