@@ -10,6 +10,7 @@ from pathlib import Path
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
+from django.templatetags.static import static
 
 from lab.lib.content_policy import build_csp_directives
 from lab.lib.outgoing import parse_port_ranges
@@ -220,11 +221,11 @@ UNFOLD = {  # /admin/
     "SITE_HEADER": "Policy Lab",
     "SITE_SUBHEADER": "Operators",
     "SITE_URL": "/",
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: f"{STATIC_URL}favicon.svg"}],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("base/favicon.svg")}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "lab.edges.operations.site.build_admin_navigation"},
-    "STYLES": [lambda request: f"{STATIC_URL}operators.css"],
+    "STYLES": [lambda request: static("team/operators.css")],
 }
 
 LANGUAGE_CODE = "en-us"

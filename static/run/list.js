@@ -1,0 +1,186 @@
+/* The runs list stays current: cells of rows change in place, rows never move, new runs are announced and shown on request.
+
+   The socket says which runs changed. After a connection the rows are fetched once and compared, so nothing that happened before is missed;
+   curves and reasons, which a state does not carry, are fetched again a while after a change. */
+import { announce, bindKey } from "../base/page.js";
+
+const badge = document.querySelector("[data-live-badge]");
+const table = () => document.getElementById("run-table");
+
+const REFRESH_MS = 10000;
+let newest = Number(table().dataset.newest);
+const fresh = new Set();
+let tries = 0;
+let socket = null;
+let refreshing = 0;
+let meanwhile = null; // what the socket said of runs while their rows were being fetched: newer than the rows
+let heard = 0;
+
+function show(state, words) {
+  badge.hidden = false;
+  if (badge.dataset.state === state && badge.textContent === words) return;
+  badge.dataset.state = state;
+  badge.textContent = words;
+}
+
+function write(cell, text) {
+  if (cell && cell.textContent !== text) cell.textContent = text;
+}
+
+/* As lab/lib/numbers.py writes numbers. */
+function compact(value) {
+  for (const [size, suffix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (Math.abs(value) >= size * 0.9995) return (Math.abs(value / size) < 9.95 ? (value / size).toFixed(1) : (value / size).toFixed(0)) + suffix;
+  }
+  return value.toFixed(0);
+}
+
+function number(value) {
+  if (value === "nan") return "NaN";
+  if (value === "inf") return "∞";
+  if (value === "-inf") return "−∞";
+  if (typeof value !== "number") return "–";
+  if (Number.isInteger(value) && Math.abs(value) < 1000) return String(value);
+  if (Math.abs(value) >= 1000) return compact(value);
+  if (Math.abs(value) < 0.001) return value.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2");
+  return value.toFixed(Math.min(3, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))))));
+}
+
+function duration(seconds) {
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  if (seconds < 3600) {
+    const rest = Math.round(seconds) % 60;
+    return seconds < 300 && rest ? `${Math.floor(seconds / 60)} min ${rest} s` : `${Math.floor(seconds / 60)} min`;
+  }
+  const minutes = Math.floor((seconds % 3600) / 60);
+  return seconds < 86400 ? `${Math.floor(seconds / 3600)} h${minutes ? ` ${minutes} min` : ""}` : `${Math.floor(seconds / 86400)} d`;
+}
+
+const phase = (run) => (run.phase_total ? `${run.phase} ${run.phase_done}/${run.phase_total}` : run.phase);
+
+function apply(run) {
+  meanwhile?.set(run.id, run);
+  const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
+  if (!row) {
+    if (run.number > newest) announceNew([run.number]);
+    return;
+  }
+  const chip = row.querySelector(".chip");
+  if (chip.dataset.status !== run.status) {
+    chip.dataset.status = run.status;
+    write(chip, run.status);
+    announce(`Run ${run.number} is ${run.status}`);
+    write(row.querySelector('[data-cell="why"]'), ["failed", "stopped", "queued"].includes(run.status) ? run.reason : "");
+    if (["queued", "lost", "finished"].includes(run.status)) later(800);
+  }
+  const bar = row.querySelector("progress");
+  bar.value = run.progress ?? 0;
+  bar.dataset.status = run.status;
+  write(row.querySelector('[data-cell="steps"]'), run.total_steps ? `${run.step}/${run.total_steps}` : String(run.step));
+  const active = ["starting", "running", "stopping"].includes(run.status);
+  write(row.querySelector('[data-cell="eta"]'), run.eta_seconds !== null ? `${duration(run.eta_seconds)} left` : active ? phase(run) : "");
+  const latest = run.latest;
+  write(row.querySelector('[data-cell="reward"]'), number(latest.reward ?? latest.heldout));
+  row.querySelector('[data-cell="heldout"]').hidden = !(latest.reward === null && latest.heldout !== null);
+  write(row.querySelector('[data-cell="entropy"]'), number(latest.entropy));
+  write(row.querySelector('[data-cell="speed"]'), number(latest.tokens_per_second));
+  later(REFRESH_MS);
+}
+
+function announceNew(numbers) {
+  for (const number of numbers) fresh.add(number);
+  const pill = table().querySelector("[data-new-runs]");
+  pill.hidden = false;
+  pill.textContent = `${fresh.size} new run${fresh.size > 1 ? "s" : ""}`;
+}
+
+/* Fetches the same rows again and copies into those on the page what a state does not carry. */
+function later(wait) {
+  if (refreshing) return;
+  refreshing = setTimeout(refresh, wait);
+}
+
+async function refresh() {
+  if (document.hidden) { refreshing = 0; return; }
+  meanwhile = new Map();
+  try {
+    const answer = await fetch(table().dataset.rowsUrl, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
+    if (!answer.ok || answer.redirected) return;
+    const other = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const theirs of other.querySelectorAll("tr[data-run]")) {
+      const ours = document.querySelector(`tr[data-run="${CSS.escape(theirs.dataset.run)}"]`);
+      if (ours) copyCells(theirs, ours);
+    }
+    const number = Number(other.getElementById("run-table").dataset.newest);
+    if (number > newest) announceNew(Array.from({ length: number - newest }, (_, index) => newest + 1 + index));
+  } catch { /* the next change or connection tries again */ } finally {
+    const newer = meanwhile;
+    refreshing = 0;
+    meanwhile = null;
+    newer.forEach(apply); // which also fetches the curves and reasons of these again
+  }
+}
+
+function copyCells(theirs, ours) {
+  [...theirs.children].forEach((cell, index) => {
+    const old = ours.children[index];
+    if (old && old.innerHTML !== cell.innerHTML && !old.matches(":focus-within")) old.replaceWith(document.importNode(cell, true));
+  });
+}
+
+function connect() {
+  if (socket) return;
+  socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/teams/${document.body.dataset.team}/`);
+  socket.onopen = () => { tries = 0; heard = Date.now(); show("live", "live"); later(0); };
+  socket.onmessage = (event) => {
+    heard = Date.now();
+    show("live", "live");
+    const message = JSON.parse(event.data);
+    if (message.type === "state") apply(message.run);
+  };
+  socket.onclose = (event) => {
+    socket = null;
+    if (event.code === 4401 || event.code === 4404) { show("stale", event.code === 4401 ? "signed out" : "no longer open to you"); return; }
+    show("reconnecting", "reconnecting");
+    const wait = Math.min(15000, 500 * 2 ** tries++) * (0.7 + 0.6 * Math.random());
+    setTimeout(connect, wait);
+  };
+}
+
+setInterval(() => {
+  const silent = Math.round((Date.now() - heard) / 1000);
+  if (socket && heard && silent > 12) show("stale", `stale ${silent} s`);
+  if (socket && heard && silent > 20) socket.close();
+}, 1000);
+for (const name of ["visibilitychange", "online"]) {
+  (name === "online" ? window : document).addEventListener(name, () => { if (!document.hidden) { connect(); later(0); } });
+}
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-new-runs]")) location.reload();
+  const link = event.target.closest("[data-filters]");
+  if (link) syncForm(link.search);
+});
+document.addEventListener("htmx:afterSwap", () => {
+  newest = Number(table().dataset.newest);
+  fresh.clear();
+});
+
+/* The filter form shows what the URL says after a chip was removed, a column sorted, or the person went back. */
+function syncForm(search) {
+  const form = document.querySelector("form.filters");
+  const wanted = new URLSearchParams(search);
+  for (const field of form.elements) if (field.name && field !== document.activeElement) field.value = wanted.get(field.name) || (field.name === "sort" ? "-age" : "");
+}
+document.addEventListener("htmx:pushedIntoHistory", () => syncForm(location.search));
+
+bindKey("j", "Next run", () => move(1));
+bindKey("k", "Run before", () => move(-1));
+function move(by) {
+  const links = [...document.querySelectorAll("tr[data-run] .c-name > a")];
+  const at = links.indexOf(document.activeElement);
+  const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + by))];
+  if (next) next.focus();
+}
+
+connect();

@@ -1,0 +1,212 @@
+/* The socket of a run page: one a page, reconnected for as long as the page is open. Pages listen with liveRun.on(type, handler):
+   "delta" (points and counts that continue the cursor), "state", "reset" (what the page shows is no longer a prefix of the truth). */
+import { formatCompact, formatDuration, formatNumber } from "../base/numbers.js";
+import { announce, showToast } from "../base/page.js";
+import { showPart } from "../base/parts.js";
+
+const root = document.getElementById("run");
+
+const STALE_SECONDS = 12;
+const GIVE_UP_SECONDS = 30; // a socket silent for so long is replaced
+const RETRY_SECONDS = 10; // and its successor, as long as it says nothing either, so often
+const ACTIVE = ["starting", "running", "stopping"];
+const OPEN = ["queued", "lost", ...ACTIVE];
+const badge = document.getElementById("live-badge");
+const handlers = { delta: [], state: [], reset: [] };
+
+let socket = null;
+let cursor = Number(root.dataset.cursor);
+let started = false;
+let loading = false; // the page's data is being fetched anew: what arrives meanwhile is part of it
+let refused = "";
+let tries = 0;
+let retry = 0;
+let heard = Date.now();
+let replaced = 0; // when the silent socket was last given up
+let hello = 0;
+let latest = null;
+
+function emit(type, message) {
+  for (const handler of handlers[type]) handler(message);
+}
+
+function connect() {
+  clearTimeout(retry);
+  if (refused || (socket && socket.readyState <= WebSocket.OPEN)) return;
+  const own = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/runs/${root.dataset.run}/`);
+  socket = own;
+  own.onopen = () => sayHello();
+  own.onmessage = (event) => { if (own === socket) receive(event.data); };
+  own.onclose = (event) => {
+    if (own !== socket) return;
+    socket = null;
+    if (event.code === 4401) refused = "signed out";
+    if (event.code === 4404) refused = "not available";
+    if (refused) showToast(event.code === 4401 ? "You are signed out. Sign in again to follow this run." : "This run is no longer open to you.", "warning", 0);
+    else retry = setTimeout(connect, backOff());
+    showBadge();
+  };
+  showBadge();
+}
+
+/* 0.5 s to 15 s, twice as long each time, with jitter so that a restarted server is not met by all pages at once. */
+function backOff() {
+  const delay = Math.min(15000, 500 * 2 ** tries);
+  tries += 1;
+  return Math.max(500, delay * (0.5 + Math.random() / 2));
+}
+
+function reconnect() {
+  tries = 0;
+  if (socket) {
+    const old = socket;
+    socket = null;
+    old.close();
+  }
+  connect();
+}
+
+function sayHello() {
+  if (loading || !socket || socket.readyState !== WebSocket.OPEN) return;
+  hello = Date.now();
+  socket.send(JSON.stringify({ type: "hello", cursor }));
+}
+
+function receive(text) {
+  let message;
+  try { message = JSON.parse(text); } catch { return; }
+  if (!message || typeof message !== "object") return;
+  heard = Date.now();
+  tries = 0;
+  if (message.type === "state") applyState(message.run);
+  else if (message.type === "reset") onReset(message);
+  else if (message.type === "delta") onDelta(message);
+  showBadge();
+}
+
+function onDelta(message) {
+  if (loading || message.to <= cursor) return;
+  if (message.from !== cursor) { // a gap or an overlap: the server is told where this page stands
+    if (Date.now() - hello > 500) sayHello();
+    return;
+  }
+  cursor = message.to;
+  emit("delta", message);
+  if (message.state) applyState(message.state);
+}
+
+function onReset(message) {
+  if (loading) return;
+  cursor = message.to;
+  if (message.state) applyState(message.state);
+  emit("reset", message);
+}
+
+function applyState(state) {
+  if (!state || state.id !== root.dataset.run) return;
+  latest = state;
+  const head = document.getElementById("run-head");
+  if (head && (state.status !== head.dataset.status || String(state.attempt) !== head.dataset.attempt)) refreshHeader(state);
+  root.dataset.status = state.status;
+  fill(state);
+  emit("state", state);
+}
+
+let refreshing = "";
+async function refreshHeader(state) {
+  const wanted = `${state.status}.${state.attempt}`;
+  if (refreshing === wanted) return;
+  refreshing = wanted;
+  const shown = await showPart("run-head", `${root.dataset.url}?part=header&tab=${root.dataset.tab}`);
+  if (refreshing !== wanted) return; // a later state came, whose call goes on
+  refreshing = "";
+  if (shown) announce(`The run is ${state.status}.`);
+  fill(latest);
+}
+
+function put(name, text) {
+  for (const element of document.querySelectorAll(`[data-live="${name}"]`)) if (element.textContent !== text) element.textContent = text;
+}
+
+function row(name, shown) {
+  const element = document.querySelector(`[data-live-row="${name}"]`);
+  if (element) element.hidden = !shown;
+}
+
+function fill(state) {
+  put("step", String(state.step));
+  put("total_steps", state.total_steps ? String(state.total_steps) : "?");
+  put("phase", state.phase_total ? `${state.phase} ${state.phase_done}/${state.phase_total}` : state.phase);
+  row("phase", Boolean(state.phase) && ACTIVE.includes(state.status));
+  put("eta", state.eta_seconds === null ? "" : formatDuration(state.eta_seconds));
+  row("eta", state.eta_seconds !== null);
+  put("tokens", formatCompact(state.tokens));
+  put("rollouts", state.rollouts ? formatCompact(state.rollouts) : "");
+  if (typeof state.latest.reward === "number") put("reward", formatNumber(state.latest.reward));
+  const bar = document.querySelector("[data-live=progress]");
+  if (bar) bar.value = state.progress === null ? 0 : state.progress;
+  const stalled = document.querySelector("[data-live=stalled]");
+  if (stalled) stalled.hidden = state.stalled_seconds === null;
+  if (state.stalled_seconds !== null) put("stalled_for", formatDuration(state.stalled_seconds));
+  const clock = document.querySelector("[data-live=elapsed]");
+  if (clock) { clock.dataset.started = state.started_at || ""; clock.dataset.finished = state.finished_at || ""; }
+  row("elapsed", Boolean(state.started_at));
+  const name = document.querySelector("#run-head h1 bdi");
+  const percent = state.progress === null || !ACTIVE.includes(state.status) ? "" : ` ${Math.floor(state.progress * 100)} %`;
+  if (name) document.title = `#${state.number} ${name.textContent} · ${state.status}${percent}`;
+  tick();
+}
+
+function tick() {
+  const clock = document.querySelector("[data-live=elapsed]");
+  if (!clock || !clock.dataset.started) return;
+  const end = clock.dataset.finished ? Date.parse(clock.dataset.finished) : Date.now();
+  const words = formatDuration(Math.max(0, (end - Date.parse(clock.dataset.started)) / 1000));
+  if (clock.textContent !== words) clock.textContent = words;
+}
+
+function showBadge() {
+  const silent = Math.floor((Date.now() - heard) / 1000);
+  const open = OPEN.includes(root.dataset.status);
+  let [state, words] = ["live", open ? "live" : "up to date"];
+  if (refused) [state, words] = ["stale", refused];
+  else if (silent > STALE_SECONDS) [state, words] = ["stale", `stale ${formatDuration(silent)}`];
+  else if (!socket || socket.readyState !== WebSocket.OPEN) [state, words] = ["reconnecting", "reconnecting"];
+  if (badge.dataset.state !== state) badge.dataset.state = state;
+  if (badge.textContent !== words) badge.textContent = words;
+}
+
+setInterval(() => {
+  if (!started) return;
+  const [silent, waited] = [Date.now() - heard, Date.now() - replaced];
+  if (!refused && socket && silent > GIVE_UP_SECONDS * 1000 && waited > RETRY_SECONDS * 1000) { replaced = Date.now(); reconnect(); }
+  if (document.hidden) return;
+  showBadge();
+  tick();
+}, 1000);
+
+document.addEventListener("visibilitychange", () => {
+  if (!started || document.hidden) return;
+  if (!socket || socket.readyState !== WebSocket.OPEN) reconnect();
+  else sayHello();
+  tick();
+});
+window.addEventListener("online", () => started && reconnect());
+document.addEventListener("lab:said", (event) => showToast(event.detail.text, event.detail.tone));
+
+export const liveRun = {
+  on(type, handler) { handlers[type].push(handler); },
+  start(from = cursor) { cursor = from; started = true; loading = false; connect(); },
+  get cursor() { return cursor; },
+  get state() { return latest; },
+  isOpen() { return OPEN.includes(root.dataset.status); },
+  apply: applyState,
+  /* Runs load(), which fetches the page's data and returns its cursor, and goes on from there. */
+  async reload(load) {
+    loading = true;
+    try { cursor = await load(); } finally { loading = false; }
+    sayHello();
+  },
+};
+
+if (root.dataset.tab !== "overview") liveRun.start();
