@@ -55,6 +55,7 @@ test: setup-test chromium
 lint: setup-test
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
+	.venv/bin/oxlint --deny-warnings static
 	$(LINT_ENV) $(PY) -m mypy
 
 format: setup-test

@@ -1,6 +1,5 @@
 /* What a queue asks besides the choice: how much better, rubric questions, why, and a corrected answer. */
-import { makeDiffNodes } from "./diff.js";
-import { diffTexts } from "./diff.js";
+import { diffTexts, makeDiffNodes } from "./diff.js";
 import { makeChoiceButton, makeKeyHint } from "./keys.js";
 import { say } from "./notices.js";
 import { make, page, setPressed } from "./page.js";

@@ -1,0 +1,54 @@
+"""Collected static files: hashed names that agree with each other, in templates, in imports between modules and in style sheets."""
+
+import json
+import posixpath
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.staticfiles.storage import staticfiles_storage
+from django.core.management import call_command
+from pytest_django import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+FROM = r"""^(?:import|export)\b(?:[^"';(]*\bfrom)?\s*["']([^"']+)["'];"""
+IMPORT = re.compile(FROM + r"""|\bimport\(["']([^"']+)["']\)|@import url\(["']([^"']+)["']\)""", re.M)
+STATIC = re.compile(r"""\{% static '([^']+)'""")
+
+
+@pytest.fixture
+def collected(settings: Settings, tmp_path: Path) -> dict[str, str]:
+    """Name → hashed name, of files under the root of static files."""
+    settings.STATIC_ROOT = tmp_path
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": {"BACKEND": "lab.lib.static_names.HashedStaticFiles"}}
+    call_command("collectstatic", interactive=False, verbosity=0)
+    names: dict[str, str] = json.loads((tmp_path / "staticfiles.json").read_text())["paths"]
+    return names
+
+
+def imports_of(path: Path) -> list[str]:
+    return [next(filter(None, found)) for found in IMPORT.findall(path.read_text())]
+
+
+def test_what_files_import_of_each_other_is_there_under_the_one_hashed_name(collected: dict[str, str], tmp_path: Path) -> None:
+    own = [name for name in collected if (ROOT / "static" / name).is_file() and name.endswith((".js", ".css"))]
+    assert len(own) > 100
+    wrong, count = [], 0
+    for name in own:
+        hashed = collected[name]
+        written, shown = imports_of(ROOT / "static" / name), imports_of(tmp_path / hashed)
+        count += len(written)
+        for source, target in zip(written, shown, strict=True):
+            wanted = collected.get(posixpath.normpath(posixpath.join(posixpath.dirname(name), source)))
+            found = posixpath.normpath(posixpath.join(posixpath.dirname(hashed), target))
+            if wanted != found or not (tmp_path / found).is_file():
+                wrong.append(f"{name}: {source} became {target}")
+    assert wrong == []
+    assert count > 150
+
+
+def test_templates_name_files_that_are_there(collected: dict[str, str]) -> None:
+    named = {name for path in (ROOT / "templates").rglob("*.html") for name in STATIC.findall(path.read_text())}
+    assert len(named) > 60
+    assert named - set(collected) == set()
+    assert staticfiles_storage.url("base/page.js") == f"/static/{collected['base/page.js']}" != "/static/base/page.js"
