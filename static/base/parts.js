@@ -3,7 +3,7 @@
 const slots = new Map(); // by the id of the element
 let pressed = null; // what the pointer is down on
 
-function slotOf(id) {
+function findSlot(id) {
   if (!slots.has(id)) slots.set(id, { id, source: null, next: null, now: null, other: null, work: null });
   return slots.get(id);
 }
@@ -12,23 +12,23 @@ function slotOf(id) {
    ``replaces`` what is under way is given up for it. Resolves for everybody who asked, once nothing is left to fetch, to the address that
    is shown then; to null where that failed (the person has been told) or where something else of the page has filled the element. */
 export function showPart(id, address, { select = null, replaces = false } = {}) {
-  const slot = slotOf(id);
+  const slot = findSlot(id);
   slot.next = { address, select };
-  leave(slot);
+  stopOtherFetch(slot);
   if (replaces && slot.now && slot.now.xhr) slot.now.xhr.abort();
-  slot.work ??= work(slot);
+  slot.work ??= fetchInTurn(slot);
   return slot.work;
 }
 
-async function work(slot) {
+async function fetchInTurn(slot) {
   await null; // the caller has kept this promise before it can end
   let shown = null;
   while (slot.next) {
-    while (slot.other || holds(slot)) await new Promise((resolve) => { slot.wake = resolve; });
+    while (slot.other || isPressed(slot)) await new Promise((resolve) => { slot.wake = resolve; });
     if (!slot.next) { shown = null; break; } // what was waited for has filled the element
     slot.now = slot.next;
     slot.next = null;
-    shown = await fetched(slot) ? slot.now.address : null;
+    shown = await fetchPart(slot) ? slot.now.address : null;
     slot.now = null;
   }
   slot.work = null;
@@ -36,7 +36,7 @@ async function work(slot) {
 }
 
 /* htmx queues by the element that asks and drops what waits there; each slot asks from an element of its own. */
-async function fetched(slot) {
+async function fetchPart(slot) {
   slot.source ??= document.body.appendChild(Object.assign(document.createElement("span"), { hidden: true }));
   let good = false;
   const ended = (event) => { good = Boolean(event.detail.successful); };
@@ -52,34 +52,34 @@ async function fetched(slot) {
   return good;
 }
 
-const within = (slot, element) => Boolean(element && document.getElementById(slot.id)?.contains(element));
-const holds = (slot) => within(slot, pressed);
-function wake(slot) { if (slot.wake) slot.wake(); }
+const isWithin = (slot, element) => Boolean(element && document.getElementById(slot.id)?.contains(element));
+const isPressed = (slot) => isWithin(slot, pressed);
+function wakeSlot(slot) { if (slot.wake) slot.wake(); }
 
 document.addEventListener("htmx:beforeRequest", ({ detail: { elt, target, xhr, requestConfig, pathInfo } }) => {
   if (!target.id) return;
-  const slot = slotOf(target.id);
+  const slot = findSlot(target.id);
   const over = new Promise((resolve) => xhr.addEventListener("loadend", resolve));
   if (elt === slot.source) { Object.assign(slot.now, { xhr, over }); return; }
-  leave(slot);
-  if (slot.now && slot.now.xhr) giveBack(slot);
+  stopOtherFetch(slot);
+  if (slot.now && slot.now.xhr) requeueFetch(slot);
   const own = { xhr, verb: requestConfig.verb, address: pathInfo.finalRequestPath };
   slot.other = own;
   over.then(() => {
     if (slot.other !== own) return;
     slot.other = null;
     if (own.verb === "get" && xhr.status >= 200 && xhr.status < 300) slot.next = null;
-    wake(slot);
+    wakeSlot(slot);
   });
 });
 
 /* Stops what htmx fetches by itself, unless it is an act. */
-function leave(slot) {
+function stopOtherFetch(slot) {
   if (slot.other && slot.other.verb === "get") slot.other.xhr.abort();
 }
 
 /* Stops the fetch for now; it is asked for again unless something newer is. */
-function giveBack(slot) {
+function requeueFetch(slot) {
   slot.next ??= { address: slot.now.address, select: slot.now.select };
   slot.now.xhr.abort();
 }
@@ -88,12 +88,12 @@ function giveBack(slot) {
 document.addEventListener("pointerdown", (event) => {
   if (event.button) return;
   pressed = event.target;
-  for (const slot of slots.values()) if (holds(slot) && slot.now && slot.now.xhr) giveBack(slot);
+  for (const slot of slots.values()) if (isPressed(slot) && slot.now && slot.now.xhr) requeueFetch(slot);
 }, true);
 for (const name of ["pointerup", "pointercancel", "contextmenu"]) {
   document.addEventListener(name, () => setTimeout(() => { // after the click
     pressed = null;
-    slots.forEach(wake);
+    slots.forEach(wakeSlot);
   }), true);
 }
 
@@ -101,7 +101,7 @@ for (const name of ["pointerup", "pointercancel", "contextmenu"]) {
 window.addEventListener("popstate", () => {
   for (const slot of slots.values()) {
     slot.next = null;
-    leave(slot);
+    stopOtherFetch(slot);
     if (slot.now && slot.now.xhr) slot.now.xhr.abort();
   }
 });
@@ -131,7 +131,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
 
 /* The address that an element will show: what is asked for it now, or null. */
 export function findPendingAddress(id) {
-  const slot = slotOf(id);
+  const slot = findSlot(id);
   const theirs = slot.other && slot.other.verb === "get" ? slot.other : null;
   return (slot.next || theirs || slot.now)?.address ?? null;
 }

@@ -1,17 +1,15 @@
 /* A sampling: its answers as tokens while they are written, by a socket, and by asking again where that is not to be had. */
 import { announce } from "../base/page.js";
+import { LabSocket } from "../base/socket.js";
 import { tokenCards, tokenOverlays } from "../rollouts/tokens.js";
 
 const head = document.querySelector("[data-sampling]");
 
-const GONE = [4401, 4404];
 const ASK_AGAIN = 2000; // ms between questions while there is no socket
 const columns = [...document.querySelectorAll("[data-samples]")];
 const overlays = document.querySelector("[data-overlays]");
 let view = new URLSearchParams(location.search).get("tokens") ?? "entropy";
 let state = JSON.parse(document.getElementById("sampling-state").textContent);
-let socket = null;
-let tries = 0;
 let heard = 0; // messages of the socket: newer than what was asked for before them
 let again = 0;
 
@@ -77,7 +75,7 @@ function show() {
 }
 
 async function ask() {
-  if (!state.open || socket?.readyState === WebSocket.OPEN) return;
+  if (!state.open || socket.isOpen) return;
   clearTimeout(again);
   const before = heard;
   try {
@@ -89,26 +87,16 @@ async function ask() {
   again = setTimeout(ask, ASK_AGAIN);
 }
 
-function connect() {
-  if (!state.open) return;
-  const own = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/playground/${head.dataset.sampling}/`);
-  socket = own;
-  own.onmessage = (event) => {
-    const message = JSON.parse(event.data);
+const socket = new LabSocket(`/ws/playground/${head.dataset.sampling}/`, {
+  onMessage(message) {
     if (message.type !== "sampling") return;
-    tries = 0;
     heard += 1;
     state = message;
     show();
-    if (!state.open) own.close();
-  };
-  own.onclose = (event) => {
-    if (!state.open || GONE.includes(event.code)) return;
-    tries += 1;
-    setTimeout(connect, Math.min(10000, 500 * 2 ** tries));
-    ask();
-  };
-}
+    if (!state.open) socket.disconnect();
+  },
+  onClose(code) { if (!code) ask(); },
+});
 
 function choose(wanted) {
   view = wanted;
@@ -124,4 +112,4 @@ document.querySelector("[data-next-overlay]").addEventListener("click", () => {
   choose(names[(names.indexOf(view) + 1) % names.length]);
 });
 show();
-connect();
+if (state.open) socket.connect();

@@ -1,5 +1,6 @@
 /* The browser over rollouts: rows by keyboard, the control that adds a filter, what the forms send along, and news while runs train.
    Everything is looked up when it is needed, because htmx replaces the table and the filters. */
+import { bindListKeys } from "../base/list-keys.js";
 import { announce, bindKey } from "../base/page.js";
 import { findPendingAddress, showPart } from "../base/parts.js";
 
@@ -27,15 +28,6 @@ function here() {
   return rows().find((row) => row.dataset.row === current) || null;
 }
 
-function move(by) {
-  const list = rows();
-  if (!list.length) return;
-  const at = list.indexOf(here());
-  const next = at < 0 ? (by > 0 ? 0 : list.length - 1) : at + by;
-  if (next >= 0 && next < list.length) highlight(list[next]);
-  else announce(by > 0 ? "Last rollout of this page; J opens the next page" : "First rollout of this page");
-}
-
 function open(row) {
   if (row) location.assign(row.dataset.href);
 }
@@ -47,8 +39,14 @@ function tick(row) {
   count();
 }
 
-bindKey("j", "Next rollout", () => move(1));
-bindKey("k", "Rollout before", () => move(-1));
+bindListKeys({
+  items: rows,
+  next: ["j", "Next rollout"],
+  before: ["k", "Rollout before"],
+  findCurrent: here,
+  show: (row) => highlight(row),
+  passEnd: (by) => announce(by > 0 ? "Last rollout of this page; J opens the next page" : "First rollout of this page"),
+});
 bindKey("x", "Tick the rollout", () => tick(here()));
 bindKey("f", "Search the completions", () => { const box = $("#browse-words"); if (box) { box.focus(); box.select(); } });
 document.addEventListener("keydown", (event) => {

@@ -1,4 +1,5 @@
 /* The group page: what the columns show, scrolling together, walking from member to member. */
+import { bindListKeys } from "../base/list-keys.js";
 import { announce, bindKey, showToast } from "../base/page.js";
 import { findPendingAddress, showPart } from "../base/parts.js";
 import { tokenCards } from "./tokens.js";
@@ -70,21 +71,8 @@ root.addEventListener("scroll", (event) => {
   led.timer = setTimeout(() => { led = null; }, 120);
 }, true);
 
-function walk(by) {
-  const all = members();
-  const at = all.findIndex((member) => member.contains(document.activeElement));
-  const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by))];
-  if (!next) return;
-  next.focus({ preventScroll: true });
-  next.scrollIntoView({ block: "nearest", inline: "nearest" });
-}
-
 root.addEventListener("focusin", (event) => {
   for (const member of members()) member.classList.toggle("current", member.contains(event.target));
-});
-
-root.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && event.target.matches(".member")) event.target.querySelector("[data-open]").click();
 });
 
 /* Token colours, from the tokens of all members on the page at once. */
@@ -108,8 +96,7 @@ async function dress() {
   tokenCards.legend(document.getElementById("legend"), view, tokenCards.colour(dressed, view));
 }
 
-bindKey("n", "Next member", () => walk(1));
-bindKey("p", "Previous member", () => walk(-1));
+bindListKeys({ items: members, next: ["n", "Next member"], before: ["p", "Previous member"], open: (member) => member.querySelector("[data-open]").click() });
 bindKey("w", "Word diff on or off", () => show({ view: view() === "diff" ? "" : "diff" }));
 bindKey("o", "Next token overlay", () => show({ view: overlays()[(overlays().indexOf(view()) + 1) % overlays().length] }));
 document.addEventListener("DOMContentLoaded", dress);

@@ -2,7 +2,9 @@
 
    The socket says which runs changed. After a connection the rows are fetched once and compared, so nothing that happened before is missed;
    curves and reasons, which a state does not carry, are fetched again a while after a change. */
-import { announce, bindKey } from "../base/page.js";
+import { bindListKeys } from "../base/list-keys.js";
+import { announce } from "../base/page.js";
+import { LabSocket } from "../base/socket.js";
 
 const badge = document.querySelector("[data-live-badge]");
 const table = () => document.getElementById("run-table");
@@ -10,11 +12,8 @@ const table = () => document.getElementById("run-table");
 const REFRESH_MS = 10000;
 let newest = Number(table().dataset.newest);
 const fresh = new Set();
-let tries = 0;
-let socket = null;
 let refreshing = 0;
 let meanwhile = null; // what the socket said of runs while their rows were being fetched: newer than the rows
-let heard = 0;
 
 function show(state, words) {
   badge.hidden = false;
@@ -128,32 +127,24 @@ function copyCells(theirs, ours) {
   });
 }
 
-function connect() {
-  if (socket) return;
-  socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/teams/${document.body.dataset.team}/`);
-  socket.onopen = () => { tries = 0; heard = Date.now(); show("live", "live"); later(0); };
-  socket.onmessage = (event) => {
-    heard = Date.now();
+const socket = new LabSocket(`/ws/teams/${document.body.dataset.team}/`, {
+  onOpen() { show("live", "live"); later(0); },
+  onMessage(message) {
     show("live", "live");
-    const message = JSON.parse(event.data);
     if (message.type === "state") apply(message.run);
-  };
-  socket.onclose = (event) => {
-    socket = null;
-    if (event.code === 4401 || event.code === 4404) { show("stale", event.code === 4401 ? "signed out" : "no longer open to you"); return; }
-    show("reconnecting", "reconnecting");
-    const wait = Math.min(15000, 500 * 2 ** tries++) * (0.7 + 0.6 * Math.random());
-    setTimeout(connect, wait);
-  };
-}
+  },
+  onClose(code) {
+    if (code) show("stale", code === 4401 ? "signed out" : "no longer open to you");
+    else show("reconnecting", "reconnecting");
+  },
+});
 
 setInterval(() => {
-  const silent = Math.round((Date.now() - heard) / 1000);
-  if (socket && heard && silent > 12) show("stale", `stale ${silent} s`);
-  if (socket && heard && silent > 20) socket.close();
+  const silent = Math.round((Date.now() - socket.heardAt) / 1000);
+  if (socket.isOpen && silent > 12) show("stale", `stale ${silent} s`);
 }, 1000);
 for (const name of ["visibilitychange", "online"]) {
-  (name === "online" ? window : document).addEventListener(name, () => { if (!document.hidden) { connect(); later(0); } });
+  (name === "online" ? window : document).addEventListener(name, () => { if (!document.hidden) { socket.connect(); later(0); } });
 }
 
 document.addEventListener("click", (event) => {
@@ -174,13 +165,5 @@ function syncForm(search) {
 }
 document.addEventListener("htmx:pushedIntoHistory", () => syncForm(location.search));
 
-bindKey("j", "Next run", () => move(1));
-bindKey("k", "Run before", () => move(-1));
-function move(by) {
-  const links = [...document.querySelectorAll("tr[data-run] .c-name > a")];
-  const at = links.indexOf(document.activeElement);
-  const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : Math.min(links.length - 1, Math.max(0, at + by))];
-  if (next) next.focus();
-}
-
-connect();
+bindListKeys({ items: () => [...document.querySelectorAll("tr[data-run] .c-name > a")], next: ["j", "Next run"], before: ["k", "Run before"] });
+socket.connect();

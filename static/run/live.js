@@ -3,26 +3,27 @@
 import { formatCompact, formatDuration, formatNumber } from "../base/numbers.js";
 import { announce, showToast } from "../base/page.js";
 import { showPart } from "../base/parts.js";
+import { LabSocket } from "../base/socket.js";
 
 const root = document.getElementById("run");
 
 const STALE_SECONDS = 12;
-const GIVE_UP_SECONDS = 30; // a socket silent for so long is replaced
-const RETRY_SECONDS = 10; // and its successor, as long as it says nothing either, so often
 const ACTIVE = ["starting", "running", "stopping"];
 const OPEN = ["queued", "lost", ...ACTIVE];
 const badge = document.getElementById("live-badge");
 const handlers = { delta: [], state: [], reset: [] };
 
-let socket = null;
+const socket = new LabSocket(`/ws/runs/${root.dataset.run}/`, {
+  onOpen: sayHello,
+  onMessage: receive,
+  onClose(code) {
+    if (code) showToast(code === 4401 ? "You are signed out. Sign in again to follow this run." : "This run is no longer open to you.", "warning", 0);
+    showBadge();
+  },
+});
 let cursor = Number(root.dataset.cursor);
 let started = false;
 let loading = false; // the page's data is being fetched anew: what arrives meanwhile is part of it
-let refused = "";
-let tries = 0;
-let retry = 0;
-let heard = Date.now();
-let replaced = 0; // when the silent socket was last given up
 let hello = 0;
 let latest = null;
 
@@ -30,54 +31,13 @@ function emit(type, message) {
   for (const handler of handlers[type]) handler(message);
 }
 
-function connect() {
-  clearTimeout(retry);
-  if (refused || (socket && socket.readyState <= WebSocket.OPEN)) return;
-  const own = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/runs/${root.dataset.run}/`);
-  socket = own;
-  own.onopen = () => sayHello();
-  own.onmessage = (event) => { if (own === socket) receive(event.data); };
-  own.onclose = (event) => {
-    if (own !== socket) return;
-    socket = null;
-    if (event.code === 4401) refused = "signed out";
-    if (event.code === 4404) refused = "not available";
-    if (refused) showToast(event.code === 4401 ? "You are signed out. Sign in again to follow this run." : "This run is no longer open to you.", "warning", 0);
-    else retry = setTimeout(connect, backOff());
-    showBadge();
-  };
-  showBadge();
-}
-
-/* 0.5 s to 15 s, twice as long each time, with jitter so that a restarted server is not met by all pages at once. */
-function backOff() {
-  const delay = Math.min(15000, 500 * 2 ** tries);
-  tries += 1;
-  return Math.max(500, delay * (0.5 + Math.random() / 2));
-}
-
-function reconnect() {
-  tries = 0;
-  if (socket) {
-    const old = socket;
-    socket = null;
-    old.close();
-  }
-  connect();
-}
-
 function sayHello() {
-  if (loading || !socket || socket.readyState !== WebSocket.OPEN) return;
+  if (loading || !socket.isOpen) return;
   hello = Date.now();
-  socket.send(JSON.stringify({ type: "hello", cursor }));
+  socket.send({ type: "hello", cursor });
 }
 
-function receive(text) {
-  let message;
-  try { message = JSON.parse(text); } catch { return; }
-  if (!message || typeof message !== "object") return;
-  heard = Date.now();
-  tries = 0;
+function receive(message) {
   if (message.type === "state") applyState(message.run);
   else if (message.type === "reset") onReset(message);
   else if (message.type === "delta") onDelta(message);
@@ -166,37 +126,34 @@ function tick() {
 }
 
 function showBadge() {
-  const silent = Math.floor((Date.now() - heard) / 1000);
+  const silent = Math.floor((Date.now() - socket.heardAt) / 1000);
   const open = OPEN.includes(root.dataset.status);
   let [state, words] = ["live", open ? "live" : "up to date"];
-  if (refused) [state, words] = ["stale", refused];
+  if (socket.refused) [state, words] = ["stale", socket.refused === 4401 ? "signed out" : "not available"];
   else if (silent > STALE_SECONDS) [state, words] = ["stale", `stale ${formatDuration(silent)}`];
-  else if (!socket || socket.readyState !== WebSocket.OPEN) [state, words] = ["reconnecting", "reconnecting"];
+  else if (!socket.isOpen) [state, words] = ["reconnecting", "reconnecting"];
   if (badge.dataset.state !== state) badge.dataset.state = state;
   if (badge.textContent !== words) badge.textContent = words;
 }
 
 setInterval(() => {
-  if (!started) return;
-  const [silent, waited] = [Date.now() - heard, Date.now() - replaced];
-  if (!refused && socket && silent > GIVE_UP_SECONDS * 1000 && waited > RETRY_SECONDS * 1000) { replaced = Date.now(); reconnect(); }
-  if (document.hidden) return;
+  if (!started || document.hidden) return;
   showBadge();
   tick();
 }, 1000);
 
 document.addEventListener("visibilitychange", () => {
   if (!started || document.hidden) return;
-  if (!socket || socket.readyState !== WebSocket.OPEN) reconnect();
+  if (!socket.isOpen) socket.replace();
   else sayHello();
   tick();
 });
-window.addEventListener("online", () => started && reconnect());
+window.addEventListener("online", () => started && socket.replace());
 document.addEventListener("lab:said", (event) => showToast(event.detail.text, event.detail.tone));
 
 export const liveRun = {
   on(type, handler) { handlers[type].push(handler); },
-  start(from = cursor) { cursor = from; started = true; loading = false; connect(); },
+  start(from = cursor) { cursor = from; started = true; loading = false; socket.connect(); showBadge(); },
   get cursor() { return cursor; },
   get state() { return latest; },
   isOpen() { return OPEN.includes(root.dataset.status); },

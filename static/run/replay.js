@@ -1,7 +1,8 @@
 /* What-if replay. The question: Enter adds the typed method. The answer: the tokens of members that come into view, coloured by their effective
    advantage on one scale for both sides, with a mark where the sign is another. Model text goes into text nodes only. */
 import { formatNumber } from "../base/numbers.js";
-import { announce, bindKey, showToast } from "../base/page.js";
+import { bindListKeys } from "../base/list-keys.js";
+import { announce, showToast } from "../base/page.js";
 import { tokenOverlays } from "../rollouts/tokens.js";
 
 const form = document.querySelector("form[data-ask]");
@@ -167,14 +168,19 @@ function reading() {
   addEventListener("scroll", leave, { passive: true });
 
   let at = -1;
-  function go(by) {
-    at = Math.max(0, Math.min(members.length - 1, at + by));
-    members[at].focus({ preventScroll: true });
-    members[at].scrollIntoView({ block: "start" });
-  }
-  bindKey("j", "Next rollout", () => go(1));
-  bindKey("k", "Previous rollout", () => go(-1));
+  bindListKeys({
+    items: () => members,
+    next: ["j", "Next rollout"],
+    before: ["k", "Previous rollout"],
+    findCurrent: () => members[at], // also when something between the rollouts has the focus
+    findFirst: (all) => all[0],
+    show(member) {
+      at = members.indexOf(member);
+      member.focus({ preventScroll: true });
+      member.scrollIntoView({ block: "start" });
+    },
+    open: (member) => member.querySelector("[data-open]").click(),
+  });
   root.addEventListener("focusin", (event) => { const member = event.target.closest("[data-member]"); if (member) at = members.indexOf(member); });
-  root.addEventListener("keydown", (event) => { if (event.key === "Enter" && event.target.matches("[data-member]")) event.target.querySelector("[data-open]").click(); });
   root.addEventListener("change", (event) => { if (event.target.matches("[data-goes]")) location.assign(event.target.value); });
 }
