@@ -68,7 +68,7 @@ function openKeySheet() {
   list.replaceChildren();
   const listed = new Set(); // a key a page takes for itself answers to the page only
   const all = bindings();
-  const always = [{ combination: "?", label: "This list" }, { combination: "Ctrl K", label: "Find a page, an act or words" }];
+  const always = [{ combination: "?", label: "This list" }, { combination: "Ctrl K", label: "Find a page, an action or words" }];
   const order = [...all.filter((item) => !item.everywhere), ...always, ...all.filter((item) => item.everywhere)]; // the page's own first
   for (const item of order) {
     const first = item.combination.split(" ")[0];
@@ -156,7 +156,7 @@ document.addEventListener("htmx:responseError", (event) => {
   if ([429, 503].includes(status) && words && !words.includes("<")) { showToast(words, "warning"); return; } // the lab says why, and what to do
   showToast(status === 403 ? "You are signed out or not allowed to do this. Reload the page." : `The server answered ${status}. Nothing was changed; try again.`, "error", 0);
 });
-document.addEventListener("htmx:sendError", () => showToast("The lab cannot be reached. Check that it is running and try again.", "error"));
+document.addEventListener("htmx:sendError", () => showToast("The server is unreachable. Check that it is running and try again.", "error"));
 
 /* The words of lab/lib/timeago.py: one unit, rounded down. */
 function age(seconds) {

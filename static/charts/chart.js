@@ -68,7 +68,7 @@ export class Chart {
     if (!this.page.alert || !this.panel.metrics.length) return [];
     const link = makeElement("a", "icon-button chart-tool", "Alert");
     link.href = `${this.page.alert}&${new URLSearchParams({ metric: this.panel.metrics[0] })}`;
-    link.title = `Tell me when ${this.panel.title} is above or below a number`;
+    link.title = `Notify me when ${this.panel.title} is above or below a number`;
     link.setAttribute("aria-label", link.title);
     return [link];
   }

@@ -66,7 +66,7 @@ function advance() {
   if (held.length) { show(current()); return; }
   root.dataset.item = "";
   notices.state("loading");
-  if (!navigator.onLine || store.outbox().some((entry) => entry.tried)) notices.state("trouble", "The next item cannot be fetched yet.", "It appears by itself when the lab can be reached.");
+  if (!navigator.onLine || store.outbox().some((entry) => entry.tried)) notices.state("trouble", "The next item cannot be fetched yet.", "It appears by itself when the server can be reached.");
 }
 
 /* Asks for work until two items are here. */
@@ -79,7 +79,7 @@ async function fill() {
   filling = false;
   if (store.passing(status)) {
     notices.connection(status === 401 ? "out" : "offline", store.outbox().length);
-    if (!held.length) notices.state("trouble", "The next item cannot be fetched yet.", "It appears by itself when the lab can be reached.");
+    if (!held.length) notices.state("trouble", "The next item cannot be fetched yet.", "It appears by itself when the server can be reached.");
     clearTimeout(retry);
     retry = setTimeout(() => { if (held.length < LOW) fill(); }, 4000);
     return;
@@ -194,11 +194,11 @@ async function undo() {
     const claim = sent.get(last.token);
     store.take(last.key);
     sent.delete(last.token);
-    if (claim) { bring(claim, last.body.answer); announce("Taken back"); return; }
+    if (claim) { bring(claim, last.body.answer); announce("Undone"); return; }
   }
-  if (!(await store.flush())) { say("The last answer is on its way; it can be taken back once the lab can be reached."); return; }
+  if (!(await store.flush())) { say("The last answer is on its way; it can be undone once the server can be reached."); return; }
   const { status, body } = await store.ask(urls.undo, {});
-  if (status !== 200) { say(status === 0 ? "The lab cannot be reached; nothing was taken back." : `${body.message || "Nothing to take back."} ${body.fix || ""}`.trim()); return; }
+  if (status !== 200) { say(status === 0 ? "The server is unreachable; nothing was undone." : `${body.message || "Nothing to undo."} ${body.fix || ""}`.trim()); return; }
   bring(body.claim, store.kept(`draft-${body.claim.token}`) || body.claim.draft || {});
   announce("The last answer is back");
   fill(); // for the progress
@@ -222,7 +222,7 @@ async function saveDraft(entry, aloud = false) {
   const draft = entry.item.read();
   const { status, body } = await store.ask(urls.draft, { token: entry.claim.token, draft });
   if (status === 409 && held.includes(entry)) { lost(entry, body); return; }
-  if (status !== 200) { if (aloud) say("The lab cannot be reached; the draft is kept in this browser."); return; }
+  if (status !== 200) { if (aloud) say("The server is unreachable; the draft is kept in this browser."); return; }
   if (JSON.stringify(entry.item.read()) === JSON.stringify(draft)) store.keep(`draft-${entry.claim.token}`, null);
   find("saved").textContent = "Draft saved";
   setTimeout(() => { find("saved").textContent = ""; }, 2500);
@@ -266,8 +266,8 @@ page.again = async (one, button) => {
   button.disabled = true;
   const { status, body } = await store.ask(urls.renew, { tokens: [one.token] });
   button.disabled = false;
-  if (status === 0) { showToast("The lab cannot be reached. Try again in a moment.", "error"); return; }
-  if (status !== 200 || body.held[one.token] === undefined) { showToast("It is not free: others have answered it or hold it. What you wrote can still be copied.", "warning"); return; }
+  if (status === 0) { showToast("The server is unreachable. Try again in a moment.", "error"); return; }
+  if (status !== 200 || body.held[one.token] === undefined) { showToast("This item is no longer available: others have answered or claimed it. What you wrote can still be copied.", "warning"); return; }
   const entry = held.find((other) => other.claim.token === one.token);
   if (entry) {
     Object.assign(entry, { lost: false, until: now() + body.held[one.token] });

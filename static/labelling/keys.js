@@ -92,7 +92,7 @@ async function save(form, own, words) {
   const { status, body } = await store.ask(page.urls.keys, { keys: own });
   if (status === 422 && refused(form, Object.fromEntries((body.problems || []).map((one) => [one.field, `${one.message} ${one.fix || ""}`.trim()])))) return;
   const said = form.querySelector("[data-keys-said]");
-  said.textContent = status === 200 ? "" : status === 0 ? "The lab cannot be reached, so nothing is kept yet. Save again." : body.message || "Your keys could not be kept. Reload the page and try again.";
+  said.textContent = status === 200 ? "" : status === 0 ? "The server is unreachable, so nothing is kept yet. Save again." : body.message || "Your keys could not be kept. Reload the page and try again.";
   if (status !== 200) return;
   apply(body.keys);
   form.closest("dialog").close();

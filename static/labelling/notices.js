@@ -34,7 +34,7 @@ function connection(state, waiting) {
   banner.hidden = state === "online" || (state === "offline" && navigator.onLine && !waiting);
   if (banner.hidden) return;
   const kept = waiting ? `${waiting === 1 ? "1 answer is" : `${waiting} answers are`} kept in this browser and will be sent` : "What you write is kept in this browser";
-  const why = state === "out" ? "You are signed out. Sign in again in another tab; " : "The lab cannot be reached. ";
+  const why = state === "out" ? "You are signed out. Sign in again in another tab; " : "The server is unreachable. ";
   find("offline-text").textContent = `${why}${state === "out" ? kept.charAt(0).toLowerCase() + kept.slice(1) : kept}${waiting ? (state === "out" ? " then." : " as soon as it can.") : "."}`;
   const link = find("sign-in");
   link.hidden = state !== "out";
@@ -70,7 +70,7 @@ function written(answer) {
 
 function draw() {
   const cards = lost().map((one) => {
-    const again = Object.assign(make("button", "button primary", "Take it again"), { type: "button" });
+    const again = Object.assign(make("button", "button primary", "Claim again"), { type: "button" });
     const leave = Object.assign(make("button", "button", "Next item"), { type: "button" });
     again.addEventListener("click", () => page.again(one, again));
     leave.addEventListener("click", () => { found(one.token); page.left(one); });

@@ -21,7 +21,7 @@ function fold() {
 useKeys([
   { id: "submit", key: "Enter", label: "Submit and next", run: frame.submit },
   { id: "skip", key: "s", label: "Skip, with a reason", run: () => frame.skip() },
-  { id: "undo", key: "u", label: "Take the last answer back", run: frame.undo },
+  { id: "undo", key: "u", label: "Undo the last answer", run: frame.undo },
   { id: "guidelines", key: "i", label: "Guidelines", run: fold },
   ...answerPanels.keys(),
 ]);

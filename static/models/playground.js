@@ -28,7 +28,7 @@ function article(number) {
 
 function ending(sample, open) {
   if (open) return "";
-  return sample.finish_reason === "stop" ? ", ended by itself" : ", cut off";
+  return sample.finish_reason === "stop" ? ", stopped (EOS)" : ", cut off";
 }
 
 function draw() {

@@ -63,7 +63,7 @@ async function request(url, data) {
 
 export function wordsOf({ status, body }) {
   if (body.error) return body.error;
-  if (status === 0) return "The lab cannot be reached. What you wrote is kept here; send it again in a moment.";
+  if (status === 0) return "The server is unreachable. What you wrote is kept here; send it again in a moment.";
   if (status === 403) return "You are signed out, or your role may not annotate. What you wrote is kept here; reload the page.";
   if (status === 404) return "This rollout or comment is gone. What you wrote is kept here.";
   return `The server answered ${status}. What you wrote is kept here; try again.`;

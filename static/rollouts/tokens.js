@@ -18,7 +18,7 @@ const times = (value) => `× ${formatNumber(Math.exp(value))}`;
 /* values(data): one number or null a token, or null when the rollout has none. signed: neutral at 0, as are ratios in logarithms at × 1. */
 const OVERLAYS = {
   entropy: { title: "Entropy", help: "of the distribution the token was drawn from", write: nats, values: (data) => data.entropies },
-  logprob: { title: "Surprise (−log-probability)", help: "of the sampled token", write: nats, values: (data) => each(data, (index) => -data.logprobs[index], data.logprobs) },
+  logprob: { title: "−log-probability", help: "of the sampled token", write: nats, values: (data) => each(data, (index) => -data.logprobs[index], data.logprobs) },
   kl: { title: "KL to the reference policy", help: "k3 estimate of each token, r − 1 − log r with r = reference / policy", write: nats, values: (data) => each(data, (index) => k3(data, index), data.reference, data.logprobs) },
   ratio: { title: "Importance ratio", help: "policy now / policy that sampled, in the last pass over the batch; logarithmic", signed: true, write: times, values: (data) => each(data, (index) => Math.log(Math.max(data.ratios[index], 1e-4)), data.ratios) },
   weight: { title: "Token weight", help: "what the methods multiply the token's policy gradient by; uncoloured: 1 for all", write: (value) => formatNumber(value), values: (data) => data.weights },

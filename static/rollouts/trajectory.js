@@ -124,7 +124,7 @@ function card(position) {
   if (!span) return;
   const rows = tokenOverlays.facts(data, data.units[data.unitOf[position]]);
   rows.push(["rank by entropy", describeRank(data, tokenOverlays.values(data, "entropy"), position)]);
-  rows.push(["rank by surprise", describeRank(data, tokenOverlays.values(data, "logprob"), position)]);
+  rows.push(["rank by −log-probability", describeRank(data, tokenOverlays.values(data, "logprob"), position)]);
   tokenOverlays.showFacts(span, rows);
 }
 

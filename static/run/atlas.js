@@ -51,7 +51,7 @@ async function ask(name, parameters) {
   heat.setAttribute("aria-busy", "false");
   const error = part(name, "error");
   error.hidden = Boolean(found);
-  if (!found) error.textContent = response ? `The server answered ${response.status}. Reload the page to try again.` : "The lab cannot be reached. Reload the page when it is back.";
+  if (!found) error.textContent = response ? `The server answered ${response.status}. Reload the page to try again.` : "The server is unreachable. Reload the page when it is back.";
   return found;
 }
 

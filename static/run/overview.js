@@ -243,7 +243,7 @@ async function begin() {
     document.getElementById("charts-loading")?.remove();
     const failed = document.getElementById("charts-error");
     failed.hidden = false;
-    failed.querySelector("p").textContent = error.message || "The lab cannot be reached.";
+    failed.querySelector("p").textContent = error.message || "The server is unreachable.";
   }
 }
 

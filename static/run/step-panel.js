@@ -75,7 +75,7 @@ function fill(text) {
 }
 
 function fail(response) {
-  const words = response ? `The server answered ${response.status}.` : "The lab cannot be reached.";
+  const words = response ? `The server answered ${response.status}.` : "The server is unreachable.";
   body.replaceChildren(Object.assign(document.createElement("p"), { className: "muted", textContent: `The rollouts could not be loaded. ${words} Choose the step again.` }));
 }
 

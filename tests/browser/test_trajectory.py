@@ -168,7 +168,7 @@ def test_the_card_tells_everything_by_pointer_and_by_arrow_keys(page: Page, run:
     expect(card).to_be_visible()
     said = dict(zip(card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts(), strict=True))
     assert (said["token"], said["id"], said["entropy"]) == ("12", "16  (position 6)", "2 nats")
-    assert (said["rank by entropy"], said["rank by surprise"]) == ("1 of 12", "6 of 12")
+    assert (said["rank by entropy"], said["rank by −log-probability"]) == ("1 of 12", "6 of 12")
     assert (said["log policy / reference"], said["clipped"], said["in the loss"]) == ("-0.600 nats", "no", "yes")
     assert said["KL, k3"] == "0.222 nats"  # exp(0.6) − 0.6 − 1
     page.mouse.move(5, 5)
