@@ -101,12 +101,11 @@ def read_page(team: Team, selection: Selection, size: int = 50) -> Page:
             return replace(page, problems=(problem,))
         return page_of_matches(walk, size, progress)
     key, backwards = read_cursor(walk.order, selection.after) or (None, False)
-    keys = walk.keys(key, backwards, size + 1)
-    if backwards and len(keys) <= size:  # the first page, whole
-        key, backwards = None, False
-        keys = walk.keys(None, False, size + 1)
-    count = Count(*walk.count(COUNTED_TO)) if key or len(keys) > size else Count(len(keys), True)
-    return laid_out(walk, keys, key, backwards, size, count, progress)
+    keys = walk.keys(key, backwards, size + 1) if key else []
+    if key is None or (backwards and len(keys) <= size):  # the first page, whole
+        keys, *counted = walk.read_first(size + 1, COUNTED_TO)
+        return laid_out(walk, keys, None, False, size, Count(*counted), progress)
+    return laid_out(walk, keys, key, backwards, size, Count(*walk.count(COUNTED_TO)), progress)
 
 
 def laid_out(walk: Walk, keys: list[Key], key: Key | None, backwards: bool, size: int, count: Count, progress: SearchProgress | None) -> Page:
