@@ -10,9 +10,12 @@ from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.management import call_command
 from pytest_django import Settings
 
+from lab.labelling.labels.models import Kind
+
 ROOT = Path(__file__).resolve().parents[2]
 FROM = r"""^(?:import|export)\b(?:[^"';(]*\bfrom)?\s*["']([^"']+)["'];"""
 IMPORT = re.compile(FROM + r"""|\bimport\(["']([^"']+)["']\)|@import url\(["']([^"']+)["']\)""", re.M)
+SCRIPT = re.compile(r"""<script([^>]*) src="\{% static '([^']+)' %\}"([^>]*)>""")
 STATIC = re.compile(r"""\{% static '([^']+)'""")
 
 
@@ -52,3 +55,27 @@ def test_templates_name_files_that_are_there(collected: dict[str, str]) -> None:
     assert len(named) > 60
     assert named - set(collected) == set()
     assert staticfiles_storage.url("base/page.js") == f"/static/{collected['base/page.js']}" != "/static/base/page.js"
+
+
+def test_pages_start_modules_and_every_script_is_used() -> None:
+    started, plain = set(), set()
+    for path in (ROOT / "templates").rglob("*.html"):
+        for before, name, after in SCRIPT.findall(path.read_text()):
+            (started if 'type="module"' in before + after else plain).add(name)
+    scripts = {path.relative_to(ROOT / "static").as_posix() for path in (ROOT / "static").rglob("*.js")}
+    assert plain & scripts == {"base/theme.js"}  # before anything is drawn
+    waiting = [*started, *(f"labelling/{kind}.js" for kind in Kind)]
+    used: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in used:
+            continue
+        used.add(name)
+        waiting += [posixpath.normpath(posixpath.join(posixpath.dirname(name), one)) for one in imports_of(ROOT / "static" / name)]
+    assert used == scripts - {"base/theme.js"}
+
+
+def test_every_style_sheet_is_used() -> None:
+    named = {name for path in (ROOT / "templates").rglob("*.html") for name in STATIC.findall(path.read_text())}
+    sheets = {path.relative_to(ROOT / "static").as_posix() for path in (ROOT / "static").rglob("*.css")}
+    assert sheets - named == {"team/operators.css"}  # the settings hand it to /admin/
