@@ -27,11 +27,11 @@ export function bindKey(combination, label, handler) {
   return entry;
 }
 
-function typing(target) {
+function isTyping(target) {
   return target.isContentEditable || (target.closest && target.closest("input:not([type=checkbox]):not([type=radio]):not([type=range]), select, textarea"));
 }
 
-function bindings() {
+function listBindings() {
   const marked = [...document.querySelectorAll("[data-key]")].map((element) => ({
     combination: element.dataset.key,
     label: element.dataset.keyLabel || element.textContent.trim(),
@@ -44,11 +44,11 @@ function bindings() {
 let prefix = "";
 let forget = 0;
 document.addEventListener("keydown", (event) => {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || typing(event.target)) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event.target)) return;
   if (document.querySelector("dialog[open]")) return;
   if (event.key === "?") { openKeySheet(); event.preventDefault(); return; }
   const pressed = prefix ? `${prefix} ${event.key}` : event.key;
-  const all = bindings();
+  const all = listBindings();
   const hit = all.find((item) => item.combination === pressed);
   clearTimeout(forget);
   prefix = "";
@@ -67,7 +67,7 @@ function openKeySheet() {
   if (!list) return;
   list.replaceChildren();
   const listed = new Set(); // a key a page takes for itself answers to the page only
-  const all = bindings();
+  const all = listBindings();
   const always = [{ combination: "?", label: "This list" }, { combination: "Ctrl K", label: "Find a page, an action or words" }];
   const order = [...all.filter((item) => !item.everywhere), ...always, ...all.filter((item) => item.everywhere)]; // the page's own first
   for (const item of order) {
@@ -85,7 +85,7 @@ function openKeySheet() {
 }
 
 /* Asks in the page's own dialog; resolves to whether the person said yes. */
-function confirmed(question, text = "", yes = "Yes") {
+function askConfirmation(question, text = "", yes = "Yes") {
   const dialog = document.getElementById("confirm-dialog");
   if (!dialog) return Promise.resolve(window.confirm(question));
   dialog.querySelector("h2").textContent = question;
@@ -103,7 +103,7 @@ function applyTheme(theme) {
   document.dispatchEvent(new CustomEvent("lab:theme"));
 }
 
-function storedTheme() {
+function readTheme() {
   try { return localStorage.getItem("lab-theme") || "system"; } catch { return "system"; }
 }
 
@@ -142,7 +142,7 @@ document.addEventListener("submit", async (event) => {
   if (!asks || form.dataset.confirmed === "yes") { delete form.dataset.confirmed; return; }
   event.preventDefault();
   event.stopImmediatePropagation();
-  if (await confirmed(asks.dataset.confirm, asks.dataset.confirmText, asks.dataset.confirmYes)) {
+  if (await askConfirmation(asks.dataset.confirm, asks.dataset.confirmText, asks.dataset.confirmYes)) {
     // A live page may have replaced the form while the question stood: its successor is sent then.
     const now = form.isConnected ? form : [...document.forms].find((other) => other.action === form.action);
     if (!now) { showToast("This is not possible any more.", "warning"); return; }
@@ -159,7 +159,7 @@ document.addEventListener("htmx:responseError", (event) => {
 document.addEventListener("htmx:sendError", () => showToast("The server is unreachable. Check that it is running and try again.", "error"));
 
 /* The words of lab/lib/timeago.py: one unit, rounded down. */
-function age(seconds) {
+function formatAge(seconds) {
   if (seconds < 5) return "now";
   for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) if (seconds >= length) return `${Math.floor(seconds / length)} ${unit}`;
   return `${Math.floor(seconds)} s`;
@@ -168,29 +168,29 @@ function age(seconds) {
 function refreshAges() {
   if (document.hidden) return;
   for (const item of document.querySelectorAll("time[data-since]")) {
-    const words = age((Date.now() - Date.parse(item.dateTime)) / 1000);
+    const words = formatAge((Date.now() - Date.parse(item.dateTime)) / 1000);
     if (item.textContent !== words) item.textContent = words;
   }
 }
 setInterval(refreshAges, 10000);
 
 /* On a phone the rail is one line: it opens where the page one is on stands. */
-function showPlace() {
+function scrollToCurrentPage() {
   const nav = document.querySelector(".rail nav");
   const here = nav && nav.querySelector("[aria-current]");
   if (here && nav.scrollWidth > nav.clientWidth) nav.scrollLeft += here.getBoundingClientRect().left - nav.getBoundingClientRect().left - 24;
 }
 
 /* A form that came back: the first field to mend has the focus, unless the page says what has. */
-function showProblem() {
+function focusFirstProblem() {
   const wrong = document.querySelector("main form [aria-invalid=true]");
   if (wrong && wrong.offsetParent && document.activeElement === document.body && !document.querySelector("main [autofocus]")) wrong.focus();
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  applyTheme(storedTheme());
-  showPlace();
-  showProblem();
+  applyTheme(readTheme());
+  scrollToCurrentPage();
+  focusFirstProblem();
   for (const tab of document.querySelectorAll(".tabs > [aria-current]")) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 48; // in sight on a phone
   for (const item of document.querySelectorAll(".toast[data-toast]:not(.error)")) setTimeout(() => item.remove(), 8000);
 });

@@ -109,9 +109,9 @@ window.addEventListener("popstate", () => {
 /* htmx gives the focus back to an element with an id; here to any that is the same to a person. What a person has unfolded in a part that
    comes again by itself stays unfolded. */
 const LIKE = "a[href], button, input, select, textarea, summary, [tabindex]";
-const form = (element) => (element.form ? element.form.getAttribute("action") : "");
-const likeness = (element) => [element.localName, element.getAttribute("href"), element.name, element.value, form(element), element.textContent.trim()].join("\n");
-const foldName = (fold) => `${fold.closest("[id]")?.id}\n${fold.querySelector("summary")?.textContent.trim()}`;
+const readFormAction = (element) => (element.form ? element.form.getAttribute("action") : "");
+const describeElement = (element) => [element.localName, element.getAttribute("href"), element.name, element.value, readFormAction(element), element.textContent.trim()].join("\n");
+const nameFold = (fold) => `${fold.closest("[id]")?.id}\n${fold.querySelector("summary")?.textContent.trim()}`;
 let lost = null;
 let unfolded = new Set();
 document.addEventListener("htmx:beforeSwap", (event) => {
@@ -119,13 +119,13 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   const { requestConfig, target } = event.detail;
   const polls = requestConfig && requestConfig.elt === target && /\bevery\b/.test(target.getAttribute("hx-trigger") || "");
   if (polls && pressed && target.contains(pressed)) event.detail.shouldSwap = false; // the next answer comes by itself
-  unfolded = new Set(polls ? [...target.querySelectorAll("details[open]")].map(foldName) : []);
-  lost = event.detail.shouldSwap && event.target.contains(active) && !active.id && active.matches(LIKE) ? likeness(active) : null;
+  unfolded = new Set(polls ? [...target.querySelectorAll("details[open]")].map(nameFold) : []);
+  lost = event.detail.shouldSwap && event.target.contains(active) && !active.id && active.matches(LIKE) ? describeElement(active) : null;
 });
 document.addEventListener("htmx:afterSwap", (event) => {
-  for (const fold of unfolded.size ? event.target.querySelectorAll("details") : []) if (unfolded.has(foldName(fold))) fold.open = true;
+  for (const fold of unfolded.size ? event.target.querySelectorAll("details") : []) if (unfolded.has(nameFold(fold))) fold.open = true;
   if (lost === null || document.activeElement !== document.body) return;
-  const again = [...event.target.querySelectorAll(LIKE)].find((element) => likeness(element) === lost);
+  const again = [...event.target.querySelectorAll(LIKE)].find((element) => describeElement(element) === lost);
   if (again) { again.focus({ preventScroll: true }); lost = null; }
 });
 

@@ -5,7 +5,7 @@ import { formatNumber } from "../base/numbers.js";
 import { escapeMarkup, makeElement, readStyle } from "./elements.js";
 import { noteUndrawn } from "./series.js";
 
-function tool(label, symbol, act) {
+function makeTool(label, symbol, act) {
   const button = makeElement("button", "icon-button chart-tool", symbol);
   button.type = "button";
   button.title = label;
@@ -28,10 +28,10 @@ export class Chart {
     this.note = makeElement("span", "badge warn chart-note");
     this.note.hidden = true;
     this.tools = makeElement("span", "chart-tools");
-    this.tableButton = tool(`Table of ${panel.title}`, "▤", () => this.toggleTable());
+    this.tableButton = makeTool(`Table of ${panel.title}`, "▤", () => this.toggleTable());
     this.tableButton.setAttribute("aria-pressed", "false");
-    this.fullButton = tool(`Full screen: ${panel.title}`, "⤢", () => page.showFull(page.settings.full === panel.id ? "" : panel.id));
-    this.tools.append(this.tableButton, tool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), ...this.alertLink(), this.fullButton);
+    this.fullButton = makeTool(`Full screen: ${panel.title}`, "⤢", () => page.showFull(page.settings.full === panel.id ? "" : panel.id));
+    this.tools.append(this.tableButton, makeTool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), ...this.alertLink(), this.fullButton);
     this.title.append(name, makeElement("span", "muted small", panel.unit), this.note, this.tools);
     this.legend = makeElement("div", "chart-legend");
     this.plot = makeElement("div", "chart-plot");
@@ -167,7 +167,7 @@ export class Chart {
     if (!this.table.hidden) this.fillTable();
   }
 
-  layout(ends) { return layout(this.panel, this.page, ends); }
+  layout(ends) { return buildLayout(this.panel, this.page, ends); }
 
   traces() {
     const data = [];
@@ -234,7 +234,7 @@ export class Chart {
   }
 }
 
-function layout(panel, page, ends) {
+function buildLayout(panel, page, ends) {
   const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, linecolor: readStyle("--border"), automargin: false, tickfont: { size: 11 } };
   const words = { step: "step", time: "minutes", tokens: "tokens" };
   const y = { ...axis, automargin: true, type: page.settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
@@ -248,11 +248,11 @@ function layout(panel, page, ends) {
   return {
     height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 }, showlegend: false,
-    xaxis: x, yaxis: y, shapes: marks(page), uirevision: "kept",
+    xaxis: x, yaxis: y, shapes: buildMarks(page), uirevision: "kept",
   };
 }
 
-function marks(page) {
+function buildMarks(page) {
   const colors = { checkpoint: readStyle("--border-strong"), saved: readStyle("--good"), resume: readStyle("--warn") };
   return page.store.marks.flatMap((mark) => {
     const x = page.store.x(mark.step, page.settings.x);

@@ -7,13 +7,13 @@ const RAMP = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", 
 const [TOP, RIGHT, BOTTOM] = [6, 8, 36];
 
 /* The colour at 0 … 1 of the ramp. */
-function ramp(share) {
+function pickRampColor(share) {
   const at = Math.min(1, Math.max(0, share)) * (RAMP.length - 1);
   const low = Math.min(RAMP.length - 2, Math.floor(at));
   return `rgb(${RAMP[low].map((from, channel) => Math.round(from + (RAMP[low + 1][channel] - from) * (at - low))).join(" ")})`;
 }
 
-function hatch(context) {
+function makeHatch(context) {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;
   const pen = tile.getContext("2d");
@@ -62,7 +62,7 @@ export class Heatmap {
     pen.scale(scale, scale);
     pen.clearRect(0, 0, this.width, this.height);
     this.area = { x: this.left, y: TOP, width: this.width - this.left - RIGHT, height: this.height - TOP - BOTTOM };
-    if (!data.blank) { pen.fillStyle = hatch(pen); pen.fillRect(this.area.x, this.area.y, this.area.width, this.area.height); }
+    if (!data.blank) { pen.fillStyle = makeHatch(pen); pen.fillRect(this.area.x, this.area.y, this.area.width, this.area.height); }
     this.cells(pen);
     for (const line of data.lines || []) this.line(pen, line);
     this.axes(pen);
@@ -80,7 +80,7 @@ export class Heatmap {
   }
 
   cells(pen) {
-    const color = this.data.color || ramp;
+    const color = this.data.color || pickRampColor;
     this.data.values.forEach((row, at) => row.forEach((value, column) => {
       if (value === null || (this.data.blank && !value)) return;
       pen.fillStyle = color(this.data.share(value));
@@ -179,7 +179,7 @@ export class Heatmap {
 }
 
 /* A bar of the colours with what its ends stand for. */
-export function drawHeatLegend(box, { low, high, color = ramp, empty = "" }) {
+export function drawHeatLegend(box, { low, high, color = pickRampColor, empty = "" }) {
   const bar = document.createElement("canvas");
   Object.assign(bar, { width: 160, height: 10, className: "heat-bar" });
   const pen = bar.getContext("2d");

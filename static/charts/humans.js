@@ -5,8 +5,8 @@ import { picks } from "./picks.js";
 
 const HEIGHT = 250;
 
-function faint(color, opacity) { return color.replace("rgb(", "rgba(").replace(")", `, ${opacity})`); }
-function percent(value) { return `${Math.round(100 * value)} %`; }
+function fadeColor(color, opacity) { return color.replace("rgb(", "rgba(").replace(")", `, ${opacity})`); }
+function formatPercent(value) { return `${Math.round(100 * value)} %`; }
 
 class Figure {
   constructor(root) {
@@ -67,7 +67,7 @@ class Figure {
   shapes() {
     const boxes = this.column.windows.map((one, at) => {
       const color = readStyle(one.since === null ? "--series-2" : "--warn");
-      return { type: "rect", layer: "below", x0: one.first - 0.4, x1: one.last + 0.4, y0: one.low, y1: one.high, fillcolor: faint(color, at === this.at ? 0.3 : 0.18), line: { color, width: at === this.at ? 1.5 : 0 } };
+      return { type: "rect", layer: "below", x0: one.first - 0.4, x1: one.last + 0.4, y0: one.low, y1: one.high, fillcolor: fadeColor(color, at === this.at ? 0.3 : 0.18), line: { color, width: at === this.at ? 1.5 : 0 } };
     });
     return [...boxes, { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0.5, y1: 0.5, layer: "below", line: { color: readStyle("--border-strong"), width: 1, dash: "dash" } }];
   }
@@ -108,11 +108,11 @@ class Figure {
     const all = this.column;
     const left = [all.ties ? `${all.ties} scored alike` : "", all.missing ? `${all.missing} not scored` : ""].filter(Boolean).join(", ");
     if (!all.share.n) this.said.textContent = `No vote tells this reward apart${left ? `: ${left}` : ""}.`;
-    else if (!one) this.said.textContent = `All steps: ${percent(all.share.value)} agree (${percent(all.share.low)} to ${percent(all.share.high)}), ${all.share.n} votes${left ? `; left out: ${left}` : ""}. Point at a window for its numbers; a click opens its rollouts.`;
+    else if (!one) this.said.textContent = `All steps: ${formatPercent(all.share.value)} agree (${formatPercent(all.share.low)} to ${formatPercent(all.share.high)}), ${all.share.n} votes${left ? `; left out: ${left}` : ""}. Point at a window for its numbers; a click opens its rollouts.`;
     else {
       const steps = one.first === one.last ? `Step ${one.first}` : `Steps ${one.first} to ${one.last}`;
       const gap = one.since === null ? "" : ` Higher reward and less agreement than up to step ${one.since}: evidence, not proof.`;
-      this.said.textContent = `${steps}: ${percent(one.value)} agree (${percent(one.low)} to ${percent(one.high)}), ${one.n} votes, ${one.disagreeing} against the reward${one.disagreeing ? `, most at step ${one.look}` : ""}.${gap}`;
+      this.said.textContent = `${steps}: ${formatPercent(one.value)} agree (${formatPercent(one.low)} to ${formatPercent(one.high)}), ${one.n} votes, ${one.disagreeing} against the reward${one.disagreeing ? `, most at step ${one.look}` : ""}.${gap}`;
     }
   }
 
@@ -138,12 +138,12 @@ class Figure {
 }
 
 let figure = null;
-function begin() {
+function startFigure() {
   const root = document.querySelector("[data-humans]");
   if (!root || (figure && figure.root === root)) return;
   figure = new Figure(root);
   figure.load();
 }
-document.addEventListener("htmx:afterSwap", begin);
+document.addEventListener("htmx:afterSwap", startFigure);
 document.addEventListener("lab:theme", () => { if (figure && figure.column) figure.draw(); });
-begin();
+startFigure();

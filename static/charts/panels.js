@@ -8,9 +8,9 @@ const COLUMNS = 240; // of a heat map; more steps are averaged
 const SPANS = 300; // shaded stretches of a phase chart; a phase that flickers more than that is not shaded
 
 /* The colour with an opacity; the stylesheet's colours are registered, so they resolve to rgb(). */
-function faint(color, opacity) { return color.replace("rgb(", "rgba(").replace(")", `, ${opacity})`); }
+function fadeColor(color, opacity) { return color.replace("rgb(", "rgba(").replace(")", `, ${opacity})`); }
 
-function still(swatch, label) {
+function makeStillEntry(swatch, label) {
   const entry = makeElement("span", "legend-entry still");
   const value = makeElement("span", "legend-value");
   entry.append(swatch, makeElement("span", "legend-label", label), value);
@@ -18,7 +18,7 @@ function still(swatch, label) {
 }
 
 /* Index of the point nearest to the hovered or pinned x, else of the newest; -1 without points. */
-function here(chart, one) {
+function findPoint(chart, one) {
   if (!one || !one.steps.length) return -1;
   return chart.page.readX === null ? one.steps.length - 1 : chart.nearest(one, chart.page.readX);
 }
@@ -28,7 +28,7 @@ class Lines extends Chart {
     super.fillLegend();
     if (!this.panel.band) return;
     const swatch = makeElement("span", "swatch area series-1");
-    this.band = still(swatch, "band");
+    this.band = makeStillEntry(swatch, "band");
     this.band.entry.title = this.panel.band.join(" to ");
     this.legend.append(this.band.entry);
   }
@@ -38,7 +38,7 @@ class Lines extends Chart {
     if (!this.band) return;
     const ends = this.panel.band.map((metric) => {
       const one = this.page.store.series[metric];
-      const at = here(this, one);
+      const at = findPoint(this, one);
       return at < 0 ? "n/a" : formatNumber(one.values[at]);
     });
     this.band.value.textContent = ends.join(" to ");
@@ -51,7 +51,7 @@ class Lines extends Chart {
     const shared = { type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "none", showlegend: false, connectgaps: true };
     for (const line of [low, high]) for (const y of line.y) if (y !== null && (!this.page.settings.log || y > 0)) { ends[0] = Math.min(ends[0], y); ends[1] = Math.max(ends[1], y); }
     // The band lies below the curves, so it is drawn first; its upper end is filled down to the lower one, which must come before it.
-    return { data: [{ ...shared, x: low.x, y: low.y }, { ...shared, x: high.x, y: high.y, fill: "tonexty", fillcolor: faint(readStyle("--series-1"), 0.16) }, ...data], ends };
+    return { data: [{ ...shared, x: low.x, y: low.y }, { ...shared, x: high.x, y: high.y, fill: "tonexty", fillcolor: fadeColor(readStyle("--series-1"), 0.16) }, ...data], ends };
   }
 }
 
@@ -67,7 +67,7 @@ class Stacked extends Chart {
       if (visible) for (const [at, value] of kept) sums.set(at, (sums.get(at) || 0) + value);
       const color = readStyle(`--series-${trace.color}`);
       return { type: "scatter", mode: "lines", stackgroup: "one", stackgaps: "interpolate", x: kept.map(([at]) => at), y: kept.map(([, value]) => value), visible,
-        line: { color, width: 1 }, fillcolor: faint(color, 0.5), hoverinfo: "none", showlegend: false, meta: trace.label };
+        line: { color, width: 1 }, fillcolor: fadeColor(color, 0.5), hoverinfo: "none", showlegend: false, meta: trace.label };
     });
     return { data, ends: sums.size ? [0, Math.max(...sums.values())] : [Infinity, -Infinity] };
   }
@@ -91,7 +91,7 @@ class Histogram extends Chart {
   fillLegend() {
     this.quantiles = [["10 %", 0.1], ["median", 0.5], ["90 %", 0.9]].map(([label, share]) => {
       const swatch = makeElement("span", share === 0.5 ? "swatch series-2" : "swatch");
-      const { entry, value } = still(swatch, label);
+      const { entry, value } = makeStillEntry(swatch, label);
       if (share !== 0.5) swatch.hidden = true;
       this.legend.append(entry);
       return { share, value };
@@ -151,7 +151,7 @@ class Histogram extends Chart {
     const y = this.panel.traces.map((trace, bin) => this.middle(bin));
     const z = y.map((_, bin) => columns.map((column) => column.shares[bin]));
     const color = readStyle("--series-1");
-    const map = { type: "heatmap", x, y, z, zmin: 0, showscale: false, hoverinfo: "none", colorscale: [[0, faint(color, 0)], [0.15, faint(color, 0.3)], [1, color]] };
+    const map = { type: "heatmap", x, y, z, zmin: 0, showscale: false, hoverinfo: "none", colorscale: [[0, fadeColor(color, 0)], [0.15, fadeColor(color, 0.3)], [1, color]] };
     const median = { type: "scatter", mode: "lines", x, y: columns.map((column) => this.quantile(column.shares, 0.5)), line: { color: readStyle("--series-2"), width: 1.6 }, hoverinfo: "none", showlegend: false };
     return { data: [map, median], ends: columns.length ? [y[0], y.at(-1)] : [Infinity, -Infinity] };
   }
@@ -168,7 +168,7 @@ class Phases extends Lines {
   fillLegend() {
     super.fillLegend();
     this.names = this.panel.phase_names.map((label, phase) => {
-      const { entry } = still(makeElement("span", `swatch area series-${this.color(phase)}`), label);
+      const { entry } = makeStillEntry(makeElement("span", `swatch area series-${this.color(phase)}`), label);
       this.legend.append(entry);
       return entry;
     });
@@ -180,7 +180,7 @@ class Phases extends Lines {
   showValues() {
     super.showValues();
     const one = this.page.store.series[this.panel.phase];
-    const at = here(this, one);
+    const at = findPoint(this, one);
     this.names.forEach((entry, phase) => entry.classList.toggle("now", at >= 0 && Math.round(one.values[at]) === phase));
   }
 
@@ -201,7 +201,7 @@ class Phases extends Lines {
   layout(ends) {
     const made = super.layout(ends);
     const shaded = this.spans().map(({ phase, start, end }) => ({ type: "rect", xref: "x", yref: "paper", x0: start, x1: end, y0: 0, y1: 1, layer: "below",
-      line: { width: 0 }, fillcolor: faint(readStyle(`--series-${this.color(phase)}`), 0.2) }));
+      line: { width: 0 }, fillcolor: fadeColor(readStyle(`--series-${this.color(phase)}`), 0.2) }));
     return { ...made, shapes: [...shaded, ...made.shapes] };
   }
 }

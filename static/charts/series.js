@@ -18,7 +18,7 @@ export class SeriesStore {
     this.start = Infinity; // seconds since 1970 of the first point
     this.addAxes(snapshot.axes);
     this.series = {};
-    for (const [name, { steps, values }] of Object.entries(snapshot.series)) this.series[name] = { steps: [...steps], values: values.map(plain) };
+    for (const [name, { steps, values }] of Object.entries(snapshot.series)) this.series[name] = { steps: [...steps], values: values.map(parseValue) };
     this.panels = snapshot.panels;
     this.methods = snapshot.methods;
     this.marks = snapshot.marks;
@@ -41,8 +41,8 @@ export class SeriesStore {
     for (const [name, points] of Object.entries(delta.points)) {
       const one = this.series[name] || (this.series[name] = { steps: [], values: [] });
       for (const [step, value] of points) {
-        insert(one, step, plain(value));
-        this.count(name, plain(value));
+        insertPoint(one, step, parseValue(value));
+        this.count(name, parseValue(value));
       }
       changed.add(name);
     }
@@ -71,24 +71,24 @@ export class SeriesStore {
     const one = this.series[name];
     const found = { x: [], y: [], smooth: [] };
     if (!one) return found;
-    const gap = spacing(one.steps) * (this.thinned ? 12 : 3.5);
+    const gap = measureSpacing(one.steps) * (this.thinned ? 12 : 3.5);
     const smoothed = weight > 0 ? smoothSeries(one.steps, one.values, weight) : null;
     one.steps.forEach((step, index) => {
       const x = this.x(step, axis);
       if (x === undefined) return;
-      if (index && step - one.steps[index - 1] > gap) push(found, x, null, null);
+      if (index && step - one.steps[index - 1] > gap) addPoint(found, x, null, null);
       const finite = Number.isFinite(one.values[index]);
-      push(found, x, finite ? one.values[index] : null, smoothed && finite ? smoothed[index] : null);
+      addPoint(found, x, finite ? one.values[index] : null, smoothed && finite ? smoothed[index] : null);
     });
     return found;
   }
 }
 
-function push(found, x, y, smooth) { found.x.push(x); found.y.push(y); found.smooth.push(smooth); }
+function addPoint(found, x, y, smooth) { found.x.push(x); found.y.push(y); found.smooth.push(smooth); }
 
-function plain(value) { return typeof value === "string" ? NAMED[value] : value; }
+function parseValue(value) { return typeof value === "string" ? NAMED[value] : value; }
 
-function insert(one, step, value) {
+function insertPoint(one, step, value) {
   let at = one.steps.length;
   while (at && one.steps[at - 1] > step) at -= 1;
   if (at && one.steps[at - 1] === step) one.values[at - 1] = value;
@@ -96,7 +96,7 @@ function insert(one, step, value) {
 }
 
 /* The usual distance between two points. */
-function spacing(steps) {
+function measureSpacing(steps) {
   if (steps.length < 2) return 1;
   const gaps = steps.slice(1).map((step, index) => step - steps[index]).sort((a, b) => a - b);
   return gaps[gaps.length >> 1] || 1;
@@ -104,7 +104,7 @@ function spacing(steps) {
 
 /* Exponential moving average without the pull towards zero at its start; over a gap the past fades as if the points had been there. */
 export function smoothSeries(steps, values, weight) {
-  const usual = spacing(steps);
+  const usual = measureSpacing(steps);
   let [sum, total, last] = [0, 0, null];
   return values.map((value, index) => {
     if (!Number.isFinite(value)) return null;

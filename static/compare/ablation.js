@@ -7,7 +7,7 @@ const ROW = 34; // pixels of a variant
 const charts = new Map(); // key of a quantity → {figure, plot}
 let drawn = "";
 
-function draw(again = false) {
+function drawCharts(again = false) {
   const source = document.getElementById("ablation-data");
   if (!source || (source.textContent === drawn && !again)) return;
   drawn = source.textContent;
@@ -20,9 +20,9 @@ function draw(again = false) {
     charts.delete(key);
   }
   for (const quantity of quantities) {
-    if (!charts.has(quantity.key)) charts.set(quantity.key, make(quantity));
+    if (!charts.has(quantity.key)) charts.set(quantity.key, makeFigure(quantity));
     const { plot } = charts.get(quantity.key);
-    Plotly.react(plot, quantity.variants.flatMap(traces), layout(quantity), { displayModeBar: false, responsive: true, doubleClick: false, showTips: false });
+    Plotly.react(plot, quantity.variants.flatMap(buildTraces), buildLayout(quantity), { displayModeBar: false, responsive: true, doubleClick: false, showTips: false });
     if (plot.dataset.listening) continue;
     plot.dataset.listening = "1";
     plot.on("plotly_click", (event) => { const { url } = event.points[0].customdata || {}; if (url) location.assign(url); });
@@ -31,7 +31,7 @@ function draw(again = false) {
   }
 }
 
-function make(quantity) {
+function makeFigure(quantity) {
   const figure = makeElement("figure", "card");
   figure.dataset.quantity = quantity.key;
   const title = makeElement("figcaption", "chart-title");
@@ -42,7 +42,7 @@ function make(quantity) {
   return { figure, plot };
 }
 
-function traces(variant) {
+function buildTraces(variant) {
   const color = readStyle(`--series-${variant.color}`);
   const name = escapeMarkup(variant.name);
   const dots = {
@@ -58,7 +58,7 @@ function traces(variant) {
   return [mean, dots];
 }
 
-function layout(quantity) {
+function buildLayout(quantity) {
   const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, fixedrange: true, tickfont: { size: 11 } };
   const names = quantity.variants.map((variant) => escapeMarkup(variant.name));
   return {
@@ -69,6 +69,6 @@ function layout(quantity) {
   };
 }
 
-document.addEventListener("htmx:afterSettle", () => draw());
-document.addEventListener("lab:theme", () => draw(true));
-draw();
+document.addEventListener("htmx:afterSettle", () => drawCharts());
+document.addEventListener("lab:theme", () => drawCharts(true));
+drawCharts();

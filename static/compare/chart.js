@@ -12,7 +12,7 @@ const LABEL = 11; // pixels of a label at the end of a line
 const LABEL_WIDTH = 26;
 const RAW_LINES = 8; // with more runs the raw lines behind the smoothed ones are only clutter, and half of the drawing
 
-function tool(symbol, label, act) {
+function makeTool(symbol, label, act) {
   const button = Object.assign(makeElement("button", "icon-button chart-tool", symbol), { type: "button", title: label });
   button.setAttribute("aria-label", label);
   button.addEventListener("click", act);
@@ -33,10 +33,10 @@ export class CompareChart {
     const few = chart.runs < page.runs.length ? makeElement("span", "badge", `${chart.runs} of ${page.runs.length} runs`) : "";
     this.note = makeElement("span", "badge warn");
     this.note.hidden = true;
-    this.tableButton = tool("▤", `Table of ${chart.title}`, () => this.toggleTable());
+    this.tableButton = makeTool("▤", `Table of ${chart.title}`, () => this.toggleTable());
     this.tableButton.setAttribute("aria-pressed", "false");
     const tools = makeElement("span", "chart-tools");
-    tools.append(this.tableButton, tool("PNG", `Save ${chart.title} as PNG`, () => savePng(this)), tool("CSV", `Save ${chart.title} as CSV`, () => saveCsv(this)));
+    tools.append(this.tableButton, makeTool("PNG", `Save ${chart.title} as PNG`, () => savePng(this)), makeTool("CSV", `Save ${chart.title} as CSV`, () => saveCsv(this)));
     title.append(name, makeElement("span", "muted small", chart.unit), few, this.note, tools);
     this.plot = makeElement("div", "chart-plot");
     this.plot.setAttribute("aria-hidden", "true");
@@ -90,10 +90,10 @@ export class CompareChart {
     const { smooth } = this.page.settings;
     const weight = this.chart.points ? 0 : smooth;
     if (!strand.group) {
-      const line = lines.line(members[0], weight);
+      const line = lines.buildLine(members[0], weight);
       return { strand, x: line.x, y: weight > 0 ? line.smooth : line.y, raw: weight > 0 && !this.crowded ? line.y : null };
     }
-    const mean = lines.mean(members, weight, this.page.quantiles);
+    const mean = lines.buildMean(members, weight, this.page.quantiles);
     return { strand, x: mean.x, y: mean.mean, mean };
   }
 
@@ -102,7 +102,7 @@ export class CompareChart {
     if (!one.mean) return [];
     const faded = this.page.lit !== null && this.page.lit !== one.strand.id;
     const color = readStyle(`--series-${one.strand.color}`);
-    const shape = lines.outline(one.mean, this.page.settings.log ? 1e-12 : -Infinity);
+    const shape = lines.buildOutline(one.mean, this.page.settings.log ? 1e-12 : -Infinity);
     return [{ type: "scatter", hoverinfo: "skip", showlegend: false, ...shape, mode: "lines", fill: "toself", fillcolor: color, opacity: faded ? 0.04 : 0.15, line: { width: 0, color } }];
   }
 
@@ -136,7 +136,7 @@ export class CompareChart {
   ends(picked) {
     const { zoom, log } = this.page.settings;
     let [low, high] = [Infinity, -Infinity];
-    for (const one of this.drawn) for (const ys of picked(one)) if (ys) for (const y of showing(one.x, ys, zoom)) {
+    for (const one of this.drawn) for (const ys of picked(one)) if (ys) for (const y of listShownValues(one.x, ys, zoom)) {
       if (!Number.isFinite(y) || (log && y <= 0)) continue;
       low = Math.min(low, y);
       high = Math.max(high, y);
@@ -165,7 +165,7 @@ export class CompareChart {
       let at = one.y.length - 1;
       while (at >= 0 && (one.y[at] === null || (zoom && one.x[at] > zoom[1]) || (log && one.y[at] <= 0))) at -= 1;
       if (at < 0) return [];
-      const [x, value] = edge(one, at, zoom);
+      const [x, value] = findEdge(one, at, zoom);
       if (zoom && x < zoom[0]) return [];
       const y = log ? Math.log10(value) : value;
       return [{ one, x, y, wants: ((high - y) / (high - low)) * tall }];
@@ -173,7 +173,7 @@ export class CompareChart {
     const span = this.page.settings.zoom || this.page.extent();
     const drawn = this.plot._fullLayout; // the left margin grows with the longest tick
     const wide = (this.plot.clientWidth || 400) - (drawn ? drawn._size.l : MARGIN.l) - MARGIN.r;
-    for (const near of neighbours(labels, (LABEL_WIDTH / wide) * (span[1] - span[0]))) moveApart(near, tall);
+    for (const near of groupLabels(labels, (LABEL_WIDTH / wide) * (span[1] - span[0]))) moveLabelsApart(near, tall);
     return labels.map(({ one, x, y, wants, at }) => ({
       x, y, xanchor: "left", yanchor: "middle", xshift: 3, yshift: wants - at, showarrow: false, text: one.strand.short, captureevents: false,
       font: { size: 10, color: readStyle(`--series-${one.strand.color}`) }, opacity: this.page.lit !== null && this.page.lit !== one.strand.id ? 0.3 : 1,
@@ -183,7 +183,7 @@ export class CompareChart {
   /* The values of every line at the hovered x, largest first. */
   values(x) {
     return this.drawn.flatMap((one) => {
-      const at = lines.nearest(one.x, one.y, x, lines.usual(one.x.filter((place) => place !== null)) * 1.5);
+      const at = lines.findNearest(one.x, one.y, x, lines.measureSpacing(one.x.filter((place) => place !== null)) * 1.5);
       return at < 0 ? [] : [{ one, at, value: one.y[at] }];
     }).sort((a, b) => b.value - a.value);
   }
@@ -210,7 +210,7 @@ export class CompareChart {
       item.append(drawSwatch(one.strand), makeElement("span", "tip-name", one.strand.label), makeElement("strong", "", `${formatNumber(value)}${half}${count}`));
       list.append(item);
     }
-    this.tip.replaceChildren(makeElement("p", "muted", place(x, this.page.settings.x)), list);
+    this.tip.replaceChildren(makeElement("p", "muted", formatPlace(x, this.page.settings.x)), list);
     this.tip.classList.toggle("at-left", atLeft);
   }
 
@@ -240,7 +240,7 @@ export class CompareChart {
 }
 
 /* The values of a line inside the zoom, and those at its edges, where it comes in and goes out between two points. */
-function* showing(xs, ys, zoom) {
+function* listShownValues(xs, ys, zoom) {
   for (let at = 0; at < xs.length; at += 1) {
     if (ys[at] === null) continue;
     if (!zoom || (xs[at] >= zoom[0] && xs[at] <= zoom[1])) yield ys[at];
@@ -250,14 +250,14 @@ function* showing(xs, ys, zoom) {
 }
 
 /* Where a line leaves the picture: its last point, or the point of the zoom's edge on the way to the next one. */
-function edge(one, at, zoom) {
+function findEdge(one, at, zoom) {
   const [next, after] = [one.x[at + 1], one.y[at + 1]];
   if (!zoom || next === undefined || after === null || next <= zoom[1]) return [one.x[at], one.y[at]];
   return [zoom[1], one.y[at] + ((after - one.y[at]) * (zoom[1] - one.x[at])) / (next - one.x[at])];
 }
 
 /* Labels that could cover each other: those whose ends lie within reach along x. */
-function neighbours(labels, reach) {
+function groupLabels(labels, reach) {
   const found = [];
   for (const label of [...labels].sort((a, b) => a.x - b.x)) {
     const last = found.at(-1);
@@ -268,7 +268,7 @@ function neighbours(labels, reach) {
 }
 
 /* Gives each label a place of its own between 0 and tall, in the order of where they want to be. */
-function moveApart(labels, tall) {
+function moveLabelsApart(labels, tall) {
   labels.sort((a, b) => a.wants - b.wants);
   const apart = Math.min(LABEL, tall / labels.length);
   let floor = -Infinity;
@@ -277,7 +277,7 @@ function moveApart(labels, tall) {
   for (const label of labels.toReversed()) { label.at = Math.min(label.at, ceiling); ceiling = label.at - apart; }
 }
 
-function place(x, axis) {
+function formatPlace(x, axis) {
   return axis === "step" ? `step ${Math.round(x)}` : axis === "time" ? `after ${formatDuration(x * 60)}` : `after ${formatNumber(x)} tokens`;
 }
 

@@ -16,7 +16,7 @@ const store = new Map(); // metric → points, of the present axis and grouping
 const charts = new Map(); // metric → CompareChart
 const dirty = new Set();
 const wanted = new Set();
-const page = { runs: data.runs, quantiles: data.quantiles, settings, lit: null, hoverX: null, hovered: null, points: (metric) => store.get(metric), strands, extent, hover, zoomTo };
+const page = { runs: data.runs, quantiles: data.quantiles, settings, lit: null, hoverX: null, hovered: null, points: (metric) => store.get(metric), strands: listStrands, extent: findExtent, hover: showHover, zoomTo };
 
 function readSettings() {
   const query = new URLSearchParams(location.search);
@@ -51,10 +51,10 @@ function keepSettings() {
 }
 
 /* What lines stand for: each shown run, or each group of shown runs that agree in the chosen settings. */
-function strands() {
+function listStrands() {
   const shown = data.runs.filter((run) => !settings.hidden.has(run.number));
   if (!settings.by.length) return shown.map((run) => ({ id: `#${run.number}`, short: `#${run.number}`, label: `#${run.number} ${run.name}`, color: run.color, dash: run.dash, members: [run.number] }));
-  return [...groups()].flatMap(([label, members], place) => {
+  return [...groupRuns()].flatMap(([label, members], place) => {
     const there = members.filter((run) => !settings.hidden.has(run.number));
     if (!there.length) return [];
     const short = String.fromCharCode(65 + place);
@@ -63,7 +63,7 @@ function strands() {
 }
 
 /* All runs by what they have in the chosen settings, hidden ones too, so that hiding a run changes no group's letter or colour. */
-function groups() {
+function groupRuns() {
   const found = new Map();
   const last = (key) => key.split(".").at(-1);
   const said = (key) => (settings.by.filter((other) => last(other) === last(key)).length > 1 ? key : last(key));
@@ -76,7 +76,7 @@ function groups() {
 
 let wide = null;
 /* One x range for all charts, so that the same step lies at the same place everywhere. */
-function extent() {
+function findExtent() {
   if (wide) return wide;
   let [low, high] = [Infinity, -Infinity];
   for (const points of store.values()) for (const one of points) for (const x of one.x || one.steps) {
@@ -91,7 +91,7 @@ function extent() {
 }
 
 let hovering = 0;
-function hover(x, chart) {
+function showHover(x, chart) {
   page.hoverX = x;
   page.hovered = chart;
   if (hovering) return;
@@ -99,12 +99,12 @@ function hover(x, chart) {
 }
 
 function zoomTo(range) { settings.zoom = range; keepSettings(); redrawAll(); }
-function redrawAll() { wide = null; for (const chart of charts.values()) dirty.add(chart); schedule(); }
+function redrawAll() { wide = null; for (const chart of charts.values()) dirty.add(chart); scheduleDrawing(); }
 
 let waiting = 0;
-function schedule() { if (!waiting) waiting = requestAnimationFrame(flush); }
+function scheduleDrawing() { if (!waiting) waiting = requestAnimationFrame(drawDirty); }
 /* Draws for at most 60 ms a frame, so that twenty runs leave the page answering. */
-function flush() {
+function drawDirty() {
   waiting = 0;
   const began = performance.now();
   for (const chart of [...dirty]) {
@@ -112,7 +112,7 @@ function flush() {
     if (!store.has(chart.chart.metric)) { wanted.add(chart.chart.metric); continue; }
     dirty.delete(chart);
     chart.draw();
-    if (performance.now() - began > 60) { schedule(); break; }
+    if (performance.now() - began > 60) { scheduleDrawing(); break; }
   }
   fetchWanted();
 }
@@ -135,17 +135,17 @@ async function fetchWanted() {
     if (asked === generation) for (const [name, points] of Object.entries(series)) store.set(name, points);
     const before = wide;
     wide = null;
-    if (!before || String(extent()) !== String(before)) for (const chart of charts.values()) dirty.add(chart);
+    if (!before || String(findExtent()) !== String(before)) for (const chart of charts.values()) dirty.add(chart);
   } catch {
     for (const name of names) charts.get(name)?.failed?.();
     showToast("The points of some charts could not be loaded. Reload the page to try again.", "error");
   } finally {
     asking = false;
-    schedule();
+    scheduleDrawing();
   }
 }
 
-function refetch() {
+function refetchPoints() {
   generation += 1;
   store.clear();
   redrawAll();
@@ -153,7 +153,7 @@ function refetch() {
 
 const watcher = new IntersectionObserver((entries) => {
   for (const entry of entries) { const chart = charts.get(entry.target.dataset.metric); if (chart) chart.visible = entry.isIntersecting; }
-  schedule();
+  scheduleDrawing();
 }, { rootMargin: "250px" });
 
 function place(grid, list) {
@@ -171,8 +171,8 @@ function place(grid, list) {
 }
 
 /* Which charts are on the page: what the words or the expression find, else the usual ones with the rest folded. */
-function arrange() {
-  const { test, problem } = matcher(settings.filter);
+function arrangeCharts() {
+  const { test, problem } = buildMatcher(settings.filter);
   const chosen = test ? data.charts.filter(test) : data.charts.filter((chart) => chart.first);
   const rest = test ? [] : data.charts.filter((chart) => !chart.first);
   $("metric-note").textContent = problem || (test ? `${chosen.length} of ${data.charts.length} metrics` : "");
@@ -182,10 +182,10 @@ function arrange() {
   $("no-charts").querySelector("[data-words]").textContent = `None of the ${data.charts.length} metrics of these runs has “${settings.filter}” in its name.`;
   place($("chart-grid"), chosen);
   place($("more-grid"), settings.more ? rest : []);
-  schedule();
+  scheduleDrawing();
 }
 
-function matcher(text) {
+function buildMatcher(text) {
   const words = text.trim().toLowerCase();
   if (!words) return {};
   const written = /^\/(.+)\/$/.exec(text.trim());
@@ -199,7 +199,7 @@ function matcher(text) {
 }
 
 function showLegends() {
-  const drawn = strands();
+  const drawn = listStrands();
   for (const item of document.querySelectorAll("#run-legend li")) {
     const strand = drawn.find((one) => one.members.includes(Number(item.dataset.number)));
     if (strand) item.querySelector(".line-swatch").setAttribute("class", `line-swatch series-${strand.color} ${strand.dash}`);
@@ -212,7 +212,7 @@ function showLegends() {
   list.replaceChildren(...(settings.by.length ? drawn : []).map((strand) => {
     const item = makeElement("li");
     item.append(drawSwatch(strand), makeElement("span", "", strand.label), makeElement("span", "muted", `${strand.members.length} run${strand.members.length === 1 ? "" : "s"}: ${strand.members.map((number) => `#${number}`).join(" ")}`));
-    lightUp(item, () => strand.id);
+    highlightStrand(item, () => strand.id);
     return item;
   }));
   $("group-figures").hidden = !settings.by.length;
@@ -221,7 +221,7 @@ function showLegends() {
 }
 
 /* Pointing at a run or group makes the other lines faint. */
-function lightUp(item, id) {
+function highlightStrand(item, id) {
   const light = (lit) => { if (page.lit !== lit) { page.lit = lit; redrawAll(); } };
   item.addEventListener("pointerenter", () => light(id()));
   item.addEventListener("pointerleave", () => light(null));
@@ -229,7 +229,7 @@ function lightUp(item, id) {
 
 for (const item of document.querySelectorAll("#run-legend li")) {
   const number = Number(item.dataset.number);
-  lightUp(item, () => strands().find((one) => one.members.includes(number))?.id ?? null);
+  highlightStrand(item, () => listStrands().find((one) => one.members.includes(number))?.id ?? null);
   item.querySelector("button").addEventListener("click", () => {
     if (!settings.hidden.delete(number)) settings.hidden.add(number);
     keepSettings();
@@ -238,14 +238,14 @@ for (const item of document.querySelectorAll("#run-legend li")) {
   });
 }
 
-function smoothTo(value, from) {
+function setSmoothing(value, from) {
   settings.smooth = Math.min(0.999, Math.max(0, Number(value) || 0));
   if (from !== $("smooth")) $("smooth").value = settings.smooth;
   if (from !== $("smooth-number")) $("smooth-number").value = settings.smooth;
   keepSettings();
   redrawAll();
 }
-for (const input of [$("smooth"), $("smooth-number")]) input.addEventListener("input", () => smoothTo(input.value, input));
+for (const input of [$("smooth"), $("smooth-number")]) input.addEventListener("input", () => setSmoothing(input.value, input));
 $("smooth").value = $("smooth-number").value = settings.smooth;
 
 const axis = document.querySelector("[data-setting=x]");
@@ -255,16 +255,16 @@ axis.addEventListener("click", (event) => {
   Object.assign(settings, { x: event.target.value, zoom: null });
   showAxis();
   keepSettings();
-  refetch();
+  refetchPoints();
 });
 $("log-y").checked = settings.log;
 $("log-y").addEventListener("change", () => { settings.log = $("log-y").checked; keepSettings(); redrawAll(); });
 $("metric-filter").value = settings.filter;
-$("metric-filter").addEventListener("input", () => { settings.filter = $("metric-filter").value; keepSettings(); arrange(); });
-$("clear-filter").addEventListener("click", () => { $("metric-filter").value = settings.filter = ""; keepSettings(); arrange(); });
+$("metric-filter").addEventListener("input", () => { settings.filter = $("metric-filter").value; keepSettings(); arrangeCharts(); });
+$("clear-filter").addEventListener("click", () => { $("metric-filter").value = settings.filter = ""; keepSettings(); arrangeCharts(); });
 $("reset-zoom").addEventListener("click", () => zoomTo(null));
 $("more-charts").open = settings.more;
-$("more-charts").addEventListener("toggle", () => { if (settings.more !== $("more-charts").open) { settings.more = $("more-charts").open; keepSettings(); arrange(); } });
+$("more-charts").addEventListener("toggle", () => { if (settings.more !== $("more-charts").open) { settings.more = $("more-charts").open; keepSettings(); arrangeCharts(); } });
 
 const boxes = [...document.querySelectorAll("input[name=by]")];
 function groupBy(keys) {
@@ -273,7 +273,7 @@ function groupBy(keys) {
   for (const box of boxes) box.checked = keys.includes(box.value);
   keepSettings();
   showLegends();
-  if (regrouped) refetch();
+  if (regrouped) refetchPoints();
   else redrawAll();
 }
 for (const box of boxes) { box.checked = settings.by.includes(box.value); box.addEventListener("change", () => groupBy(boxes.filter((one) => one.checked).map((one) => one.value))); }
@@ -294,4 +294,4 @@ $("reset-zoom").hidden = !settings.zoom;
 showAxis();
 showConfig();
 showLegends();
-arrange();
+arrangeCharts();

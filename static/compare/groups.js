@@ -17,17 +17,17 @@ export function summarizeGroups(strands, runs, quantiles) {
     const row = makeElement("tr");
     const name = Object.assign(makeElement("th"), { scope: "row" });
     name.append(drawSwatch(strand), " ", makeElement("bdi", "", strand.label));
-    row.append(name, makeElement("td", "num", String(members.length)), ...FIGURES.map(([key]) => figure(members.map((run) => run.figures[key]).filter((value) => value !== null), quantiles)));
+    row.append(name, makeElement("td", "num", String(members.length)), ...FIGURES.map(([key]) => makeFigureCell(members.map((run) => run.figures[key]).filter((value) => value !== null), quantiles)));
     table.tBodies[0].append(row);
   }
   return table;
 }
 
-function figure(values, quantiles) {
+function makeFigureCell(values, quantiles) {
   const cell = makeElement("td", "num");
   if (!values.length) { cell.append(makeElement("span", "muted", "–")); return cell; }
-  const apart = lines.half(values, quantiles);
-  cell.append(formatNumber(lines.average(values)));
+  const apart = lines.computeHalfInterval(values, quantiles);
+  cell.append(formatNumber(lines.computeMean(values)));
   if (apart !== null) cell.append(makeElement("span", "muted", ` ± ${formatNumber(apart)}`));
   return cell;
 }

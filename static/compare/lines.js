@@ -2,22 +2,22 @@
 import { smoothSeries } from "../charts/series.js";
 
 /* {x, y, smooth} of one run's series; null where the line breaks, because steps are missing or a value is not finite. */
-export function line(one, weight) {
+export function buildLine(one, weight) {
   const found = { x: [], y: [], smooth: [] };
   const smoothed = weight > 0 ? smoothSeries(one.steps, one.values.map((value) => value ?? NaN), weight) : null;
-  const gap = usual(one.steps) * (one.thinned ? 12 : 3.5);
+  const gap = measureSpacing(one.steps) * (one.thinned ? 12 : 3.5);
   one.steps.forEach((step, index) => {
     const x = one.x ? one.x[index] : step;
     if (x === null) return;
-    if (index && step - one.steps[index - 1] > gap) push(found, x, null, null);
-    push(found, x, one.values[index], smoothed ? smoothed[index] : null);
+    if (index && step - one.steps[index - 1] > gap) addPoint(found, x, null, null);
+    addPoint(found, x, one.values[index], smoothed ? smoothed[index] : null);
   });
   return found;
 }
 
-function push(found, x, y, smooth) { found.x.push(x); found.y.push(y); found.smooth.push(smooth); }
+function addPoint(found, x, y, smooth) { found.x.push(x); found.y.push(y); found.smooth.push(smooth); }
 
-export function usual(steps) {
+export function measureSpacing(steps) {
   if (steps.length < 2) return 1;
   const gaps = steps.slice(1).map((step, index) => step - steps[index]).sort((a, b) => a - b);
   return gaps[gaps.length >> 1] || 1;
@@ -25,7 +25,7 @@ export function usual(steps) {
 
 /* The mean over runs at each step that any of them has, each run smoothed on its own first: {x, mean, low, high, n}. low and high are null
    where fewer than two runs have the step. quantiles[f - 1] is Student's t for f degrees of freedom. */
-export function mean(members, weight, quantiles) {
+export function buildMean(members, weight, quantiles) {
   const at = new Map(); // step → [values, xs]
   for (const one of members) {
     const values = one.values.map((value) => value ?? NaN);
@@ -40,12 +40,12 @@ export function mean(members, weight, quantiles) {
   }
   const steps = [...at.keys()].sort((a, b) => a - b);
   const found = { x: [], mean: [], low: [], high: [], n: [] };
-  const gap = usual(steps) * 3.5;
+  const gap = measureSpacing(steps) * 3.5;
   steps.forEach((step, index) => {
     const [values, xs] = at.get(step);
-    const x = average(xs);
+    const x = computeMean(xs);
     if (index && step - steps[index - 1] > gap) add(found, x, null, null, 0);
-    add(found, x, average(values), half(values, quantiles), values.length);
+    add(found, x, computeMean(values), computeHalfInterval(values, quantiles), values.length);
   });
   return found;
 }
@@ -58,18 +58,18 @@ function add(found, x, middle, apart, n) {
   found.n.push(n);
 }
 
-export function average(values) { return values.reduce((sum, value) => sum + value, 0) / values.length; }
+export function computeMean(values) { return values.reduce((sum, value) => sum + value, 0) / values.length; }
 
 /* Half the width of the interval of the mean; null for a single value. */
-export function half(values, quantiles) {
+export function computeHalfInterval(values, quantiles) {
   if (values.length < 2) return null;
-  const middle = average(values);
+  const middle = computeMean(values);
   const variance = values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (values.length - 1);
   return quantiles[values.length - 2] * Math.sqrt(variance / values.length);
 }
 
 /* The band as closed outlines, one for each unbroken stretch of at least two steps, with null between them. */
-export function outline(found, floor) {
+export function buildOutline(found, floor) {
   const shape = { x: [], y: [] };
   let stretch = [];
   const close = () => {
@@ -87,7 +87,7 @@ export function outline(found, floor) {
 }
 
 /* The place of the finite y nearest to x; -1 where none is within reach. */
-export function nearest(xs, ys, x, reach) {
+export function findNearest(xs, ys, x, reach) {
   let [low, high] = [0, xs.length - 1];
   while (low < high) {
     const middle = (low + high) >> 1;

@@ -10,8 +10,8 @@ import { store } from "./store.js";
 const scope = `lab-labels-${page.person}-`;
 let comparing = store.kept("diff", false, scope);
 
-function mark() { document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing)); }
-mark();
+function markDiffButton() { document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing)); }
+markDiffButton();
 
 function render(root, claim) {
   let choice = null;
@@ -51,7 +51,7 @@ function render(root, claim) {
 
   function compare() {
     compared = comparing;
-    mark();
+    markDiffButton();
     for (const pair of pairs) {
       if (comparing) pair.spans = pair.spans || diffTexts(pair.answers[0].text, pair.answers[1].text);
       pair.panels.forEach((panel, place) => panel.text(comparing ? pair.spans : null, place ? "after" : "before"));

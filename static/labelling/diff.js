@@ -4,19 +4,19 @@
 const CELLS = 3_000_000; // of the table; two bytes each
 const WORDS = /\s*(?:[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[\p{L}\p{N}\p{M}_]+|[^\s\p{L}\p{N}\p{M}_]|$)/gu;
 
-const words = (text) => text.match(WORDS).filter(Boolean);
-const lines = (text) => text.match(/[^\n]*\n|[^\n]+$/g) || [];
+const splitWords = (text) => text.match(WORDS).filter(Boolean);
+const splitLines = (text) => text.match(/[^\n]*\n|[^\n]+$/g) || [];
 
 export function diffTexts(before, after) {
-  for (const cut of [words, lines, (text) => (text ? [text] : [])]) {
-    const spans = aligned(cut(before), cut(after));
+  for (const cut of [splitWords, splitLines, (text) => (text ? [text] : [])]) {
+    const spans = alignParts(cut(before), cut(after));
     if (spans) return spans;
   }
   return [];
 }
 
 /* null when the middle that differs is too large for this way of cutting. */
-function aligned(a, b) {
+function alignParts(a, b) {
   let head = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
   let tail = 0;
@@ -26,12 +26,12 @@ function aligned(a, b) {
   const spans = [];
   const add = (kind, text) => { if (!text) return; const last = spans[spans.length - 1]; if (last?.kind === kind) last.text += text; else spans.push({ kind, text }); };
   add("same", a.slice(0, head).join(""));
-  middle(a.slice(head, head + rows), b.slice(head, head + columns), add);
+  alignMiddle(a.slice(head, head + rows), b.slice(head, head + columns), add);
   add("same", a.slice(a.length - tail).join(""));
   return spans;
 }
 
-function middle(a, b, add) {
+function alignMiddle(a, b, add) {
   const width = b.length + 1;
   const table = new Uint16Array((a.length + 1) * width); // longest common part of a from row on and b from column on
   for (let row = a.length - 1; row >= 0; row -= 1) {

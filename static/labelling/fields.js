@@ -9,7 +9,7 @@ import { makeRubric } from "./rubric.js";
 const STRENGTHS = [[1, "q", "Slightly"], [2, "w", "Clearly"], [3, "e", "Far better"]];
 let numbered = 0;
 
-function area(label, help) {
+function makeTextArea(label, help) {
   const id = `text-${(numbered += 1)}`;
   const box = Object.assign(make("textarea", "input"), { id, rows: 3 });
   const title = Object.assign(make("label", "label"), { htmlFor: id });
@@ -21,7 +21,7 @@ function area(label, help) {
 
 // ---- strength
 
-function strength() {
+function makeStrength() {
   let chosen = null;
   let applies = true;
   const choose = (value) => {
@@ -49,8 +49,8 @@ function strength() {
 
 // ---- the corrected answer
 
-function correction(better) {
-  const { box, error, element } = area(["Corrected answer"], null);
+function makeCorrection(better) {
+  const { box, error, element } = makeTextArea(["Corrected answer"], null);
   const changes = make("div", "correction-diff completion");
   changes.setAttribute("aria-label", "What the correction changes");
   changes.hidden = true;
@@ -86,10 +86,10 @@ function correction(better) {
 export function makeFields(claim, { better = () => "", strength: asked = true } = {}) {
   const queue = page.queue;
   const parts = {
-    strength: queue.strength && asked ? strength() : null,
+    strength: queue.strength && asked ? makeStrength() : null,
     rubric: makeRubric(),
-    rationale: queue.rationale === "none" ? null : area(["Why? ", makeKeyHint("rationale", "r"), make("span", "muted", queue.rationale === "required" ? " required" : " optional")], null),
-    correction: queue.correction ? correction(better) : null,
+    rationale: queue.rationale === "none" ? null : makeTextArea(["Why? ", makeKeyHint("rationale", "r"), make("span", "muted", queue.rationale === "required" ? " required" : " optional")], null),
+    correction: queue.correction ? makeCorrection(better) : null,
   };
   const keys = () => [
     ...(parts.strength ? parts.strength.keys() : []),

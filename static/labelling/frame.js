@@ -23,27 +23,27 @@ let retry = 0;
 let used = performance.now();
 
 const kind = page.kinds[page.queue.kind];
-const current = () => held[0];
-const now = () => performance.now() / 1000;
+const getCurrentItem = () => held[0];
+const readClock = () => performance.now() / 1000;
 
 // ---- items
 
-function prepare(claim) {
-  const entry = { claim, root: make("div", `item item-${page.queue.kind}`), seconds: 0, shown: 0, touched: false, until: now() + claim.seconds_left };
+function prepareItem(claim) {
+  const entry = { claim, root: make("div", `item item-${page.queue.kind}`), seconds: 0, shown: 0, touched: false, until: readClock() + claim.seconds_left };
   entry.item = kind.render(entry.root, claim, page);
   const draft = store.kept(`draft-${claim.token}`) || claim.draft || {};
   if (Object.keys(draft).length) entry.item.fill(draft);
   return entry;
 }
 
-function show(entry) {
+function showItem(entry) {
   const before = find("stage").firstElementChild;
   notices.state(null);
   find("stage").replaceChildren(entry.root);
   find("choices").replaceChildren(...(entry.item.choices ? [entry.item.choices] : []));
   useKeys(entry.item.keys());
   refreshKeys();
-  entry.shown = document.hidden ? 0 : now();
+  entry.shown = document.hidden ? 0 : readClock();
   root.dataset.item = entry.claim.item;
   find("returned").hidden = !entry.claim.judgement;
   find("returned-comment").textContent = entry.claim.judgement ? entry.claim.comment : "";
@@ -56,21 +56,21 @@ function show(entry) {
 }
 
 /* Seconds the item was in sight; the person never sees them. */
-function watched(entry) {
-  if (entry.shown) entry.seconds += now() - entry.shown;
-  entry.shown = document.hidden ? 0 : now();
+function measureSeconds(entry) {
+  if (entry.shown) entry.seconds += readClock() - entry.shown;
+  entry.shown = document.hidden ? 0 : readClock();
   return Math.round(entry.seconds * 10) / 10;
 }
 
-function advance() {
-  if (held.length) { show(current()); return; }
+function showNext() {
+  if (held.length) { showItem(getCurrentItem()); return; }
   root.dataset.item = "";
   notices.state("loading");
   if (!navigator.onLine || store.outbox().some((entry) => entry.tried)) notices.state("trouble", "The next item cannot be fetched yet.", "It appears by itself when the server can be reached.");
 }
 
 /* Asks for work until two items are here. */
-async function fill() {
+async function fetchWork() {
   if (filling) { again = true; return; }
   filling = true;
   again = false;
@@ -81,23 +81,23 @@ async function fill() {
     notices.connection(status === 401 ? "out" : "offline", store.outbox().length);
     if (!held.length) notices.state("trouble", "The next item cannot be fetched yet.", "It appears by itself when the server can be reached.");
     clearTimeout(retry);
-    retry = setTimeout(() => { if (held.length < LOW) fill(); }, 4000);
+    retry = setTimeout(() => { if (held.length < LOW) fetchWork(); }, 4000);
     return;
   }
   if (!store.outbox().length) notices.connection("online", 0);
-  if (status !== 200) { refused(body); return; }
+  if (status !== 200) { showRefusal(body); return; }
   notices.progress(body.progress);
-  const old = accept(body.claims);
-  if ((old || again) && held.length < LOW && !store.outbox().length) { fill(); return; }
+  const old = acceptClaims(body.claims);
+  if ((old || again) && held.length < LOW && !store.outbox().length) { fetchWork(); return; }
   if (held.length || store.outbox().length) return;
   root.dataset.item = "";
-  if (!notices.lost().length || body.reason) done(body.reason || "Nothing is left to label here.", body.fix || "");
+  if (!notices.lost().length || body.reason) showDone(body.reason || "Nothing is left to label here.", body.fix || "");
   clearTimeout(retry);
   retry = setTimeout(lookAgain, LOOK);
 }
 
 /* Says so once, however often it is asked. */
-function done(message, fix) {
+function showDone(message, fix) {
   const box = root.querySelector('[data-state="done"]');
   if (box.hidden || box.querySelector("[data-message]")?.textContent !== message) notices.state("done", message, fix);
 }
@@ -106,24 +106,24 @@ function done(message, fix) {
 function lookAgain() {
   if (held.length || filling || root.querySelector('[data-state="done"]').hidden) return;
   if (document.hidden) retry = setTimeout(lookAgain, LOOK);
-  else fill();
+  else fetchWork();
 }
 
 /* How many of them are answered already. */
-function accept(claims) {
+function acceptClaims(claims) {
   const gone = new Set([...store.outbox().map((entry) => entry.token), ...sent.keys(), ...answered]);
   for (const claim of claims) {
     const known = held.find((entry) => entry.claim.token === claim.token);
-    if (known) { known.until = now() + claim.seconds_left; continue; }
+    if (known) { known.until = readClock() + claim.seconds_left; continue; }
     if (gone.has(claim.token)) continue;
-    held.push(prepare(claim));
-    if (held.length === 1) show(current());
+    held.push(prepareItem(claim));
+    if (held.length === 1) showItem(getCurrentItem());
   }
   return claims.filter((claim) => gone.has(claim.token)).length;
 }
 
-function refused(body) {
-  const entry = current();
+function showRefusal(body) {
+  const entry = getCurrentItem();
   if (entry?.touched) saveDraft(entry);
   held.length = 0;
   root.dataset.item = "";
@@ -132,27 +132,27 @@ function refused(body) {
 
 // ---- answering
 
-function submit() {
-  const entry = current();
+function submitAnswer() {
+  const entry = getCurrentItem();
   if (!entry || entry.lost || find("stage").hidden) return;
   const missing = entry.item.ready();
   if (missing) { say(missing); return; }
-  send(entry, entry.item.read());
+  sendAnswer(entry, entry.item.read());
 }
 
-function send(entry, answer) {
+function sendAnswer(entry, answer) {
   const { claim } = entry;
   const about = claim.judgement ? { judgement: claim.judgement } : { token: claim.token };
-  const body = { ...about, key: store.newKey(), seconds: watched(entry), answer };
+  const body = { ...about, key: store.newKey(), seconds: measureSeconds(entry), answer };
   clearTimeout(entry.saving);
   sent.set(claim.token, claim);
   store.post({ key: body.key, token: claim.token, url: claim.judgement ? urls.revise : urls.submit, item: claim.item, body });
   store.keep(`draft-${claim.token}`, null);
   held.shift();
   if (claim.judgement) history.replaceState(null, "", location.pathname);
-  advance();
-  store.flush().then(() => { if (held.length < LOW) fill(); });
-  if (held.length < LOW) fill();
+  showNext();
+  store.flush().then(() => { if (held.length < LOW) fetchWork(); });
+  if (held.length < LOW) fetchWork();
 }
 
 /* Of the outbox: the server has answered for good. */
@@ -169,45 +169,45 @@ store.settled = (entry, { status, body }) => {
   }
   if (status === 409) { notices.lose({ token, item: entry.item, message: body.message, fix: body.fix || "", answer, again: !entry.body.judgement }); return; }
   store.keep(`draft-${token}`, answer);
-  if (status === 422 && claim) { bring(claim, answer); problems(body.problems || []); return; }
+  if (status === 422 && claim) { bringBack(claim, answer); showProblems(body.problems || []); return; }
   if (status === 422) { showToast(`An earlier answer was not accepted: ${(body.problems || []).map((one) => one.message).join(" ")}`, "error", 0); return; }
-  refused({ message: body.message || "Your last answer was not taken.", fix: `${body.fix || ""} What you wrote is kept in this browser.`.trim() });
+  showRefusal({ message: body.message || "Your last answer was not taken.", fix: `${body.fix || ""} What you wrote is kept in this browser.`.trim() });
 };
 
-function bring(claim, answer) {
-  const entry = prepare(claim);
+function bringBack(claim, answer) {
+  const entry = prepareItem(claim);
   entry.item.fill(answer);
   held.unshift(entry);
-  show(entry);
+  showItem(entry);
   return entry;
 }
 
-function problems(list) {
-  const apart = list.filter((one) => !current().item.problem?.(one.field, `${one.message} ${one.fix || ""}`.trim()));
+function showProblems(list) {
+  const apart = list.filter((one) => !getCurrentItem().item.problem?.(one.field, `${one.message} ${one.fix || ""}`.trim()));
   say(apart.length ? apart.map((one) => `${one.message} ${one.fix || ""}`.trim()).join(" ") : "The last answer was not accepted; see the marked field.");
 }
 
-async function undo() {
-  if (current()?.claim.judgement) { say("Leave this answer first: it is an earlier one."); return; }
+async function undoAnswer() {
+  if (getCurrentItem()?.claim.judgement) { say("Leave this answer first: it is an earlier one."); return; }
   const last = store.outbox().at(-1);
   if (last && !last.tried) {
     const claim = sent.get(last.token);
     store.take(last.key);
     sent.delete(last.token);
-    if (claim) { bring(claim, last.body.answer); announce("Undone"); return; }
+    if (claim) { bringBack(claim, last.body.answer); announce("Undone"); return; }
   }
   if (!(await store.flush())) { say("The last answer is on its way; it can be undone once the server can be reached."); return; }
   const { status, body } = await store.ask(urls.undo, {});
   if (status !== 200) { say(status === 0 ? "The server is unreachable; nothing was undone." : `${body.message || "Nothing to undo."} ${body.fix || ""}`.trim()); return; }
-  bring(body.claim, store.kept(`draft-${body.claim.token}`) || body.claim.draft || {});
+  bringBack(body.claim, store.kept(`draft-${body.claim.token}`) || body.claim.draft || {});
   announce("The last answer is back");
-  fill(); // for the progress
+  fetchWork(); // for the progress
 }
 
 // ---- drafts
 
 page.changed = () => {
-  const entry = current();
+  const entry = getCurrentItem();
   if (!entry) return;
   entry.touched = true;
   say("");
@@ -221,7 +221,7 @@ async function saveDraft(entry, aloud = false) {
   if (entry.claim.judgement) { if (aloud) say("Kept in this browser."); return; } // its claim is over; the draft stays here
   const draft = entry.item.read();
   const { status, body } = await store.ask(urls.draft, { token: entry.claim.token, draft });
-  if (status === 409 && held.includes(entry)) { lost(entry, body); return; }
+  if (status === 409 && held.includes(entry)) { loseLock(entry, body); return; }
   if (status !== 200) { if (aloud) say("The server is unreachable; the draft is kept in this browser."); return; }
   if (JSON.stringify(entry.item.read()) === JSON.stringify(draft)) store.keep(`draft-${entry.claim.token}`, null);
   find("saved").textContent = "Draft saved";
@@ -232,32 +232,32 @@ async function saveDraft(entry, aloud = false) {
 // ---- locks
 
 /* The lock of the item that is shown is gone: it stays in sight, what was written is kept, the person decides. */
-function lost(entry, body) {
+function loseLock(entry, body) {
   if (entry.lost || !held.includes(entry)) return;
   entry.lost = true;
   entry.root.inert = true;
   entry.root.classList.add("lost");
-  if (entry === current()) find("dock").hidden = true;
+  if (entry === getCurrentItem()) find("dock").hidden = true;
   store.keep(`draft-${entry.claim.token}`, entry.item.read());
   notices.lose({
     token: entry.claim.token, item: entry.claim.item, answer: entry.item.read(),
     message: body?.message || "Your lock on this item has run out.", fix: body?.fix || "Somebody else may have it now. What you wrote is kept below.",
   });
-  if (entry === current()) find("lost").querySelector(`[data-lost-item="${entry.claim.item}"] [data-first]`)?.focus();
+  if (entry === getCurrentItem()) find("lost").querySelector(`[data-lost-item="${entry.claim.item}"] [data-first]`)?.focus();
 }
 
-async function renew() {
+async function renewLocks() {
   const claims = held.filter((entry) => !entry.claim.judgement && !entry.lost);
   if (!claims.length || document.hidden || performance.now() - used > IDLE * 1000) return;
   const { status, body } = await store.ask(urls.renew, { tokens: claims.map((entry) => entry.claim.token) });
-  if (status === 403 && body.message) { refused(body); return; }
+  if (status === 403 && body.message) { showRefusal(body); return; }
   if (status !== 200) return;
   for (const entry of claims) {
     const left = body.held[entry.claim.token];
-    if (left !== undefined) { entry.until = now() + left; continue; }
+    if (left !== undefined) { entry.until = readClock() + left; continue; }
     if (!held.includes(entry)) continue; // answered meanwhile
-    if (entry === current()) { await saveDraft(entry); lost(entry); } // a draft that comes too late is told who has the item
-    else { held.splice(held.indexOf(entry), 1); fill(); }
+    if (entry === getCurrentItem()) { await saveDraft(entry); loseLock(entry); } // a draft that comes too late is told who has the item
+    else { held.splice(held.indexOf(entry), 1); fetchWork(); }
   }
 }
 
@@ -270,7 +270,7 @@ page.again = async (one, button) => {
   if (status !== 200 || body.held[one.token] === undefined) { showToast("This item is no longer available: others have answered or claimed it. What you wrote can still be copied.", "warning"); return; }
   const entry = held.find((other) => other.claim.token === one.token);
   if (entry) {
-    Object.assign(entry, { lost: false, until: now() + body.held[one.token] });
+    Object.assign(entry, { lost: false, until: readClock() + body.held[one.token] });
     entry.root.inert = false;
     entry.root.classList.remove("lost");
     held.splice(held.indexOf(entry), 1);
@@ -278,27 +278,27 @@ page.again = async (one, button) => {
   } else {
     store.keep(`draft-${one.token}`, one.answer);
     const { body: more } = await store.ask(urls.next, { hold: Math.min(10, HOLD + store.outbox().length + 1) });
-    accept((more.claims || []).filter((claim) => claim.token === one.token));
+    acceptClaims((more.claims || []).filter((claim) => claim.token === one.token));
     const back = held.find((other) => other.claim.token === one.token);
     if (back) { held.splice(held.indexOf(back), 1); held.unshift(back); }
   }
   notices.found(one.token);
-  if (held.length) show(current());
+  if (held.length) showItem(getCurrentItem());
 };
 
 page.left = (one) => {
   store.keep(`draft-${one.token}`, null);
   const at = held.findIndex((entry) => entry.claim.token === one.token);
   if (at >= 0) held.splice(at, 1);
-  if (at === 0 || !held.length) advance();
-  if (held.length < LOW) fill();
+  if (at === 0 || !held.length) showNext();
+  if (held.length < LOW) fetchWork();
 };
 
 page.roots = () => held.map((entry) => entry.root);
 
-export const frame = { current, send, submit, undo, save: () => current() && saveDraft(current(), true), renew, fill, prepare, show, held, watched, touch: () => { used = performance.now(); } };
+export const frame = { current: getCurrentItem, send: sendAnswer, submit: submitAnswer, undo: undoAnswer, save: () => getCurrentItem() && saveDraft(getCurrentItem(), true), renew: renewLocks, fill: fetchWork, prepare: prepareItem, show: showItem, held, watched: measureSeconds, touch: () => { used = performance.now(); } };
 
-setInterval(renew, RENEW * 1000);
+setInterval(renewLocks, RENEW * 1000);
 // Windows of one person hold the same claims: only the last one gives back what it did not touch.
 const windows = new BroadcastChannel(`lab-labels-${page.person}-${page.queue.id}`);
 let alone = true;
@@ -306,7 +306,7 @@ windows.onmessage = ({ data }) => { alone = false; if (data === "hello") windows
 windows.postMessage("hello");
 
 window.addEventListener("pagehide", () => {
-  const entry = current();
+  const entry = getCurrentItem();
   if (entry?.touched && !entry.claim.judgement && !entry.lost) store.ask(urls.draft, { token: entry.claim.token, draft: entry.item.read() }, true);
   const spare = held.slice(1).filter((other) => !other.touched && !other.claim.judgement).map((other) => other.claim.token);
   if (spare.length && alone) store.ask(urls.release, { tokens: spare }, true);

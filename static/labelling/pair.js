@@ -10,8 +10,8 @@ import { store } from "./store.js";
 const scope = `lab-labels-${page.person}-`;
 let comparing = store.kept("diff", false, scope);
 
-function mark() { document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing)); }
-mark();
+function markDiffButton() { document.querySelector('[data-run="diff"]')?.setAttribute("aria-pressed", String(comparing)); }
+markDiffButton();
 
 function render(root, claim) {
   let choice = null;
@@ -45,7 +45,7 @@ function render(root, claim) {
 
   function compare() {
     compared = comparing;
-    mark();
+    markDiffButton();
     if (comparing) spans = spans || diffTexts(left.text, right.text);
     panels.forEach((panel, index) => panel.text(comparing ? spans : null, index ? "after" : "before"));
   }

@@ -17,7 +17,7 @@ const shownText = (text) => tokenOverlays.visible(text, view.spaces);
 
 const INLINE = /(`[^`\n]+`|\*\*[^*\n]+\*\*|(?<![*\w])\*(?![*\s])[^*\n]+(?<!\s)\*(?![*\w]))/;
 
-function inline(box, text) {
+function writeInline(box, text) {
   for (const part of text.split(INLINE)) {
     const [code, strong] = [/^`[^`\n]+`$/.test(part), /^\*\*[^*\n]+\*\*$/.test(part)];
     if (code) box.append(make("code", "", shownText(part.slice(1, -1))));
@@ -28,29 +28,29 @@ function inline(box, text) {
   return box;
 }
 
-function block(lines) {
+function writeBlock(lines) {
   const heading = lines.length === 1 && lines[0].match(/^(#{1,4}) +(.+)$/);
-  if (heading) return inline(make("p", "text-heading"), heading[2]);
+  if (heading) return writeInline(make("p", "text-heading"), heading[2]);
   if (lines.every((line) => /^\s*([-*+]|\d+[.)]) +/.test(line))) {
     const list = make(/^\s*\d/.test(lines[0]) ? "ol" : "ul", "text-list");
     for (const line of lines) {
       const [, mark, rest] = line.match(/^\s*([-*+]|\d+[.)]) +(.*)$/);
-      list.append(inline(make("li", "", make("span", "muted", /\d/.test(mark) ? `${mark} ` : "• ")), rest));
+      list.append(writeInline(make("li", "", make("span", "muted", /\d/.test(mark) ? `${mark} ` : "• ")), rest));
     }
     return list;
   }
-  return inline(make("p"), lines.join("\n"));
+  return writeInline(make("p"), lines.join("\n"));
 }
 
-function rendered(text) {
+function renderText(text) {
   const found = [];
   for (const [index, part] of text.split(/^```[^\n]*\n?/m).entries()) {
     if (index % 2) { found.push(make("pre", "code wrap", shownText(part.replace(/\n$/, "")))); continue; }
     let lines = [];
     for (const line of [...part.split(/\r?\n/), ""]) {
       const alone = /^#{1,4} /.test(line);
-      if ((!line.trim() || alone) && lines.length) { found.push(block(lines)); lines = []; }
-      if (alone) found.push(block([line]));
+      if ((!line.trim() || alone) && lines.length) { found.push(writeBlock(lines)); lines = []; }
+      if (alone) found.push(writeBlock([line]));
       else if (line.trim()) lines.push(line);
     }
   }
@@ -65,32 +65,32 @@ function turns(answer) {
 }
 
 /* Long thinking before an answer can be folded, in all panels alike. */
-function thought(text) {
+function makeThinkingFold(text) {
   const found = text.match(/^\s*<think>([^]*?)<\/think>/);
-  if (!found || found[1].length < FOLDED) return rendered(text);
-  const fold = make("details", "fold thinking", make("summary", "", `Thinking, ${found[1].split(/\s+/).filter(Boolean).length} words `, makeKeyHint("thinking", "f")), make("div", "turn-text muted", ...rendered(found[1])));
+  if (!found || found[1].length < FOLDED) return renderText(text);
+  const fold = make("details", "fold thinking", make("summary", "", `Thinking, ${found[1].split(/\s+/).filter(Boolean).length} words `, makeKeyHint("thinking", "f")), make("div", "turn-text muted", ...renderText(found[1])));
   fold.open = view.thinking;
   fold.firstChild.addEventListener("click", (event) => {
     event.preventDefault();
     const panel = fold.closest(".answer-panel");
-    toggle("thinking"); // makes the panels anew
+    toggleView("thinking"); // makes the panels anew
     panel.querySelector(".thinking > summary").focus();
   });
-  return [fold, ...rendered(text.slice(found[0].length))];
+  return [fold, ...renderText(text.slice(found[0].length))];
 }
 
 function nodes(answer) {
   return turns(answer).map(([role, text]) => {
     const box = make("div", "turn", role ? make("span", "role", role) : null);
     const words = make("div", "turn-text");
-    words.append(...(view.plain || view.spaces ? [shownText(text)] : thought(text)));
+    words.append(...(view.plain || view.spaces ? [shownText(text)] : makeThinkingFold(text)));
     box.append(words);
     return box;
   });
 }
 
 /* One answer in a panel: {element, bar, text(spans, side)}; text(null) shows it as it is, text(spans, "before") its side of a diff. */
-function answer(one, name) {
+function makeAnswer(one, name) {
   const text = make("div", "answer-text");
   text.tabIndex = 0;
   text.setAttribute("role", "group");
@@ -122,7 +122,7 @@ function about({ run, step, reward, url }) {
 }
 
 /* The prompt by role, the reference answer where it may be seen. */
-function prompt(claim) {
+function makePrompt(claim) {
   const box = make("section", "ask card");
   box.setAttribute("aria-label", "Prompt");
   const messages = claim.prompt || [];
@@ -150,21 +150,21 @@ function prompt(claim) {
 
 // ---- how all panels are shown
 
-function set(name, on) {
+function setView(name, on) {
   view[name] = on;
   store.keep("view", view, `lab-labels-${page.person}-`);
   for (const root of page.roots()) for (const panel of root.querySelectorAll(".answer-panel")) panel.redraw?.();
-  mark();
+  markViewButtons();
 }
 
-function mark() {
+function markViewButtons() {
   for (const button of document.querySelectorAll("[data-view]")) button.setAttribute("aria-pressed", String(view[button.dataset.view]));
 }
 
 const words = { plain: ["Plain text", "Text with headings, lists and code"], spaces: ["White space is shown", "White space is not shown"], thinking: ["Thinking is shown", "Thinking is folded"], lock: ["Panels scroll together", "Panels scroll apart"] };
-function toggle(name) { set(name, !view[name]); announce(words[name][view[name] ? 0 : 1]); }
+function toggleView(name) { setView(name, !view[name]); announce(words[name][view[name] ? 0 : 1]); }
 
-document.addEventListener("click", (event) => { const button = event.target.closest("[data-view]"); if (button) toggle(button.dataset.view); });
+document.addEventListener("click", (event) => { const button = event.target.closest("[data-view]"); if (button) toggleView(button.dataset.view); });
 
 /* Every panel at the same share of its way: texts differ in length. */
 let led = null;
@@ -178,11 +178,11 @@ document.addEventListener("scroll", (event) => {
   leader.timer = setTimeout(() => { led = null; }, 120);
 }, true);
 
-const keys = () => [
-  { id: "plain", key: "p", label: "Plain text or with headings, lists and code", run: () => toggle("plain") },
-  { id: "spaces", key: "v", label: "Show white space", run: () => toggle("spaces") },
-  { id: "thinking", key: "f", label: "Fold or show long thinking", run: () => toggle("thinking") },
-  { id: "lock", key: "l", label: "Scroll the panels together", run: () => toggle("lock") },
+const listKeys = () => [
+  { id: "plain", key: "p", label: "Plain text or with headings, lists and code", run: () => toggleView("plain") },
+  { id: "spaces", key: "v", label: "Show white space", run: () => toggleView("spaces") },
+  { id: "thinking", key: "f", label: "Fold or show long thinking", run: () => toggleView("thinking") },
+  { id: "lock", key: "l", label: "Scroll the panels together", run: () => toggleView("lock") },
 ];
 
-export const answerPanels = { prompt, answer, keys, mark, shownText };
+export const answerPanels = { prompt: makePrompt, answer: makeAnswer, keys: listKeys, mark: markViewButtons, shownText };

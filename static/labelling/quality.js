@@ -1,6 +1,6 @@
 /* Bars with intervals: a track, the interval on it, the value, and a thin mark such as chance. Their places, and the shade of kappas, come from
    data attributes: the page has no inline styles. */
-function place() {
+function placeBars() {
   for (const bar of document.querySelectorAll(".interval-bar:not([data-placed])")) {
     const [band, dot, mark] = bar.children;
     const { low, value, high } = bar.dataset;
@@ -13,5 +13,5 @@ function place() {
   }
   for (const cell of document.querySelectorAll("[data-kappa]")) cell.style.setProperty("--shade", String(Math.round(34 * Math.max(0, Number(cell.dataset.kappa)))));
 }
-document.addEventListener("htmx:afterSwap", place);
-place();
+document.addEventListener("htmx:afterSwap", placeBars);
+placeBars();

@@ -8,7 +8,7 @@ let asking = 0;
 
 const kind = () => (field("kind") && field("kind").value) || form.dataset.kind;
 
-function arrange() {
+function arrangeFields() {
   const paired = PAIRED.includes(kind());
   const show = (selector, yes) => { for (const one of form.querySelectorAll(selector)) one.hidden = !yes; };
   show("[data-paired]", paired);
@@ -40,7 +40,7 @@ function remember() {
 }
 
 function changed(event) {
-  arrange();
+  arrangeFields();
   if (event && event.target.closest("[data-question], .guidelines-edit")) return;
   clearTimeout(asking);
   asking = setTimeout(() => {
@@ -53,7 +53,7 @@ function changed(event) {
 function addQuestion() {
   const list = form.querySelector("[data-questions]");
   list.append(form.querySelector("[data-question-template]").content.cloneNode(true));
-  arrange();
+  arrangeFields();
   list.lastElementChild.querySelector("[name=rubric_label]").focus();
 }
 
@@ -73,6 +73,6 @@ form.addEventListener("submit", () => {
 window.addEventListener("pageshow", () => { const make = form.querySelector("[data-make]"); if (make) make.removeAttribute("aria-disabled"); });
 form.querySelector("[data-question-add]").hidden = false;
 for (const run of ["a_run", "b_run"]) if (field(run)) field(run).setAttribute("list", "run-numbers");
-arrange();
+arrangeFields();
 const wrong = form.querySelector('[aria-invalid="true"]');
 if (wrong) wrong.focus();

@@ -11,8 +11,8 @@ import { answerPanels } from "./panels.js";
 import { makeTiers } from "./tiers.js";
 
 const CARD = 600; // characters of an answer on its card
-const letter = (place) => String.fromCharCode(65 + place);
-const named = (places) => places.map(letter).join(places.length > 2 ? ", " : " and ");
+const nameAnswer = (place) => String.fromCharCode(65 + place);
+const nameAnswers = (places) => places.map(nameAnswer).join(places.length > 2 ? ", " : " and ");
 
 function render(root, claim) {
   const tiers = makeTiers(claim.answers.length);
@@ -39,7 +39,7 @@ function render(root, claim) {
     const first = Math.min(place, ...twins(place));
     const size = Number.isInteger(one.tokens) ? `${one.tokens} tokens` : "";
     const text = make("p", "rank-text", one.text ? answerPanels.shownText(one.text.slice(0, CARD)) + (cut ? "…" : "") : make("span", "muted", "The answer is empty."));
-    const made = make("article", "rank-card", make("header", "rank-head", make("strong", "", letter(place)), make("span", "muted small", first === place ? size : `same text as ${letter(first)}`)), text);
+    const made = make("article", "rank-card", make("header", "rank-head", make("strong", "", nameAnswer(place)), make("span", "muted small", first === place ? size : `same text as ${nameAnswer(first)}`)), text);
     made.tabIndex = -1;
     made.dataset.place = place;
     made.addEventListener("focusin", () => { if (current !== place) { current = place; mark(); } });
@@ -62,7 +62,7 @@ function render(root, claim) {
     const rows = all.map((places, at) => row([make("span", "tier-rank", String(tiers.rank(places[0]))), at ? "" : " best"], places, at));
     if (left.length) rows.push(row([all.length ? "No tier yet" : "No tier yet: read them, then give each a number, 1 for the best"], left, null));
     board.replaceChildren(...rows);
-    const order = all.map((places) => places.map(letter).join(" = ")).join(" > ");
+    const order = all.map((places) => places.map(nameAnswer).join(" = ")).join(" > ");
     count.replaceChildren(make("span", "mono", order || "–"), make("strong", "", `gives ${tiers.pairs()} pair${tiers.pairs() === 1 ? "" : "s"}`), left.length ? make("span", "muted", `${left.length} without a tier`) : "", make("span", "rank-help muted", makeKeyHint("rank-next", "j"), " ", makeKeyHint("rank-before", "k"), " move, ", makeKeyHint("rank-1", "1"), "–", makeKeyHint("rank-9", "9"), " give a tier; or drag"));
     mark();
   }
@@ -72,10 +72,10 @@ function render(root, claim) {
       if (place === current) one.setAttribute("aria-current", "true");
       else one.removeAttribute("aria-current");
       one.tabIndex = place === current ? 0 : -1;
-      one.setAttribute("aria-label", `Answer ${letter(place)}, ${where(place)}`);
+      one.setAttribute("aria-label", `Answer ${nameAnswer(place)}, ${where(place)}`);
     });
     if (!panels[current]) {
-      panels[current] = answerPanels.answer(claim.answers[current], `Answer ${letter(current)}`);
+      panels[current] = answerPanels.answer(claim.answers[current], `Answer ${nameAnswer(current)}`);
       pane.append(panels[current].element);
     }
     panels.forEach((panel, place) => { if (panel) panel.element.hidden = place !== current; });
@@ -93,7 +93,7 @@ function render(root, claim) {
     const on = comparing && target !== undefined;
     pane.classList.toggle("comparing", on);
     panels[current].text(on ? diffTexts(claim.answers[target].text, claim.answers[current].text) : null, "both");
-    note.replaceChildren(...(on ? [`From ${letter(target)} to ${letter(current)}: `, make("ins", "", "added"), " ", make("del", "", "removed")] : []));
+    note.replaceChildren(...(on ? [`From ${nameAnswer(target)} to ${nameAnswer(current)}: `, make("ins", "", "added"), " ", make("del", "", "removed")] : []));
     note.hidden = !on;
   }
 
@@ -110,7 +110,7 @@ function render(root, claim) {
   function walk(by) {
     const all = tiers.order();
     focus(all[Math.min(all.length - 1, Math.max(0, all.indexOf(current) + by))]);
-    announce(`Answer ${letter(current)}, ${where(current)}`);
+    announce(`Answer ${nameAnswer(current)}, ${where(current)}`);
   }
 
   function scroll(by) {
@@ -128,17 +128,17 @@ function render(root, claim) {
     const next = before === null ? [...tiers.unranked().filter((place) => place > moved), ...tiers.unranked()][0] : undefined;
     focus(next ?? moved); // reading goes on with what has no tier yet
     page.changed();
-    announce(`Answer ${named([moved, ...twins(moved)])} ${where(moved)}, gives ${tiers.pairs()} pairs`);
+    announce(`Answer ${nameAnswers([moved, ...twins(moved)])} ${where(moved)}, gives ${tiers.pairs()} pairs`);
   }
 
   // id → key, other keys, words on the button, words in the list of keys, what it does
   const moves = {
-    up: ["K", [","], "Up", "A tier up", () => move(tiers.up, `${letter(current)} is the best already.`)],
-    down: ["J", ["."], "Down", "A tier down", () => move(tiers.down, `${letter(current)} is the last already.`)],
-    tie: ["=", [], "Tie", "Tie with the one above", () => move(tiers.tie, `${letter(current)} is tied with the one above, or that has no tier.`)],
-    untie: ["-", [], "Untie", "Untie, or a tier of its own below all", () => move(tiers.untie, `${letter(current)} is tied with none.`)],
-    best: ["+", [], "Best", "Best of all", () => move(tiers.best, `${letter(current)} is the best already.`)],
-    unrank: ["0", [], "No tier", "Out of its tier", () => move((place) => tiers.set(place, null), `${letter(current)} has no tier.`)],
+    up: ["K", [","], "Up", "A tier up", () => move(tiers.up, `${nameAnswer(current)} is the best already.`)],
+    down: ["J", ["."], "Down", "A tier down", () => move(tiers.down, `${nameAnswer(current)} is the last already.`)],
+    tie: ["=", [], "Tie", "Tie with the one above", () => move(tiers.tie, `${nameAnswer(current)} is tied with the one above, or that has no tier.`)],
+    untie: ["-", [], "Untie", "Untie, or a tier of its own below all", () => move(tiers.untie, `${nameAnswer(current)} is tied with none.`)],
+    best: ["+", [], "Best", "Best of all", () => move(tiers.best, `${nameAnswer(current)} is the best already.`)],
+    unrank: ["0", [], "No tier", "Out of its tier", () => move((place) => tiers.set(place, null), `${nameAnswer(current)} has no tier.`)],
   };
   const toggle = () => { comparing = !comparing; compare(); differ.setAttribute("aria-pressed", String(comparing)); announce(comparing ? "Differences are marked" : "Differences are not marked"); };
   const differ = makeChoiceButton("rank-diff", "w", "Differences", toggle);
@@ -146,7 +146,7 @@ function render(root, claim) {
   const actions = make("div", "choices rank-actions", ...acts, differ);
   actions.setAttribute("role", "group");
   actions.setAttribute("aria-label", "Move the answer in focus");
-  makeDraggable(board, tiers, (place, act) => { current = place; move(act, `${letter(place)} stands there already.`); });
+  makeDraggable(board, tiers, (place, act) => { current = place; move(act, `${nameAnswer(place)} stands there already.`); });
   board.addEventListener("click", (event) => { const chosen = event.target.closest(".rank-card"); if (chosen) focus(Number(chosen.dataset.place)); });
 
   root.append(answerPanels.prompt(claim), make("div", "rank", board, pane), fields.element);
@@ -157,7 +157,7 @@ function render(root, claim) {
       { id: "rank-next", key: "j", also: ["ArrowDown"], label: "Next answer", run: () => walk(1) },
       { id: "rank-before", key: "k", also: ["ArrowUp"], label: "Answer before", run: () => walk(-1) },
       ...Object.entries(moves).map(([id, [key, also, , label, run]]) => ({ id: `rank-${id}`, key, also, label, run })),
-      ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((rank) => ({ id: `rank-${rank}`, key: String(rank), label: `Into tier ${rank}`, run: () => move((place) => tiers.set(place, rank), `${letter(current)} is in tier ${rank} already.`) })),
+      ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map((rank) => ({ id: `rank-${rank}`, key: String(rank), label: `Into tier ${rank}`, run: () => move((place) => tiers.set(place, rank), `${nameAnswer(current)} is in tier ${rank} already.`) })),
       { id: "rank-scroll-on", key: "]", label: "Scroll the answer on", run: () => scroll(1) },
       { id: "rank-scroll-back", key: "[", label: "Scroll the answer back", run: () => scroll(-1) },
       { id: "rank-diff", key: "w", also: ["d"], label: "Word differences to the best", run: toggle },
@@ -175,7 +175,7 @@ function render(root, claim) {
     },
     ready() {
       const left = tiers.unranked();
-      return left.length ? `Give every answer a tier: ${named(left)} ${left.length === 1 ? "has" : "have"} none yet.` : fields.ready();
+      return left.length ? `Give every answer a tier: ${nameAnswers(left)} ${left.length === 1 ? "has" : "have"} none yet.` : fields.ready();
     },
     shown() { inPage = true; focus(current); },
     problem: fields.problem,

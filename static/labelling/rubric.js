@@ -3,7 +3,7 @@ import { makeKeyHint } from "./keys.js";
 import { make, page } from "./page.js";
 
 /* [[what is sent, what is shown]…], as lab/labelling/labels/answers.py reads them: of a scale the number, of a choice its words. */
-const optionsOf = (question) => {
+const listOptions = (question) => {
   if (question.kind === "yesno") return [["yes", "Yes"], ["no", "No"]];
   const choices = question.choices || [];
   if (question.kind === "scale") return (choices.length ? choices : [1, 2, 3, 4, 5]).map((label, index) => [index + 1, String(label)]);
@@ -12,9 +12,9 @@ const optionsOf = (question) => {
 
 let named = 0; // radio buttons of two items must not share a group
 
-function ask(question) {
+function makeQuestion(question) {
   const group = `rubric-${(named += 1)}`;
-  const options = optionsOf(question);
+  const options = listOptions(question);
   const box = make("fieldset", `rubric-question ${question.kind}`, make("legend", "label", question.label || question.name, question.required ? make("span", "muted", " required") : null));
   const inputs = options.map(([, text], index) => {
     const input = Object.assign(make("input"), { type: "radio", name: group, value: String(index) });
@@ -44,7 +44,7 @@ function ask(question) {
 
 /* {element, read, fill, ready, problem} or null when the queue asks nothing. */
 export function makeRubric() {
-  const questions = (page.queue.rubric || []).map(ask);
+  const questions = (page.queue.rubric || []).map(makeQuestion);
   if (!questions.length) return null;
   questions[0].box.querySelector("legend").append(" ", makeKeyHint("rubric", "o"));
   return {

@@ -17,7 +17,7 @@ frame.skip = () => {
   dialog.querySelector("[data-reason]").focus();
 };
 
-function skipped(reason) {
+function sendSkip(reason) {
   dialog.close();
   const entry = frame.current();
   if (entry) frame.send(entry, { ...entry.item.read(), choice: "skip", reason });
@@ -27,22 +27,22 @@ dialog.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   const writing = event.target === box;
   const quick = !writing && [...dialog.querySelectorAll("[data-reason]")].find((button) => button.dataset.reason === event.key);
-  if (quick) { event.preventDefault(); skipped(quick.dataset.reasonText); }
-  else if (writing && event.key === "Enter" && !event.shiftKey) { event.preventDefault(); own(); }
+  if (quick) { event.preventDefault(); sendSkip(quick.dataset.reasonText); }
+  else if (writing && event.key === "Enter" && !event.shiftKey) { event.preventDefault(); sendOwnReason(); }
   else if (!writing && event.key === "r") { event.preventDefault(); box.focus(); }
 });
 
-function own() {
-  if (box.value.trim()) skipped(box.value.trim());
+function sendOwnReason() {
+  if (box.value.trim()) sendSkip(box.value.trim());
   else box.focus();
 }
 
 dialog.addEventListener("click", (event) => {
   const quick = event.target.closest("[data-reason]");
-  if (quick) skipped(quick.dataset.reasonText);
+  if (quick) sendSkip(quick.dataset.reasonText);
 });
 dialog.addEventListener("submit", (event) => {
   event.preventDefault();
   if (event.submitter?.value === "cancel") dialog.close();
-  else own();
+  else sendOwnReason();
 });

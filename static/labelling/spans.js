@@ -10,7 +10,7 @@ const QUOTE = 120; // characters of a span in the list
 const { SPECIAL, ENVIRONMENT, TORN } = tokenOverlays;
 
 /* The text as units, with a caret where it is markable: {element, box, bar, picked(), paint(name, ranges), place(token), clear(), quote(start, end), ends}; ranges are [start, end) in tokens. */
-function tokenText(answer, name, markable) {
+function makeTokenText(answer, name, markable) {
   const units = answer.units;
   const panel = answerPanels.answer(answer, name);
   const box = panel.element.querySelector(".answer-text");
@@ -137,7 +137,7 @@ function tokenText(answer, name, markable) {
 }
 
 /* Units of an answer whose tokens are not known here: its steps, and what stands between them. Null where a step is not found in the text. */
-function stepUnits({ text, steps }) {
+function makeStepUnits({ text, steps }) {
   const units = [];
   let at = 0;
   for (const { start, end, text: words } of steps) {
@@ -152,7 +152,7 @@ function stepUnits({ text, steps }) {
 }
 
 /* The spans marked on a text: {element, mark(kind), remove(), read, fill}. A new one takes the place of what it covers. */
-function marked(text) {
+function makeSpanMarks(text) {
   let list = []; // [{start, end, mark}] in order, none over another
   const rows = make("ol", "span-list");
   const none = make("p", "muted small", "Select text, or ", makeKeyHint("span-enter", "t"), " and the arrows with Shift; then ", makeKeyHint("mark-good", "g"), " good or ", makeKeyHint("mark-bad", "x"), " bad.");
@@ -219,7 +219,7 @@ function marked(text) {
 }
 
 /* Colours the tokens by entropy; only where the queue shows where an answer is from. */
-function entropy(text, about) {
+function makeEntropyColours(text, about) {
   const legend = make("p", "legend-bar");
   legend.hidden = true;
   let data = null;
@@ -253,4 +253,4 @@ function entropy(text, about) {
   return { key: { id: "entropy", key: "y", label: "Colour tokens by entropy", run: toggle } };
 }
 
-export const spanTexts = { tokenText, stepUnits, marked, entropy };
+export const spanTexts = { tokenText: makeTokenText, stepUnits: makeStepUnits, marked: makeSpanMarks, entropy: makeEntropyColours };

@@ -12,7 +12,7 @@ const root = document.getElementById("labelling");
 const guidelines = root.querySelector("[data-guidelines]");
 const FIELD = "textarea, select, input:not([type=radio]):not([type=checkbox])";
 
-function fold() {
+function toggleGuidelines() {
   if (!guidelines) { say("This queue has no guidelines."); return; }
   guidelines.open = !guidelines.open;
   if (guidelines.open) guidelines.scrollIntoView({ block: "nearest" });
@@ -22,7 +22,7 @@ useKeys([
   { id: "submit", key: "Enter", label: "Submit and next", run: frame.submit },
   { id: "skip", key: "s", label: "Skip, with a reason", run: () => frame.skip() },
   { id: "undo", key: "u", label: "Undo the last answer", run: frame.undo },
-  { id: "guidelines", key: "i", label: "Guidelines", run: fold },
+  { id: "guidelines", key: "i", label: "Guidelines", run: toggleGuidelines },
   ...answerPanels.keys(),
 ]);
 
@@ -58,7 +58,7 @@ if (guidelines) {
 }
 
 /* One's own answer to an item, to be looked at again. */
-async function revise(item) {
+async function reviseAnswer(item) {
   const { status, body } = await store.ask(page.urls.mine, { item });
   if (status !== 200) { showToast(status === 404 ? "There is no answer of yours to this item that could be changed." : body.message || "Your answer could not be fetched. Reload the page.", "warning"); return; }
   const token = `judgement-${body.judgement}`;
@@ -68,12 +68,12 @@ async function revise(item) {
   frame.show(entry);
 }
 
-async function start() {
+async function startPage() {
   answerPanels.mark();
   if (store.outbox().length) await store.flush();
-  if (page.revise !== null) await revise(page.revise);
+  if (page.revise !== null) await reviseAnswer(page.revise);
   frame.fill();
 }
 
-document.addEventListener("DOMContentLoaded", start);
+document.addEventListener("DOMContentLoaded", startPage);
 window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // what it held was given back

@@ -11,12 +11,12 @@ let flushing = null;
 let attempt = 0;
 let timer = 0;
 
-function kept(name, otherwise = null, scope = prefix) {
+function readKept(name, otherwise = null, scope = prefix) {
   if (memory.has(scope + name)) return memory.get(scope + name) ?? otherwise;
   try { return JSON.parse(localStorage.getItem(scope + name)) ?? otherwise; } catch { return otherwise; }
 }
 
-function keep(name, value, scope = prefix) {
+function keepValue(name, value, scope = prefix) {
   try {
     if (value === null) localStorage.removeItem(scope + name);
     else localStorage.setItem(scope + name, JSON.stringify(value));
@@ -27,19 +27,19 @@ function keep(name, value, scope = prefix) {
 }
 
 /* randomUUID exists on secure origins only; a lab on the local network has none. */
-function newKey() {
+function makeKey() {
   const bytes = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   return `${bytes.slice(0, 8)}-${bytes.slice(8, 12)}-4${bytes.slice(13, 16)}-8${bytes.slice(17, 20)}-${bytes.slice(20)}`;
 }
 
 /* Signing in again, in another tab, changes the token: the cookie has the new one, the page the one it was loaded with. */
-function csrf() {
+function readCsrfToken() {
   return document.cookie.match(/(?:^|; )(?:__Host-)?csrftoken=([^;]+)/)?.[1] || JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
 }
 
 /* {status, body}; status 0: the lab cannot be reached, 401: signed out meanwhile. */
-async function ask(url, data, keepalive = false) {
-  const headers = { Accept: "application/json", "Content-Type": "application/json", "X-CSRFToken": csrf() };
+async function postJson(url, data, keepalive = false) {
+  const headers = { Accept: "application/json", "Content-Type": "application/json", "X-CSRFToken": readCsrfToken() };
   const waiting = new AbortController();
   const limit = setTimeout(() => waiting.abort(), SECONDS * 1000);
   try {
@@ -52,45 +52,45 @@ async function ask(url, data, keepalive = false) {
   } finally { clearTimeout(limit); }
 }
 
-const passing = (status) => status === 0 || status === 401 || status === 429 || status >= 500; // sent again later
+const isPassing = (status) => status === 0 || status === 401 || status === 429 || status >= 500; // sent again later
 
 // ---- the outbox
 
-const outbox = () => kept("outbox", []);
+const readOutbox = () => readKept("outbox", []);
 
-function post(entry) { keep("outbox", [...outbox(), entry]); }
+function addToOutbox(entry) { keepValue("outbox", [...readOutbox(), entry]); }
 
-function take(key) { keep("outbox", outbox().filter((one) => one.key !== key)); }
+function takeFromOutbox(key) { keepValue("outbox", readOutbox().filter((one) => one.key !== key)); }
 
 /* Sends what waits, in order. Resolves to whether nothing waits any more. settled(entry, answer) hears of each that was answered for good. */
-function flush() {
-  flushing = flushing || send().finally(() => { flushing = null; });
+function flushOutbox() {
+  flushing = flushing || sendOutbox().finally(() => { flushing = null; });
   return flushing;
 }
 
-async function send() {
+async function sendOutbox() {
   clearTimeout(timer);
-  for (let entry = outbox()[0]; entry; entry = outbox()[0]) {
-    keep("outbox", outbox().map((one) => (one.key === entry.key ? { ...one, tried: true } : one)));
-    const answer = await ask(entry.url, entry.body);
-    if (passing(answer.status)) {
-      tell(answer.status === 401 ? "out" : "offline");
-      timer = setTimeout(flush, 1000 * RETRIES[Math.min(attempt, RETRIES.length - 1)]);
+  for (let entry = readOutbox()[0]; entry; entry = readOutbox()[0]) {
+    keepValue("outbox", readOutbox().map((one) => (one.key === entry.key ? { ...one, tried: true } : one)));
+    const answer = await postJson(entry.url, entry.body);
+    if (isPassing(answer.status)) {
+      tellWatchers(answer.status === 401 ? "out" : "offline");
+      timer = setTimeout(flushOutbox, 1000 * RETRIES[Math.min(attempt, RETRIES.length - 1)]);
       attempt += 1;
       return false;
     }
-    take(entry.key);
+    takeFromOutbox(entry.key);
     store.settled(entry, answer);
   }
   attempt = 0;
-  tell("online");
+  tellWatchers("online");
   return true;
 }
 
-function tell(state) { for (const watch of watchers) watch(state, outbox().length); }
+function tellWatchers(state) { for (const watch of watchers) watch(state, readOutbox().length); }
 
-window.addEventListener("online", () => flush());
-window.addEventListener("offline", () => tell("offline"));
-window.addEventListener("beforeunload", (event) => { if (memory.size && outbox().length) event.preventDefault(); }); // nowhere else to keep them
+window.addEventListener("online", () => flushOutbox());
+window.addEventListener("offline", () => tellWatchers("offline"));
+window.addEventListener("beforeunload", (event) => { if (memory.size && readOutbox().length) event.preventDefault(); }); // nowhere else to keep them
 
-export const store = { kept, keep, newKey, ask, passing, outbox, post, take, flush, watch: (heard) => watchers.push(heard), settled() {} };
+export const store = { kept: readKept, keep: keepValue, newKey: makeKey, ask: postJson, passing: isPassing, outbox: readOutbox, post: addToOutbox, take: takeFromOutbox, flush: flushOutbox, watch: (heard) => watchers.push(heard), settled() {} };

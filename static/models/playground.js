@@ -13,7 +13,7 @@ let state = JSON.parse(document.getElementById("sampling-state").textContent);
 let heard = 0; // messages of the socket: newer than what was asked for before them
 let again = 0;
 
-function article(number) {
+function makeArticle(number) {
   const made = document.createElement("article");
   made.className = "card play-sample";
   made.dataset.rollout = "";
@@ -26,30 +26,30 @@ function article(number) {
   return made;
 }
 
-function ending(sample, open) {
+function describeEnding(sample, open) {
   if (open) return "";
   return sample.finish_reason === "stop" ? ", stopped (EOS)" : ", cut off";
 }
 
-function draw() {
+function drawSamples() {
   const articles = [];
   state.sides.forEach((side, place) => {
     const column = columns[place];
     column.closest("section").querySelector("[data-device]").textContent = side.device ? `on ${side.device}` : "";
     if (!side.samples.length) return;
-    if (column.children.length !== side.samples.length || !column.firstElementChild.matches("[data-rollout]")) column.replaceChildren(...side.samples.map((sample) => article(sample.number)));
+    if (column.children.length !== side.samples.length || !column.firstElementChild.matches("[data-rollout]")) column.replaceChildren(...side.samples.map((sample) => makeArticle(sample.number)));
     side.samples.forEach((sample, row) => {
       const card = column.children[row];
       card.toggleAttribute("data-writing", state.open && sample.finish_reason !== "stop");
-      card.firstElementChild.textContent = `Completion ${sample.number + 1}: ${sample.tokens} token${sample.tokens === 1 ? "" : "s"}${ending(sample, state.open)}`;
+      card.firstElementChild.textContent = `Completion ${sample.number + 1}: ${sample.tokens} token${sample.tokens === 1 ? "" : "s"}${describeEnding(sample, state.open)}`;
       tokenCards.build(card, sample);
       articles.push(card);
     });
   });
-  colour(articles);
+  colourTokens(articles);
 }
 
-function colour(articles = [...document.querySelectorAll("[data-rollout]")]) {
+function colourTokens(articles = [...document.querySelectorAll("[data-rollout]")]) {
   const legend = document.querySelector("[data-legend]");
   document.querySelector("[data-sides]").className = `play-columns${view ? ` view-${view}` : ""}`;
   for (const button of overlays.children) button.setAttribute("aria-pressed", String(button.value === view));
@@ -62,7 +62,7 @@ function colour(articles = [...document.querySelectorAll("[data-rollout]")]) {
   legend.hidden = false;
 }
 
-function show() {
+function showState() {
   const chip = document.querySelector("[data-sampling-status]");
   if (chip.textContent !== state.status) announce(`Sampling ${state.status}`);
   chip.textContent = chip.dataset.status = state.status;
@@ -71,20 +71,20 @@ function show() {
   error.textContent = state.error;
   for (const part of document.querySelectorAll("[data-while-open]")) part.hidden = !state.open;
   for (const part of document.querySelectorAll("[data-when-done]")) part.hidden = state.open || state.status === "failed";
-  draw();
+  drawSamples();
 }
 
-async function ask() {
+async function askState() {
   if (!state.open || socket.isOpen) return;
   clearTimeout(again);
   const before = heard;
   try {
     const answer = await fetch(head.dataset.stateUrl, { headers: { Accept: "application/json" } });
     const found = answer.ok ? await answer.json() : null;
-    if (found && before === heard) { state = found; show(); }
+    if (found && before === heard) { state = found; showState(); }
   } catch { /* the next question */ }
   clearTimeout(again);
-  again = setTimeout(ask, ASK_AGAIN);
+  again = setTimeout(askState, ASK_AGAIN);
 }
 
 const socket = new LabSocket(`/ws/playground/${head.dataset.sampling}/`, {
@@ -92,24 +92,24 @@ const socket = new LabSocket(`/ws/playground/${head.dataset.sampling}/`, {
     if (message.type !== "sampling") return;
     heard += 1;
     state = message;
-    show();
+    showState();
     if (!state.open) socket.disconnect();
   },
-  onClose(code) { if (!code) ask(); },
+  onClose(code) { if (!code) askState(); },
 });
 
-function choose(wanted) {
+function chooseOverlay(wanted) {
   view = wanted;
   const asked = new URLSearchParams(location.search);
   asked.set("tokens", view);
   history.replaceState(null, "", `${location.pathname}?${asked}`);
-  colour();
+  colourTokens();
 }
 
-overlays.addEventListener("click", (event) => { if (event.target.matches("button")) choose(event.target.value); });
+overlays.addEventListener("click", (event) => { if (event.target.matches("button")) chooseOverlay(event.target.value); });
 document.querySelector("[data-next-overlay]").addEventListener("click", () => {
   const names = [...overlays.children].map((button) => button.value);
-  choose(names[(names.indexOf(view) + 1) % names.length]);
+  chooseOverlay(names[(names.indexOf(view) + 1) % names.length]);
 });
-show();
+showState();
 if (state.open) socket.connect();

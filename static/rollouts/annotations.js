@@ -6,17 +6,17 @@ import { readSelection } from "./trajectory-selection.js";
 
 export const root = document.getElementById("annotations");
 const POLL = 10000;
-export const panel = () => root.querySelector("#annotation-panel");
-export const writable = () => panel()?.dataset.writable === "1";
+export const findPanel = () => root.querySelector("#annotation-panel");
+export const isWritable = () => findPanel()?.dataset.writable === "1";
 
 /* randomUUID exists on secure origins only; a lab on the local network has none. */
-export function newKey() {
+export function makeKey() {
   const bytes = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   return `${bytes.slice(0, 8)}-${bytes.slice(8, 12)}-4${bytes.slice(13, 16)}-8${bytes.slice(17, 20)}-${bytes.slice(20)}`;
 }
 
 /* Storage may be switched off; then drafts and undo last as long as the page. */
-export function store(kind, name, value) {
+export function accessStorage(kind, name, value) {
   const key = `lab-${name}`;
   try {
     if (value === undefined) return JSON.parse(window[kind].getItem(key));
@@ -25,26 +25,26 @@ export function store(kind, name, value) {
   } catch { /* nothing is kept */ }
   return null;
 }
-export const scope = () => `${panel().dataset.person}-${panel().dataset.rollout}`;
+export const nameScope = () => `${findPanel().dataset.person}-${findPanel().dataset.rollout}`;
 
 let changes = 0; // sent or answered so far: what was asked before the last of them may be answered without it
 let under = 0; // changes under way
 let crossed = false; // two were at once: which of their answers is the newer nobody knows
 
 /* Asks or sends; resolves to {status, body}, with status 0 when the lab cannot be reached. */
-export async function ask(url, data) {
-  if (!data) return request(url);
+export async function askServer(url, data) {
+  if (!data) return sendRequest(url);
   changes += 1;
   under += 1;
   crossed ||= under > 1;
-  const answer = await request(url, data);
+  const answer = await sendRequest(url, data);
   changes += 1;
   under -= 1;
-  if (crossed && !under) { crossed = false; setTimeout(look); }
+  if (crossed && !under) { crossed = false; setTimeout(lookForNews); }
   return answer;
 }
 
-async function request(url, data) {
+async function sendRequest(url, data) {
   const headers = { Accept: "application/json" };
   const options = { headers, credentials: "same-origin" };
   if (data) {
@@ -61,7 +61,7 @@ async function request(url, data) {
   }
 }
 
-export function wordsOf({ status, body }) {
+export function describeFailure({ status, body }) {
   if (body.error) return body.error;
   if (status === 0) return "The server is unreachable. What you wrote is kept here; send it again in a moment.";
   if (status === 403) return "You are signed out, or your role may not annotate. What you wrote is kept here; reload the page.";
@@ -70,27 +70,27 @@ export function wordsOf({ status, body }) {
 }
 
 /* Sends a change and shows the panel that comes back. */
-export async function send(url, data) {
-  const answer = await ask(url, data);
-  if (answer.status === 200) show(answer.body.panel);
+export async function sendChange(url, data) {
+  const answer = await askServer(url, data);
+  if (answer.status === 200) showPanel(answer.body.panel);
   return answer;
 }
 
 // ---- swapping
 
-export function show(html) {
+export function showPanel(html) {
   const next = new DOMParser().parseFromString(html || "", "text/html").getElementById("annotation-panel"); // scripts of a parsed document never run
   if (!next) return;
-  const now = panel();
+  const now = findPanel();
   if (!now) {
     root.replaceChildren(document.adoptNode(next));
-    ready();
+    announcePanel();
     return;
   }
   const known = new Set([...now.querySelectorAll("[data-comment-id]")].map((one) => one.id));
   let kept = false;
-  for (const part of next.querySelectorAll("[data-part]:not(.thread)")) swap(now.querySelector(`[data-part="${part.dataset.part}"]`), part);
-  kept = threads(now.querySelector("[data-threads]"), next.querySelector("[data-threads]"));
+  for (const part of next.querySelectorAll("[data-part]:not(.thread)")) swapPart(now.querySelector(`[data-part="${part.dataset.part}"]`), part);
+  kept = swapThreads(now.querySelector("[data-threads]"), next.querySelector("[data-threads]"));
   now.querySelector("datalist")?.replaceChildren(...(next.querySelector("datalist")?.children || []));
   now.dataset.version = kept ? "" : next.dataset.version; // what was kept is asked for again
   now.dataset.steps = next.dataset.steps;
@@ -99,29 +99,29 @@ export function show(html) {
   document.dispatchEvent(new CustomEvent("annotations:shown"));
 }
 
-function swap(now, next) { if (now && now.dataset.stamp !== next.dataset.stamp) replace(now, next); }
+function swapPart(now, next) { if (now && now.dataset.stamp !== next.dataset.stamp) replacePart(now, next); }
 
 /* Puts a part in place of the old one; what had the focus has it after. */
-function replace(now, next) {
+function replacePart(now, next) {
   const parts = (inside) => [...inside.querySelectorAll("button, a, input, textarea, summary, [tabindex]")];
   const focus = now.contains(document.activeElement) ? parts(now).indexOf(document.activeElement) : -1;
   const scrolled = now.querySelector(".step-marks")?.scrollTop;
   now.replaceWith(next);
   if (scrolled) next.querySelector(".step-marks").scrollTop = scrolled;
-  if (focus >= 0) { const all = parts(next); (all[Math.min(focus, all.length - 1)] || panel()).focus?.({ preventScroll: true }); }
+  if (focus >= 0) { const all = parts(next); (all[Math.min(focus, all.length - 1)] || findPanel()).focus?.({ preventScroll: true }); }
 }
 
-function writing(inside) {
+function isWriting(inside) {
   return [...inside.querySelectorAll("textarea")].some((box) => box.value !== box.defaultValue);
 }
 
 /* True when a thread was left as it is because somebody writes in it. */
-function threads(now, next) {
+function swapThreads(now, next) {
   let kept = false;
   const wanted = new Set([...next.children].map((one) => one.id));
   for (const thread of [...now.children]) {
     if (wanted.has(thread.id)) continue;
-    if (writing(thread)) kept = true;
+    if (isWriting(thread)) kept = true;
     else thread.remove();
   }
   for (const thread of [...next.children]) {
@@ -129,8 +129,8 @@ function threads(now, next) {
     if (!old || !now.contains(old)) { now.append(thread); continue; }
     if (old.dataset.stamp === thread.dataset.stamp) continue;
     const body = old.querySelector("[data-body]");
-    if (writing(body)) { kept = true; continue; }
-    replace(body, thread.querySelector("[data-body]"));
+    if (isWriting(body)) { kept = true; continue; }
+    replacePart(body, thread.querySelector("[data-body]"));
     old.className = thread.className;
     old.dataset.stamp = thread.dataset.stamp;
     if ("resolved" in thread.dataset) old.dataset.resolved = "";
@@ -142,7 +142,7 @@ function threads(now, next) {
 // ---- forms
 
 /* What the comment will be about: tokens {start, end, text}, or the whole rollout. */
-export function anchor(form, range) {
+export function anchorComment(form, range) {
   form.elements.start.value = range ? range.start : "";
   form.elements.end.value = range ? range.end : "";
   const line = form.querySelector("[data-anchor]");
@@ -153,17 +153,17 @@ export function anchor(form, range) {
   line.title = range ? `Tokens ${range.start} to ${range.end}` : "";
 }
 
-export function comment() {
+export function startComment() {
   const form = root.querySelector(".comment-form");
   if (!form) return;
   const range = readSelection();
-  if (range) { anchor(form, range); draft(form); }
+  if (range) { anchorComment(form, range); keepDraft(form); }
   form.elements.text.focus();
 }
 
 root.addEventListener("click", (event) => {
   const drop = event.target.closest("[data-drop-anchor]");
-  if (drop) { const form = drop.closest("form"); anchor(form, null); draft(form); form.elements.text.focus(); }
+  if (drop) { const form = drop.closest("form"); anchorComment(form, null); keepDraft(form); form.elements.text.focus(); }
 });
 
 root.addEventListener("keydown", (event) => {
@@ -174,24 +174,24 @@ root.addEventListener("keydown", (event) => {
 
 // ---- drafts
 
-const draftName = (form) => `draft-${scope()}-${form.dataset.draft}`;
+const nameDraft = (form) => `draft-${nameScope()}-${form.dataset.draft}`;
 const fields = ["text", "start", "end", "key", "seen"];
 
-function draft(form) {
+function keepDraft(form) {
   const text = form.elements.text;
-  if (text.value === text.defaultValue && !form.elements.start?.value) { forget(form); return; }
+  if (text.value === text.defaultValue && !form.elements.start?.value) { forgetDraft(form); return; }
   const kept = { quote: form.querySelector("[data-quote]")?.textContent || "" };
   for (const name of fields) if (form.elements[name]) kept[name] = form.elements[name].value;
-  store("localStorage", draftName(form), kept);
+  accessStorage("localStorage", nameDraft(form), kept);
 }
 
-export function forget(form) { if (form.dataset.draft) store("localStorage", draftName(form), null); }
+export function forgetDraft(form) { if (form.dataset.draft) accessStorage("localStorage", nameDraft(form), null); }
 
-function restore() {
+function restoreDrafts() {
   for (const form of root.querySelectorAll("form[data-draft]")) {
-    const kept = store("localStorage", draftName(form));
+    const kept = accessStorage("localStorage", nameDraft(form));
     if (!kept) continue;
-    if (kept.start && form.elements.start) anchor(form, { start: kept.start, end: kept.end, text: kept.quote });
+    if (kept.start && form.elements.start) anchorComment(form, { start: kept.start, end: kept.end, text: kept.quote });
     for (const name of fields) if (form.elements[name] && kept[name]) form.elements[name].value = kept[name];
     const fold = form.closest("details");
     if (fold && kept.text) fold.open = true;
@@ -200,7 +200,7 @@ function restore() {
 
 root.addEventListener("input", (event) => {
   const form = event.target.closest("form");
-  if (form?.dataset.draft) draft(form);
+  if (form?.dataset.draft) keepDraft(form);
   event.target.removeAttribute("aria-invalid");
   const box = form?.querySelector("[data-error]");
   if (box) box.textContent = "";
@@ -208,24 +208,24 @@ root.addEventListener("input", (event) => {
 
 // ---- the first panel, and news
 
-function ready() {
-  restore();
+function announcePanel() {
+  restoreDrafts();
   document.dispatchEvent(new CustomEvent("annotations:shown", { detail: { first: true } }));
 }
 
 let asking = false;
-async function look() {
+async function lookForNews() {
   if (asking || document.hidden) return;
   asking = true;
-  const known = panel()?.dataset.version || "";
+  const known = findPanel()?.dataset.version || "";
   const before = changes;
-  const answer = await ask(known ? `${root.dataset.url}?version=${known}` : root.dataset.url);
+  const answer = await askServer(known ? `${root.dataset.url}?version=${known}` : root.dataset.url);
   asking = false;
   if (before !== changes) return; // a change came between: its own answer is shown
-  if (answer.status === 200) show(answer.body.panel);
-  else if (!panel()) root.textContent = wordsOf(answer);
+  if (answer.status === 200) showPanel(answer.body.panel);
+  else if (!findPanel()) root.textContent = describeFailure(answer);
 }
 
-document.addEventListener("visibilitychange", look);
-setInterval(look, POLL);
-document.addEventListener("DOMContentLoaded", () => { if (panel()) ready(); else look(); });
+document.addEventListener("visibilitychange", lookForNews);
+setInterval(lookForNews, POLL);
+document.addEventListener("DOMContentLoaded", () => { if (findPanel()) announcePanel(); else lookForNews(); });

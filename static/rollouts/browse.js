@@ -5,84 +5,84 @@ import { announce, bindKey } from "../base/page.js";
 import { findPendingAddress, showPart } from "../base/parts.js";
 
 const $ = (selector, from = document) => from.querySelector(selector);
-const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+const queryAll = (selector, from = document) => [...from.querySelectorAll(selector)];
 
 /* Rows: j and k move, Enter opens, x ticks, space looks into it. */
-const rows = () => all("[data-row]");
+const listRows = () => queryAll("[data-row]");
 const KEPT = "lab-browse-row";  // whoever comes back from a rollout finds it highlighted
 let current = "";
 try { current = sessionStorage.getItem(KEPT) || ""; } catch { /* no storage, no row */ }
 
-function highlight(row, focus = true) {
-  for (const other of rows()) other.removeAttribute("aria-current");
+function highlightRow(row, focus = true) {
+  for (const other of listRows()) other.removeAttribute("aria-current");
   if (!row) return;
   row.setAttribute("aria-current", "true");
   current = row.dataset.row;
   try { sessionStorage.setItem(KEPT, current); } catch { /* then the way back starts at no row */ }
   if (focus) row.focus({ preventScroll: true });
   row.scrollIntoView({ block: "nearest" });
-  if (!$("#preview").hidden) look(row);
+  if (!$("#preview").hidden) loadPreview(row);
 }
 
-function here() {
-  return rows().find((row) => row.dataset.row === current) || null;
+function findRow() {
+  return listRows().find((row) => row.dataset.row === current) || null;
 }
 
-function open(row) {
+function openRow(row) {
   if (row) location.assign(row.dataset.href);
 }
 
-function tick(row) {
+function tickRow(row) {
   const box = row && $("input[name=id]", row);
   if (!box) return;
   box.checked = !box.checked;
-  count();
+  countTicks();
 }
 
 bindListKeys({
-  items: rows,
+  items: listRows,
   next: ["j", "Next rollout"],
   before: ["k", "Rollout before"],
-  findCurrent: here,
-  show: (row) => highlight(row),
+  findCurrent: findRow,
+  show: (row) => highlightRow(row),
   passEnd: (by) => announce(by > 0 ? "Last rollout of this page; J opens the next page" : "First rollout of this page"),
 });
-bindKey("x", "Tick the rollout", () => tick(here()));
+bindKey("x", "Tick the rollout", () => tickRow(findRow()));
 bindKey("f", "Search the completions", () => { const box = $("#browse-words"); if (box) { box.focus(); box.select(); } });
 document.addEventListener("keydown", (event) => {
   const row = event.target.closest && event.target.closest("[data-row]");
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea, a, button, summary")) return;
-  if (event.key === "Enter" && row) { event.preventDefault(); open(row); }
-  if (event.key === " " && (row || here())) { event.preventDefault(); toggleLook(row || here()); }
-  if (event.key === "Escape" && !$("#preview").hidden) closeLook();
+  if (event.key === "Enter" && row) { event.preventDefault(); openRow(row); }
+  if (event.key === " " && (row || findRow())) { event.preventDefault(); togglePreview(row || findRow()); }
+  if (event.key === "Escape" && !$("#preview").hidden) closePreview();
 });
 
 document.addEventListener("click", (event) => {
   const row = event.target.closest("[data-row]");
-  if (row && !event.target.closest("a, input, button, label")) highlight(row, false);
-  if (event.target.closest("[data-close-preview]")) closeLook();
+  if (row && !event.target.closest("a, input, button, label")) highlightRow(row, false);
+  if (event.target.closest("[data-close-preview]")) closePreview();
 });
 document.addEventListener("dblclick", (event) => {
   const row = event.target.closest("[data-row]");
-  if (row && !event.target.closest("a, input, button")) open(row);
+  if (row && !event.target.closest("a, input, button")) openRow(row);
 });
 
 /* A look into the highlighted rollout beside the table. */
-function toggleLook(row) {
-  if (!$("#preview").hidden && current === row.dataset.row) { closeLook(); return; }
+function togglePreview(row) {
+  if (!$("#preview").hidden && current === row.dataset.row) { closePreview(); return; }
   $("#preview").hidden = false;
   document.body.classList.add("with-preview");
-  highlight(row);
+  highlightRow(row);
 }
 
-function closeLook() {
+function closePreview() {
   $("#preview").hidden = true;
   document.body.classList.remove("with-preview");
-  if (here()) here().focus({ preventScroll: true });
+  if (findRow()) findRow().focus({ preventScroll: true });
 }
 
 let looking = 0;
-async function look(row) {
+async function loadPreview(row) {
   const asked = ++looking;
   try {
     const answer = await fetch(`${$("#preview").dataset.url.replace("/0/", `/${row.dataset.row}/`)}${new URL(row.dataset.href, location).search}`, { headers: { "X-Requested-With": "fetch" } });
@@ -96,42 +96,42 @@ async function look(row) {
 }
 
 /* Ticks. */
-function count() {
-  const ticked = all("input[name=id]:checked").length;
-  for (const label of all("[data-ticked]")) label.textContent = ticked ? String(ticked) : "";
-  for (const link of all("[data-export]")) link.href = exported(link);
+function countTicks() {
+  const ticked = queryAll("input[name=id]:checked").length;
+  for (const label of queryAll("[data-ticked]")) label.textContent = ticked ? String(ticked) : "";
+  for (const link of queryAll("[data-export]")) link.href = buildExportAddress(link);
   const compare = $("[data-compare]");
-  const two = all("input[name=id]:checked").map((box) => box.value);
+  const two = queryAll("input[name=id]:checked").map((box) => box.value);
   if (compare) {
     compare.hidden = two.length !== 2;
     if (two.length === 2) compare.href = `${compare.dataset.compare}?a=${two[0]}&b=${two[1]}`;
   }
   const whole = $("[data-all]");
   if (whole) {
-    const boxes = all("input[name=id]").length;
+    const boxes = queryAll("input[name=id]").length;
     whole.checked = ticked > 0 && ticked === boxes;
     whole.indeterminate = ticked > 0 && ticked < boxes;
   }
 }
 /* A file holds the ticked rollouts, or the whole selection when none is. */
-function exported(link) {
+function buildExportAddress(link) {
   const path = link.getAttribute("href").split("?")[0];
   const query = new URLSearchParams(location.search);
   for (const name of ["after", "id"]) query.delete(name);
   if (link.dataset.export) query.set(link.dataset.export, "1");
-  for (const box of all("input[name=id]:checked")) query.append("id", box.value);
+  for (const box of queryAll("input[name=id]:checked")) query.append("id", box.value);
   return `${path}?${query}`;
 }
 
 document.addEventListener("change", (event) => {
-  if (event.target.matches("[data-all]")) for (const box of all("input[name=id]")) box.checked = event.target.checked;
-  if (event.target.matches("[data-all], input[name=id]")) count();
-  if (event.target.matches("[data-add-field]")) adapt();
+  if (event.target.matches("[data-all]")) for (const box of queryAll("input[name=id]")) box.checked = event.target.checked;
+  if (event.target.matches("[data-all], input[name=id]")) countTicks();
+  if (event.target.matches("[data-add-field]")) adaptFilter();
 });
 
 /* The control that adds a filter offers the operators and values of the chosen field. */
 const operatorLabels = new Map();
-function adapt(keep = false) {
+function adaptFilter(keep = false) {
   const field = $("[data-add-field]"), operator = $("[data-add-operator]");
   if (!field || !operator) return;
   if (!operatorLabels.size) for (const option of operator.options) operatorLabels.set(option.value, option.textContent);
@@ -145,10 +145,10 @@ function adapt(keep = false) {
   operator.value = names.includes(before) && keep ? before : names.includes("ge") ? "ge" : names[0];
   const help = $("[data-add-help]");
   if (help) help.textContent = chosen.dataset.help || "";
-  value(chosen, keep);
+  replaceValueField(chosen, keep);
 }
 
-function value(chosen, keep) {
+function replaceValueField(chosen, keep) {
   const old = $("[data-add-value]");
   const kind = chosen.dataset.kind;
   const choices = (chosen.dataset.choices || "").split("|").filter(Boolean).map((pair) => pair.split("="));
@@ -173,12 +173,12 @@ document.addEventListener("submit", (event) => {
 }, true);
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href]");
-  if (link && link.closest(".menu-body")) for (const menu of all("details[data-menu][open]")) menu.open = false;
+  if (link && link.closest(".menu-body")) for (const menu of queryAll("details[data-menu][open]")) menu.open = false;
 });
 document.addEventListener("toggle", (event) => {
-  if (event.target.matches && event.target.matches("[data-adding]") && event.target.open) { adapt(true); $("[data-add-field]").focus(); }
+  if (event.target.matches && event.target.matches("[data-adding]") && event.target.open) { adaptFilter(true); $("[data-add-field]").focus(); }
   if (event.target.matches && event.target.matches("[data-tag-menu]") && event.target.open) {
-    if (!all("input[name=id]:checked").length && here()) tick(here());
+    if (!queryAll("input[name=id]:checked").length && findRow()) tickRow(findRow());
     $("#tag-name").focus();
   }
   if (event.target.matches && event.target.matches(".run-picker") && event.target.open) $("#run-find").focus();
@@ -202,12 +202,12 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("htmx:afterSettle", () => {
-  count();
-  adapt(true);
-  if (here()) here().setAttribute("aria-current", "true");
+  countTicks();
+  adaptFilter(true);
+  if (findRow()) findRow().setAttribute("aria-current", "true");
 });
 document.addEventListener("DOMContentLoaded", () => {
-  adapt(true);
-  count();
-  if (here()) here().setAttribute("aria-current", "true");
+  adaptFilter(true);
+  countTicks();
+  if (findRow()) findRow().setAttribute("aria-current", "true");
 });

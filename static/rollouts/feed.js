@@ -8,27 +8,27 @@ import { tokenCards } from "./tokens.js";
 
 const root = document.getElementById("rollouts");
 
-let view = feed().dataset.view;
+let view = findFeed().dataset.view;
 let words = (new URLSearchParams(location.search).get("find") || "").slice(0, 200);
 let fresh = 0; // rollouts that came since the feed was read
 
-function feed() { return document.getElementById("feed"); }
+function findFeed() { return document.getElementById("feed"); }
 
 /* The address of what is shown, or is about to be, with changes. */
-function query(changes) {
+function buildQuery(changes) {
   const coming = findPendingAddress("feed");
-  const asked = new URLSearchParams(coming ? new URL(coming, location.href).search : feed().dataset.query);
-  if (!coming && feed().dataset.following === "1") asked.delete("step");
+  const asked = new URLSearchParams(coming ? new URL(coming, location.href).search : findFeed().dataset.query);
+  if (!coming && findFeed().dataset.following === "1") asked.delete("step");
   for (const name of ["after", "part"]) asked.delete(name);
   for (const [name, value] of Object.entries(changes)) {
     if (value === "" || value === null) asked.delete(name);
     else asked.set(name, value);
   }
-  return keeping(asked);
+  return keepView(asked);
 }
 
 /* What the page keeps whatever is shown: the token view and the words to find. */
-function keeping(asked) {
+function keepView(asked) {
   for (const [name, value] of [["tokens", view], ["find", words]]) {
     if (value) asked.set(name, value);
     else asked.delete(name);
@@ -37,17 +37,17 @@ function keeping(asked) {
 }
 
 /* Swaps the feed for another selection; the address follows, so that it can be shared and reloaded. */
-async function show(search, { push = true } = {}) {
+async function showFeed(search, { push = true } = {}) {
   const asked = new URLSearchParams(search);
   asked.set("part", "feed");
   const address = `${root.dataset.url}?${asked}`;
   const shown = await showPart("feed", address);
-  if (shown === null) tellSteps(); // the slider goes back to what is shown
+  if (shown === null) updateStepBar(); // the slider goes back to what is shown
   if (shown !== address) return;
-  if (push) history.replaceState(null, "", root.dataset.url + withView(search));
+  if (push) history.replaceState(null, "", root.dataset.url + addView(search));
   fresh = 0;
-  await dress();
-  announce(`Step ${feed().dataset.step}, ${feed().dataset.total} rollouts`);
+  await showTokens();
+  announce(`Step ${findFeed().dataset.step}, ${findFeed().dataset.total} rollouts`);
 }
 
 root.addEventListener("click", (event) => {
@@ -55,26 +55,26 @@ root.addEventListener("click", (event) => {
   if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey && event.button === 0) {
     event.preventDefault();
     if (link.matches("[data-token-view]")) setView(link.dataset.tokenView);
-    else show(withView(link.getAttribute("href")));
+    else showFeed(addView(link.getAttribute("href")));
   }
-  if (event.target.closest("#feed-pill")) show(query({ step: "" }));
+  if (event.target.closest("#feed-pill")) showFeed(buildQuery({ step: "" }));
   const all = event.target.closest("[data-show-all]");
   if (all) showAll(all);
   const tokens = event.target.closest("[data-all-tokens]");
   if (tokens) allTokens(tokens);
 });
 
-function withView(search) { return keeping(new URLSearchParams(search)); }
+function addView(search) { return keepView(new URLSearchParams(search)); }
 
 root.addEventListener("input", (event) => {
   if (event.target.id !== "feed-find") return;
   words = event.target.value;
-  history.replaceState(null, "", root.dataset.url + query({}));
-  find();
+  history.replaceState(null, "", root.dataset.url + buildQuery({}));
+  filterCards();
 });
 
 /* Hides the cards that do not say the words, in what is loaded of the step: in the prompt of their group or in themselves. */
-function find() {
+function filterCards() {
   const box = document.getElementById("feed-find");
   if (!box) return;
   if (box.value !== words) box.value = words;
@@ -95,11 +95,11 @@ function find() {
 }
 
 root.addEventListener("change", (event) => {
-  if (event.target.id === "feed-sort") show(withView(event.target.value));
+  if (event.target.id === "feed-sort") showFeed(addView(event.target.value));
   if (event.target.id === "show-whitespace") tokenCards.showWhitespace(event.target.checked);
 });
 
-window.addEventListener("popstate", () => show(location.search, { push: false }));
+window.addEventListener("popstate", () => showFeed(location.search, { push: false }));
 
 async function showAll(button) {
   const article = button.closest("[data-rollout]");
@@ -117,20 +117,20 @@ async function allTokens(button) {
   const response = await fetch(article.dataset.tokens);
   if (!response.ok) { button.disabled = false; return; }
   tokenCards.build(article, await response.json());
-  colour();
+  colourTokens();
 }
 
 async function setView(name) {
   view = name;
-  const step = feed().dataset.following === "1" ? "" : feed().dataset.step;
-  history.replaceState(null, "", root.dataset.url + query(findPendingAddress("feed") ? {} : { step }));
-  await dress();
+  const step = findFeed().dataset.following === "1" ? "" : findFeed().dataset.step;
+  history.replaceState(null, "", root.dataset.url + buildQuery(findPendingAddress("feed") ? {} : { step }));
+  await showTokens();
 }
 
 /* Puts the chosen token view on every card, fetching the tokens of those that have none yet in one request. */
-async function dress() {
-  find();
-  tellSteps();
+async function showTokens() {
+  filterCards();
+  updateStepBar();
   for (const link of root.querySelectorAll("[data-token-view]")) {
     if (link.dataset.tokenView === view) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
@@ -155,11 +155,11 @@ async function dress() {
     const cut = article.querySelector("[data-cut]");
     if (cut) cut.hidden = Boolean(view);
   }
-  colour();
+  colourTokens();
 }
 
-function tellSteps() {
-  const { step, first, last, before, after, phase, steps, following } = feed().dataset;
+function updateStepBar() {
+  const { step, first, last, before, after, phase, steps, following } = findFeed().dataset;
   const known = (text) => (text === "" ? null : Number(text));
   stepBar.set({ phase, step: known(step), first: known(first), last: known(last), before: known(before), after: known(after),
     listed: steps ? steps.split(",").map(Number) : [], following: following === "1" });
@@ -168,33 +168,33 @@ function tellSteps() {
 
 stepBar.on((step, phase) => {
   stepBar.set({ step: step ?? stepBar.state.step, phase, following: step === null }); // a key that is pressed twice goes two steps
-  show(query({ step: step === null ? "" : step, phase }));
+  showFeed(buildQuery({ step: step === null ? "" : step, phase }));
 });
 
-function colour() {
+function colourTokens() {
   const legend = document.getElementById("token-legend");
   if (!legend) return;
   if (!view) { legend.hidden = true; return; }
   tokenCards.legend(legend, view, tokenCards.colour([...root.querySelectorAll("[data-rollout]")], view));
 }
 
-document.addEventListener("htmx:afterSwap", (event) => { if (root.contains(event.target) && event.target.id !== "feed") dress(); });
+document.addEventListener("htmx:afterSwap", (event) => { if (root.contains(event.target) && event.target.id !== "feed") showTokens(); });
 
 /* Nothing moves under somebody who reads: the feed follows only while its top is in view and nothing in it is in use. */
-function undisturbed() {
-  const top = feed().getBoundingClientRect().top;
+function isUndisturbed() {
+  const top = findFeed().getBoundingClientRect().top;
   const using = document.activeElement.closest("#stepper, #rollouts :is(.cards, select, #feed-find)");
   return top > -40 && !using && !root.querySelector(".group:hover, details[open]") && !String(getSelection());
 }
 
 let lastShow = 0;
-function arrived(count) {
+function handleArrivals(count) {
   fresh += count;
   if (document.hidden) return;
-  const follows = feed().dataset.following === "1" && (undisturbed() || !feed().dataset.step);
+  const follows = findFeed().dataset.following === "1" && (isUndisturbed() || !findFeed().dataset.step);
   if (follows && !findPendingAddress("feed") && Date.now() - lastShow > 900) {
     lastShow = Date.now();
-    show(query({ step: "" }), { push: false });
+    showFeed(buildQuery({ step: "" }), { push: false });
   } else showPill();
 }
 
@@ -206,13 +206,13 @@ function showPill() {
   if (pill.textContent !== words) pill.textContent = words;
 }
 
-setInterval(() => { if (fresh && !document.hidden && feed().dataset.following === "1") arrived(0); }, 1000);
-liveRun.on("delta", (delta) => { if (delta.rollouts && delta.rollouts.count) arrived(delta.rollouts.count); });
-liveRun.on("reset", () => (stepBar.state.following ? show(query({ step: "" }), { push: false }) : showPill()));
+setInterval(() => { if (fresh && !document.hidden && findFeed().dataset.following === "1") handleArrivals(0); }, 1000);
+liveRun.on("delta", (delta) => { if (delta.rollouts && delta.rollouts.count) handleArrivals(delta.rollouts.count); });
+liveRun.on("reset", () => (stepBar.state.following ? showFeed(buildQuery({ step: "" }), { push: false }) : showPill()));
 walkCards(() => root);
 bindKey("o", "Next token overlay", () => {
   const views = [...root.querySelectorAll("[data-token-view]")].map((link) => link.dataset.tokenView);
   setView(views[(views.indexOf(view) + 1) % views.length]);
 });
-dress();
+showTokens();
 stepBar.look(); // held-out steps and marks on the slider's track

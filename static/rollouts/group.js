@@ -7,15 +7,15 @@ import { tokenCards } from "./tokens.js";
 const root = document.getElementById("group");
 let locked = new URLSearchParams(location.search).get("lock") !== "0";
 
-function columns() { return document.getElementById("columns"); }
-function members() { return [...root.querySelectorAll(".member")]; }
-function overlays() { return [...root.querySelectorAll("[data-columns]")].map((link) => link.dataset.view).filter((view) => view !== "diff"); } // plain first
-function overlay(view) { return view !== "" && view !== "diff"; }
+function findColumns() { return document.getElementById("columns"); }
+function listMembers() { return [...root.querySelectorAll(".member")]; }
+function listOverlays() { return [...root.querySelectorAll("[data-columns]")].map((link) => link.dataset.view).filter((view) => view !== "diff"); } // plain first
+function isOverlay(view) { return view !== "" && view !== "diff"; }
 
 /* The address of what is shown, or is about to be, with changes; "" takes a part away. */
-function query(changes) {
+function buildQuery(changes) {
   const coming = findPendingAddress("columns");
-  const asked = new URLSearchParams(coming ? new URL(coming, location.href).search : columns().dataset.query);
+  const asked = new URLSearchParams(coming ? new URL(coming, location.href).search : findColumns().dataset.query);
   asked.delete("part");
   asked.delete("lock");
   if (!locked) asked.set("lock", "0");
@@ -27,10 +27,10 @@ function query(changes) {
 }
 
 /* A key that is pressed twice goes on from the view that is coming. */
-function view() { return new URLSearchParams(query({})).get("view") || ""; }
+function readView() { return new URLSearchParams(buildQuery({})).get("view") || ""; }
 
-async function show(changes) {
-  const search = query(changes);
+async function showView(changes) {
+  const search = buildQuery(changes);
   const asked = new URLSearchParams(search);
   asked.set("part", "columns");
   const address = `${root.dataset.url}?${asked}`;
@@ -38,7 +38,7 @@ async function show(changes) {
   if (await showPart("columns", address) !== address) return;
   history.replaceState(null, "", root.dataset.url + search);
   root.querySelector(".columns").scrollLeft = left;
-  await dress();
+  await showTokens();
   announce(root.querySelector('[data-columns][aria-current="true"]')?.textContent || "");
 }
 
@@ -46,15 +46,15 @@ root.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-columns]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
-  show({ view: link.dataset.view });
+  showView({ view: link.dataset.view });
 });
 
 root.addEventListener("change", (event) => {
-  if (event.target.id === "target") show({ with: event.target.value });
-  if (event.target.id === "ignore-space") show({ space: event.target.checked ? "ignore" : "" });
+  if (event.target.id === "target") showView({ with: event.target.value });
+  if (event.target.id === "ignore-space") showView({ space: event.target.checked ? "ignore" : "" });
   if (event.target.id === "scroll-lock") {
     locked = event.target.checked;
-    history.replaceState(null, "", root.dataset.url + query({}));
+    history.replaceState(null, "", root.dataset.url + buildQuery({}));
   }
   if (event.target.id === "show-whitespace") tokenCards.showWhitespace(event.target.checked);
 });
@@ -72,22 +72,22 @@ root.addEventListener("scroll", (event) => {
 }, true);
 
 root.addEventListener("focusin", (event) => {
-  for (const member of members()) member.classList.toggle("current", member.contains(event.target));
+  for (const member of listMembers()) member.classList.toggle("current", member.contains(event.target));
 });
 
 /* Token colours, from the tokens of all members on the page at once. */
-async function dress() {
+async function showTokens() {
   document.getElementById("scroll-lock").checked = locked;
-  const view = columns().dataset.view;
-  if (!overlay(view)) return;
-  columns().classList.add(`view-${view}`); // its hue
-  const ids = members().map((member) => member.dataset.rollout);
+  const view = findColumns().dataset.view;
+  if (!isOverlay(view)) return;
+  findColumns().classList.add(`view-${view}`); // its hue
+  const ids = listMembers().map((member) => member.dataset.rollout);
   const response = await fetch(`${root.dataset.tokensUrl}?ids=${ids.join(",")}`);
-  if (columns().dataset.view !== view) return; // another view has come meanwhile
+  if (findColumns().dataset.view !== view) return; // another view has come meanwhile
   if (!response.ok) { showToast("The tokens could not be loaded. Try again.", "error"); return; }
   const { rollouts } = await response.json();
   const found = new Map(rollouts.map((one) => [String(one.id), one]));
-  const dressed = members().filter((member) => found.has(member.dataset.rollout));
+  const dressed = listMembers().filter((member) => found.has(member.dataset.rollout));
   for (const member of dressed) {
     tokenCards.build(member, found.get(member.dataset.rollout));
     member.querySelector("[data-plain]").hidden = true;
@@ -96,7 +96,7 @@ async function dress() {
   tokenCards.legend(document.getElementById("legend"), view, tokenCards.colour(dressed, view));
 }
 
-bindListKeys({ items: members, next: ["n", "Next member"], before: ["p", "Previous member"], open: (member) => member.querySelector("[data-open]").click() });
-bindKey("w", "Word diff on or off", () => show({ view: view() === "diff" ? "" : "diff" }));
-bindKey("o", "Next token overlay", () => show({ view: overlays()[(overlays().indexOf(view()) + 1) % overlays().length] }));
-document.addEventListener("DOMContentLoaded", dress);
+bindListKeys({ items: listMembers, next: ["n", "Next member"], before: ["p", "Previous member"], open: (member) => member.querySelector("[data-open]").click() });
+bindKey("w", "Word diff on or off", () => showView({ view: readView() === "diff" ? "" : "diff" }));
+bindKey("o", "Next token overlay", () => showView({ view: listOverlays()[(listOverlays().indexOf(readView()) + 1) % listOverlays().length] }));
+document.addEventListener("DOMContentLoaded", showTokens);

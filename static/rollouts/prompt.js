@@ -9,9 +9,9 @@ const hidden = new Set(new URLSearchParams(location.search).getAll("hide"));
 function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
 /* A colour as Plotly takes it, nearly transparent. */
-function pale(color) { return color.replace(/^rgb\(([^)]+)\)$/, (all, parts) => `rgba(${parts.replaceAll(" ", ", ").replaceAll(",,", ",")}, 0.14)`); }
+function fadeColor(color) { return color.replace(/^rgb\(([^)]+)\)$/, (all, parts) => `rgba(${parts.replaceAll(" ", ", ").replaceAll(",,", ",")}, 0.14)`); }
 
-function traces(measure) {
+function buildTraces(measure) {
   const made = [];
   data.forEach((one, place) => {
     if (hidden.has(one.key)) return;
@@ -19,7 +19,7 @@ function traces(measure) {
     const shared = { type: "scatter", x: one.step, connectgaps: false, showlegend: false };
     if (measure === "mean" && one.step.length > 1) {
       const edge = { ...shared, mode: "lines", line: { width: 0, color }, hoverinfo: "skip" };
-      made.push({ ...edge, y: one.low }, { ...edge, y: one.high, fill: "tonexty", fillcolor: pale(color) });
+      made.push({ ...edge, y: one.low }, { ...edge, y: one.high, fill: "tonexty", fillcolor: fadeColor(color) });
     }
     // A series of one visit has no band: a bar from its least to its most answer.
     const whole = (from, to) => one.mean.map((mean, index) => (mean === null ? 0 : Math.abs(to[index] - from[index])));
@@ -43,7 +43,7 @@ function turns(measure) {
   return [threshold, ...marks];
 }
 
-function layout(measure) {
+function buildLayout(measure) {
   const axis = { color: css("--muted"), gridcolor: css("--border"), linecolor: css("--border"), zeroline: false, tickfont: { size: 11 }, fixedrange: false };
   return {
     height: 220, autosize: true, margin: { l: 44, r: 10, t: 6, b: 34 }, hovermode: "closest", dragmode: "zoom", showlegend: false,
@@ -55,12 +55,12 @@ function layout(measure) {
   };
 }
 
-function draw() {
+function drawChart() {
   for (const chart of charts) {
     const plot = chart.querySelector(".chart-plot");
     const { measure } = chart.dataset;
     const first = !plot.data;
-    Plotly.react(plot, traces(measure), layout(measure), { displayModeBar: false, responsive: true, showTips: false });
+    Plotly.react(plot, buildTraces(measure), buildLayout(measure), { displayModeBar: false, responsive: true, showTips: false });
     if (first) plot.on("plotly_click", (event) => { const url = event.points[0].customdata; if (url) location.assign(url); });
   }
   for (const button of buttons) button.setAttribute("aria-pressed", String(!hidden.has(data[button.dataset.series].key)));
@@ -73,8 +73,8 @@ for (const button of buttons) button.addEventListener("click", () => {
   asked.delete("hide");
   for (const one of hidden) asked.append("hide", one);
   history.replaceState(null, "", location.pathname + (asked.size ? `?${asked}` : ""));
-  draw();
+  drawChart();
 });
 
-document.addEventListener("lab:theme", draw);
-document.addEventListener("DOMContentLoaded", draw);
+document.addEventListener("lab:theme", drawChart);
+document.addEventListener("DOMContentLoaded", drawChart);

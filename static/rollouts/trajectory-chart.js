@@ -17,20 +17,20 @@ let [hovered, pinned, dragged, down] = [null, null, null, null];
 let waiting = false;
 let colours = null;
 
-const data = () => completion.data;
+const getRollout = () => completion.data;
 
-function use(overlay) {
-  const rollout = data();
+function useOverlay(overlay) {
+  const rollout = getRollout();
   const offered = [overlay, "entropy", "logprob"].find((name) => name && name !== "mask" && tokenOverlays.values(rollout, name) && !(name in rollout.reasons));
   view = offered || "";
   canvas.parentElement.hidden = !view || !rollout.total;
-  measure();
+  measureColumns();
 }
 
 /* Smallest and largest value of the policy's tokens under each column of pixels, and whether the environment wrote there. */
-function measure() {
+function measureColumns() {
   columns = null;
-  const rollout = data();
+  const rollout = getRollout();
   if (!rollout || !view || canvas.parentElement.hidden) return;
   const wide = Math.max(1, Math.floor(canvas.clientWidth));
   const numbers = tokenOverlays.values(rollout, view);
@@ -52,17 +52,17 @@ function measure() {
   canvas.width = wide * devicePixelRatio;
   canvas.height = HEIGHT * devicePixelRatio;
   canvas.setAttribute("aria-label", `${tokenOverlays.all[view].title} by position, up to ${tokenOverlays.all[view].write(columns.top)}`);
-  draw();
-  say();
+  scheduleDrawing();
+  showWords();
 }
 
-function draw() {
+function scheduleDrawing() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; paint(); });
+  requestAnimationFrame(() => { waiting = false; paintChart(); });
 }
 
-function paint() {
+function paintChart() {
   if (!columns) return;
   colours ||= { bar: readStyle("--series-1"), out: readStyle("--surface-2"), seen: readStyle("--border"), pin: readStyle("--accent"), text: readStyle("--text"), axis: readStyle("--border-strong") };
   const { wide, bins, low, high, out, bottom, top } = columns;
@@ -73,8 +73,8 @@ function paint() {
   pen.fillStyle = colours.out;
   for (let bin = 0; bin < bins; bin += 1) if (out[bin]) pen.fillRect(bin * step, 0, Math.max(1, step), HEIGHT);
   const seen = completion.inView();
-  if (seen && seen[1] - seen[0] < data().total) stretch(seen, colours.seen, 0.55);
-  stretch(dragged, colours.pin, 0.28);
+  if (seen && seen[1] - seen[0] < getRollout().total) paintStretch(seen, colours.seen, 0.55);
+  paintStretch(dragged, colours.pin, 0.28);
   pen.fillStyle = colours.bar;
   const zero = y(0);
   for (let bin = 0; bin < bins; bin += 1) {
@@ -84,30 +84,30 @@ function paint() {
   }
   pen.fillStyle = colours.axis;
   pen.fillRect(0, zero, wide, 1);
-  line(pinned, colours.pin, 2);
-  line(hovered, colours.text, 1);
+  paintLine(pinned, colours.pin, 2);
+  paintLine(hovered, colours.text, 1);
 }
 
-const at = (position) => ((position + 0.5) / data().total) * columns.wide;
+const findX = (position) => ((position + 0.5) / getRollout().total) * columns.wide;
 
-function line(position, colour, width) {
+function paintLine(position, colour, width) {
   if (position === null) return;
   pen.fillStyle = colour;
-  pen.fillRect(at(position) - width / 2, 0, width, HEIGHT);
+  pen.fillRect(findX(position) - width / 2, 0, width, HEIGHT);
 }
 
-function stretch(range, colour, alpha) {
+function paintStretch(range, colour, alpha) {
   if (!range) return;
   pen.fillStyle = colour;
   pen.globalAlpha = alpha;
-  pen.fillRect((range[0] / data().total) * columns.wide, 0, Math.max(2, ((range[1] - range[0]) / data().total) * columns.wide), HEIGHT);
+  pen.fillRect((range[0] / getRollout().total) * columns.wide, 0, Math.max(2, ((range[1] - range[0]) / getRollout().total) * columns.wide), HEIGHT);
   pen.globalAlpha = 1;
 }
 
 /* The line above the chart: what it shows and the token the cursor stands on. */
-function say() {
+function showWords() {
   if (!columns) return;
-  const rollout = data();
+  const rollout = getRollout();
   const { title, write } = tokenOverlays.all[view];
   const position = hovered ?? pinned;
   const ends = `${title}, ${columns.signed ? `${write(-columns.top)} to ` : "0 to "}${write(columns.top)}, over ${rollout.total} tokens`;
@@ -116,19 +116,19 @@ function say() {
   words.textContent = position === null ? ends : `${position}: “${token}”, ${title.toLowerCase().replace("kl", "KL")} ${tokenOverlays.missing(value) ? "n/a" : write(value)}`;
 }
 
-function positionAt(event) {
+function findPosition(event) {
   const box = canvas.getBoundingClientRect();
-  return Math.max(0, Math.min(data().total - 1, Math.floor(((event.clientX - box.left) / box.width) * data().total)));
+  return Math.max(0, Math.min(getRollout().total - 1, Math.floor(((event.clientX - box.left) / box.width) * getRollout().total)));
 }
 
 canvas.addEventListener("pointerdown", (event) => {
   if (event.button !== 0 || !columns) return;
-  down = { x: event.clientX, position: positionAt(event), dragging: false };
+  down = { x: event.clientX, position: findPosition(event), dragging: false };
   canvas.setPointerCapture(event.pointerId);
 });
 canvas.addEventListener("pointermove", (event) => {
   if (!columns) return;
-  const position = positionAt(event);
+  const position = findPosition(event);
   if (down && (down.dragging || Math.abs(event.clientX - down.x) >= DRAG_FROM)) {
     down.dragging = true;
     dragged = [Math.min(down.position, position), Math.max(down.position, position) + 1];
@@ -144,14 +144,14 @@ canvas.addEventListener("pointerup", () => {
 canvas.addEventListener("pointercancel", () => { down = null; });
 canvas.addEventListener("pointerleave", () => { if (!down) reader.hover(null, "chart"); });
 
-new ResizeObserver(() => { if (columns && Math.floor(canvas.clientWidth) !== columns.wide) measure(); }).observe(canvas);
-addEventListener("scroll", () => { if (columns) draw(); }, { passive: true });
-document.addEventListener("lab:theme", () => { colours = null; draw(); });
+new ResizeObserver(() => { if (columns && Math.floor(canvas.clientWidth) !== columns.wide) measureColumns(); }).observe(canvas);
+addEventListener("scroll", () => { if (columns) scheduleDrawing(); }, { passive: true });
+document.addEventListener("lab:theme", () => { colours = null; scheduleDrawing(); });
 
 export const tokenChart = {
-  use,
-  hover(position) { if (hovered !== position) { hovered = position; draw(); say(); } },
-  pin(position) { pinned = position; draw(); say(); },
-  choose(range) { dragged = range; draw(); },
+  use: useOverlay,
+  hover(position) { if (hovered !== position) { hovered = position; scheduleDrawing(); showWords(); } },
+  pin(position) { pinned = position; scheduleDrawing(); showWords(); },
+  choose(range) { dragged = range; scheduleDrawing(); },
   get view() { return view; },
 };

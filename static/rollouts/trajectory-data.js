@@ -7,7 +7,7 @@ const KINDS = { e: Uint16Array, f: Float32Array, H: Uint16Array, I: Uint32Array,
 
 let halves = null; // float16 by its bits
 
-function floats(bits) {
+function decodeHalves(bits) {
   if (!halves) {
     halves = new Float32Array(65536);
     for (let index = 0; index < 65536; index += 1) {
@@ -26,7 +26,7 @@ export function readRollout(buffer) {
     if (!(name in header.arrays)) return null;
     const [kind, offset, count] = header.arrays[name];
     const values = new KINDS[kind](buffer, body + offset, count);
-    return kind === "e" ? floats(values) : values;
+    return kind === "e" ? decodeHalves(values) : values;
   };
   const none = new Float32Array(header.total).fill(NaN);
   const data = {
@@ -36,17 +36,17 @@ export function readRollout(buffer) {
     logprobs: array("logprobs") || none, entropies: array("entropies") || none, mask: array("mask"),
     advantages: array("token_advantages"), weights: array("weights"), reference: array("reference_logprobs"), ratios: array("ratios"), clipped: array("clipped"),
   };
-  data.units = unitsOf(data);
+  data.units = buildUnits(data);
   data.unitOf = new Uint32Array(data.total);
   data.units.forEach((unit, index) => data.unitOf.fill(index, unit[1], unit[1] + unit[2]));
   return data;
 }
 
 /* As lab/rollouts/trajectories/tokens.py: [text, first token, token count, flags, start in the text]. */
-function unitsOf(data) {
+function buildUnits(data) {
   const { text, widths, ids, header } = data;
   const found = [];
-  const theirs = environment(header, data.total);
+  const theirs = markEnvironment(header, data.total);
   let [at, first] = [0, 0];
   for (let index = 0; index < widths.length; index += 1) {
     const width = widths[index];
@@ -72,7 +72,7 @@ function unitsOf(data) {
   return found;
 }
 
-function environment(header, total) {
+function markEnvironment(header, total) {
   const theirs = new Uint8Array(total);
   for (const [role, start, end] of header.turns) if (role !== "assistant") theirs.fill(1, Math.max(0, start), Math.max(0, end));
   return theirs;

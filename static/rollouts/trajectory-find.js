@@ -15,10 +15,10 @@ export function openFind() {
   bar.hidden = false;
   input.focus();
   input.select();
-  if (input.value) search();
+  if (input.value) searchText();
 }
 
-function close() {
+function closeFind() {
   bar.hidden = true;
   matches = [];
   current = -1;
@@ -27,7 +27,7 @@ function close() {
   document.getElementById("text").focus({ preventScroll: true });
 }
 
-function search() {
+function searchText() {
   const { data } = completion;
   matches = [];
   let more = false;
@@ -43,32 +43,32 @@ function search() {
   const next = matches.findIndex(([start]) => start >= from);
   current = matches.length ? Math.max(0, next) : -1;
   completion.replaceMarks("found", matches);
-  stand(more);
+  showMatch(more);
 }
 
-function stand(more = false) {
+function showMatch(more = false) {
   const now = matches[current];
   count.textContent = !input.value ? "" : !matches.length ? "nothing found" : `${current + 1} of ${matches.length}${more ? "+" : ""}`;
   completion.replaceMarks("found-now", now ? [now] : []);
   if (now) completion.scrollTo(now[0]);
 }
 
-function move(by) {
+function moveMatch(by) {
   if (!matches.length) return;
   current = (current + by + matches.length) % matches.length;
-  stand();
+  showMatch();
 }
 
 let soon = 0;
-input.addEventListener("input", () => { clearTimeout(soon); soon = setTimeout(search, 120); });
+input.addEventListener("input", () => { clearTimeout(soon); soon = setTimeout(searchText, 120); });
 bar.addEventListener("submit", (event) => event.preventDefault());
 input.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") { event.stopPropagation(); close(); }
-  if (event.key === "Enter") { event.preventDefault(); move(event.shiftKey ? -1 : 1); }
+  if (event.key === "Escape") { event.stopPropagation(); closeFind(); }
+  if (event.key === "Enter") { event.preventDefault(); moveMatch(event.shiftKey ? -1 : 1); }
 });
 bar.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
-  if (button.value === "close") close();
-  else move(button.value === "before" ? -1 : 1);
+  if (button.value === "close") closeFind();
+  else moveMatch(button.value === "before" ? -1 : 1);
 });

@@ -43,7 +43,7 @@ list.addEventListener("click", (event) => {
 });
 
 /* Goes to the next of them in the text, around its ends. */
-function jump(by) {
+function jumpToFork(by) {
   const places = [...forks].sort((a, b) => a - b);
   if (!places.length) { showToast("No entropies were stored with this rollout.", "info", 3); return; }
   const here = reader.state.token ?? (by > 0 ? -1 : Infinity);
@@ -52,5 +52,5 @@ function jump(by) {
   announce(`Token ${next}, number ${forks.indexOf(next) + 1} by entropy`);
 }
 
-bindKey("e", "Next of the most uncertain tokens", () => jump(1));
-bindKey("E", "The one before", () => jump(-1));
+bindKey("e", "Next of the most uncertain tokens", () => jumpToFork(1));
+bindKey("E", "The one before", () => jumpToFork(-1));

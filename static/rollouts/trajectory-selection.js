@@ -5,17 +5,17 @@ import { completion } from "./trajectory-text.js";
 const box = document.getElementById("text");
 
 /* The place in the text where a boundary of a selection lies. */
-function pointAt(node, offset) {
-  if (node.nodeType === Node.TEXT_NODE) return placeOf(node.parentElement, offset, node);
-  return offset < node.childNodes.length ? placeOf(node.childNodes[offset], 0) : placeOf(node, Infinity);
+function findPlace(node, offset) {
+  if (node.nodeType === Node.TEXT_NODE) return readPlace(node.parentElement, offset, node);
+  return offset < node.childNodes.length ? readPlace(node.childNodes[offset], 0) : readPlace(node, Infinity);
 }
 
 /* ``offset`` is 0 for the start of what the node shows and larger for something behind it; exact where a span shows its text as it is. */
-function placeOf(node, offset, text = null) {
+function readPlace(node, offset, text = null) {
   const element = node.nodeType === Node.TEXT_NODE ? node.parentElement : node;
   const unitSpan = element.closest("[data-first]");
   if (unitSpan) {
-    const unit = unitOfSpan(unitSpan);
+    const unit = findUnit(unitSpan);
     if (text && unitSpan.textContent === unit[0]) return unit[4] + offset;
     return offset ? findUnitEnd(unit) : unit[4];
   }
@@ -29,25 +29,25 @@ function placeOf(node, offset, text = null) {
 }
 
 /* Text that no tokens account for says its place itself. */
-function unitOfSpan({ dataset }) {
+function findUnit({ dataset }) {
   const { data } = completion;
   return data.units[dataset.at === undefined ? data.unitOf[dataset.first] : findUnitAt(data, Number(dataset.at))];
 }
 
 /* [from, to) of the selected text in the completion; null when nothing of it is selected, or something else as well. */
-function selectedText() {
+function readSelectedText() {
   const selection = getSelection();
   if (!completion.data || !selection.rangeCount || selection.isCollapsed) return null;
   const range = selection.getRangeAt(0);
   if (!box.contains(range.startContainer) || !box.contains(range.endContainer)) return null;
-  const [from, to] = [pointAt(range.startContainer, range.startOffset), pointAt(range.endContainer, range.endOffset)];
+  const [from, to] = [findPlace(range.startContainer, range.startOffset), findPlace(range.endContainer, range.endOffset)];
   return to > from ? [from, to] : null;
 }
 
 /* What is selected, in tokens [start, end) with their text: in the text, else on the chart; null when nothing is. */
 export function readSelection() {
   const { data } = completion;
-  const places = selectedText();
+  const places = readSelectedText();
   if (places && data.total) {
     const first = data.units[findUnitAt(data, places[0])];
     const last = data.units[findUnitAt(data, places[1] - 1)];
@@ -58,7 +58,7 @@ export function readSelection() {
 }
 
 document.addEventListener("copy", (event) => {
-  const places = selectedText();
+  const places = readSelectedText();
   if (!places) return;
   event.clipboardData.setData("text/plain", completion.data.text.slice(...places));
   event.preventDefault();

@@ -30,20 +30,20 @@ const make = (tag, className, text) => {
 };
 
 /* What stands on the page for a unit. In raw tokens a line break follows its box instead of breaking it. */
-function written(unit) {
+function writeUnit(unit) {
   if (unit[3] & SPECIAL) return shown.special || shown.mode === "tokens" ? tokenOverlays.visible(unit[0], false) : "";
   if (unit[3] & TORN) return `⟨${unit[2]} broken ${unit[2] === 1 ? "piece" : "pieces"}⟩`;
   if (shown.mode === "tokens") return tokenOverlays.visible(unit[0], false, shown.invisible).replace(/[\n\r\t]/g, (one) => ({ "\n": "↵", "\r": "␍", "\t": "→" })[one]).replace(/ /g, shown.spaces ? "·" : " ");
   return tokenOverlays.visible(unit[0], shown.spaces, shown.invisible);
 }
 
-function breaks(unit) { return shown.mode === "tokens" && !(unit[3] & SPECIAL) && unit[0].includes("\n") ? "\n" : ""; }
+function findBreak(unit) { return shown.mode === "tokens" && !(unit[3] & SPECIAL) && unit[0].includes("\n") ? "\n" : ""; }
 
-function build(next) {
+function buildText(next) {
   data = next;
   if (watcher) watcher.disconnect();
   waiting.clear();
-  watcher = new IntersectionObserver(seen, { rootMargin: `${NEAR} 0px` });
+  watcher = new IntersectionObserver(noticeVisible, { rootMargin: `${NEAR} 0px` });
   chunks = [];
   chunkOf = new Uint32Array(data.units.length);
   const parts = document.createDocumentFragment();
@@ -80,7 +80,7 @@ function blockElement([kind, label], from, to) {
   head.append(make("span", "role-name", TITLES[kind](label)), make("span", "muted", ` ${tokens} ${tokens === 1 ? "token" : "tokens"}, ${characters} characters`));
   if (kind !== "plain") block.append(head);
   if (folds) block.open = !(kind === "think" && characters > FOLD_FROM);
-  for (const [start, end] of cuts(from, to)) {
+  for (const [start, end] of cutChunks(from, to)) {
     const element = make("div", "chunk");
     element.dataset.chunk = chunks.length;
     chunkOf.fill(chunks.length, start, end);
@@ -94,7 +94,7 @@ function blockElement([kind, label], from, to) {
 }
 
 /* Chunks end after a line break where there is one, so that cutting changes no line. */
-function cuts(from, to) {
+function cutChunks(from, to) {
   const found = [];
   let [start, text] = [from, 0];
   for (let index = from; index < to; index += 1) {
@@ -124,20 +124,20 @@ function plain(chunk) {
   if (shown.mode !== "tokens" && !units.some((unit) => unit[3] & (SPECIAL | TORN))) {
     return tokenOverlays.visible(data.text.slice(units[0][4], findUnitEnd(units[units.length - 1])), shown.spaces, shown.invisible);
   }
-  return units.map((unit) => written(unit) + breaks(unit)).join("");
+  return units.map((unit) => writeUnit(unit) + findBreak(unit)).join("");
 }
 
-function fill(chunk) {
+function fillChunk(chunk) {
   if (chunk.filled) return;
   const nodes = document.createDocumentFragment();
-  for (let index = chunk.start; index < chunk.end; index += 1) nodes.append(spanOf(data.units[index]), breaks(data.units[index]));
+  for (let index = chunk.start; index < chunk.end; index += 1) nodes.append(makeSpan(data.units[index]), findBreak(data.units[index]));
   chunk.element.replaceChildren(nodes);
   chunk.filled = true;
   document.dispatchEvent(new CustomEvent("tokens:shown", { detail: { first: data.units[chunk.start][1], last: data.units[chunk.end - 1][1] } }));
 }
 
-function spanOf(unit) {
-  const span = make("span", classOf(unit), written(unit));
+function makeSpan(unit) {
+  const span = make("span", nameClasses(unit), writeUnit(unit));
   span.hidden = Boolean(unit[3] & SPECIAL) && !span.textContent;
   span.dataset.first = unit[1];
   if (!unit[2]) span.dataset.at = unit[4];
@@ -146,7 +146,7 @@ function spanOf(unit) {
   return span;
 }
 
-function classOf(unit) {
+function nameClasses(unit) {
   let name = "unit";
   const out = unit[3] & ENVIRONMENT || !isInLoss(data, unit);
   if (unit[3] & SPECIAL) name += " special";
@@ -160,21 +160,21 @@ function classOf(unit) {
   return name;
 }
 
-function recolour(start = 0, end = Infinity) {
+function recolourUnits(start = 0, end = Infinity) {
   for (const chunk of chunks) {
     const last = data.units[chunk.end - 1];
     if (!chunk.filled || data.units[chunk.start][1] >= end || last[1] + last[2] <= start) continue;
     for (const span of chunk.element.children) {
       const unit = data.units[data.unitOf[span.dataset.first]];
       if (!unit || unit[1] + unit[2] <= start || unit[1] >= end) continue;
-      const wanted = classOf(unit);
+      const wanted = nameClasses(unit);
       if (span.className !== wanted) span.className = wanted;
     }
   }
 }
 
 /* A chunk leaves its spans behind when it is far away, unless the reader has selected something in it. */
-function seen(entries) {
+function noticeVisible(entries) {
   const selection = getSelection();
   for (const { target, isIntersecting } of entries) {
     const chunk = chunks[target.dataset.chunk];
@@ -183,22 +183,22 @@ function seen(entries) {
     else if (!isIntersecting) waiting.delete(chunk);
     if (!isIntersecting && chunk.filled && !(selection.rangeCount && selection.containsNode(target, true))) empty(chunk);
   }
-  if (waiting.size && !pumping) pump();
+  if (waiting.size && !pumping) pumpChunks();
 }
 
 /* Fills what came near, the nearest to the window's middle first, a few chunks a frame: their text is there already, only the spans are not. */
-function pump() {
+function pumpChunks() {
   const middle = innerHeight / 2;
   const away = ({ element }) => { const at = element.getBoundingClientRect(); return Math.max(at.top - middle, middle - at.bottom); };
   const queue = [...waiting].map((chunk) => [away(chunk), chunk]).sort((one, other) => one[0] - other[0]);
   const start = performance.now();
   for (const [, chunk] of queue) {
     waiting.delete(chunk);
-    if (chunk.element.isConnected) fill(chunk);
+    if (chunk.element.isConnected) fillChunk(chunk);
     if (performance.now() - start > BUDGET) break;
   }
   pumping = waiting.size > 0;
-  if (pumping) requestAnimationFrame(pump);
+  if (pumping) requestAnimationFrame(pumpChunks);
 }
 
 /* What is in view is filled at once; the observer speaks only after the first frame. */
@@ -206,33 +206,33 @@ function fillNear() {
   for (const chunk of chunks) {
     const at = chunk.element.getBoundingClientRect();
     if (at.top > innerHeight + 200) break;
-    if (at.height && at.bottom > -200) fill(chunk);
+    if (at.height && at.bottom > -200) fillChunk(chunk);
   }
 }
 
 /* The span of a token, filled and unfolded if need be; null for a token that does not exist. */
-function span(position) {
+function findSpan(position) {
   if (!data || !(position >= 0) || position >= data.total) return null;
   const unit = data.unitOf[position];
   const chunk = chunks[chunkOf[unit]];
   for (let fold = chunk.element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-  fill(chunk);
+  fillChunk(chunk);
   return chunk.element.querySelector(`[data-first="${data.units[unit][1]}"]`);
 }
 
 /* How much of the window's top the toolbar covers. */
-function covered() {
+function measureCovered() {
   const bar = document.getElementById("reader-bar");
   return bar && getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
 }
 
 /* Twice, because chunks on the way have an estimated height until they are laid out. */
-function scrollTo(position) {
-  const found = span(position);
+function scrollToToken(position) {
+  const found = findSpan(position);
   if (!found) return;
-  const room = covered();
+  const room = measureCovered();
   const settle = () => {
-    const target = span(position);
+    const target = findSpan(position);
     const at = target && target.getBoundingClientRect();
     if (at && (at.top < room + 40 || at.bottom > innerHeight - 60)) scrollBy({ top: at.top - room - (innerHeight - room) / 3, behavior: "instant" });
   };
@@ -240,50 +240,50 @@ function scrollTo(position) {
   requestAnimationFrame(() => { settle(); requestAnimationFrame(settle); });
 }
 
-function mark(start, end, className) {
+function markTokens(start, end, className) {
   const made = { start, end, className };
   marks.push(made);
-  if (data) recolour(start, end);
-  return () => { marks = marks.filter((one) => one !== made); recolour(start, end); };
+  if (data) recolourUnits(start, end);
+  return () => { marks = marks.filter((one) => one !== made); recolourUnits(start, end); };
 }
 
-function unmark(className) {
+function unmarkTokens(className) {
   const gone = marks.filter((one) => one.className === className);
   marks = marks.filter((one) => one.className !== className);
-  for (const one of gone) recolour(one.start, one.end);
+  for (const one of gone) recolourUnits(one.start, one.end);
 }
 
 /* Many marks at once, as a search makes them: one pass over the page. */
 function replaceMarks(className, stretches) {
   marks = marks.filter((one) => one.className !== className).concat(stretches.map(([start, end]) => ({ start, end, className })));
-  recolour();
+  recolourUnits();
 }
 
 /* The text of tokens [start, end). */
-function text(start, end) {
+function readText(start, end) {
   if (!data || !data.total || end <= start) return "";
   const [first, last] = [start, end - 1].map((one) => data.units[data.unitOf[Math.min(data.total - 1, Math.max(0, one))]]);
   return data.text.slice(first[4], findUnitEnd(last));
 }
 
 /* Shows the text another way; a change of its shape builds it anew and keeps the reader's place. */
-function show(changes) {
+function changeView(changes) {
   const before = shown;
   shown = { ...shown, ...changes };
   if (!data) return;
   scale = shown.overlay ? tokenOverlays.scale([data], shown.overlay, shown.clip) : null;
   const reshaped = ["mode", "spaces", "special", "invisible", "ids"].some((name) => before[name] !== shown[name]);
   if (reshaped) {
-    const place = scrollY > 200 ? inView() : null;
-    build(data);
-    if (place) scrollTo(place[0]);
-  } else recolour();
+    const place = scrollY > 200 ? findTokensInView() : null;
+    buildText(data);
+    if (place) scrollToToken(place[0]);
+  } else recolourUnits();
 }
 
 /* [first, last] token in view, or null. */
-function inView() {
+function findTokensInView() {
   let [first, last] = [null, null];
-  const room = covered();
+  const room = measureCovered();
   for (const chunk of chunks) {
     if (!chunk.filled) { if (first !== null) break; else continue; }
     const at = chunk.element.getBoundingClientRect();
@@ -297,7 +297,7 @@ function inView() {
   return first === null ? null : [first, last];
 }
 
-function foldAll() {
+function toggleFolds() {
   const folds = [...box.querySelectorAll("details.turn"), ...document.querySelectorAll(".prompt-turns details")];
   const open = !folds.some((fold) => fold.open);
   for (const fold of folds) fold.open = open;
@@ -306,7 +306,7 @@ function foldAll() {
 
 /* The completion as the page shows it; data is null until its tokens have come. */
 export const completion = {
-  put: build, show, span, scrollTo, mark, unmark, replaceMarks, text, inView, foldAll,
+  put: buildText, show: changeView, span: findSpan, scrollTo: scrollToToken, mark: markTokens, unmark: unmarkTokens, replaceMarks, text: readText, inView: findTokensInView, foldAll: toggleFolds,
   get data() { return data; },
   get scale() { return scale; },
   get chunks() { return chunks; },

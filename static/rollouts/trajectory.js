@@ -19,10 +19,10 @@ const state = Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [n
 if (!["", "text", "tokens"].includes(state.mode)) state.mode = "";
 if (!ORDER.includes(state.tokens)) state.tokens = "";
 if (!["90", "95", "98", "100"].includes(state.clip)) state.clip = "98";
-const number = (text) => (/^\d{1,9}$/.test(text) ? Number(text) : null);
+const parseNumber = (text) => (/^\d{1,9}$/.test(text) ? Number(text) : null);
 Object.assign(reader, {
-  state: { get token() { return number(state.token); } },
-  hover, pin, choose,
+  state: { get token() { return parseNumber(state.token); } },
+  hover: hoverToken, pin: pinToken, choose: chooseTokens,
 });
 let data = null;
 let hoverTimer = 0;
@@ -30,7 +30,7 @@ let anchor = null; // where a stretch chosen by keys began
 let refused = ""; // an overlay that was asked for and is not there
 
 /* The address and the links to other rollouts say what the reader sees now. */
-function remember() {
+function keepAddress() {
   const put = (url) => {
     for (const [name, usual] of Object.entries(USUAL)) {
       if (state[name] === usual) url.searchParams.delete(name);
@@ -42,13 +42,13 @@ function remember() {
   for (const link of document.querySelectorAll("a[data-way]")) link.href = put(new URL(link.href));
 }
 
-function set(changes) {
+function changeState(changes) {
   Object.assign(state, changes);
-  remember();
-  apply();
+  keepAddress();
+  applyState();
 }
 
-function apply() {
+function applyState() {
   if (!data) return;
   const overlay = state.tokens in data.reasons ? "" : state.tokens;
   completion.show({
@@ -60,11 +60,11 @@ function apply() {
   for (const tick of document.querySelectorAll("[data-toggle]")) tick.checked = state[tick.dataset.toggle] === tick.value;
   document.getElementById("clip").value = state.clip;
   document.getElementById("clip").closest("label").hidden = !overlay || overlay === "mask";
-  legend(overlay);
+  showLegend(overlay);
   tokenChart.use(overlay);
 }
 
-function legend(overlay) {
+function showLegend(overlay) {
   const bar = document.getElementById("token-legend");
   const words = (text, className) => Object.assign(document.createElement("span"), { textContent: text, className });
   const why = refused || (state.tokens && data.reasons[state.tokens] ? state.tokens : "");
@@ -85,13 +85,13 @@ document.addEventListener("click", (event) => {
   if (button) {
     const name = button.parentElement.dataset.choice;
     refused = button.getAttribute("aria-disabled") === "true" ? button.value : "";
-    if (refused) legend(state.tokens in data.reasons ? "" : state.tokens);
-    else set({ [name]: button.value });
+    if (refused) showLegend(state.tokens in data.reasons ? "" : state.tokens);
+    else changeState({ [name]: button.value });
   }
 });
 document.addEventListener("change", (event) => {
-  if (event.target.id === "clip") set({ clip: event.target.value });
-  if (event.target.matches("[data-toggle]")) set({ [event.target.dataset.toggle]: event.target.checked ? event.target.value : event.target.dataset.off });
+  if (event.target.id === "clip") changeState({ clip: event.target.value });
+  if (event.target.matches("[data-toggle]")) changeState({ [event.target.dataset.toggle]: event.target.checked ? event.target.value : event.target.dataset.off });
 });
 document.getElementById("copy-link").addEventListener("click", (event) => { event.currentTarget.dataset.copy = location.href; }, true);
 document.getElementById("fold-all").addEventListener("click", foldAll);
@@ -101,25 +101,25 @@ function foldAll() {
   if (open !== null) announce(open ? "Everything unfolded" : "Everything folded");
 }
 
-function cycle() {
+function cycleOverlay() {
   const offered = ORDER.filter((name) => !(name in data.reasons));
   refused = "";
-  set({ tokens: offered[(offered.indexOf(state.tokens) + 1) % offered.length] });
+  changeState({ tokens: offered[(offered.indexOf(state.tokens) + 1) % offered.length] });
   announce(state.tokens ? tokenOverlays.all[state.tokens].title : "Colours off");
 }
 
 /* Where the pointer is: on the chart it marks the token, on the text it moves the chart's cursor and shows the card. */
-function hover(position, from) {
+function hoverToken(position, from) {
   completion.unmark("active");
   tokenChart.hover(position);
   clearTimeout(hoverTimer);
   if (position === null) { tokenOverlays.hideCard(); return; }
   const unit = data.units[data.unitOf[position]];
   completion.mark(unit[1], unit[1] + unit[2], "active");
-  if (from === "text") hoverTimer = setTimeout(() => card(position), 40);
+  if (from === "text") hoverTimer = setTimeout(() => showCard(position), 40);
 }
 
-function card(position) {
+function showCard(position) {
   const span = box.querySelector(`[data-first="${data.units[data.unitOf[position]][1]}"]`);
   if (!span) return;
   const rows = tokenOverlays.facts(data, data.units[data.unitOf[position]]);
@@ -129,39 +129,39 @@ function card(position) {
 }
 
 /* The token the reader stands on; it is in the address. null leaves it. */
-function pin(position, { scroll = false, show = false } = {}) {
+function pinToken(position, { scroll = false, show = false } = {}) {
   completion.unmark("pinned");
   state.token = position === null || !data.total ? "" : String(Math.max(0, Math.min(data.total - 1, position)));
-  remember();
-  const now = number(state.token);
+  keepAddress();
+  const now = parseNumber(state.token);
   tokenChart.pin(now);
   if (now === null) { tokenOverlays.hideCard(); return; }
   const unit = data.units[data.unitOf[now]];
   completion.mark(unit[1], unit[1] + unit[2], "pinned");
   if (scroll) completion.scrollTo(now);
-  if (show) setTimeout(() => card(now), scroll ? 80 : 0);
+  if (show) setTimeout(() => showCard(now), scroll ? 80 : 0);
 }
 
 /* A stretch of tokens [start, end), as the address and the annotations know it. */
-function choose(range) {
+function chooseTokens(range) {
   completion.unmark("chosen");
   state.tokens_at = range ? `${range[0]}-${range[1]}` : "";
   if (range) completion.mark(range[0], range[1], "chosen");
   tokenChart.choose(range);
-  remember();
+  keepAddress();
   document.dispatchEvent(new CustomEvent("tokens:chosen", { detail: range && { start: range[0], end: range[1] } }));
 }
 
 box.addEventListener("pointerover", (event) => {
   const span = event.target.closest("[data-first]");
-  if (data && data.total && span && Number(span.dataset.first) < data.total) hover(Number(span.dataset.first), "text");
-  else if (data) hover(null, "text");
+  if (data && data.total && span && Number(span.dataset.first) < data.total) hoverToken(Number(span.dataset.first), "text");
+  else if (data) hoverToken(null, "text");
 });
-box.addEventListener("pointerleave", () => { if (data) hover(null, "text"); });
+box.addEventListener("pointerleave", () => { if (data) hoverToken(null, "text"); });
 box.addEventListener("click", (event) => {
   const span = event.target.closest("[data-first]");
   if (!span || !getSelection().isCollapsed || !data.total) return;
-  pin(Math.min(data.total - 1, Number(span.dataset.first)));
+  pinToken(Math.min(data.total - 1, Number(span.dataset.first)));
 });
 /* Arrows go from token to token; with shift they choose a stretch. */
 box.addEventListener("keydown", (event) => {
@@ -169,14 +169,14 @@ box.addEventListener("keydown", (event) => {
   if (event.target !== box || !by || event.ctrlKey || event.metaKey || event.altKey || !data || !data.total) return;
   if (event.shiftKey && !getSelection().isCollapsed) return; // the browser's own selection grows
   event.preventDefault();
-  const here = number(state.token);
+  const here = parseNumber(state.token);
   const unit = here === null ? -1 : data.unitOf[Math.min(here, data.total - 1)];
   const next = data.units[Math.max(0, Math.min(data.unitOf[data.total - 1], unit + by))];
   anchor = event.shiftKey ? anchor ?? here ?? next[1] : null;
-  pin(next[1], { scroll: true, show: !event.shiftKey });
+  pinToken(next[1], { scroll: true, show: !event.shiftKey });
   if (event.shiftKey) {
     const from = data.units[data.unitOf[anchor]];
-    choose([Math.min(from[1], next[1]), Math.max(from[1] + from[2], next[1] + next[2])]);
+    chooseTokens([Math.min(from[1], next[1]), Math.max(from[1] + from[2], next[1] + next[2])]);
   }
   const overlay = tokenChart.view;
   const value = overlay ? tokenOverlays.unitValue(next, tokenOverlays.values(data, overlay)) : null;
@@ -184,16 +184,16 @@ box.addEventListener("keydown", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || !data || event.target.closest?.("input, textarea, select") || document.querySelector("dialog[open], details[data-menu][open]")) return;
-  pin(null);
-  choose(null);
+  pinToken(null);
+  chooseTokens(null);
 });
 
-bindKey("o", "Next overlay", () => data && cycle());
+bindKey("o", "Next overlay", () => data && cycleOverlay());
 bindKey("f", "Find in the completion", () => openFind());
 bindKey("z", "Fold or unfold everything", foldAll);
 document.getElementById("find-open").addEventListener("click", () => openFind());
 
-function offer() {
+function disableMissingOverlays() {
   for (const button of document.querySelectorAll('[data-choice="tokens"] button')) {
     const why = data.reasons[button.value];
     if (!why) continue;
@@ -202,7 +202,7 @@ function offer() {
   }
 }
 
-async function start() {
+async function startPage() {
   let body;
   try {
     const response = await fetch(page.dataset.packed);
@@ -218,21 +218,21 @@ async function start() {
     banner.hidden = false;
     banner.querySelector("span").textContent = data.error === "this rollout came without tokens" ? "This rollout came without tokens: only its text can be shown." : `${data.error}. Its text is shown.`;
   }
-  offer();
+  disableMissingOverlays();
   if (state.tokens in data.reasons) refused = state.tokens;
   completion.show({ mode: state.mode, special: state.special === "1", spaces: state.spaces === "1", invisible: state.invisible !== "0", ids: state.ids === "1" && state.mode === "tokens" });
   completion.put(data);
   document.getElementById("text-cut")?.remove();
-  apply();
+  applyState();
   fillForks(data);
   page.dataset.ready = "1";
   const range = /^(\d{1,9})-(\d{1,9})$/.exec(state.tokens_at);
   const inside = range && Number(range[1]) < Number(range[2]) && Number(range[1]) < data.total;
-  if (inside) choose([Number(range[1]), Math.min(data.total, Number(range[2]))]);
-  else if (state.tokens_at) { state.tokens_at = ""; remember(); }
-  if (number(state.token) !== null && data.total) pin(number(state.token), { scroll: true });
+  if (inside) chooseTokens([Number(range[1]), Math.min(data.total, Number(range[2]))]);
+  else if (state.tokens_at) { state.tokens_at = ""; keepAddress(); }
+  if (parseNumber(state.token) !== null && data.total) pinToken(parseNumber(state.token), { scroll: true });
   else if (inside) completion.scrollTo(Number(range[1]));
-  remember();
+  keepAddress();
 }
 
-start();
+startPage();

@@ -7,14 +7,14 @@ let dirty = false;
 let sending = false;
 let timer = 0;
 
-const inputs = () => [...form.elements].filter((input) => input.name && input.type !== "hidden");
-const shown = (input) => !input.closest(".option-body") || input.closest(".option").querySelector("label > input").checked;
-const place = (name) => form.querySelector(`[data-error-for="${CSS.escape(name)}"]`);
+const listInputs = () => [...form.elements].filter((input) => input.name && input.type !== "hidden");
+const isShown = (input) => !input.closest(".option-body") || input.closest(".option").querySelector("label > input").checked;
+const findErrorPlace = (name) => form.querySelector(`[data-error-for="${CSS.escape(name)}"]`);
 
 function showProblem(name, text) {
-  const error = place(name);
+  const error = findErrorPlace(name);
   if (error && error.textContent !== text) error.textContent = text;
-  for (const input of inputs()) {
+  for (const input of listInputs()) {
     if (input.name !== name) continue;
     if (text) input.setAttribute("aria-invalid", "true");
     else input.removeAttribute("aria-invalid");
@@ -23,8 +23,8 @@ function showProblem(name, text) {
 }
 
 /* What is wrong with an input by its own bounds, in words; empty when nothing is. */
-function problemOf(input) {
-  if (!input.willValidate || input.type === "radio" || !shown(input)) return "";
+function findProblem(input) {
+  if (!input.willValidate || input.type === "radio" || !isShown(input)) return "";
   const value = input.type === "number" ? Number(input.value) : NaN;
   const validity = input.validity;
   const standard = input.closest("[data-default]")?.dataset.default;
@@ -40,51 +40,51 @@ function problemOf(input) {
   return "";
 }
 
-function read(stage, key) {
+function readSetting(stage, key) {
   const input = form.elements[`stages.${stage.dataset.stage}.training.${key}`];
   if (!input || input.value === "") return null;
   const value = Number(input.value);
   return Number.isFinite(value) ? value : null;
 }
 
-const count = (value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
+const formatCount = (value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
 
 /* Words and numbers of one stage, as [text, strong?] pairs; a contradiction is marked. The same sums as trainers/contract/batches.py. */
-function arithmetic(stage) {
-  const steps = read(stage, "max_steps");
-  const batch = read(stage, "per_device_train_batch_size");
-  const accumulation = read(stage, "gradient_accumulation_steps") ?? 1;
+function describeBatches(stage) {
+  const steps = readSetting(stage, "max_steps");
+  const batch = readSetting(stage, "per_device_train_batch_size");
+  const accumulation = readSetting(stage, "gradient_accumulation_steps") ?? 1;
   if (!(steps > 0 && batch > 0 && accumulation > 0)) return [];
   const sequences = batch * accumulation;
   const own = form.elements.dataset?.value; // a file, whose rows only the check counts
   if (own && stage.dataset.trainer !== "grpo") {
     const rows = { sft: "demonstrations", dpo: "pairs", reward: "pairs", kto: "answers" }[stage.dataset.trainer];
-    return [[count(sequences), true], ` ${rows} a step, `, [count(steps * sequences), true], ` in ${count(steps)} steps, from the chosen file`];
+    return [[formatCount(sequences), true], ` ${rows} a step, `, [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps, from the chosen file`];
   }
   if (stage.dataset.trainer === "sft") {
-    const epochs = (steps * sequences) / Math.max(1, read(stage, "demonstrations") ?? 1);
-    return [[count(sequences), true], " demonstrations a step, ", [count(steps * sequences), true], ` in ${count(steps)} steps: ${epochs.toFixed(2)} epochs over the task's`];
+    const epochs = (steps * sequences) / Math.max(1, readSetting(stage, "demonstrations") ?? 1);
+    return [[formatCount(sequences), true], " demonstrations a step, ", [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps: ${epochs.toFixed(2)} epochs over the task's`];
   }
   if (stage.dataset.trainer === "dpo") {
-    const answers = (read(stage, "sampled_prompts") ?? 0) * (read(stage, "samples_per_prompt") ?? 0);
-    return [[count(sequences), true], ` pairs a step for ${count(steps)} steps, out of `, [count(answers), true], " sampled answers"];
+    const answers = (readSetting(stage, "sampled_prompts") ?? 0) * (readSetting(stage, "samples_per_prompt") ?? 0);
+    return [[formatCount(sequences), true], ` pairs a step for ${formatCount(steps)} steps, out of `, [formatCount(answers), true], " sampled answers"];
   }
-  const group = read(stage, "num_generations");
-  const micro = read(stage, "steps_per_generation") ?? accumulation;
-  const iterations = read(stage, "num_iterations") ?? 1;
+  const group = readSetting(stage, "num_generations");
+  const micro = readSetting(stage, "steps_per_generation") ?? accumulation;
+  const iterations = readSetting(stage, "num_iterations") ?? 1;
   if (!(group > 0 && micro > 0 && iterations > 0)) return [];
   const generation = batch * micro;
-  if (generation % group) return [[`${count(generation)} completions cannot be split into groups of ${count(group)}.`, "bad"]];
+  if (generation % group) return [[`${formatCount(generation)} completions cannot be split into groups of ${formatCount(group)}.`, "bad"]];
   const total = Math.ceil((steps * accumulation * batch) / (generation * iterations)) * generation;
-  const tokens = sequences * (read(stage, "max_completion_length") ?? 0);
-  return [[count(sequences), true], " completions a step = ", [count(sequences / group), true], ` prompts × groups of ${count(group)}; `,
-    [count(total), true], ` rollouts in ${count(steps)} steps; at most ${count(tokens)} tokens a step`];
+  const tokens = sequences * (readSetting(stage, "max_completion_length") ?? 0);
+  return [[formatCount(sequences), true], " completions a step = ", [formatCount(sequences / group), true], ` prompts × groups of ${formatCount(group)}; `,
+    [formatCount(total), true], ` rollouts in ${formatCount(steps)} steps; at most ${formatCount(tokens)} tokens a step`];
 }
 
 function showArithmetic() {
   for (const stage of form.querySelectorAll("[data-stage]")) {
     const line = stage.querySelector("[data-arithmetic]");
-    line.replaceChildren(...arithmetic(stage).map((part) => {
+    line.replaceChildren(...describeBatches(stage).map((part) => {
       if (typeof part === "string") return document.createTextNode(part);
       const [text, tone] = part;
       return Object.assign(document.createElement(tone === "bad" ? "span" : "strong"), { textContent: text, className: tone === "bad" ? "bad" : "" });
@@ -92,15 +92,15 @@ function showArithmetic() {
   }
 }
 
-function open(input) {
+function openFolds(input) {
   for (let fold = input.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
 }
 
-function focusOn(name) {
-  const input = inputs().find((item) => item.name === name && (item.type !== "radio" || item.checked)) || inputs().find((item) => item.name === name);
+function focusSetting(name) {
+  const input = listInputs().find((item) => item.name === name && (item.type !== "radio" || item.checked)) || listInputs().find((item) => item.name === name);
   const target = input || document.getElementById(`id-${name}`); // a card of a method has no input of its own
   if (!target) return;
-  open(target);
+  openFolds(target);
   target.focus({ preventScroll: true });
   target.closest(".field, .option, .stack-card, fieldset").scrollIntoView({ block: "center" });
 }
@@ -112,13 +112,13 @@ function checkSoon(wait = CHECK_MS) {
 
 form.addEventListener("input", (event) => {
   dirty = true;
-  if (event.target.getAttribute("aria-invalid") || place(event.target.name)?.textContent) showProblem(event.target.name, problemOf(event.target));
+  if (event.target.getAttribute("aria-invalid") || findErrorPlace(event.target.name)?.textContent) showProblem(event.target.name, findProblem(event.target));
   showArithmetic();
   checkSoon();
 });
 
 form.addEventListener("focusout", (event) => {
-  if (event.target.name && event.target.matches("input, select") && event.target.type !== "radio" && !place(event.target.name)?.textContent) showProblem(event.target.name, problemOf(event.target));
+  if (event.target.name && event.target.matches("input, select") && event.target.type !== "radio" && !findErrorPlace(event.target.name)?.textContent) showProblem(event.target.name, findProblem(event.target));
 });
 
 /* Enter in the search for a method adds it instead of launching. */
@@ -132,14 +132,14 @@ form.addEventListener("keydown", (event) => {
 form.addEventListener("submit", (event) => {
   if (sending) { event.preventDefault(); return; }
   if (event.submitter && event.submitter.matches("[data-saves]")) { sending = true; return; }
-  const wrong = inputs().map((input) => [input.name, problemOf(input)]).filter(([, text]) => text);
+  const wrong = listInputs().map((input) => [input.name, findProblem(input)]).filter(([, text]) => text);
   if (wrong.length) {
     event.preventDefault();
     for (const [name, text] of wrong) showProblem(name, text);
     const banner = document.getElementById("form-errors");
     banner.hidden = false;
     banner.querySelector("[data-error-summary]").textContent = `Nothing was launched. ${wrong.length} setting${wrong.length > 1 ? "s" : ""} below cannot be used.`;
-    focusOn(wrong[0][0]);
+    focusSetting(wrong[0][0]);
     return;
   }
   sending = true;
@@ -153,7 +153,7 @@ window.addEventListener("pageshow", (event) => { if (event.persisted) location.r
 window.addEventListener("beforeunload", (event) => { if (dirty && !sending) event.preventDefault(); });
 
 /* The method section is new: what was focused may be gone, and the settings are checked as they are now. */
-function afterCompose(id) {
+function handleNewMethods(id) {
   dirty = true;
   const section = document.getElementById(id);
   if (document.activeElement === document.body) (section.querySelector("[data-add]") || section.querySelector("select")).focus();
@@ -167,15 +167,15 @@ document.addEventListener("htmx:afterSwap", (event) => {
     announce(composer.dataset.said);
     delete composer.dataset.said;
   }
-  if (event.detail.target.matches("[data-composer]")) { afterCompose(event.detail.target.id); return; }
+  if (event.detail.target.matches("[data-composer]")) { handleNewMethods(event.detail.target.id); return; }
   const panel = document.getElementById("preflight");
   if (panel.dataset.checked !== "yes") return;
   const found = new Map();
   for (const item of panel.querySelectorAll("[data-problem]")) found.set(item.dataset.problem, [found.get(item.dataset.problem), item.dataset.text].filter(Boolean).join(" "));
   for (const error of form.querySelectorAll("[data-error-for]")) {
     const name = error.dataset.errorFor;
-    const input = inputs().find((item) => item.name === name);
-    showProblem(name, found.get(name) || (input && error.textContent ? problemOf(input) : ""));
+    const input = listInputs().find((item) => item.name === name);
+    showProblem(name, found.get(name) || (input && error.textContent ? findProblem(input) : ""));
   }
   if (!found.size) document.getElementById("form-errors").hidden = true;
   announce(found.size ? `${found.size} setting${found.size > 1 ? "s" : ""} cannot be used` : "The settings can be launched");
@@ -183,9 +183,9 @@ document.addEventListener("htmx:afterSwap", (event) => {
 
 document.addEventListener("click", (event) => {
   const jump = event.target.closest("[data-jump]");
-  if (jump) { event.preventDefault(); focusOn(jump.dataset.jump); }
+  if (jump) { event.preventDefault(); focusSetting(jump.dataset.jump); }
 });
 
 showArithmetic();
 const first = [...form.querySelectorAll("[data-error-for]")].find((error) => error.textContent.trim());
-if (first) { dirty = true; focusOn(first.dataset.errorFor); }
+if (first) { dirty = true; focusSetting(first.dataset.errorFor); }

@@ -8,10 +8,10 @@ const note = form.querySelector("[data-compare-note]");
 const button = form.querySelector("[data-compare]");
 const clear = form.querySelector("button[type=reset]");
 export function listMarkedRuns() { return [...chosen]; }
-const boxes = () => [...document.querySelectorAll("#run-table input[name=run]")];
+const listBoxes = () => [...document.querySelectorAll("#run-table input[name=run]")];
 
-function show() {
-  for (const box of boxes()) box.checked = chosen.has(box.value);
+function showMarks() {
+  for (const box of listBoxes()) box.checked = chosen.has(box.value);
   const count = chosen.size;
   form.classList.toggle("has-marks", count > 0);
   clear.hidden = !count;
@@ -24,16 +24,16 @@ document.addEventListener("change", (event) => {
   if (!event.target.matches("#run-table input[name=run]")) return;
   if (event.target.checked) chosen.add(event.target.value);
   else chosen.delete(event.target.value);
-  show();
+  showMarks();
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   location.assign(`${form.action}?${new URLSearchParams([...chosen].map((number) => ["run", number]))}`);
 });
-form.addEventListener("reset", () => { chosen.clear(); show(); });
-document.addEventListener("htmx:afterSwap", show);
-for (const box of boxes()) if (box.checked) chosen.add(box.value); // what a browser remembers when one comes back
-show();
+form.addEventListener("reset", () => { chosen.clear(); showMarks(); });
+document.addEventListener("htmx:afterSwap", showMarks);
+for (const box of listBoxes()) if (box.checked) chosen.add(box.value); // what a browser remembers when one comes back
+showMarks();
 bindKey("x", "Mark the run for comparison", () => {
   const row = document.activeElement && document.activeElement.closest("tr[data-run]");
   if (row) row.querySelector("input[name=run]").click();

@@ -7,45 +7,45 @@ import { announce } from "../base/page.js";
 import { LabSocket } from "../base/socket.js";
 
 const badge = document.querySelector("[data-live-badge]");
-const table = () => document.getElementById("run-table");
+const findTable = () => document.getElementById("run-table");
 
 const REFRESH_MS = 10000;
-let newest = Number(table().dataset.newest);
+let newest = Number(findTable().dataset.newest);
 const fresh = new Set();
 let refreshing = 0;
 let meanwhile = null; // what the socket said of runs while their rows were being fetched: newer than the rows
 
-function show(state, words) {
+function showBadge(state, words) {
   badge.hidden = false;
   if (badge.dataset.state === state && badge.textContent === words) return;
   badge.dataset.state = state;
   badge.textContent = words;
 }
 
-function write(cell, text) {
+function writeCell(cell, text) {
   if (cell && cell.textContent !== text) cell.textContent = text;
 }
 
 /* As lab/lib/numbers.py writes numbers. */
-function compact(value) {
+function formatCompact(value) {
   for (const [size, suffix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
     if (Math.abs(value) >= size * 0.9995) return (Math.abs(value / size) < 9.95 ? (value / size).toFixed(1) : (value / size).toFixed(0)) + suffix;
   }
   return value.toFixed(0);
 }
 
-function number(value) {
+function formatNumber(value) {
   if (value === "nan") return "NaN";
   if (value === "inf") return "∞";
   if (value === "-inf") return "−∞";
   if (typeof value !== "number") return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1000) return String(value);
-  if (Math.abs(value) >= 1000) return compact(value);
+  if (Math.abs(value) >= 1000) return formatCompact(value);
   if (Math.abs(value) < 0.001) return value.toExponential(1).replace(/e([+-])(\d)$/, "e$10$2");
   return value.toFixed(Math.min(3, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))))));
 }
 
-function duration(seconds) {
+function formatDuration(seconds) {
   if (seconds < 60) return `${Math.round(seconds)} s`;
   if (seconds < 3600) {
     const rest = Math.round(seconds) % 60;
@@ -55,55 +55,55 @@ function duration(seconds) {
   return seconds < 86400 ? `${Math.floor(seconds / 3600)} h${minutes ? ` ${minutes} min` : ""}` : `${Math.floor(seconds / 86400)} d`;
 }
 
-const phase = (run) => (run.phase_total ? `${run.phase} ${run.phase_done}/${run.phase_total}` : run.phase);
+const describePhase = (run) => (run.phase_total ? `${run.phase} ${run.phase_done}/${run.phase_total}` : run.phase);
 
-function apply(run) {
+function applyState(run) {
   meanwhile?.set(run.id, run);
   const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
   if (!row) {
-    if (run.number > newest) announceNew([run.number]);
+    if (run.number > newest) showNewRuns([run.number]);
     return;
   }
   const chip = row.querySelector(".chip");
   if (chip.dataset.status !== run.status) {
     chip.dataset.status = run.status;
-    write(chip, run.status);
+    writeCell(chip, run.status);
     announce(`Run ${run.number} is ${run.status}`);
-    write(row.querySelector('[data-cell="why"]'), ["failed", "stopped", "queued"].includes(run.status) ? run.reason : "");
-    if (["queued", "lost", "finished"].includes(run.status)) later(800);
+    writeCell(row.querySelector('[data-cell="why"]'), ["failed", "stopped", "queued"].includes(run.status) ? run.reason : "");
+    if (["queued", "lost", "finished"].includes(run.status)) refreshLater(800);
   }
   const bar = row.querySelector("progress");
   bar.value = run.progress ?? 0;
   bar.dataset.status = run.status;
-  write(row.querySelector('[data-cell="steps"]'), run.total_steps ? `${run.step}/${run.total_steps}` : String(run.step));
+  writeCell(row.querySelector('[data-cell="steps"]'), run.total_steps ? `${run.step}/${run.total_steps}` : String(run.step));
   const active = ["starting", "running", "stopping"].includes(run.status);
-  write(row.querySelector('[data-cell="eta"]'), run.eta_seconds !== null ? `${duration(run.eta_seconds)} left` : active ? phase(run) : "");
+  writeCell(row.querySelector('[data-cell="eta"]'), run.eta_seconds !== null ? `${formatDuration(run.eta_seconds)} left` : active ? describePhase(run) : "");
   const latest = run.latest;
-  write(row.querySelector('[data-cell="reward"]'), number(latest.reward ?? latest.heldout));
+  writeCell(row.querySelector('[data-cell="reward"]'), formatNumber(latest.reward ?? latest.heldout));
   row.querySelector('[data-cell="heldout"]').hidden = !(latest.reward === null && latest.heldout !== null);
-  write(row.querySelector('[data-cell="entropy"]'), number(latest.entropy));
-  write(row.querySelector('[data-cell="speed"]'), number(latest.tokens_per_second));
-  later(REFRESH_MS);
+  writeCell(row.querySelector('[data-cell="entropy"]'), formatNumber(latest.entropy));
+  writeCell(row.querySelector('[data-cell="speed"]'), formatNumber(latest.tokens_per_second));
+  refreshLater(REFRESH_MS);
 }
 
-function announceNew(numbers) {
+function showNewRuns(numbers) {
   for (const number of numbers) fresh.add(number);
-  const pill = table().querySelector("[data-new-runs]");
+  const pill = findTable().querySelector("[data-new-runs]");
   pill.hidden = false;
   pill.textContent = `${fresh.size} new run${fresh.size > 1 ? "s" : ""}`;
 }
 
 /* Fetches the same rows again and copies into those on the page what a state does not carry. */
-function later(wait) {
+function refreshLater(wait) {
   if (refreshing) return;
-  refreshing = setTimeout(refresh, wait);
+  refreshing = setTimeout(refreshRows, wait);
 }
 
-async function refresh() {
+async function refreshRows() {
   if (document.hidden) { refreshing = 0; return; }
   meanwhile = new Map();
   try {
-    const answer = await fetch(table().dataset.rowsUrl, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
+    const answer = await fetch(findTable().dataset.rowsUrl, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
     if (!answer.ok || answer.redirected) return;
     const other = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const theirs of other.querySelectorAll("tr[data-run]")) {
@@ -111,12 +111,12 @@ async function refresh() {
       if (ours) copyCells(theirs, ours);
     }
     const number = Number(other.getElementById("run-table").dataset.newest);
-    if (number > newest) announceNew(Array.from({ length: number - newest }, (_, index) => newest + 1 + index));
+    if (number > newest) showNewRuns(Array.from({ length: number - newest }, (_, index) => newest + 1 + index));
   } catch { /* the next change or connection tries again */ } finally {
     const newer = meanwhile;
     refreshing = 0;
     meanwhile = null;
-    newer.forEach(apply); // which also fetches the curves and reasons of these again
+    newer.forEach(applyState); // which also fetches the curves and reasons of these again
   }
 }
 
@@ -128,23 +128,23 @@ function copyCells(theirs, ours) {
 }
 
 const socket = new LabSocket(`/ws/teams/${document.body.dataset.team}/`, {
-  onOpen() { show("live", "live"); later(0); },
+  onOpen() { showBadge("live", "live"); refreshLater(0); },
   onMessage(message) {
-    show("live", "live");
-    if (message.type === "state") apply(message.run);
+    showBadge("live", "live");
+    if (message.type === "state") applyState(message.run);
   },
   onClose(code) {
-    if (code) show("stale", code === 4401 ? "signed out" : "no longer open to you");
-    else show("reconnecting", "reconnecting");
+    if (code) showBadge("stale", code === 4401 ? "signed out" : "no longer open to you");
+    else showBadge("reconnecting", "reconnecting");
   },
 });
 
 setInterval(() => {
   const silent = Math.round((Date.now() - socket.heardAt) / 1000);
-  if (socket.isOpen && silent > 12) show("stale", `stale ${silent} s`);
+  if (socket.isOpen && silent > 12) showBadge("stale", `stale ${silent} s`);
 }, 1000);
 for (const name of ["visibilitychange", "online"]) {
-  (name === "online" ? window : document).addEventListener(name, () => { if (!document.hidden) { socket.connect(); later(0); } });
+  (name === "online" ? window : document).addEventListener(name, () => { if (!document.hidden) { socket.connect(); refreshLater(0); } });
 }
 
 document.addEventListener("click", (event) => {
@@ -153,7 +153,7 @@ document.addEventListener("click", (event) => {
   if (link) syncForm(link.search);
 });
 document.addEventListener("htmx:afterSwap", () => {
-  newest = Number(table().dataset.newest);
+  newest = Number(findTable().dataset.newest);
   fresh.clear();
 });
 

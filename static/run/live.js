@@ -27,7 +27,7 @@ let loading = false; // the page's data is being fetched anew: what arrives mean
 let hello = 0;
 let latest = null;
 
-function emit(type, message) {
+function callHandlers(type, message) {
   for (const handler of handlers[type]) handler(message);
 }
 
@@ -51,7 +51,7 @@ function onDelta(message) {
     return;
   }
   cursor = message.to;
-  emit("delta", message);
+  callHandlers("delta", message);
   if (message.state) applyState(message.state);
 }
 
@@ -59,7 +59,7 @@ function onReset(message) {
   if (loading) return;
   cursor = message.to;
   if (message.state) applyState(message.state);
-  emit("reset", message);
+  callHandlers("reset", message);
 }
 
 function applyState(state) {
@@ -68,8 +68,8 @@ function applyState(state) {
   const head = document.getElementById("run-head");
   if (head && (state.status !== head.dataset.status || String(state.attempt) !== head.dataset.attempt)) refreshHeader(state);
   root.dataset.status = state.status;
-  fill(state);
-  emit("state", state);
+  fillHeader(state);
+  callHandlers("state", state);
 }
 
 let refreshing = "";
@@ -81,43 +81,43 @@ async function refreshHeader(state) {
   if (refreshing !== wanted) return; // a later state came, whose call goes on
   refreshing = "";
   if (shown) announce(`The run is ${state.status}.`);
-  fill(latest);
+  fillHeader(latest);
 }
 
-function put(name, text) {
+function writeValue(name, text) {
   for (const element of document.querySelectorAll(`[data-live="${name}"]`)) if (element.textContent !== text) element.textContent = text;
 }
 
-function row(name, shown) {
+function showRow(name, shown) {
   const element = document.querySelector(`[data-live-row="${name}"]`);
   if (element) element.hidden = !shown;
 }
 
-function fill(state) {
-  put("step", String(state.step));
-  put("total_steps", state.total_steps ? String(state.total_steps) : "?");
-  put("phase", state.phase_total ? `${state.phase} ${state.phase_done}/${state.phase_total}` : state.phase);
-  row("phase", Boolean(state.phase) && ACTIVE.includes(state.status));
-  put("eta", state.eta_seconds === null ? "" : formatDuration(state.eta_seconds));
-  row("eta", state.eta_seconds !== null);
-  put("tokens", formatCompact(state.tokens));
-  put("rollouts", state.rollouts ? formatCompact(state.rollouts) : "");
-  if (typeof state.latest.reward === "number") put("reward", formatNumber(state.latest.reward));
+function fillHeader(state) {
+  writeValue("step", String(state.step));
+  writeValue("total_steps", state.total_steps ? String(state.total_steps) : "?");
+  writeValue("phase", state.phase_total ? `${state.phase} ${state.phase_done}/${state.phase_total}` : state.phase);
+  showRow("phase", Boolean(state.phase) && ACTIVE.includes(state.status));
+  writeValue("eta", state.eta_seconds === null ? "" : formatDuration(state.eta_seconds));
+  showRow("eta", state.eta_seconds !== null);
+  writeValue("tokens", formatCompact(state.tokens));
+  writeValue("rollouts", state.rollouts ? formatCompact(state.rollouts) : "");
+  if (typeof state.latest.reward === "number") writeValue("reward", formatNumber(state.latest.reward));
   const bar = document.querySelector("[data-live=progress]");
   if (bar) bar.value = state.progress === null ? 0 : state.progress;
   const stalled = document.querySelector("[data-live=stalled]");
   if (stalled) stalled.hidden = state.stalled_seconds === null;
-  if (state.stalled_seconds !== null) put("stalled_for", formatDuration(state.stalled_seconds));
+  if (state.stalled_seconds !== null) writeValue("stalled_for", formatDuration(state.stalled_seconds));
   const clock = document.querySelector("[data-live=elapsed]");
   if (clock) { clock.dataset.started = state.started_at || ""; clock.dataset.finished = state.finished_at || ""; }
-  row("elapsed", Boolean(state.started_at));
+  showRow("elapsed", Boolean(state.started_at));
   const name = document.querySelector("#run-head h1 bdi");
   const percent = state.progress === null || !ACTIVE.includes(state.status) ? "" : ` ${Math.floor(state.progress * 100)} %`;
   if (name) document.title = `#${state.number} ${name.textContent} · ${state.status}${percent}`;
-  tick();
+  showElapsed();
 }
 
-function tick() {
+function showElapsed() {
   const clock = document.querySelector("[data-live=elapsed]");
   if (!clock || !clock.dataset.started) return;
   const end = clock.dataset.finished ? Date.parse(clock.dataset.finished) : Date.now();
@@ -139,14 +139,14 @@ function showBadge() {
 setInterval(() => {
   if (!started || document.hidden) return;
   showBadge();
-  tick();
+  showElapsed();
 }, 1000);
 
 document.addEventListener("visibilitychange", () => {
   if (!started || document.hidden) return;
   if (!socket.isOpen) socket.replace();
   else sayHello();
-  tick();
+  showElapsed();
 });
 window.addEventListener("online", () => started && socket.replace());
 document.addEventListener("lab:said", (event) => showToast(event.detail.text, event.detail.tone));

@@ -13,15 +13,15 @@ let seen = "";
 let busy = false;
 let asked = false;
 
-function line(spans) {
+function makeLine(spans) {
   const made = document.createElement("div");
   made.className = "log-line";
   for (const [classes, text] of spans) made.append(Object.assign(document.createElement("span"), { className: classes, textContent: text }));
   return made;
 }
 
-function atEnd() { return log.scrollHeight - log.scrollTop - log.clientHeight < 40; }
-function toEnd() { log.scrollTop = log.scrollHeight; pill.hidden = true; }
+function isAtEnd() { return log.scrollHeight - log.scrollTop - log.clientHeight < 40; }
+function scrollToEnd() { log.scrollTop = log.scrollHeight; pill.hidden = true; }
 
 async function fetchMore() {
   if (busy) { asked = true; return; }
@@ -32,10 +32,10 @@ async function fetchMore() {
       const response = await fetch(`${root.dataset.url}?attempt=${root.dataset.attempt}&after=${encodeURIComponent(cursor)}`);
       if (!response.ok) return;
       const more = await response.json();
-      if (String(more.newest) !== root.dataset.attempt && more.newest) offer(more.newest);
+      if (String(more.newest) !== root.dataset.attempt && more.newest) offerAttempt(more.newest);
       if (root.dataset.attempt === "0" && more.attempt) root.dataset.attempt = more.attempt;
       full = more.more && more.cursor !== cursor;
-      add(more);
+      addLines(more);
     }
   } finally {
     busy = false;
@@ -43,33 +43,33 @@ async function fetchMore() {
   }
 }
 
-function add(more) {
+function addLines(more) {
   if (!more.lines.length) return;
   log.hidden = false;
   document.getElementById("log-empty").hidden = true;
-  const following = follow.checked && atEnd();
+  const following = follow.checked && isAtEnd();
   if (openLine && log.lastElementChild) log.lastElementChild.remove();
   const nodes = document.createDocumentFragment();
-  for (const spans of more.lines) nodes.append(line(spans));
+  for (const spans of more.lines) nodes.append(makeLine(spans));
   log.append(nodes);
   while (log.childElementCount > MOST_LINES) log.firstElementChild.remove();
   [cursor, openLine] = [more.cursor, more.open_line];
-  if (following) toEnd();
+  if (following) scrollToEnd();
   else pill.hidden = false;
 }
 
-function offer(number) {
+function offerAttempt(number) {
   const note = document.getElementById("new-attempt");
   note.hidden = false;
   note.querySelector("[data-number]").textContent = number;
 }
 
 log.addEventListener("scroll", () => {
-  follow.checked = atEnd();
+  follow.checked = isAtEnd();
   if (follow.checked) pill.hidden = true;
 }, { passive: true });
-follow.addEventListener("change", () => { if (follow.checked) toEnd(); });
-pill.addEventListener("click", () => { follow.checked = true; toEnd(); });
+follow.addEventListener("change", () => { if (follow.checked) scrollToEnd(); });
+pill.addEventListener("click", () => { follow.checked = true; scrollToEnd(); });
 
 liveRun.on("delta", (delta) => { if (delta.logs) fetchMore(); });
 liveRun.on("reset", fetchMore);
@@ -77,4 +77,4 @@ liveRun.on("state", (state) => {
   const now = (state.log || []).join(".");
   if (now !== seen) { seen = now; fetchMore(); }
 });
-if (follow.checked) toEnd();
+if (follow.checked) scrollToEnd();

@@ -18,11 +18,11 @@ const charts = new Map(); // panel id → Chart
 const dirty = new Set();
 const settings = readSettings();
 const pinned = { wanted: "", x: null };
-const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover, pick, zoomTo, redraw, showFull, extent, open: () => liveRun.isOpen(),
+const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, redraw: redrawChart, showFull, extent: findExtent, open: () => liveRun.isOpen(),
   /* x of the pinned step; null without a pin. */
   get pinX() {
     const wanted = `${page.pinned} ${store.axes.size} ${settings.x}`;
-    if (pinned.wanted !== wanted) Object.assign(pinned, { wanted, x: page.pinned === null ? null : store.x(nearest(page.pinned), settings.x) ?? null });
+    if (pinned.wanted !== wanted) Object.assign(pinned, { wanted, x: page.pinned === null ? null : store.x(findNearestStep(page.pinned), settings.x) ?? null });
     return pinned.x;
   },
   /* x of what the legends say: where the pointer is, else the pin; null for the newest. */
@@ -63,7 +63,7 @@ function showMarksKey() {
 
 let wide = null;
 /* All charts share one x range, so that the same step lies at the same place everywhere. */
-function extent() {
+function findExtent() {
   if (wide) return wide;
   let [low, high] = [Infinity, -Infinity];
   for (const step of store.axes.keys()) {
@@ -78,7 +78,7 @@ function extent() {
   return wide;
 }
 
-function hover(x) {
+function hoverAt(x) {
   page.hoverX = x;
   showAll();
 }
@@ -89,7 +89,7 @@ function showAll() {
 }
 
 /* The logged step nearest to a step, or to an x of the axis in use. */
-function nearest(wanted, at = (step) => step) {
+function findNearestStep(wanted, at = (step) => step) {
   let [best, distance] = [wanted, Infinity];
   for (const step of store.axes.keys()) {
     const off = Math.abs((at(step) ?? Infinity) - wanted);
@@ -99,7 +99,7 @@ function nearest(wanted, at = (step) => step) {
 }
 
 /* Somebody chose a point of a chart: its step, by a click (which opens the rollouts) or by arrow keys. */
-function pick(chart, x, opens) { picks.show?.(nearest(x, (step) => store.x(step, settings.x)), chart.panel.metrics.some((metric) => metric.startsWith("heldout/")), opens, chart.figure); }
+function pickPoint(chart, x, opens) { picks.show?.(findNearestStep(x, (step) => store.x(step, settings.x)), chart.panel.metrics.some((metric) => metric.startsWith("heldout/")), opens, chart.figure); }
 
 export const overview = { pin(step) { page.pinned = step; showAll(); }, redraw: () => redrawAll(true), get series() { return store.series; } };
 
@@ -109,7 +109,7 @@ function zoomTo(range) {
   redrawAll(true);
 }
 
-function redraw(chart) { dirty.add(chart); schedule(true); }
+function redrawChart(chart) { dirty.add(chart); schedule(true); }
 function redrawAll(asked = false) { wide = null; for (const chart of charts.values()) dirty.add(chart); schedule(asked); }
 
 let waiting = 0;
@@ -120,10 +120,10 @@ function schedule(asked = false) {
   if (document.hidden || (waiting && !asked)) return;
   clearTimeout(waiting);
   const pause = asked ? 0 : Math.max(0, lastFrame + Math.max(FRAME_MS, cost * 4) - performance.now());
-  waiting = setTimeout(() => requestAnimationFrame(flush), pause);
+  waiting = setTimeout(() => requestAnimationFrame(drawDirty), pause);
 }
 
-function flush() {
+function drawDirty() {
   waiting = 0;
   if (document.hidden) return;
   lastFrame = performance.now();
@@ -145,7 +145,7 @@ const watcher = new IntersectionObserver((entries) => {
 }, { rootMargin: "200px" });
 
 /* Lays the panels out by section; a chart that is there stays, so that nothing flashes. */
-function arrange() {
+function arrangeCharts() {
   const wanted = new Map(store.panels.map((panel) => [panel.id, panel]));
   for (const [id, chart] of charts) {
     const panel = wanted.get(id);
@@ -160,23 +160,23 @@ function arrange() {
   for (const panel of store.panels) {
     const name = panel.folded ? `${panel.section}+` : panel.section;
     if (!sections.has(name)) sections.set(name, makeSection(name, panel, store.methods));
-    if (!charts.has(panel.id)) add(panel);
+    if (!charts.has(panel.id)) addChart(panel);
     const [section, figure] = [sections.get(name), charts.get(panel.id).figure];
     const grid = section.querySelector(".chart-grid");
     if (figure.parentElement !== grid) grid.append(figure);
   }
   orderSections(store.panels).forEach((name, index) => { if (box.children[index] !== sections.get(name)) box.insertBefore(sections.get(name), box.children[index] || null); });
   for (const section of sections.values()) if (!section.querySelector("figure")) section.remove();
-  filter();
+  filterCharts();
 }
 
-function add(panel) {
+function addChart(panel) {
   const chart = new (CHART_KINDS[panel.kind] || Chart)(panel, page);
   charts.set(panel.id, chart);
   watcher.observe(chart.figure);
 }
 
-function filter() {
+function filterCharts() {
   const words = settings.filter.toLowerCase();
   for (const chart of charts.values()) {
     const text = [chart.panel.title, chart.panel.method, ...chart.panel.traces.flatMap((trace) => [trace.metric, trace.label])].join(" ").toLowerCase();
@@ -211,21 +211,21 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "ArrowLeft") showFull(shown[(at - 1 + shown.length) % shown.length]);
 });
 
-async function load() {
+async function loadMetrics() {
   const response = await fetch(root.dataset.metrics, { headers: { Accept: "application/json" } });
   if (!response.ok) throw new Error(response.status === 404 ? "This run is not there any more." : `The server answered ${response.status}.`);
   const snapshot = await response.json();
   store.load(snapshot);
   marksAt = Date.now();
   liveRun.apply(snapshot.state);
-  arrange();
+  arrangeCharts();
   showMarksKey();
   redrawAll();
-  shown();
+  showCharts();
   return snapshot.cursor;
 }
 
-function shown() {
+function showCharts() {
   box.setAttribute("aria-busy", "false");
   const message = document.getElementById("charts-loading");
   if (message) message.remove();
@@ -235,9 +235,9 @@ function shown() {
   document.querySelector(".chart-bar").hidden = !any;
 }
 
-async function begin() {
+async function startCharts() {
   try {
-    liveRun.start(await load());
+    liveRun.start(await loadMetrics());
     if (settings.full) showFull(settings.full);
   } catch (error) {
     document.getElementById("charts-loading")?.remove();
@@ -248,11 +248,11 @@ async function begin() {
 }
 
 let reloading = 0;
-function reload() {
+function reloadSoon() {
   if (reloading) return;
   reloading = setTimeout(async () => {
     reloading = 0;
-    try { await liveRun.reload(load); } catch { reload(); }
+    try { await liveRun.reload(loadMetrics); } catch { reloadSoon(); }
   }, 300 + Math.random() * 700);
 }
 
@@ -274,11 +274,11 @@ liveRun.on("delta", (delta) => {
   wide = null;
   // A metric of no method must have a chart of its own too, whatever methods draw it.
   const known = new Set(store.panels.flatMap((panel) => panel.metrics.filter((metric) => !panel.method || metric.startsWith(`${panel.method}/`))));
-  if ([...changed].some((name) => !known.has(name)) || store.longest > MOST_POINTS) reload();
+  if ([...changed].some((name) => !known.has(name)) || store.longest > MOST_POINTS) reloadSoon();
   if (changed.size) redrawAll();
   if (Date.now() - marksAt > MARKS_MS) refreshMarks();
 });
-liveRun.on("reset", () => reload());
+liveRun.on("reset", () => reloadSoon());
 let status = "";
 liveRun.on("state", (state) => {
   if (status && status !== state.status) refreshMarks();
@@ -287,14 +287,14 @@ liveRun.on("state", (state) => {
 
 const slider = document.getElementById("smooth");
 const typed = document.getElementById("smooth-number");
-function smoothTo(value, from) {
+function setSmoothing(value, from) {
   settings.smooth = Math.min(0.999, Math.max(0, Number(value) || 0));
   if (from !== slider) slider.value = settings.smooth;
   if (from !== typed) typed.value = settings.smooth;
   keepSettings();
   redrawAll();
 }
-for (const input of [slider, typed]) input.addEventListener("input", () => smoothTo(input.value, input));
+for (const input of [slider, typed]) input.addEventListener("input", () => setSmoothing(input.value, input));
 slider.value = typed.value = settings.smooth;
 
 const axis = document.querySelector("[data-setting=x]");
@@ -313,14 +313,14 @@ log.checked = settings.log;
 log.addEventListener("change", () => { settings.log = log.checked; keepSettings(); redrawAll(true); });
 const search = document.getElementById("chart-filter");
 search.value = settings.filter;
-search.addEventListener("input", () => { settings.filter = search.value; filter(); keepSettings(); });
+search.addEventListener("input", () => { settings.filter = search.value; filterCharts(); keepSettings(); });
 document.getElementById("reset-zoom").addEventListener("click", () => zoomTo(null));
 document.getElementById("reset-zoom").hidden = !settings.zoom;
-document.getElementById("charts-retry").addEventListener("click", begin);
+document.getElementById("charts-retry").addEventListener("click", startCharts);
 document.addEventListener("lab:theme", () => redrawAll(true));
 document.addEventListener("visibilitychange", () => schedule());
 box.addEventListener("toggle", () => schedule(true), true);
 let width = innerWidth;
 window.addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redrawAll(true); } });
 
-begin();
+startCharts();

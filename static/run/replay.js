@@ -7,10 +7,10 @@ import { tokenOverlays } from "../rollouts/tokens.js";
 
 const form = document.querySelector("form[data-ask]");
 const root = document.getElementById("replay");
-if (form) asking();
-if (root && root.querySelector("[data-member]")) reading();
+if (form) startQuestion();
+if (root && root.querySelector("[data-member]")) startAnswer();
 
-function asking() {
+function startQuestion() {
   form.addEventListener("keydown", (event) => {
     const add = event.target.dataset.add;
     if (event.key !== "Enter" || !add) return;
@@ -37,7 +37,7 @@ function asking() {
   });
 }
 
-function reading() {
+function startAnswer() {
   const LEVELS = 10; // classes level-0 … level-9 of tokens.css
   const SPECIAL = 1;
   const TORN = 4;

@@ -3,14 +3,14 @@ import { makeElement } from "../charts/elements.js";
 
 const UNNAMED = ["System", "Other"]; // folded sections that have no open part
 
-const key = (panel) => (panel.folded ? `${panel.section}+` : panel.section);
+const nameSection = (panel) => (panel.folded ? `${panel.section}+` : panel.section);
 
 /* What is open, then method by method with what belongs to it, then what is folded away. */
 export function orderSections(panels) {
   const open = panels.filter((panel) => !panel.method && !panel.folded);
   const methods = panels.filter((panel) => panel.method);
   const folded = panels.filter((panel) => !panel.method && panel.folded);
-  return [...new Set([...open, ...methods, ...folded].map(key))];
+  return [...new Set([...open, ...methods, ...folded].map(nameSection))];
 }
 
 export function makeSection(name, panel, methods) {
@@ -24,12 +24,12 @@ export function makeSection(name, panel, methods) {
     section.append(fold);
     return section;
   }
-  section.append(panel.method ? methodHead(methods.find((one) => one.name === panel.method)) : makeElement("h2", "", panel.section), grid);
+  section.append(panel.method ? makeMethodHead(methods.find((one) => one.name === panel.method)) : makeElement("h2", "", panel.section), grid);
   return section;
 }
 
 /* The title of a method leads to its page; the idea says in a sentence what the charts should show. */
-function methodHead(method) {
+function makeMethodHead(method) {
   const head = makeElement("header", "method-head");
   const title = makeElement("h2");
   const name = makeElement(method.url ? "a" : "span", "", method.title);

@@ -17,29 +17,29 @@ let busy = false;
 let again = null;
 let shown = "";
 
-const open = () => !panel.hidden;
+const isOpen = () => !panel.hidden;
 
-function keep() {
+function keepAddress() {
   const query = new URLSearchParams(location.search);
   const put = (name, value) => (value ? query.set(name, value) : query.delete(name));
   put("step", state.following || state.step === null ? "" : String(state.step));
   put("phase", state.phase && (!state.phases.length || state.phase !== state.phases[0].name) ? state.phase : "");
-  put("panel", open() ? "rollouts" : "");
+  put("panel", isOpen() ? "rollouts" : "");
   history.replaceState(null, "", location.pathname + (query.size ? `?${query}` : ""));
 }
 
 /* Pins a step (null: the newest again). The pin is at once where it was asked for; the server says which step with rollouts that is. */
-async function pin(step, phase = state.phase) {
+async function pinStep(step, phase = state.phase) {
   const listed = phase === state.phase && step !== null && state.listed.length > 0;
   stepBar.set({ step: step ?? state.step, phase, following: step === null });
   overview.pin(step);
-  if (open()) await load();
+  if (isOpen()) await loadRollouts();
   if (!listed) await stepBar.look({ adopt: true });
   overview.pin(state.following ? null : state.step);
-  keep();
+  keepAddress();
 }
 
-async function load() {
+async function loadRollouts() {
   if (busy) { again = true; return; }
   busy = true;
   const query = new URLSearchParams({ part: "step" });
@@ -48,17 +48,17 @@ async function load() {
   body.setAttribute("aria-busy", "true");
   try {
     const response = await fetch(`${panel.dataset.url}?${query}`).catch(() => null);
-    if (response && response.ok) fill(await response.text());
-    else fail(response);
+    if (response && response.ok) fillPanel(await response.text());
+    else showFailure(response);
   } finally {
     body.setAttribute("aria-busy", "false");
     busy = false;
   }
-  if (again) { again = null; await load(); }
+  if (again) { again = null; await loadRollouts(); }
 }
 
 /* The server's fragment holds model text as text; scripts of a parsed document never run. */
-function fill(text) {
+function fillPanel(text) {
   const parsed = new DOMParser().parseFromString(text, "text/html");
   const feed = document.adoptNode(parsed.getElementById("step-feed"));
   body.replaceChildren(feed);
@@ -74,7 +74,7 @@ function fill(text) {
   if (step !== "") announce(`Step ${step}, ${total} rollouts`);
 }
 
-function fail(response) {
+function showFailure(response) {
   const words = response ? `The server answered ${response.status}.` : "The server is unreachable.";
   body.replaceChildren(Object.assign(document.createElement("p"), { className: "muted", textContent: `The rollouts could not be loaded. ${words} Choose the step again.` }));
 }
@@ -87,8 +87,8 @@ function makeRoom(wide, figure) {
   if (figure) scrollBy({ top: figure.getBoundingClientRect().top - before, behavior: "instant" });
 }
 
-async function show(step, phase, figure = null) {
-  if (!open()) {
+async function openPanel(step, phase, figure = null) {
+  if (!isOpen()) {
     from = document.activeElement;
     looked = figure;
     makeRoom(true, figure);
@@ -97,15 +97,15 @@ async function show(step, phase, figure = null) {
     overview.redraw();
   }
   title.focus({ preventScroll: true });
-  await pin(step, phase);
+  await pinStep(step, phase);
 }
 
-function close() {
-  if (!open()) return;
+function closePanel() {
+  if (!isOpen()) return;
   const inside = panel.contains(document.activeElement);
   makeRoom(false, looked && looked.isConnected ? looked : null);
   shown = "";
-  keep();
+  keepAddress();
   overview.redraw();
   if (inside) (from && from.isConnected ? from : document.querySelector(".chart-area"))?.focus({ preventScroll: true });
 }
@@ -114,22 +114,22 @@ function close() {
 picks.show = (step, heldout, opens, figure) => {
   const first = state.phases[0] ? state.phases[0].name : "";
   const phase = heldout ? "heldout" : state.phase === "heldout" ? first : state.phase;
-  if (opens) show(step, phase, figure);
-  else pin(step, phase);
+  if (opens) openPanel(step, phase, figure);
+  else pinStep(step, phase);
 };
 /* A panel that follows the newest step moves on only while nobody reads in it. */
-function follow() {
+function followNewest() {
   const reads = panel.matches(":hover") || body.contains(document.activeElement) || body.scrollTop > 20;
-  if (open() && state.following && !reads && shown !== `${state.step} ${state.phase}`) load();
+  if (isOpen() && state.following && !reads && shown !== `${state.step} ${state.phase}`) loadRollouts();
 }
 
-stepBar.on((step, phase) => pin(step, phase), follow);
-panel.querySelector("[data-close]").addEventListener("click", close);
-for (const button of panel.querySelectorAll("[data-panel-go]")) button.addEventListener("click", () => { const step = state[button.dataset.panelGo]; if (step !== null) pin(step); });
+stepBar.on((step, phase) => pinStep(step, phase), followNewest);
+panel.querySelector("[data-close]").addEventListener("click", closePanel);
+for (const button of panel.querySelectorAll("[data-panel-go]")) button.addEventListener("click", () => { const step = state[button.dataset.panelGo]; if (step !== null) pinStep(step); });
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || !open() || document.querySelector("dialog[open]")) return;
+  if (event.key !== "Escape" || !isOpen() || document.querySelector("dialog[open]")) return;
   event.stopImmediatePropagation();
-  close();
+  closePanel();
 }, true);
 panel.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-show-all]");
@@ -141,9 +141,9 @@ panel.addEventListener("click", async (event) => {
   article.querySelector("[data-plain]").replaceChildren(...document.adoptNode(parsed.body).childNodes);
   button.closest("[data-cut]").remove();
 });
-walkCards(() => (open() ? panel : null));
+walkCards(() => (isOpen() ? panel : null));
 
 stepBar.look({ adopt: true }).then(() => {
   overview.pin(state.following ? null : state.step);
-  if (new URLSearchParams(location.search).get("panel") === "rollouts") show(state.following ? null : state.step, state.phase);
+  if (new URLSearchParams(location.search).get("panel") === "rollouts") openPanel(state.following ? null : state.step, state.phase);
 });

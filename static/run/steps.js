@@ -8,7 +8,7 @@ const REFRESH_MS = 2000; // between two looks at where the rollouts of a trainin
 const MOST_TICKS = 150;
 const KINDS = { measured: "held-out", checkpoint: "checkpoint", resume: "resumed", saved: "policy saved" };
 const bar = document.getElementById("step-bar");
-const part = (name) => document.getElementById(name);
+const findPart = (name) => document.getElementById(name);
 const asked = new URLSearchParams(location.search);
 const given = /^\d{1,10}$/.test(asked.get("step") || "") ? Number(asked.get("step")) : null;
 const state = { phase: asked.get("phase") || "", step: given, first: null, last: null, before: null, after: null, listed: [], measured: [], marks: [], phases: [], following: given === null };
@@ -17,30 +17,30 @@ let newer = null; // told when rollouts have come
 let sliding = 0;
 
 /* What the server wrote into the bar, where it knew the steps. */
-function read() {
-  const current = part("step-phases").querySelector("[aria-current]");
+function readBar() {
+  const current = findPart("step-phases").querySelector("[aria-current]");
   if (current) state.phase = current.dataset.phase;
-  if (part("stepper").hidden) return;
-  const slider = part("step-slider");
+  if (findPart("stepper").hidden) return;
+  const slider = findPart("step-slider");
   const of = (name) => { const button = bar.querySelector(`[data-go=${name}]`); return button.disabled ? null : Number(button.value); };
   Object.assign(state, { first: Number(slider.min), last: Number(slider.max), step: Number(slider.value), before: of("before"), after: of("after") });
-  state.following = part("step-follow").getAttribute("aria-pressed") === "true";
+  state.following = findPart("step-follow").getAttribute("aria-pressed") === "true";
 }
 
 /* What the tabs carry on: the step that is pinned, and its phase. */
-function carried() {
+function buildCarriedQuery() {
   const query = new URLSearchParams();
   if (!state.following && state.step !== null) query.set("step", state.step);
   if (state.phase && (query.size || (state.phases.length && state.phases[0].name !== state.phase))) query.set("phase", state.phase);
   return query.size ? `?${query}` : "";
 }
 
-function carry() {
-  for (const link of root.querySelectorAll("[data-carries]")) link.setAttribute("href", link.getAttribute("href").split("?")[0] + carried());
+function carryStep() {
+  for (const link of root.querySelectorAll("[data-carries]")) link.setAttribute("href", link.getAttribute("href").split("?")[0] + buildCarriedQuery());
 }
 
 /* The nearest step that has rollouts; the step itself where there are too many to list. */
-function snap(step) {
+function findNearestStep(step) {
   return state.listed.length ? state.listed.reduce((best, one) => (Math.abs(one - step) < Math.abs(best - step) ? one : best)) : step;
 }
 
@@ -59,26 +59,26 @@ function findNeighbours(old) {
   state.after = state.listed.find((one) => one > state.step) ?? null;
 }
 
-function set(changes) {
+function changeState(changes) {
   const old = state.step;
   Object.assign(state, changes);
   if (!("before" in changes)) findNeighbours(old);
-  carry();
-  if (bar) draw();
+  carryStep();
+  if (bar) drawBar();
 }
 
-function draw() {
+function drawBar() {
   const none = state.step === null || state.last === null;
-  part("stepper").hidden = part("step-follow").hidden = none;
+  findPart("stepper").hidden = findPart("step-follow").hidden = none;
   drawPhases();
-  part("step-follow").setAttribute("aria-pressed", String(state.following));
-  if (none) { part("step-key").hidden = true; return; }
-  const slider = part("step-slider");
+  findPart("step-follow").setAttribute("aria-pressed", String(state.following));
+  if (none) { findPart("step-key").hidden = true; return; }
+  const slider = findPart("step-slider");
   Object.assign(slider, { min: state.first, max: state.last, disabled: state.first === state.last });
-  if (!sliding) { slider.value = state.step; part("step-number").value = state.step; }
+  if (!sliding) { slider.value = state.step; findPart("step-number").value = state.step; }
   slider.setAttribute("aria-valuetext", `step ${state.step} of ${state.last}${state.following ? ", the newest" : ""}`);
-  part("step-number").max = state.last;
-  part("step-last").textContent = state.last;
+  findPart("step-number").max = state.last;
+  findPart("step-last").textContent = state.last;
   for (const button of bar.querySelectorAll("[data-go]")) {
     const missing = { first: "before", last: "after" }[button.dataset.go] || button.dataset.go;
     button.disabled = state[missing] === null;
@@ -87,7 +87,7 @@ function draw() {
 }
 
 function drawPhases() {
-  const box = part("step-phases");
+  const box = findPart("step-phases");
   if (state.phases.length && box.children.length !== state.phases.length) {
     box.replaceChildren(...state.phases.map(({ name, label }) => {
       const link = Object.assign(document.createElement("a"), { textContent: label, href: `?phase=${encodeURIComponent(name)}` });
@@ -109,21 +109,21 @@ function drawTicks() {
   const wanted = JSON.stringify([state.first, state.last, inside.map(({ step, kind }) => [step, kind])]);
   if (wanted === drawn) return;
   drawn = wanted;
-  part("step-ticks").replaceChildren(...inside.map(({ step, kind }) => {
+  findPart("step-ticks").replaceChildren(...inside.map(({ step, kind }) => {
     const tick = Object.assign(document.createElement("span"), { className: `step-tick ${kind}` });
     tick.style.setProperty("--at", (step - state.first) / (state.last - state.first));
     return tick;
   }));
   const kinds = Object.keys(KINDS).filter((kind) => inside.some((one) => one.kind === kind));
-  part("step-key").replaceChildren(...kinds.map((kind) => Object.assign(document.createElement("span"), { className: kind, textContent: KINDS[kind] })));
-  part("step-key").hidden = !kinds.length;
+  findPart("step-key").replaceChildren(...kinds.map((kind) => Object.assign(document.createElement("span"), { className: kind, textContent: KINDS[kind] })));
+  findPart("step-key").hidden = !kinds.length;
 }
 
-function go(step, phase = state.phase) { if (act) act(step, phase); }
+function goToStep(step, phase = state.phase) { if (act) act(step, phase); }
 
 /* Where rollouts lie by now; with ``adopt`` also the step the server finds for the one that is asked for. */
 let asking = 0; // of several answers that move the step only the newest question's does
-async function look({ adopt = false, step = state.following ? null : state.step, phase = state.phase } = {}) {
+async function fetchSteps({ adopt = false, step = state.following ? null : state.step, phase = state.phase } = {}) {
   if (!bar) return null;
   const mine = adopt ? (asking += 1) : asking;
   const query = new URLSearchParams();
@@ -133,49 +133,49 @@ async function look({ adopt = false, step = state.following ? null : state.step,
   if (!response || !response.ok) return null;
   const { first, last, before, after, listed, measured, marks, phases, ...found } = await response.json();
   if (adopt ? mine !== asking : state.phase && found.phase !== state.phase) return null;
-  set({ first, last, listed, measured, marks, phases, ...(adopt || found.step === state.step ? { ...found, before, after } : {}) });
+  changeState({ first, last, listed, measured, marks, phases, ...(adopt || found.step === state.step ? { ...found, before, after } : {}) });
   return found;
 }
 
 let looking = 0;
-function lookSoon() {
+function fetchStepsSoon() {
   if (looking) return;
-  looking = setTimeout(() => { looking = 0; if (!document.hidden) look({ adopt: state.following && root.dataset.tab !== "rollouts" }).then(() => newer && newer()); }, REFRESH_MS);
+  looking = setTimeout(() => { looking = 0; if (!document.hidden) fetchSteps({ adopt: state.following && root.dataset.tab !== "rollouts" }).then(() => newer && newer()); }, REFRESH_MS);
 }
 
-function listen() {
+function listenToBar() {
   bar.addEventListener("click", (event) => {
     const link = event.target.closest("a");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    if (link.id === "step-follow") go(null);
-    else go(state.following ? null : state.step, link.dataset.phase);
+    if (link.id === "step-follow") goToStep(null);
+    else goToStep(state.following ? null : state.step, link.dataset.phase);
   });
   bar.addEventListener("submit", (event) => {
     event.preventDefault();
     const wanted = event.submitter ? state[event.submitter.dataset.go] : null;
-    if (wanted !== null) go(wanted);
+    if (wanted !== null) goToStep(wanted);
   });
-  part("step-slider").addEventListener("input", (event) => {
-    const step = snap(Number(event.target.value));
-    part("step-number").value = step;
+  findPart("step-slider").addEventListener("input", (event) => {
+    const step = findNearestStep(Number(event.target.value));
+    findPart("step-number").value = step;
     clearTimeout(sliding);
-    sliding = setTimeout(() => { sliding = 0; go(step); }, 150);
+    sliding = setTimeout(() => { sliding = 0; goToStep(step); }, 150);
   });
   const typed = (event) => {
     const wanted = Number(event.target.value);
-    if (event.target.value !== "" && Number.isSafeInteger(wanted) && wanted !== (state.following ? null : state.step)) go(wanted);
+    if (event.target.value !== "" && Number.isSafeInteger(wanted) && wanted !== (state.following ? null : state.step)) goToStep(wanted);
   };
-  part("step-number").addEventListener("change", typed);
-  part("step-number").addEventListener("keydown", (event) => {
+  findPart("step-number").addEventListener("change", typed);
+  findPart("step-number").addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault(); // else the form's first button would be taken for pressed
     typed(event);
   });
-  liveRun.on("delta", (delta) => { if (delta.rollouts && delta.rollouts.count) lookSoon(); });
-  liveRun.on("reset", lookSoon);
+  liveRun.on("delta", (delta) => { if (delta.rollouts && delta.rollouts.count) fetchStepsSoon(); });
+  liveRun.on("reset", fetchStepsSoon);
 }
 
-export const stepBar = { state, set, snap, go, look, on(handler, onNewer = null) { act = handler; newer = onNewer; } };
-if (bar) { read(); listen(); }
-carry();
+export const stepBar = { state, set: changeState, snap: findNearestStep, go: goToStep, look: fetchSteps, on(handler, onNewer = null) { act = handler; newer = onNewer; } };
+if (bar) { readBar(); listenToBar(); }
+carryStep();

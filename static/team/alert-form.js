@@ -3,7 +3,7 @@ const form = document.querySelector("[data-rule-form]");
 const kinds = form.querySelector("[data-kinds]").content;
 const help = form.querySelector("[data-kind-help]");
 
-function show() {
+function showFields() {
   const kind = form.elements.kind.value;
   const entry = [...kinds.children].find((one) => one.dataset.name === kind);
   help.textContent = entry ? entry.textContent : "";
@@ -11,5 +11,5 @@ function show() {
   for (const part of form.querySelectorAll("[data-about]")) part.hidden = !part.dataset.about.split(" ").includes(entry ? entry.dataset.about : "");
 }
 
-form.elements.kind.addEventListener("change", show);
-show();
+form.elements.kind.addEventListener("change", showFields);
+showFields();

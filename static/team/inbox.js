@@ -3,7 +3,7 @@ import { bindListKeys } from "../base/list-keys.js";
 import { bindKey } from "../base/page.js";
 import { showPart } from "../base/parts.js";
 
-function act(selector) {
+function clickInRow(selector) {
   const row = document.activeElement && document.activeElement.closest("[data-notice]");
   const target = row && row.querySelector(selector);
   if (target) target.click();
@@ -16,7 +16,7 @@ bindListKeys({
   findFirst: (all) => all[0],
   open: (row) => row.querySelector("a").click(),
 });
-bindKey("e", "Mark this one read", () => act("[data-mark]"));
+bindKey("e", "Mark this one read", () => clickInRow("[data-mark]"));
 document.addEventListener("change", (event) => { if (event.target.matches("[data-submits]")) event.target.form.requestSubmit(); });
 /* A new notice: the list is fetched again, with its filter. */
 document.addEventListener("lab:inbox", () => showPart("inbox-list", location.href, { select: "#inbox-list" }));
