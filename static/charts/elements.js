@@ -13,3 +13,6 @@ export function escapeMarkup(text) {
 }
 
 export function readStyle(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+/* The colour with an opacity; the style sheet's colours are registered, so they resolve to rgb(). */
+export function fadeColor(color, opacity) { return color.replace("rgb(", "rgba(").replace(")", `, ${opacity})`); }

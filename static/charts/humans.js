@@ -1,11 +1,10 @@
 /* Human agreement with the reward: the run's reward above, below it the share of votes that put two answers in the reward's order, window by
    window with its interval. Names of reward functions stay in the page's own buttons; Plotly gets numbers only. */
-import { readStyle } from "./elements.js";
+import { fadeColor, readStyle } from "./elements.js";
 import { picks } from "./picks.js";
 
 const HEIGHT = 250;
 
-function fadeColor(color, opacity) { return color.replace("rgb(", "rgba(").replace(")", `, ${opacity})`); }
 function formatPercent(value) { return `${Math.round(100 * value)} %`; }
 
 class Figure {

@@ -1,14 +1,11 @@
 /* Charts that methods declare (trainers/methods/card.py, Panel) beyond plain curves: a band, stacked shares, a histogram over the steps, phases.
    Everything comes from the declaration; nothing here knows a method. */
-import { makeElement, readStyle } from "./elements.js";
+import { fadeColor, makeElement, readStyle } from "./elements.js";
 import { formatNumber } from "../base/numbers.js";
 import { Chart } from "./chart.js";
 
 const COLUMNS = 240; // of a heat map; more steps are averaged
 const SPANS = 300; // shaded stretches of a phase chart; a phase that flickers more than that is not shaded
-
-/* The colour with an opacity; the stylesheet's colours are registered, so they resolve to rgb(). */
-function fadeColor(color, opacity) { return color.replace("rgb(", "rgba(").replace(")", `, ${opacity})`); }
 
 function makeStillEntry(swatch, label) {
   const entry = makeElement("span", "legend-entry still");

@@ -3,6 +3,7 @@
    The socket says which runs changed. After a connection the rows are fetched once and compared, so nothing that happened before is missed;
    curves and reasons, which a state does not carry, are fetched again a while after a change. */
 import { bindListKeys } from "../base/list-keys.js";
+import { formatCompact } from "../base/numbers.js";
 import { announce } from "../base/page.js";
 import { LabSocket } from "../base/socket.js";
 
@@ -27,13 +28,6 @@ function writeCell(cell, text) {
 }
 
 /* As lab/lib/numbers.py writes numbers. */
-function formatCompact(value) {
-  for (const [size, suffix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
-    if (Math.abs(value) >= size * 0.9995) return (Math.abs(value / size) < 9.95 ? (value / size).toFixed(1) : (value / size).toFixed(0)) + suffix;
-  }
-  return value.toFixed(0);
-}
-
 function formatNumber(value) {
   if (value === "nan") return "NaN";
   if (value === "inf") return "∞";
