@@ -208,7 +208,10 @@ AUTH_PASSWORD_VALIDATORS = [
 # Attempts to sign in are counted in the database: they hold with Redis away, and over all processes.
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "lab_cache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
-    "template_fragments": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},  # what {% cache %} keeps, each process for itself
+    # What {% cache %} and the views keep, each process for itself.
+    "template_fragments": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "fragments"},
+    "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "process", "OPTIONS": {"MAX_ENTRIES": 2000}},
+    "curves": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "curves", "OPTIONS": {"MAX_ENTRIES": 32}},  # a megabyte each
 }
 EMAIL_BACKEND = "lab.teams.accounts.mail.PrivateFolder"
 EMAIL_FILE_PATH = str(HOME / "mail")

@@ -55,8 +55,9 @@ class Walk:
     found: dict[int, list[int]] = field(default_factory=dict, init=False, compare=False)  # what ``find_matches`` has asked
 
     @classmethod
-    def of(cls, team: Team, selection: Selection) -> Walk:
-        runs = runs_of(team, selection)
+    def of(cls, team: Team, selection: Selection, runs: list[Run] | None = None) -> Walk:
+        """``runs``: those of the selection where they are known already, as ``runs_of`` gives them."""
+        runs = runs_of(team, selection) if runs is None else runs
         order = Order.of(selection, len(runs))
         return cls(team, selection, runs, order, order.keyed(filter_structured_rollouts(team, selection, runs)))
 
@@ -107,25 +108,25 @@ class Walk:
 
     def read_first(self, limit: int, most: int) -> tuple[list[Key], int, bool]:
         """The first ``limit`` keys, how many rollouts there are and whether that is all, as ``count`` tells it."""
-        if self.runs and not self.by_arrival and (found := self.read_with_count(limit, most)) is not None:
-            keys, number = found
+        if self.runs and not self.by_arrival and (not self.selection.words or self.starts_from_matches):
+            keys, number = self.read_matches(limit) if self.selection.words else self.read_up_to(most + 1, limit)
+            if number > most and self.order.field and not self.selection.words:  # the rest of the run may come first
+                keys = self.keys(None, False, limit)
             return keys, min(number, most), number <= most
         keys = self.keys(None, False, limit)
         return keys, *(self.count(most) if len(keys) == limit else (len(keys), True))
 
-    def read_with_count(self, limit: int, most: int) -> tuple[list[Key], int] | None:
-        """The first keys and the number of rollouts (of more than ``most`` possibly fewer), in one query; None where that would take longer."""
-        if not self.selection.words:
-            order = self.order.sorted(self.rows) if not self.order.field else self.rows.order_by()
-            keys, number = self.ask_with_count("({rows})", [], order.values_list(*self.order.columns)[: most + 1], limit)
-            return (keys, number) if number <= most or not self.order.field else None  # the rest of the run may come first
-        if not self.starts_from_matches:
-            return None
+    def read_up_to(self, most: int, limit: int) -> tuple[list[Key], int]:
+        """The first keys of up to ``most`` rollouts, of more than that in the order of the index, and how many these are; without the words."""
+        rows = self.rows.order_by() if self.order.field else self.order.sorted(self.rows)
+        return self.ask_with_count("({rows})", [], rows.values_list(*self.order.columns)[:most], limit)
+
+    def read_matches(self, limit: int) -> tuple[list[Key], int]:
+        """The first keys of the rollouts with the words, and how many there are."""
+        rows = self.rows.order_by()
         if self.has_few_matches:
-            rows = self.rows.order_by().filter(SAME_ROLLOUT).values_list(*self.order.columns)
-            return self.ask_with_count(MATCHED, [self.find_matches()], rows, limit)
-        rows = self.rows.order_by().filter(pk__in=self.matches())
-        return self.ask_with_count("({rows})", [], rows.values_list(*self.order.columns), limit)
+            return self.ask_with_count(MATCHED, [self.find_matches()], rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit)
+        return self.ask_with_count("({rows})", [], rows.filter(pk__in=self.matches()).values_list(*self.order.columns), limit)
 
     def ask_with_count(self, hits: str, before: list[Any], rows: QuerySet[Any, Any], limit: int) -> tuple[list[Key], int]:
         """The first ``limit`` keys of ``hits``, a query around ``rows`` with the parameters ``before`` in front of theirs, and their number."""

@@ -10,11 +10,12 @@ from django.db.models import Count, Max, QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.urls import reverse
+from django.urls import get_script_prefix
 from django.views.decorators.http import require_safe
 
 from lab.lib.numbers import MAX_ID, whole_number
 from lab.rollouts.annotations.summary import summarize_annotations
+from lab.rollouts.browse.cells import address_before, build_numbered_address
 from lab.rollouts.browse.words import has_words, prompt_matches
 from lab.rollouts.reading import history
 from lab.rollouts.reading.groups import build_bar_strip
@@ -49,7 +50,7 @@ def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
     found = get_object_or_404(Prompt.objects.filter(team=team), pk=min(prompt_id, MAX_ID))
     answers = Rollout.objects.filter(prompt=found).current()  # a prompt belongs to one team, and so do its answers
     asked_in = Rollout.objects.filter(prompt=found).values("run")
-    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).defer("special_tokens", "latest")}
+    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).only("number", "name", "task")}
     series = history.of_prompt(found.pk, runs) if runs else []
     if request.GET.get("part") == "visits":
         return render(request, "reading/prompt.html#visits", {"series": [build_series_row(number, one) for number, one in enumerate(series)]})
@@ -78,16 +79,18 @@ def select_notable_answers(asked: Prompt, answers: QuerySet[Rollout]) -> dict[st
     worst = min(scored, key=lambda one: (one[0], -one[1]))[1] if scored else None
     newest = sorted((pk for pk, _ in every), reverse=True)[:NEWEST]
     wanted = {pk for pk in (best, worst, *newest) if pk is not None}
-    rows = (
-        Rollout.objects.of(asked.team_id)
-        .filter(pk__in=wanted)
-        .select_related("run")
-        .defer("completion", "turns")
-        .annotate(head=Left("completion", HEAD))
-    )
+    listed = ("run__number", "phase", "step", "group", "reward", "length", "mean_entropy")
+    rows: Any = Rollout.objects.of(asked.team_id).filter(pk__in=wanted).select_related("run").only(*listed).annotate(head=Left("completion", HEAD))
     said = summarize_annotations(wanted)
     texts = {
-        row.pk: {"rollout": row, "said": said[row.pk], "pieces": list(iterate_text_pieces(row.head)), "cut": len(row.head) == HEAD}  # type: ignore[attr-defined]
+        row.pk: {
+            "rollout": row,
+            "url": build_numbered_address("rollout", (row.pk,)),
+            "group_url": build_numbered_address("group", (row.step, row.group), row.run_id, row.phase),
+            "said": said[row.pk],
+            "pieces": list(iterate_text_pieces(row.head)),
+            "cut": len(row.head) == HEAD,
+        }
         for row in rows
     }
     return {
@@ -105,6 +108,7 @@ def build_series_row(number: int, series: Series) -> dict[str, Any]:
         "color": number % 8 + 1,
         "first": series.visits[0],
         "last": series.visits[-1],
+        "last_url": build_numbered_address("group", (series.visits[-1].step, series.visits[-1].group), series.run.pk, series.phase),
         "visits": series.visits[: -ROWS - 1 : -1],
         "hidden": max(0, len(series.visits) - ROWS),
     }
@@ -115,7 +119,7 @@ def build_series_chart(series: Series) -> dict[str, Any]:
     every = -(-len(series.visits) // POINTS)
     visits = [visit for place, visit in enumerate(reversed(series.visits)) if place % every == 0][::-1]
     columns: dict[str, list[Any]] = {name: [getattr(visit, name) for visit in visits] for name in Visit.__dataclass_fields__}
-    where = reverse("group", args=[series.run.pk, series.phase, 0, 0]).removesuffix("0/0/")
+    where = address_before(get_script_prefix(), "group", 2, series.run.pk, series.phase)
     return {
         "key": f"{series.run.number}-{series.phase}",
         "label": f"#{series.run.number} {series.phase_label}",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import numpy as np
+from django.core.cache import caches
 from django.db import connection, transaction
 
 from lab.training.runs import live, metric_thinning, metrics
@@ -32,23 +35,52 @@ def one_moment() -> Iterator[None]:
 
 
 def build_run_snapshot(run: Run) -> dict[str, Any]:
+    """For ``msgspec``, which writes what is JSON already (``axes`` and ``series``) as it is."""
     with one_moment():
         run.refresh_from_db()
-        found = metric_thinning.read_thinned_metrics(run.pk, BUCKETS)
+        curves = read_run_curves(run)
         methods = describe_run_methods(stack_of(run.spec))
         return {
             "cursor": run.ingested,
             "attempt": run.attempt,
-            "axes": read_run_axes(run, found),
-            "series": {name: {"steps": one.steps.tolist(), "values": encode_series_values(one)} for name, one in found.series.items()},
-            "thinned": any(len(one) < found.counts[name] for name, one in found.series.items()),
-            "nonfinite": found.nonfinite,
-            "abstained": found.abstained,
-            "panels": build_chart_panels(found.series, run.trainer, methods),
+            "axes": msgspec.Raw(curves.axes),
+            "series": msgspec.Raw(curves.series),
+            "thinned": curves.thinned,
+            "nonfinite": curves.nonfinite,
+            "abstained": curves.abstained,
+            "panels": build_chart_panels(curves.names, run.trainer, methods),
             "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
             "marks": list_run_marks(run),
             "state": live.describe_run_state(run),
         }
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The metrics of a run as its charts draw them; ``axes`` and ``series`` are JSON."""
+
+    names: list[str]
+    axes: bytes
+    series: bytes
+    thinned: bool
+    nonfinite: dict[str, int]
+    abstained: dict[str, int]
+
+
+def read_run_curves(run: Run) -> Curves:
+    """The run's curves; kept by the place in the spool up to which they tell, because a page is opened more often than a run goes on."""
+    key = f"{run.pk}:{run.ingested}"
+    kept: Curves | None = caches["curves"].get(key) if run.ingested else None
+    if kept is not None:
+        return kept
+    found = metric_thinning.read_thinned_metrics(run.pk, BUCKETS)
+    series = {name: {"steps": one.steps.tolist(), "values": encode_series_values(one)} for name, one in found.series.items()}
+    thinned = any(len(one) < found.counts[name] for name, one in found.series.items())
+    axes = msgspec.json.encode(read_run_axes(run, found))
+    made = Curves(list(found.series), axes, msgspec.json.encode(series), thinned, found.nonfinite, found.abstained)
+    if run.ingested:
+        caches["curves"].set(key, made)
+    return made
 
 
 def encode_series_values(series: metrics.Series) -> list[float | str]:
