@@ -61,6 +61,7 @@ test-quick: setup-test
 lint: setup-test
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
+	.venv/bin/oxlint --deny-warnings static
 	$(LINT_ENV) $(PY) -m mypy
 
 format: setup-test

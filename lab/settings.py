@@ -9,7 +9,9 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import environ
+from django.conf import global_settings
 from django.core.exceptions import ImproperlyConfigured
+from django.templatetags.static import static
 
 from lab.lib.content_policy import build_csp_directives
 from lab.lib.outgoing import parse_port_ranges
@@ -224,11 +226,11 @@ UNFOLD = {  # /admin/
     "SITE_HEADER": "Policy Lab",
     "SITE_SUBHEADER": "Operators",
     "SITE_URL": "/",
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: f"{STATIC_URL}favicon.svg"}],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("base/favicon.svg")}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "lab.edges.operations.site.build_admin_navigation"},
-    "STYLES": [lambda request: f"{STATIC_URL}operators.css"],
+    "STYLES": [lambda request: static("team/operators.css")],
 }
 
 LANGUAGE_CODE = "en-us"
@@ -237,14 +239,17 @@ FORMAT_MODULE_PATH = "lab.lib.formats"
 USE_TZ = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = None  # whitenoise serves from the apps and packages themselves; nothing is collected
+# Where collectstatic has put the files under hashed names (the image does). Without it whitenoise serves them from where they lie, unhashed.
+STATIC_ROOT = env.str("LAB_STATIC", default="") or None
+if STATIC_ROOT:
+    STORAGES = {**global_settings.STORAGES, "staticfiles": {"BACKEND": "lab.lib.static_names.HashedStaticFiles"}}
 STATICFILES_DIRS = [BASE / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "lab.lib.package_assets.PlotlyFinder",
 ]
-WHITENOISE_USE_FINDERS = True
+WHITENOISE_USE_FINDERS = not STATIC_ROOT
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -19,8 +19,8 @@ register = template.Library()
 @register.simple_tag
 @lru_cache(None)
 def icon(name: str) -> SafeString:
-    """One of the symbols in static/icons.svg; decoration, so hidden from screen readers."""
-    return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
+    """One of the symbols in static/base/icons.svg; decoration, so hidden from screen readers."""
+    return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("base/icons.svg"), name)
 
 
 @register.simple_tag
@@ -37,7 +37,7 @@ def status_chip(status: str) -> SafeString:
 
 @register.simple_tag
 def when(moment: datetime | None) -> SafeString:
-    """A relative time whose tooltip is the exact one; lab.js keeps it current through data-since."""
+    """A relative time whose tooltip is the exact one; base/page.js keeps it current through data-since."""
     if moment is None:
         return format_html("{}", numbers.NONE)
     exact = moment.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -52,6 +52,11 @@ def until(page: Page, expression: str, timeout: float = 30_000, arg: object = No
         page.wait_for_timeout(100)
 
 
+def of_module(path: str, expression: str) -> str:
+    """The expression over ``module``, the one of static/ that the page runs too: a module is loaded once under its address."""
+    return f"import('/static/{path}').then((module) => {expression})"
+
+
 def others_at_work() -> bool:
     """Whether another connection to the test database is in a query or a transaction."""
     with connection.cursor() as cursor:

@@ -154,7 +154,7 @@ def converter(route: Route, parameter: str) -> str:
         "/static//etc/passwd",
         "/static/vendor/../../../../../etc/passwd",
         "/static/vendor/plotly.min.js/../../__init__.py",
-        "/static/lab.css\0.py",
+        "/static/base/lab.css\0.py",
         "/t/../static/../lab/settings.py",
     ],
 )

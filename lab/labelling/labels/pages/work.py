@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from lab.labelling.labels import keymap
 from lab.labelling.labels.guidelines import render_guidelines
 from lab.labelling.labels.listing import other_queues
-from lab.labelling.labels.models import Change, Judgement, JudgementState, Kind, Queue
+from lab.labelling.labels.models import Change, Judgement, JudgementState, Queue
 from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
@@ -30,16 +30,6 @@ REASONS = (
     "Something is not shown as it should be",
 )
 
-# In the order in which they run; the frame comes last.
-PARTS = ("kinds", "store", "diff", "keys", "panels", "rubric", "fields")
-KINDS = {
-    Kind.PAIR: ("labelling-pair.js",),
-    Kind.CLEARER: ("labelling-clearer.js",),
-    Kind.RANKING: ("labelling-tiers.js", "labelling-drag.js", "labelling-ranking.js"),
-    Kind.SINGLE: ("series.js", "labelling-steps.js", "labelling-spans.js", "labelling-single.js"),
-}
-FRAME = ("labelling-notices.js", "labelling.js", "labelling-skip.js", "labelling-start.js")
-
 
 @require_safe
 def show_labelling_page(request: LabRequest, queue_id: int) -> HttpResponse:
@@ -54,7 +44,7 @@ def show_labelling_page(request: LabRequest, queue_id: int) -> HttpResponse:
         "returned": returned,
         "others": other_queues(queue, request.user)[:MOST],
         "reasons": list(enumerate(REASONS, 1)),
-        "scripts": [*(f"labelling-{part}.js" for part in PARTS), *KINDS[Kind(queue.kind)], *FRAME],
+        "kind_script": f"labelling/{queue.kind}.js",
         "page": {
             "person": request.user.pk,
             "queue": {name: getattr(queue, name) for name in ASKED},
