@@ -53,7 +53,7 @@ def test_keys_work_and_are_listed_but_not_while_typing(page: Page, owner: User, 
     sign_in(owner)
     page.goto("/runs/")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys on this page")).to_contain_text("Launch a run")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Launch a run")
     page.keyboard.press("c")
     assert page.url.endswith("/runs/")  # the dialog is open
     page.keyboard.press("Escape")

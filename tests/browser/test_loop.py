@@ -99,7 +99,7 @@ def make_queue_of(run: Run, page: Page) -> Queue:
     page.get_by_label("Items", exact=False).and_(page.locator("#id_most")).fill(str(PAIRS))
     page.locator("#id_overlap").fill("2")
     page.wait_for_load_state("networkidle")  # the preview has come: nothing moves under the pointer any more
-    page.get_by_role("button", name="Make the queue").click()
+    page.get_by_role("button", name="Create queue").click()
     page.wait_for_url("**/label/*/")
     queue = Queue.across_teams.get()
     assert (queue.kind, queue.purpose, queue.blind, queue.overlap, queue.items.count()) == (Kind.PAIR, Purpose.LABELS, True, 2, PAIRS)

@@ -129,7 +129,7 @@ def test_overlays_are_in_the_address_and_go_along_with_the_keys(page: Page, run:
     expect(unit(page, 10)).to_have_class("unit out")  # the tool's
     page.get_by_role("button", name="KL", exact=True).click()
     expect(page.locator("#token-legend")).to_contain_text("k3 estimate")
-    page.get_by_label("Where the colours end").select_option("90")
+    page.get_by_label("End of the colour scale").select_option("90")
     page.get_by_role("button", name="Raw tokens").click()
     unit(page, 7).click()
     assert parameters(page) == {"tokens": "kl", "clip": "90", "mode": "tokens", "token": "7"}

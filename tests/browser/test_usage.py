@@ -31,7 +31,7 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
 
     page.goto("/launch/grpo/")
     expect(page.locator(".quota-left")).to_contain_text("already runs 1 of 1 at once")
-    expect(page.locator("#preflight [data-estimate]")).to_contain_text("No finished run like it yet: GRPO", timeout=30_000)
+    expect(page.locator("#preflight [data-estimate]")).to_contain_text("No similar finished run yet: GRPO", timeout=30_000)
     page.get_by_label("Name", exact=True).fill("second")
     page.locator(".launch-button").click()
     expect(page.locator("#run-head h1")).to_contain_text("second")

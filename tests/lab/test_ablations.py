@@ -128,7 +128,7 @@ def test_the_page_before_says_what_all_its_runs_take_by_finished_runs_like_them(
     Quota.objects.create(team=ablation.team, gpu_hours=0.1)
     page = " ".join(as_owner.get("/ablations/new/", {"from_run": source.pk}).content.decode().split())
     assert "<dt>A run</dt><dd>about 1 min</dd>" in page
-    assert "<dt>All 12, one after the other</dt><dd>about 12 min</dd>" in page
+    assert "<dt>All 12, one after another</dt><dd>about 12 min</dd>" in page
     assert "<dt>GPU time of all</dt><dd>about 12 min</dd>" in page
     assert "It passes the month's GPU-hours." in page
     assert "min each" not in page

@@ -148,7 +148,7 @@ def test_who_has_a_team_is_sent_to_the_start_page_instead(team: Team) -> None:
 def test_a_missing_page_is_explained(as_owner: Client) -> None:
     response = as_owner.get("/nothing/here/")
     assert response.status_code == 404
-    assert "Nothing here" in response.content.decode()
+    assert "Page not found" in response.content.decode()
 
 
 def test_a_broken_page_is_explained_without_touching_the_database() -> None:

@@ -340,15 +340,15 @@ def test_a_resumed_run_is_judged_by_the_steps_that_count(as_owner: Client, run: 
 def test_nothing_found_says_what_was_looked_at_and_what_could_not_be(as_owner: Client, run: Run) -> None:
     store(run, started(), *(measured(step, values={"loss": 1 / step, "grad_norm": 1.0}) for step in range(1, 30)))
     page = text_of(as_owner, run)
-    assert "Nothing found" in page
+    assert "No issues found" in page
     assert "Gradient norm 1 over steps 20 to 29" in page
     assert "This run does not log completions/clipped_ratio." in page
-    assert "2 rules looked and found nothing; 8 could not look" in text_of(as_owner, run, part="panel")
+    assert "2 passed; 8 not applicable" in text_of(as_owner, run, part="panel")
 
 
 def test_a_run_without_anything_yet(as_owner: Client, run: Run) -> None:
-    assert "No rule could look yet" in text_of(as_owner, run)
-    assert "no rule could look yet" in text_of(as_owner, run, part="panel")
+    assert "No data yet" in text_of(as_owner, run)
+    assert "no data yet" in text_of(as_owner, run, part="panel")
 
 
 def test_another_teams_run_is_not_there(as_stranger: Client, run: Run) -> None:

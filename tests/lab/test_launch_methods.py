@@ -68,7 +68,7 @@ def test_only_bases_and_methods_of_the_trainer_are_offered(as_owner: Client) -> 
 
 def test_what_does_not_go_with_the_stack_says_so_before_it_is_added(as_owner: Client) -> None:
     page = as_owner.get("/launch/grpo/?add=rloo").content.decode()
-    assert re.search(r'<option value="rs-grpo">[^<]*\(not with rloo\)</option>', page)
+    assert re.search(r'<option value="rs-grpo">[^<]*\(conflicts with rloo\)</option>', page)
     assert re.search(r'<option value="siren">[^<(]*</option>', page)
 
 

@@ -203,7 +203,7 @@ def test_a_recipe_that_does_not_exist_is_not_found(as_owner: Client) -> None:
 def test_the_preflight_panel_shows_samples_rewards_and_arithmetic(as_owner: Client) -> None:
     page = as_owner.post("/preflight/", filled(as_owner, "/launch/grpo/")).content.decode()
     assert "Ready to launch" in page
-    for text in ("total rollouts", "9\u202f600", "Sampled prompts", "Answer: ", "Rewards, tried on known answers", "gold", "working"):
+    for text in ("total rollouts", "9\u202f600", "Sampled prompts", "Answer: ", "Rewards for known answers", "gold", "working"):
         assert text in page
     assert "<html" not in page
 

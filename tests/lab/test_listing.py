@@ -138,7 +138,7 @@ def test_what_is_not_allow_listed_is_left_out_and_said(url: str, as_owner: Clien
 def test_no_match_offers_to_clear_the_filters(as_owner: Client, make_run: MakeRun) -> None:
     make_run()
     page = as_owner.get("/runs/?q=zzz&status=failed").content.decode()
-    assert "No run matches" in page
+    assert "No results" in page
     assert 'href="?status=failed"' in page  # the chip of the text filter takes only the text away
 
 

@@ -63,7 +63,7 @@ def handing_over(request: LabRequest) -> HttpResponse:
     form = TransferForm(request.POST if request.method == "POST" else None, request.membership)
     if request.method == "POST":
         if not ratelimit.consume(request, action="reauthenticate", user=request.user):
-            form.add_error("password", "Too many tries. Wait a minute.")
+            form.add_error("password", "Too many attempts. Wait a minute.")
         elif form.is_valid():
             try:
                 transfer_ownership(request.membership, form.heir)

@@ -34,7 +34,7 @@ def signed_in(user: User) -> Client:
 
 
 def test_the_inbox_shows_what_i_was_told_and_nothing_of_others(team: Team, owner: User, teammate: User, as_owner: Client) -> None:
-    assert "Nothing has been told yet" in as_owner.get("/inbox/").content.decode()
+    assert "No notifications" in as_owner.get("/inbox/").content.decode()
     tell(team, owner, "mine")
     theirs = tell(team, teammate, "theirs")
     page = as_owner.get("/inbox/").content.decode()

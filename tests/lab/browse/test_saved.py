@@ -116,7 +116,7 @@ def test_deleting_can_be_undone_under_the_same_address(as_owner: Client, as_team
     page = as_owner.post(f"/rollouts/views/{key}/delete/", follow=True)
     assert not SavedView.across_teams.exists()
     banner = page.context["deleted_view"]
-    assert "The view “<bdi>short</bdi>” is deleted." in page.content.decode()
+    assert "The view “<bdi>short</bdi>” was deleted." in page.content.decode()
     assert as_teammate.post("/rollouts/views/restore/", {"token": banner["token"]}).status_code == 404
     as_owner.post("/rollouts/views/restore/", {"token": banner["token"]})
     view = only()

@@ -193,7 +193,7 @@ def test_empty_pages_say_why_and_what_to_do(as_owner: Client, team: Team) -> Non
     assert "have not sampled anything yet" in page(as_owner, "?run=1")
     store(run, started(), *steps(1, 1))
     body = page(as_owner, "?f=reward:ge:7&f=step:ge:0")
-    assert "No rollout matches" in body
+    assert "No results" in body
     assert "without <bdi>Reward ≥ 7</bdi>" in body
     assert "nothing further" in page(as_owner, "?f=reward:ge:7").lower() or "Loosen one" in page(as_owner, "?f=reward:ge:7")
 
@@ -228,8 +228,8 @@ def test_a_pattern_that_takes_too_long_says_how_far_it_came_and_goes_on(as_owner
     monkeypatch.setattr(regex.search_matching_keys, "__defaults__", (1.0,))  # seconds
     store(run, rollout(9, 0, 0, completion="x" * 4001 + "y"))
     body = page(as_owner, "?run=1&re=" + quote(r"^(x+)(x+)(x+)\1\2\3y$"))
-    assert re.search(r"The regular expression took too long: it looked at \d+ of about 25 rollouts\.", body)
-    on = unescape(re.search(r'<a href="([^"]+)"[^>]*>Go on from there', body)[1])  # type: ignore[index]
+    assert re.search(r"The regular expression timed out after searching \d+ of about 25 rollouts\.", body)
+    on = unescape(re.search(r'<a href="([^"]+)"[^>]*>Continue from there', body)[1])  # type: ignore[index]
     assert "after=" in on
     page(as_owner, on)
 

@@ -70,8 +70,8 @@ def page(client: Client, url: str) -> str:
 
 
 def test_without_queues_the_list_says_how_to_make_one(as_owner: Client, as_annotator: Client) -> None:
-    assert "Make a queue" in page(as_owner, "/label/")
-    assert "Make a queue" not in page(as_annotator, "/label/")
+    assert "Create queue" in page(as_owner, "/label/")
+    assert "Create queue" not in page(as_annotator, "/label/")
 
 
 def test_annotators_see_only_queues_open_to_them(as_annotator: Client, annotator: User, queue: Queue) -> None:
@@ -108,8 +108,8 @@ def test_annotators_do_not_see_gold_nor_what_a_queue_was_made_from(as_owner: Cli
     queue.items.update(gold={"verdict": "a", "by": "correct"})
     for part in ("", "?part=items", "?part=forecast", "?state=gold"):
         assert "gold" not in page(as_annotator, f"/label/{queue.pk}/{part}").lower()
-    assert "Made from" in page(as_owner, f"/label/{queue.pk}/")
-    assert "Made from" not in page(as_annotator, f"/label/{queue.pk}/")
+    assert "Source" in page(as_owner, f"/label/{queue.pk}/")
+    assert "Source" not in page(as_annotator, f"/label/{queue.pk}/")
 
 
 def test_a_queue_is_made_from_a_selection_with_everything_that_was_asked(as_owner: Client, annotator: User, run: Run) -> None:
@@ -299,7 +299,7 @@ def test_more_labels_an_item_open_what_was_done(as_owner: Client, queue: Queue, 
 
 def test_the_forecast_has_an_adjustable_width(as_owner: Client, queue: Queue) -> None:
     shown = page(as_owner, f"/label/{queue.pk}/?part=forecast&width=0.2")
-    assert "No vote about answers with different rewards yet" in shown
+    assert "No votes on answers with different rewards yet" in shown
     assert "narrower than 20 points" in shown
     for width in ("nan", "inf", "-3", "x" * 50):
         assert as_owner.get(f"/label/{queue.pk}/", {"part": "forecast", "width": width}).status_code == 200

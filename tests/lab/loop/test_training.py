@@ -130,7 +130,7 @@ def test_every_form_of_dataset_has_its_trainer(as_owner: Client, team: Team, own
     other = frozen(team, owner, *version.dataset.queues.all(), name="Other form", form=form)
     text = page(as_owner, other)
     assert f'name="trainer" value="{trainer}"' in text
-    assert "Make a dataset of that form" in text
+    assert "Create a dataset of that form" in text
     assert send(as_owner, other, trainer=trainer).status_code == 302
     run = Run.across_teams.get(name="Taught")
     assert run.spec["training"]["trainer"] == trainer

@@ -86,7 +86,7 @@ def test_handing_over_asks_for_the_password(as_owner: Client, people: dict[str, 
 def test_the_password_is_not_guessed(as_owner: Client, people: dict[str, Membership]) -> None:
     form = {"member": str(people["researcher"].pk), "password": "wrong"}
     answers = [as_owner.post("/t/reasoning/team/transfer/", form).content.decode() for _ in range(11)]
-    assert "Too many tries" in answers[-1]
+    assert "Too many attempts" in answers[-1]
     late = as_owner.post("/t/reasoning/team/transfer/", {**form, "password": "correct horse battery"})
     assert late.status_code == 422
 

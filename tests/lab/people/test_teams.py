@@ -90,7 +90,7 @@ def test_admins_let_somebody_in_with_a_role_or_refuse(team: Team, owner: User, s
     ask(as_stranger, "reasoning", "<b>hello</b>")
     page = as_owner.get("/t/reasoning/team/").content.decode()
     assert "&lt;b&gt;hello" in page
-    assert '1<span class="visually-hidden"> waiting to be let in' in page
+    assert '1<span class="visually-hidden"> pending join requests' in page
     [asked] = JoinRequest.across_teams.all()
     url = f"/t/reasoning/team/requests/{asked.pk}/"
     as_owner.post(url, {"act": "let in", "role": "god"})

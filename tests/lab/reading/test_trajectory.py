@@ -52,7 +52,7 @@ def test_the_page_names_the_rollout_and_leads_to_its_group_prompt_and_step(run: 
     store(run, started(), rollout(3, 1, 2, advantage=-0.5, filtered="reward is NaN", reference="the <b>answer</b>"))
     found = one(run)
     html = as_owner.get(f"/rollouts/{found.pk}/").content.decode()
-    for text in ("Step 3 · group 1 · sample 2", "correct</bdi> +1", "−0.5<", "left out of the loss: reward is NaN", "&lt;b&gt;answer&lt;/b&gt;"):
+    for text in ("Step 3 · group 1 · sample 2", "correct</bdi> +1", "−0.5<", "excluded from the loss: reward is NaN", "&lt;b&gt;answer&lt;/b&gt;"):
         assert text in html
     for url in (
         f"/runs/{run.pk}/groups/train/3/1/",
