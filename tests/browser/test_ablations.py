@@ -45,11 +45,11 @@ def test_one_button_on_a_run_leads_to_its_ablation(page: Page, team: Team, me: U
     page.goto(f"/runs/{run.pk}/")
     page.get_by_role("link", name="Ablate", exact=True).click()
     expect(page.get_by_role("button", name="Queue 12 runs")).to_be_visible()
-    page.get_by_label("Seeds of each variant").fill("2")
+    page.get_by_label("Seeds per variant").fill("2")
     expect(page.get_by_role("button", name="Queue 8 runs")).to_be_visible()
-    page.get_by_label("Seeds of each variant").fill("40")
+    page.get_by_label("Seeds per variant").fill("40")
     expect(page.get_by_text("an ablation has at most 60")).to_be_visible()
-    page.get_by_label("Seeds of each variant").fill("2")
+    page.get_by_label("Seeds per variant").fill("2")
     page.get_by_role("button", name="Queue 8 runs").click()
     expect(page.get_by_text("0 of 8 runs finished, 8 waiting")).to_be_visible()
     assert Ablation.across_teams.get().members.count() == 8
@@ -58,7 +58,7 @@ def test_one_button_on_a_run_leads_to_its_ablation(page: Page, team: Team, me: U
 def test_figures_and_dots_come_as_runs_finish_and_a_dot_opens_its_run(page: Page, team: Team, me: User) -> None:
     ablation = create_ablation(team, me, "Parts", SPEC, 2)
     page.goto(f"/ablations/{ablation.pk}/")
-    expect(page.get_by_role("heading", name="No figures yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No results yet")).to_be_visible()
     page.evaluate("window.loadedOnce = true")
     first = finish(ablation, "full", 0, 0.8)
     expect(page.get_by_text("1 of 8 runs finished")).to_be_visible()

@@ -50,7 +50,7 @@ def join(page: Page, link: str, name: str) -> None:
     page.goto(link)
     page.get_by_label("Your name").fill(name)
     page.get_by_label("Password").fill(SECRET)
-    page.get_by_role("button", name="Make your account and join").click()
+    page.get_by_role("button", name="Create account and join").click()
     page.wait_for_url("**/t/reasoning/**")
 
 
@@ -77,7 +77,7 @@ def make_token(page: Page) -> str:
     page.keyboard.press("n")
     page.get_by_role("textbox", name="Name").fill("notebook")
     page.get_by_role("button", name="Launching and reading").click()
-    page.get_by_role("button", name="Make the token").click()
+    page.get_by_role("button", name="Create token").click()
     return page.locator("#new-secret").inner_text()
 
 

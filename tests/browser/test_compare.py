@@ -100,7 +100,7 @@ def test_groups_are_means_with_the_interval_of_students_t(page: Page, team: Team
     page.goto("/compare/?run=1&run=2&run=3&run=4")
     drawn(page, "reward")
     page.get_by_text("Group by config").click()
-    page.get_by_role("button", name="All but the seed").click()
+    page.get_by_role("button", name="All except seed").click()
     expect(page.locator("#group-legend li")).to_have_count(2)
     expect(page.locator("#group-legend li").first).to_contain_text("3 runs: #1 #2 #3")
     until(page, f'() => document.querySelector("{plot("reward")}").data.some((one) => one.fill)')
@@ -198,14 +198,14 @@ def test_from_a_shared_prompt_to_the_first_token_that_differs(page: Page, team: 
     page.goto("/compare/?run=1&run=2")
     page.get_by_role("link", name="Same prompts").click()
     page.get_by_role("link", name="the same step").click()
-    expect(page.get_by_text("Token 2: up to there both wrote the same 2 tokens.")).to_be_visible()
+    expect(page.get_by_text("Token 2: both completions start with the same 2 tokens.")).to_be_visible()
     expect(page.locator(".divergence-table tbody tr").nth(1)).to_contain_text("ten0.6070.250−0.500".replace("−", "-"))
     expect(page.locator(".pair-text .first-difference")).to_have_text(["two", "ten"])
     first = page.url
     page.keyboard.press("x")
     page.wait_for_url(lambda url: url != first)
     expect(page.locator(".pair-text .first-difference")).to_have_text(["ten", "two"])
-    page.get_by_role("link", name="Another B").click()
+    page.get_by_role("link", name="Change B").click()
     expect(page.get_by_role("table").get_by_role("link", name="group 0, sample 0")).to_have_count(1)
 
 

@@ -105,7 +105,7 @@ def test_a_key_is_added_signs_in_alone_and_is_removed(page: Page, by_name: Brows
         page.get_by_role("link", name="Use your password").or_(page.get_by_role("button", name="Confirm")).first.wait_for()
         confirm(page)
     page.get_by_role("button", name="Remove").click()
-    expect(page.get_by_role("heading", name="No security key yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No security keys yet")).to_be_visible()
 
 
 def test_a_session_that_is_ended_elsewhere_loses_its_open_page(browser: Browser, page: Page, web: WebProcess, owner: User) -> None:

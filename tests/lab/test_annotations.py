@@ -273,7 +273,7 @@ def test_a_comment_outlives_its_rollout_and_its_writer(one: Rollout, as_owner: C
     teammate.delete()
     one.delete()
     page = as_owner.get("/comments/").content.decode()
-    for words in ("keep me", "It is 4.", "run 1 · step 1 · group 0 · sample 0", "the rollout is gone", "somebody who left"):
+    for words in ("keep me", "It is 4.", "run 1 · step 1 · group 0 · sample 0", "the rollout is gone", "former member"):
         assert words in page
     assert send(as_owner, f"/comments/{made.pk}/resolve/")["fresh"]
     assert "deleted meanwhile" not in str(send(as_owner, f"/comments/{made.pk}/answer/", text="late words"))

@@ -43,9 +43,9 @@ def test_only_admins_and_owners_read_it(client: Client, team: Team, role: Role) 
 
 
 def test_it_says_so_when_nothing_is_there_or_nothing_matches(as_owner: Client, team: Team) -> None:
-    assert b"Nothing is recorded yet" in as_owner.get(URL).content
+    assert b"No entries yet" in as_owner.get(URL).content
     add(team)
-    assert b"No entry matches" in as_owner.get(URL + "?q=zebra").content
+    assert b"No results" in as_owner.get(URL + "?q=zebra").content
 
 
 def test_every_filter_selects(as_owner: Client, team: Team, owner: User) -> None:

@@ -342,7 +342,7 @@ def test_the_page_of_a_pair_and_its_warning_when_prompts_differ(as_owner: Client
     one = tokens(run, ["a", "b"], [1, 2])
     other = tokens(run, ["a", "c"], [1, 3], sample=1)
     text = page(as_owner, f"/compare/rollouts/?a={one.pk}&b={other.pk}")
-    assert "Token 1: up to there both wrote the same 1 token." in text
+    assert "Token 1: both completions start with the same 1 token." in text
     assert "answer different prompts" not in text
     third = tokens(run, ["a"], [1], sample=2, prompt=[Message("user", "another")])
     assert "answer different prompts" in page(as_owner, f"/compare/rollouts/?a={one.pk}&b={third.pk}")
@@ -361,7 +361,7 @@ def test_a_rollout_alone_shows_what_else_answers_its_prompt(as_owner: Client, te
     assert "Elder" in text
     assert text.count(f"?a={one.pk}&amp;b=") == 3
     lonely = Rollout.across_teams.get(step=4)
-    assert "Nothing else answers this prompt" in page(as_owner, f"/compare/rollouts/?a={lonely.pk}")
+    assert "No other rollouts of this prompt" in page(as_owner, f"/compare/rollouts/?a={lonely.pk}")
 
 
 def answered(team: Team, rewards: dict[str, list[tuple[int, float]]]) -> Run:

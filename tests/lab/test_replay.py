@@ -260,7 +260,7 @@ def test_a_worker_that_is_gone_does_not_leave_a_question_running_for_ever(as_own
     replay = ask(as_owner, run)
     assert replay.claim()
     assert not replay.claim()
-    assert "Working it out" in page(as_owner, replay)
+    assert "Computing" in page(as_owner, replay)
     Replay.across_teams.filter(pk=replay.pk).update(started_at=timezone.now() - LOST_AFTER - timedelta(seconds=1))
     shown = page(as_owner, replay)
     assert "is gone" in shown
@@ -275,7 +275,7 @@ def test_an_answer_of_another_version_is_asked_again_not_read(as_owner: Client, 
     replay = ask(as_owner, run)
     assert replay.claim()
     assert replay.finish({"format": 0, "members": []})
-    assert "Ask again" in page(as_owner, replay)
+    assert "Run again" in page(as_owner, replay)
     assert as_owner.get(f"/what-if/{replay.pk}/tokens/?ids=1").status_code == 404
 
 

@@ -101,7 +101,7 @@ def test_a_mailbox_alone_takes_no_second_factor_from_a_verified_account(owner: U
     give_app(owner)
     _, secret = tokens.create_access_token(team, owner, "laptop", ["runs.read"], None)
     page = Client().get(link_of_reset(owner), follow=True).content.decode()
-    assert "A second factor is still asked for" in page
+    assert "Your second factor is still required" in page
     client = reset(owner.email)
     assert sign_in(client, owner.email, NEW).headers["Location"].startswith("/accounts/2fa/authenticate/")
     assert client.get("/account/").status_code == 302

@@ -125,7 +125,7 @@ def test_an_address_is_changed_by_the_link_in_the_mail_only(as_owner: Client, ow
     assert "new@example.org</strong> is not confirmed" in as_owner.get("/accounts/email/").content.decode()
     link = link_in_the_mail("new@example.org")
     Client().post("/accounts/password/reset/", {"email": "new@example.org"})
-    assert "No account has this address" in str(mail.outbox[-1].body)  # a slip in typing hands nobody the account
+    assert "There is no account with this address" in str(mail.outbox[-1].body)  # a slip in typing hands nobody the account
     assert as_owner.get(link).status_code == 200  # a mail scanner that opens it changes nothing
     owner.refresh_from_db()
     assert owner.email == "owner@example.org"

@@ -69,7 +69,7 @@ def test_admins_make_service_tokens_within_the_role_they_choose(as_owner: Client
     assert as_owner.post(f"{AT}new/", {"name": "bot", "days": "7", "scopes": ["runs.read"], "service": "1", "role": "owner"}).status_code == 422
     secret = made(as_owner, service="1", role="viewer", days="never")
     assert ApiClient(secret).ask("me").json()["role"] == "viewer"
-    assert "Service tokens of the team" in as_owner.get(AT).content.decode()
+    assert "Team service tokens" in as_owner.get(AT).content.decode()
 
 
 def test_only_admins_see_and_revoke_what_is_not_theirs(as_owner: Client, team: Team, teammate: User, stranger: User) -> None:

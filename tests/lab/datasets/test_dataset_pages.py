@@ -110,7 +110,7 @@ def test_rows_are_filtered(as_owner: Client, dataset: Dataset, queue: Queue, tea
     version = frozen(as_owner, dataset, queue)
     assert page(as_owner, f"/datasets/versions/{version.pk}/", labeller=teammate.pk).count('class="pair-row"') == 5
     assert page(as_owner, f"/datasets/versions/{version.pk}/", q="answer 1.0.0").count('class="pair-row"') == 1
-    assert "No row is like that" in page(as_owner, f"/datasets/versions/{version.pk}/", split="test")
+    assert "No results" in page(as_owner, f"/datasets/versions/{version.pk}/", split="test")
 
 
 def test_changed_labels_are_told_and_shown_without_changing_the_version(as_owner: Client, dataset: Dataset, queue: Queue) -> None:

@@ -82,7 +82,7 @@ def test_a_file_becomes_a_frozen_version_whose_rows_name_their_lines(as_owner: C
     content = lines(*rows[:2]) + b"not json\n" + lines({"prompt": "x"}, *rows[2:], rows[0])
     token = token_of(send(as_owner, content))
     page = as_owner.get("/datasets/import/", {"upload": token}).content.decode()
-    assert "2 broken rows" in page
+    assert "2 invalid rows" in page
     assert "is not JSON" in page
     assert "rejected is missing" in page or "chosen is missing" in page
     refused = as_owner.post("/datasets/import/", {"upload": token, "act": "make", "name": "Theirs"})
@@ -189,7 +189,7 @@ def test_columns_that_are_left_out_are_listed_and_agreed_to(as_owner: Client, te
     token = token_of(send(as_owner, lines(*rows)))
     page = as_owner.get("/datasets/import/", {"upload": token}).content.decode()
     assert "Recognized as <strong>Orca</strong>" in page
-    assert "2 columns left out" in page
+    assert "2 unused columns" in page
     assert page.count('class="pair-row"') == 2
     sent = {"upload": token, "act": "make", "name": "Theirs", "rule": "1", "test_share": "0"}
     for more in ({}, {"leave": "1"}, {"left_out": ["id", "source"]}, {"leave": "1", "left_out": ["id"]}):

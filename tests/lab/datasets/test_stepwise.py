@@ -311,7 +311,7 @@ def test_pages_show_steps_as_text(team: Team, owner: User, ann: User, as_owner: 
         assert page.status_code == 200
         assert SCRIPT not in page.content.decode()
     page = as_owner.get(reverse("version", args=[version.pk])).content.decode()
-    for words in ("+ right", "− wrong", "2 of 2 steps", "1 marked stretch", "As good: only bad marks make a step wrong"):
+    for words in ("+ right", "− wrong", "2 of 2 steps", "1 marked span", "As good: only bad marks make a step wrong"):
         assert words in page
     assert 'name="neutral"' in as_owner.get(reverse("dataset", args=[dataset.pk])).content.decode()
 
@@ -355,7 +355,7 @@ def test_no_trainer_takes_it_and_the_page_says_what_to_do(team: Team, owner: Use
     address = reverse("version-train", args=[version.pk])
     page = as_owner.get(address)
     assert page.status_code == 200
-    assert "No trainer of the lab takes marked steps yet" in page.content.decode()
+    assert "Training on marked steps is not supported yet" in page.content.decode()
     assert reverse("version-export", args=[version.pk]) in page.content.decode()
     assert as_owner.post(address, {"trainer": "dpo"}).status_code == 422
     stranger = make_member("else@example.org", Team.objects.create(name="Elsewhere", slug="elsewhere"), Role.OWNER)

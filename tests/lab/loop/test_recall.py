@@ -82,7 +82,7 @@ def test_a_labellers_labels_go_with_their_history(as_owner: Client, version: Ver
     reach = find_recall_downstream(recall)
     assert ([one.pk for one in reach.trained], [one.pk for one in reach.descended]) == ([child.pk], [grandchild.pk])
     for run in (child, grandchild):
-        assert "Labels behind this run were recalled" in as_owner.get(f"/runs/{run.pk}/").content.decode()
+        assert "Labels used by this run were recalled" in as_owner.get(f"/runs/{run.pk}/").content.decode()
     source = Run.across_teams.get(name="source")
     assert flags_of_run(source) == []
     assert "were recalled" not in as_owner.get(f"/runs/{source.pk}/").content.decode()

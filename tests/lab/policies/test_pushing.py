@@ -195,7 +195,7 @@ def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, c
     client.post(f"/policies/{checkpoint.pk}/push/", {"repository": "a/b"})
     push = Push.across_teams.get()
     assert (push.private, push.state) == (True, PushState.QUEUED)
-    assert "Waits for a worker" in client.get(f"/policies/pushes/{push.pk}/").content.decode()
+    assert "Waiting for a worker" in client.get(f"/policies/pushes/{push.pk}/").content.decode()
     client.post(f"/policies/pushes/{push.pk}/cancel/")
     push.refresh_from_db()
     assert push.state == PushState.CANCELLED

@@ -90,7 +90,7 @@ def test_every_kind_of_queue_and_one_without_labels_has_a_quality_page(team: Tea
     for kind in (Kind.RANKING, Kind.CLEARER):
         assert "not defined: no item has labels of two people yet" in page(as_owner, f"/label/{queue_of(run, kind=kind).pk}/quality/")
     single = queue_of(scored_run(team, [[1.0]]), kind=Kind.SINGLE, steps=True)
-    assert "Nobody has labelled here yet" in page(as_owner, f"/label/{single.pk}/quality/")
+    assert "No labels yet" in page(as_owner, f"/label/{single.pk}/quality/")
 
 
 def test_a_lead_pauses_a_labeller_and_lets_them_go_on(queue: Queue, conflict: Item, first: User, as_owner: Client) -> None:
@@ -283,7 +283,7 @@ def test_bulk_accept_takes_one_labellers_labels_that_nobody_contradicts(
     judge(agreed, first, "a")
     judge(agreed, second, "a")
     judge(waiting, first, "a")
-    assert "Accept the 1 that nobody contradicts" in page(as_owner, f"/label/{queue.pk}/review/?by={first.pk}")
+    assert "Accept the 1 without disagreement" in page(as_owner, f"/label/{queue.pk}/review/?by={first.pk}")
     assert as_owner.post(f"/label/{queue.pk}/review/accept/", {"by": first.pk}).status_code == 302
     accepted = Judgement.across_teams.filter(state=JudgementState.ACCEPTED)
     assert list(accepted.values_list("item", "user")) == [(agreed.pk, first.pk)]
