@@ -89,7 +89,7 @@ def test_stopping_and_deleting_ask_first(page: Page, team: Team, me: User) -> No
     assert not Run.across_teams.exclude(status=Status.QUEUED).exists()
     page.get_by_role("button", name="Stop all").click()
     page.get_by_role("dialog").get_by_role("button", name="Stop all").click()
-    expect(page.get_by_text("4 runs asked to stop and save")).to_be_visible()
+    expect(page.get_by_text("4 runs are stopping and saving")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="No ablations yet")).to_be_visible()

@@ -116,7 +116,7 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
     # A quota of one run at once; the second waits and says why.
     page.goto("/t/reasoning/usage/")
     page.get_by_role("link", name="Set quotas").click()
-    page.get_by_label("Runs at once").fill("1")
+    page.get_by_label("Concurrent runs").fill("1")
     page.get_by_role("button", name="Save").click()
     first, second = launch(researcher, "first"), launch(researcher, "second")
     assert run_claims.claim_run(first, "gpu:1/x", "gpu:1")
@@ -155,7 +155,7 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
         "changed the team's settings",
         "changed a quota",
         "launched",
-        "made a token",
+        "created a token",
         "revoked a token",
         "deactivated",
     ):

@@ -45,7 +45,7 @@ def test_a_chart_leads_to_an_alert_about_its_metric(page: Page, team: Team, owne
     page.locator("[data-panel=reward]").get_by_role("link", name="Tell me when").click()
     expect(page.get_by_label("Metric", exact=True)).to_have_value("reward")
     expect(page.get_by_label("Stays within")).to_be_hidden()
-    page.get_by_label("This number").fill("0.25")
+    page.get_by_label("Threshold").fill("0.25")
     expect(page.locator("#rule-preview")).to_contain_text("Would have fired 1 time")
     page.get_by_role("button", name="Create alert").click()
     expect(page.get_by_role("row").filter(has_text="reward above 0.25")).to_contain_text(f"run #{run.number}")

@@ -81,7 +81,7 @@ def test_a_file_is_brought_in_and_its_texts_stay_texts(page: Page, sign_in: Call
     page.locator("#id-format").select_option("hh-rlhf")
     expect(page.locator(".column-map")).to_contain_text("the better answer")
     page.get_by_role("button", name="Import 12 rows").click()
-    expect(page.get_by_text("1 row is broken")).to_be_visible()
+    expect(page.get_by_text("1 row is invalid")).to_be_visible()
     page.get_by_label("Skip this row").check()
     page.get_by_role("button", name="Import 12 rows").click()
     expect(page.get_by_text("Waiting for a worker")).to_be_visible()

@@ -366,7 +366,7 @@ def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit
         assert page.locator(".toast").count() == count - 1
         press(page, str(wrong), "Enter")
         expect(page.locator(".toast")).to_have_count(count)
-        expect(page.locator(".toast").last).to_contain_text("This item's answer was known: the")
+        expect(page.locator(".toast").last).to_contain_text("This was a gold item. The correct answer: the")
     press(page, "1", "r")
     page.keyboard.type("kept")
     Queue.across_teams.filter(pk=queue.pk).update(status=QueueStatus.PAUSED)

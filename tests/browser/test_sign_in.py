@@ -118,7 +118,7 @@ def test_a_session_that_is_ended_elsewhere_loses_its_open_page(browser: Browser,
     page.goto("/accounts/sessions/")
     expect(page.get_by_role("row")).to_have_count(3)
     page.get_by_role("row").filter(has_not_text="this one").get_by_role("button", name="Sign out").click()
-    expect(page.get_by_text("That browser is signed out")).to_be_visible()
+    expect(page.get_by_text("That browser was signed out")).to_be_visible()
     expect(page.get_by_role("row")).to_have_count(2)
     expect(there.get_by_text("You are signed out")).to_be_visible()  # the open page learns it without being touched
     there.reload()

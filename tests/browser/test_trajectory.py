@@ -143,7 +143,7 @@ def test_overlays_are_in_the_address_and_go_along_with_the_keys(page: Page, run:
     page.wait_for_url(f"**/rollouts/{first.pk}/**")
     page.keyboard.press("]")
     page.wait_for_url("**/rollouts/*/?mode=tokens&tokens=kl&clip=90&token=7")
-    expect(page.locator("#token-legend")).to_contain_text("this run kept no reference policy")
+    expect(page.locator("#token-legend")).to_contain_text("this run has no reference policy")
     page.get_by_role("button", name="Advantage", exact=True).dispatch_event("click")
     expect(page.locator("#token-legend")).to_contain_text("every token has the rollout's advantage")
 

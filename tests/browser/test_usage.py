@@ -17,7 +17,7 @@ GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe":
 def set_runs_at_once(page: Page, limit: str) -> None:
     page.goto("/usage/")
     page.get_by_role("link", name="Set quotas").click()
-    page.get_by_label("Runs at once").fill(limit)
+    page.get_by_label("Concurrent runs").fill(limit)
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".quota-card").first).to_contain_text(f"of {limit}")
 

@@ -77,7 +77,7 @@ def test_every_filter_selects(as_owner: Client, team: Team, owner: User) -> None
     [
         ("address=nowhere", "IP address"),
         ("since=yesterday", "2026-11-30"),
-        ("did=run.fly", "Choose one of the list"),
+        ("did=run.fly", "Choose one from the list"),
         ("who=me", "Choose somebody"),
         (f"who={10**30}", "Choose somebody"),
         ("object=7", "Choose its kind"),

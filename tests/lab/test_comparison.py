@@ -81,7 +81,7 @@ def test_at_most_twenty_runs_are_compared(team: Team) -> None:
         make_run(team)
     chosen = read_chosen_runs(team, [str(number) for number in range(1, MOST + 3)])
     assert len(chosen.runs) == MOST
-    assert "the last 2 of the address are left out" in chosen.notes[0]
+    assert "the last 2 of the URL were ignored" in chosen.notes[0]
 
 
 def test_an_empty_comparison_says_what_to_do(team: Team, as_owner: Client) -> None:

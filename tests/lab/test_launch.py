@@ -229,7 +229,7 @@ def test_another_teams_dataset_is_not_found(team: Team, stranger: User, settings
     theirs = tmp_path / str(stranger.memberships.get().team.pk)
     theirs.mkdir()
     (theirs / "rows.jsonl").write_text("{}")
-    with pytest.raises(SpecError, match="nothing of that name"):
+    with pytest.raises(SpecError, match="not found"):
         launch_run(team, None, {**SPEC, "dataset": {"file": "rows.jsonl"}})
 
 

@@ -124,7 +124,7 @@ def test_a_wrong_value_is_refused_at_its_field_and_kept(name: str, value: str, w
         ({"policy": "hub", "policy.hub": "not an id"}, "policy.hub", "pattern"),
         ({"policy": "hub", "policy.hub": ""}, "policy.hub", "Repository on the model hub"),
         ({"policy": "folder", "policy.folder": "../secrets"}, "policy.folder", "only the name"),
-        ({"policy": "folder", "policy.folder": "absent"}, "policy.folder", "nothing of that name"),
+        ({"policy": "folder", "policy.folder": "absent"}, "policy.folder", "not found"),
         ({"policy": "run", "policy.run": ""}, "policy.run", "no such run"),
         ({"policy": "run", "policy.run": "0000:final"}, "policy.run", "no such run"),
         ({"lora": "on", "lora.r": "0"}, "lora.r", "greater than or equal to 1"),

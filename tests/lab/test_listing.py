@@ -225,7 +225,7 @@ def test_a_queued_run_knows_its_place(make_run: MakeRun) -> None:
     alive("ready")
     first, second, third = make_run("1"), make_run("2"), make_run("3")
     found = wait_reasons.find_waiting_reasons([third, first, second])
-    assert [found[run.pk].why for run in (first, second, third)] == ["next in the queue", "1 before it in the queue", "2 before it in the queue"]
+    assert [found[run.pk].why for run in (first, second, third)] == ["queue position 1", "queue position 2", "queue position 3"]
 
 
 def test_a_next_stage_says_which_run_it_waits_for(make_run: MakeRun) -> None:

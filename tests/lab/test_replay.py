@@ -195,7 +195,7 @@ def test_what_cannot_be_asked_is_said_at_its_input_and_nothing_is_lost(
     [
         ("?add=rs-grpo", {"stages.0.method.rs-grpo.risk": "-1"}, "stages.0.method.rs-grpo.risk", "greater than or equal to 0"),
         ("?add=rs-grpo", {"stages.0.add": "rloo"}, "stages.0.add", "press Add"),
-        ("", {"task.mini_gsm.rewards.correct": "much"}, "task.mini_gsm.rewards.correct", "Write a number"),
+        ("", {"task.mini_gsm.rewards.correct": "much"}, "task.mini_gsm.rewards.correct", "Enter a number"),
         ("?add=mrpo", {}, "stages.0.method.mrpo", "hidden states"),
         ("?add=rs-grpo&add=c2gspg", {}, "stages.0.method.c2gspg", "only one method can"),
     ],

@@ -41,7 +41,7 @@ def test_a_form_that_is_sent_twice_makes_one_version(as_owner: Client, team: Tea
     first, again = save(as_owner), save(as_owner)
     assert [version.number for version in RecipeVersion.objects.of(team)] == [1]
     assert again.headers["Location"] == first.headers["Location"]
-    assert "Nothing has changed since “Risky”, version 1." in as_owner.get(again.headers["Location"]).content.decode()
+    assert "No changes since “Risky”, version 1." in as_owner.get(again.headers["Location"]).content.decode()
     save(as_owner, **{"save.note": "the same with a word"})
     assert [version.number for version in RecipeVersion.objects.of(team)] == [2, 1]
 

@@ -91,11 +91,11 @@ def look_up(secret: str) -> tuple[ApiToken, str]:
     """The token and the role it acts with. Raises Refused."""
     token = ApiToken.across_teams.select_related("team", "user").filter(prefix=secret[: len(MARK) + 1 + SHOWN]).first() if is_one(secret) else None
     if token is None or not constant_time_compare(token.digest, hash_secret(secret)):
-        raise Refused("This access token is not known here; check that it was copied whole.")
+        raise Refused("Unknown access token; check that it was copied completely.")
     if token.revoked_at is not None:
-        raise Refused("This access token was revoked; make a new one.")
+        raise Refused("This access token was revoked; create a new one.")
     if token.expires_at is not None and token.expires_at <= timezone.now():
-        raise Refused("This access token has expired; make a new one.")
+        raise Refused("This access token has expired; create a new one.")
     return token, role_of(token)
 
 
@@ -109,9 +109,9 @@ def role_of(token: ApiToken) -> str:
         return token.role
     member = Membership.objects.filter(team=token.team, user=token.user, active=True, user__is_active=True).first()
     if member is None:
-        raise Refused("Whom this access token stands for is not an active member of its team.")
+        raise Refused("The owner of this access token is not an active member of its team.")
     if token.team.requires_mfa and not has_second_factor(token.user):
-        raise Refused("The team of this access token asks for a second factor; set one up in the browser first.")
+        raise Refused("The team of this access token requires a second factor; set one up in the browser first.")
     return str(member.role)
 
 

@@ -24,7 +24,7 @@ FORGOTTEN = timedelta(days=1)
 
 
 @make_confirmed_action(
-    "Stop and save these runs", "Each finishes its step, saves a checkpoint and can be resumed. One that still waits is stopped at once."
+    "Stop and save these runs", "Each finishes its step, saves a checkpoint and can be resumed. Queued runs stop immediately."
 )
 def stop_runs(request: HttpRequest, run: Run) -> str:
     if not run.request_stop():
@@ -34,7 +34,7 @@ def stop_runs(request: HttpRequest, run: Run) -> str:
 
 
 @make_confirmed_action(
-    "Kill these runs", "Their trainers are ended without saving: what came after the last checkpoint is lost. Stop them first if they still answer."
+    "Kill these runs", "Their trainers are killed without saving: everything after the last checkpoint is lost. Try Stop first."
 )
 def kill_runs(request: HttpRequest, run: Run) -> str:
     if not run.is_active or not run.request_stop(kill=True):
@@ -63,7 +63,7 @@ class RunAdmin(OperatorAdmin):
 
 
 @make_confirmed_action(
-    "Forget these workers", "Their rows are removed. One that has been seen within a day is refused; one that comes back is there again."
+    "Forget these workers", "Their rows are removed. Workers seen within a day are refused; a worker that reconnects reappears."
 )
 def forget_workers(request: HttpRequest, worker: Worker) -> str:
     with transaction.atomic():
@@ -95,17 +95,17 @@ class WorkerAdmin(OperatorAdmin):
 def set_status(queue: Queue, status: QueueStatus) -> str:
     with transaction.atomic():
         if not Queue.objects.same_row(queue).exclude(status=status).update(status=status):
-            return f"it is {status} already."
+            return f"it is already {status}."
         record_audit_entry("queue.change", queue, status=[str(queue.status), str(status)])
     return ""
 
 
-@make_confirmed_action("Pause these queues", "Nobody gets new items; drafts are kept.")
+@make_confirmed_action("Pause these queues", "No new items are assigned; drafts are kept.")
 def pause_queues(request: HttpRequest, queue: Queue) -> str:
     return set_status(queue, QueueStatus.PAUSED)
 
 
-@make_confirmed_action("Open these queues", "People who may label in them get items again.")
+@make_confirmed_action("Open these queues", "Items are assigned again.")
 def open_queues(request: HttpRequest, queue: Queue) -> str:
     return set_status(queue, QueueStatus.OPEN)
 

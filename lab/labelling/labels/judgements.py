@@ -143,7 +143,7 @@ def look_at_trust(queue: Queue, user: User) -> None:
     judged, hits = len(results), sum(result is True for result in results)
     if judged < max(1, queue.trust_after) or hits / judged >= queue.min_trust:
         return
-    reason = f"You agreed with {hits} of {judged} items whose answer is known; this queue wants {queue.min_trust:.0%}."
+    reason = f"You agreed with {hits} of {judged} gold items; this queue requires {queue.min_trust:.0%}."
     paused = {"paused_at": timezone.now(), "paused_reason": reason}
     # Whoever had no row could label, so the row that is made lets them, once somebody ends the pause.
     QueueMember.objects.update_or_create(queue=queue, user=user, defaults=paused)
@@ -174,7 +174,7 @@ def undo_last_judgement(queue: Queue, user: User) -> Claim:
         one_at_a_time(queue, user)
         said = Judgement.objects.filter(queue=queue, user=user).exclude(state=JudgementState.WITHDRAWN).order_by("-created_at", "-pk").first()
         if said is None:
-            raise NothingToUndo("You have labelled nothing in this queue that could be taken back.")
+            raise NothingToUndo("You have no label in this queue to undo.")
         item = lock_item(said.item_id)
         said.refresh_from_db()
         refuse_undo(said, item)
@@ -204,7 +204,7 @@ def refuse_undo(said: Judgement, item: Item) -> None:
     if said.state == JudgementState.RETURNED:
         raise Reviewed("A reviewer has sent your last label back.", "Change it where it is listed as sent back.")
     if item.state == ItemState.SETTLED:
-        raise Reviewed("Somebody has decided your last item meanwhile.", "Ask the person who runs the queue.")
+        raise Reviewed("Your last item has been decided.", "Ask the manager of the queue.")
     if said.verdict != Verdict.SKIP:
         if item.state == ItemState.DROPPED:
             raise NothingToUndo("Your last item has left the queue.", "Go on with the next one.")
@@ -216,7 +216,7 @@ def refuse_undo(said: Judgement, item: Item) -> None:
         Item.objects.same_row(item).update(state=ItemState.OPEN)
         item.state = ItemState.OPEN
     elif item.room < 1:
-        raise NothingToUndo("Somebody else has the item you skipped last.", "Go on with the next one.")
+        raise NothingToUndo("The item you skipped last is assigned to someone else.", "Go on with the next one.")
 
 
 def revise_judgement(judgement: Judgement, user: User, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement:
@@ -232,13 +232,13 @@ def revise_judgement(judgement: Judgement, user: User, key: uuid.UUID, data: dic
             item = lock_item(judgement.item_id)
             row = Judgement.objects.same_row(judgement).get()
             if row.user_id != user.pk:
-                raise Refused("This label is somebody else's.", "Decide the item instead, or send the label back.")
+                raise Refused("This label belongs to someone else.", "Decide the item instead, or send the label back.")
             if row.key == key:
                 return row
             refuse_revision(row, item)
             answer = read_answer(item.queue, item, row.order, data)
             if answer.verdict == Verdict.SKIP:
-                raise AnswerError([Problem("choice", "A label cannot become a skip.", "Choose an answer, or take the label back with undo.")])
+                raise AnswerError([Problem("choice", "A label cannot be changed to a skip.", "Choose an answer, or undo the label.")])
             before = snapshot_judgement(row)
             for name, value in {**to_judgement_fields(answer), "key": key, "seconds": row.seconds + taken, "state": JudgementState.SUBMITTED}.items():
                 setattr(row, name, value)
@@ -255,9 +255,9 @@ def refuse_revision(row: Judgement, item: Item) -> None:
     if row.state == JudgementState.ACCEPTED:
         raise Reviewed("A reviewer has accepted this label.", "Ask the reviewer to send it back to you.")
     if row.state == JudgementState.WITHDRAWN:
-        raise Refused("This label was taken back.", "Go on with the next item.")
+        raise Refused("This label was withdrawn.", "Go on with the next item.")
     if row.verdict == Verdict.SKIP:
-        raise Refused("You skipped this item.", "Take the skip back with undo while it is your newest answer.")
+        raise Refused("You skipped this item.", "You can undo the skip while it is your latest answer.")
     if item.state in (ItemState.SETTLED, ItemState.DROPPED):
         decided = item.state == ItemState.SETTLED
-        raise Refused("Somebody has decided this item." if decided else "This item has left the queue.", "Your label stays as it was.")
+        raise Refused("This item has been decided." if decided else "This item has left the queue.", "Your label is unchanged.")

@@ -55,20 +55,20 @@ def may_label(queue: Queue, user: User) -> None:
     if found.role is None:
         raise Refused("Your account was deactivated, or you are no longer in this team.", "Ask an owner or admin of the team.")
     if found.role not in LABELLERS:
-        raise Refused("Your role is viewer: you may read here but not label.", "An owner or admin can change your role.")
+        raise Refused("Your role is viewer: you can view but not label.", "An owner or admin can change your role.")
     if found.status == QueueStatus.PAUSED:
-        raise Refused("This queue is paused.", "Your drafts are kept. Ask the person who runs the queue when it goes on.", waits=True)
+        raise Refused("This queue is paused.", "Your drafts are kept. Ask the manager of the queue when it resumes.", waits=True)
     if found.status == QueueStatus.CLOSED:
         raise Refused("This queue is closed.", "Choose another queue.")
     if found.paused_at is not None:
         reason = found.paused_reason or "You are paused in this queue."
-        raise Refused(reason, "Ask the person who runs the queue to let you go on.")
+        raise Refused(reason, "Ask the manager of the queue to resume you.")
     if found.labels is False or (found.assigned_only and not found.labels):
-        raise Refused("You are not assigned to label in this queue.", "Ask the person who runs the queue to assign you.")
+        raise Refused("You are not assigned to label in this queue.", "Ask the manager of the queue to assign you.")
 
 
 def may_review(queue: Queue, user: User) -> None:
     """Raises Refused unless the person leads in the team or reviews in this queue."""
     found = fetch_standing_facts(queue, user)
     if found.role not in LEADS and not (found.role in LABELLERS and found.reviews):
-        raise Refused("You do not review in this queue.", "An owner, admin or researcher can make you a reviewer of it.")
+        raise Refused("You are not a reviewer of this queue.", "An owner, admin or researcher can make you one.")

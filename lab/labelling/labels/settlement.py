@@ -109,7 +109,7 @@ def decide_queue_item(item: Item, user: User, data: dict[str, Any], order: list[
         if item.state == ItemState.DROPPED:
             raise Refused("This item has left the queue.", "Go to the next one.")
         if Judgement.objects.filter(item=item, user=user, state__in=SEATED).exclude(verdict=Verdict.SKIP).exists():
-            raise Refused("You have judged this item yourself.", "Leave the decision to somebody who has not.")
+            raise Refused("You labelled this item yourself.", "Someone else must decide it.")
         answer = read_answer(item.queue, item, order, data, deciding=True)
         before = item.final
         item.final, item.final_by, item.final_at, item.final_comment = final_of(answer), user, timezone.now(), comment
@@ -135,7 +135,7 @@ def send_back(judgement: Judgement, reviewer: User, comment: str = "") -> Judgem
     Raises Refused as ``accept_judgement`` does, AnswerError without a comment.
     """
     if not comment.strip():
-        raise AnswerError([Problem("comment", "A label is sent back with a reason.", "Write what the labeller should look at.")])
+        raise AnswerError([Problem("comment", "A reason is required to send back a label.", "Write what the labeller should check.")])
     return review_judgement(judgement, reviewer, JudgementState.RETURNED, "returned", comment)
 
 
@@ -145,11 +145,11 @@ def review_judgement(judgement: Judgement, reviewer: User, state: JudgementState
         row = Judgement.objects.same_row(judgement).get()
         may_review(item.queue, reviewer)
         if row.user_id == reviewer.pk:
-            raise Refused("This label is your own.", "Somebody else has to review it.")
+            raise Refused("This is your own label.", "Someone else must review it.")
         if row.state == JudgementState.WITHDRAWN:
-            raise Refused("This label was taken back meanwhile.", "Reload the page.")
+            raise Refused("This label has been withdrawn.", "Reload the page.")
         if row.verdict == Verdict.SKIP:
-            raise Refused("A skip is no label and needs no review.", "Go to the next one.")
+            raise Refused("A skip is not a label and needs no review.", "Go to the next one.")
         return change_judgement_state(row, item, reviewer, state, what, comment)
 
 

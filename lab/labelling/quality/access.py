@@ -20,7 +20,7 @@ from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission, role_of
 
 MOST = 2**63 - 1  # ids beyond it are in no database
-NO_REVIEWER = Refused("You do not review in this queue.", "An owner, admin or researcher can make you a reviewer of it.")
+NO_REVIEWER = Refused("You are not a reviewer of this queue.", "An owner, admin or researcher can make you one.")
 CLOSED = (ItemState.DONE, ItemState.SETTLED)  # nobody judges these any more
 
 

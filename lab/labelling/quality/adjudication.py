@@ -50,7 +50,7 @@ def undo_decision(item: Item, user: User, leads: bool) -> None:
         if item.state != ItemState.SETTLED:
             raise Refused("This item is not decided.", "Reload the page.")
         if item.final_by_id != user.pk and not leads:
-            raise Refused("Somebody else decided this item.", "Ask them, or somebody who leads the queue, to take it back.")
+            raise Refused("Someone else decided this item.", "Ask them or the manager of the queue to undo it.")
         before = item.final
         cleared: dict[str, str | datetime | None] = {"final": None, "final_by": None, "final_at": None, "final_comment": ""}
         for name, value in cleared.items():

@@ -51,11 +51,11 @@ def tag_rollout(team: Team, user: User, rollout: Rollout, name: str) -> Done:
     if not name:
         raise Refused("name", "Type a tag first.")
     if len(name) > TAG_LENGTH:
-        raise Refused("name", f"A tag has at most {TAG_LENGTH} characters, this one has {len(name):,}. Shorten it, or write a comment.")
+        raise Refused("name", f"A tag has at most {TAG_LENGTH} characters; this one has {len(name):,}. Shorten it, or write a comment.")
     with transaction.atomic():
         chosen = tag_named(team, name) or new_tag(team, user, name)
         if RolloutTag.objects.filter(rollout=rollout).exclude(tag=chosen).count() >= MOST_TAGS:
-            raise Refused("name", f"This rollout has {MOST_TAGS} tags already. Remove one first.")
+            raise Refused("name", f"This rollout already has {MOST_TAGS} tags. Remove one first.")
         _, fresh = RolloutTag.objects.get_or_create(rollout=rollout, tag=chosen, defaults={"user": user})
     return Done(chosen.pk, fresh)
 
@@ -118,9 +118,9 @@ def parse_token_position(text: str) -> int:
 def validate_comment_text(text: str) -> str:
     text = normalize_typed_text(text)
     if not text:
-        raise Refused("text", "Write the comment first.")
+        raise Refused("text", "Enter a comment first.")
     if len(text) > COMMENT_LENGTH:
-        raise Refused("text", f"A comment has at most {COMMENT_LENGTH:,} characters, this one has {len(text):,}. Shorten it or send it in two.")
+        raise Refused("text", f"A comment has at most {COMMENT_LENGTH:,} characters; this one has {len(text):,}. Shorten it or split it in two.")
     return text
 
 
@@ -149,7 +149,7 @@ def answer_thread(team: Team, user: User, parent: Comment, text: str, key: str =
     """Answers a thread. An answer to an answer goes to its thread."""
     thread = parent.parent or parent
     if thread.deleted_at and not thread.answers.filter(deleted_at=None).exists():
-        raise Refused("text", "This thread was deleted meanwhile. Send your text as a comment of its own.", 409)
+        raise Refused("text", "This thread has been deleted. Post your text as a new comment.", 409)
     return create_comment_once(
         user, key, {"team": team, "rollout": thread.rollout, "parent": thread, "text": validate_comment_text(text), "place": thread.place}
     )
@@ -160,7 +160,7 @@ def create_comment_once(user: User, key: str, values: dict[str, object]) -> Done
     try:
         unique = uuid.UUID(key) if key else uuid.uuid4()
     except ValueError:
-        raise Refused("key", "The page sent a damaged key. Reload it; your draft is kept.") from None
+        raise Refused("key", "The page sent an invalid key. Reload it; your draft is kept.") from None
     made, fresh = Comment.across_teams.get_or_create(user=user, key=unique, defaults=values)
     return Done(made.pk, fresh)
 
@@ -175,7 +175,7 @@ def edit_comment(user: User, found: Comment, text: str, seen: str) -> Done:
         raise Refused("text", "You changed this comment in another window. Copy your text, reload, and edit it again.", 409)
     unchanged = Comment.objects.same_row(found).filter(edited_at=found.edited_at, deleted_at=None)
     if not unchanged.update(text=text, edited_at=timezone.now()):
-        raise Refused("text", "This comment was changed or deleted meanwhile. Copy your text and reload.", 409)
+        raise Refused("text", "This comment has been changed or deleted. Copy your text and reload.", 409)
     return Done(found.pk)
 
 
@@ -195,7 +195,7 @@ def restore_comment(user: User, found: Comment) -> Done:
 
 def require_comment_author(user: User, found: Comment) -> None:
     if found.user_id != user.pk:
-        raise Refused("text", "Only the person who wrote a comment may change or delete it. Answer it instead.", 403)
+        raise Refused("text", "Only the author of a comment can change or delete it. Reply to it instead.", 403)
 
 
 def resolve_thread(user: User, found: Comment) -> Done:

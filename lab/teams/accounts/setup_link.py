@@ -51,10 +51,10 @@ def create_setup_link() -> str | None:
 def check_setup_link(token: str) -> None:
     """Raises SetupError unless ``consume_setup_link`` would accept this token now."""
     if User.objects.exists():
-        raise SetupError("This lab is set up already. Sign in, or ask one of its owners to invite you.")
+        raise SetupError("This lab is already set up. Sign in, or ask one of its owners to invite you.")
     link = SetupLink.objects.filter(digest=hash_link_token(token)).first()
     if link is None:
-        raise SetupError("This set-up link is not valid: a newer one has replaced it. Use the link that the terminal printed last.")
+        raise SetupError("This set-up link is not valid: a newer one has replaced it. Use the latest link printed in the terminal.")
     if link.expires_at <= timezone.now():
         raise SetupError("This set-up link has expired. Start the lab again (make up): it prints a new one.")
 

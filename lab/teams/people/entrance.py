@@ -41,7 +41,7 @@ def team_new(request: LabRequest) -> HttpResponse:
         except Refused as refused:
             add_refusal(form, refused)
         else:
-            messages.success(request, f"Team {made.name} is made, and you own it.")
+            messages.success(request, f"Team {made.name} created. You are its owner.")
             return redirect(f"/t/{made.slug}/")
     context = {"room": "account", "form": form, "may_make": may_make(request.user)}
     return TemplateResponse(request, "people/new.html", context, status=422 if form.errors else 200)

@@ -70,7 +70,7 @@ def handing_over(request: LabRequest) -> HttpResponse:
             except Refused as refused:
                 add_refusal(form, refused)
             else:
-                messages.success(request, f"{form.heir.user} owns the team now; you are an admin.")
+                messages.success(request, f"{form.heir.user} now owns the team; you are an admin.")
                 return redirect("team")
     context = {"room": "team", "tab": "settings", "form": form}
     return TemplateResponse(request, "people/transfer.html", context, status=422 if form.errors else 200)
@@ -111,7 +111,7 @@ def delete_current_team(request: LabRequest) -> HttpResponse:
         except Refused as refused:
             add_refusal(form, refused)
         else:
-            messages.success(request, f"Team {request.team.name} and all it owned are deleted.")
+            messages.success(request, f"Team {request.team.name} and all its data were deleted.")
             return redirect(outer_path("teams"))
     context = {
         "room": "team",

@@ -213,7 +213,7 @@ def add_stack_method(catalog: Catalog, number: int, trainer: str, values: Values
     if trainer not in method.trainers:
         raise CannotAdd(f"{method.name} works on {' or '.join(method.trainer_titles)}, not on {TRAINERS.get(trainer, trainer)}.")
     if method.name in names:
-        raise CannotAdd(f"{method.name} is in the recipe already.")
+        raise CannotAdd(f"{method.name} is already in the recipe.")
     fields = fields_at(catalog, method.name, method_place(number, method.name))
     return {f"{make_stage_prefix(number)}.add": "", f"{make_stage_prefix(number)}.methods": " ".join([*names, method.name])} | format_field_texts(
         fields, {}

@@ -125,9 +125,9 @@ def test_a_rule_that_is_changed_looks_anew(team: Team, owner: User, as_owner: Cl
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"kind": "gossip"}, "Choose one of the list."),
+        ({"kind": "gossip"}, "Choose one from the list."),
         ({"metric": ""}, "Name a metric"),
-        ({"number": ""}, "Write a number."),
+        ({"number": ""}, "Enter a number."),
         ({"number": "nan"}, "This is no number."),
         ({"number": "x"}, "This is no number."),
         ({"run": "#99"}, "There is no such run. Write its number, 1 to 1."),
@@ -136,7 +136,7 @@ def test_a_rule_that_is_changed_looks_anew(team: Team, owner: User, as_owner: Cl
         ({"words": "a\0b"}, "Null characters are not allowed"),
         ({"kind": "metric-flat", "band": "-1", "steps": "5"}, "Write 0 or a small number"),
         ({"kind": "metric-flat", "band": "0.1", "steps": ""}, "Write for how many steps"),
-        ({"kind": "metric-flat", "band": "0.1", "steps": "1"}, "Write 2 or more."),
+        ({"kind": "metric-flat", "band": "0.1", "steps": "1"}, "Enter 2 or more."),
         ({"project": "999999999999999999999"}, "Select a valid choice"),
     ],
 )

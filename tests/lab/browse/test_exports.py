@@ -150,10 +150,10 @@ def test_ticked_rollouts_are_tagged_and_what_had_it_is_said(as_owner: Client, te
     ids = list(Rollout.across_teams.values_list("pk", flat=True)[:3])
     body = send(as_owner, tag=" Loop ", id=ids[:2], query="?run=1&sort=-reward")
     assert "Tagged 2 rollouts “Loop”." in body
-    assert "1 had it already" not in body
-    assert "1 had it already" in send(as_owner, tag="loop", id=ids[1:], query="")
+    assert "1 already had it" not in body
+    assert "1 already had it" in send(as_owner, tag="loop", id=ids[1:], query="")
     assert sorted(RolloutTag.across_teams.values_list("rollout_id", "tag__name")) == [(pk, "Loop") for pk in sorted(ids)]
-    assert "Took “loop” off 1 of 1 rollout." in send(as_owner, tag="loop", id=ids[:1], act="remove")
+    assert "Removed “loop” from 1 of 1 rollout." in send(as_owner, tag="loop", id=ids[:1], act="remove")
     assert RolloutTag.across_teams.count() == 2
 
 
@@ -165,7 +165,7 @@ def test_tagging_many_is_undone_and_leaves_what_was_tagged_before(as_owner: Clie
     assert "more rollouts." not in as_owner.get("/rollouts/").content.decode()  # offered once
     response = as_owner.post("/rollouts/tag/undo/", {"query": "?f=step:le:2"}, follow=True)
     assert response.redirect_chain[0][0] == "/rollouts/?f=step%3Ale%3A2"
-    assert "Took “loop” off 15 rollouts again." in response.content.decode()
+    assert "Undone: removed “loop” from 15 rollouts." in response.content.decode()
     assert list(RolloutTag.across_teams.values_list("rollout_id", flat=True)) == [first]
     assert "nothing left to undo" in as_owner.post("/rollouts/tag/undo/", follow=True).content.decode()
 

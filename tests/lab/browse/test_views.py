@@ -93,7 +93,7 @@ def test_a_filter_that_cannot_be_used_stays_in_the_form_with_the_fix(as_owner: C
         ("f=run__team:eq:1", "there is no field"),
         ("f=reward:regex:x", "is not an operator of this field"),
         ("f=reward:ge:high", "is not a number"),
-        ("run=x", "is not the number of a run"),
+        ("run=x", "is not a run number"),
         ("sort=prompt__team", "cannot be sorted by"),
         ("re=(", "the regular expression is invalid"),
     ],

@@ -94,7 +94,7 @@ def test_a_file_becomes_a_frozen_version_whose_rows_name_their_lines(as_owner: C
     assert (version.dataset.source, version.number, version.dataset.team) == (Source.IMPORT, 1, team)
     assert [row.provenance["line"] for row in version.rows.order_by("place")] == [1, 2, 5, 6]
     assert {row.provenance["file"] for row in version.rows.all()} == {"pairs.jsonl"}
-    assert version.counts["left_out"] == {"broken rows of the file": 2, "duplicates": 1}
+    assert version.counts["left_out"] == {"invalid rows of the file": 2, "duplicates": 1}
     assert len(read_rows(version.path(), "dpo")) == 4
     assert uploads.find_upload(team, token) is None
     assert as_owner.get(f"/datasets/versions/{version.pk}/").status_code == 200

@@ -170,8 +170,8 @@ def test_what_is_left_out_is_counted_with_its_reason(team: Team, ann: User) -> N
         label(queue, ann, marks)
     found = preview_next_version(dataset_of(team, ann, queue, form=Form.STEPWISE), Rule(queues=(queue.pk,)))
     assert found.left_out == {
-        "steps from the first that nobody marked": 2 + 3,
-        "answers whose first step is not decided": 1,
+        "steps from the first unmarked one": 2 + 3,
+        "answers whose first step is undecided": 1,
         "answers without marked steps": 1,
     }
 

@@ -135,13 +135,13 @@ def test_a_queue_is_made_from_a_selection_with_everything_that_was_asked(as_owne
 
 
 WRONG = [
-    ({"name": " "}, "Give the queue a name."),
+    ({"name": " "}, "Enter a name for the queue."),
     ({"most": "many"}, "This is not a whole number."),
     ({"most": 100_001}, "At most 100,000."),
     ({"kind": "poem"}, "is not on offer"),
     ({"kind": "single", "strategy": "largest-gap"}, "A single answer has no gap."),
     ({"how": "time", "early_from": 5, "early_to": 2, "late_from": 1, "late_to": 9}, "This is before step 5"),
-    ({"how": "time"}, "Give a step."),
+    ({"how": "time"}, "Enter a step."),
     ({"how": "runs", "a_run": 99, "b_run": 1}, "Your team has no run #99."),
     ({"how": "runs", "a_run": 1, "b_run": 1}, "Both sides are the same run"),
     ({"gold": 5}, "Choose the reward function"),
@@ -213,7 +213,7 @@ def test_pause_close_and_open(as_owner: Client, queue: Queue) -> None:
 def test_only_a_queue_without_labels_is_deleted(as_owner: Client, queue: Queue, owner: User) -> None:
     judge(queue, owner)
     shown = as_owner.post(f"/label/{queue.pk}/act/", {"act": "delete"}, follow=True).content.decode()
-    assert "so it is not deleted" in shown
+    assert "so it was not deleted" in shown
     Judgement.across_teams.all().delete()
     as_owner.post(f"/label/{queue.pk}/act/", {"act": "delete"})
     assert not Queue.across_teams.exists()

@@ -83,7 +83,7 @@ def test_recalled_labels_mark_everything_below(as_owner: Client, team: Team, own
     Recall.objects.create(team=team, kind=RecallKind.QUEUE, queue=Queue.across_teams.get(), reason="r", by=owner)
     graph = graph_of(team)
     marked = {node.title: node.flag for node in graph.nodes.values() if node.flag}
-    assert marked == {"Pairs": "recalled", "Preferences v1": "recalled labels", f"#2 {child.name}": "on recalled labels"}
+    assert marked == {"Pairs": "recalled", "Preferences v1": "recalled labels", f"#2 {child.name}": "recalled labels"}
     assert "labels · recalled" in page(as_owner, run=2)
 
 

@@ -235,7 +235,7 @@ def test_several_workers_take_every_label_back_once(version: Version, owner: Use
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"kind": "labeller", "labeller": ""}, "Choose what to take back"),
+        ({"kind": "labeller", "labeller": ""}, "Choose what to recall"),
         ({"kind": "labeller", "labeller": "99999999999999999999"}, "no such labeller"),
         ({"kind": "prompt", "prompt": "-1"}, "no such prompt"),
         ({"kind": "queue", "queue": "x"}, "no such queue"),

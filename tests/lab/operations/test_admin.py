@@ -203,7 +203,7 @@ def test_the_dashboard_says_what_is_the_matter(as_operator: Client, team: Team, 
 
 def test_the_dashboard_opens_while_redis_is_away(as_operator: Client, settings: object) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"  # type: ignore[attr-defined]
-    assert b"Redis is away" in as_operator.get("/admin/").content
+    assert b"Redis is down" in as_operator.get("/admin/").content
 
 
 def test_an_act_asks_first_and_says_what_it_will_do(as_operator: Client, team: Team, owner: User) -> None:

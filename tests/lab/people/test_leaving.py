@@ -151,7 +151,7 @@ def test_who_may_not(verb: Any, team: Team, owner: User, member: Membership, str
         (member.user, Membership.objects.get(user=admin), "do not manage"),
         (stranger, member, "do not manage"),
         (admin, Membership.objects.get(user=owner), "Only an owner"),
-        (admin, Membership.objects.get(user=admin), "This is you"),
+        (admin, Membership.objects.get(user=admin), "You cannot change your own membership"),
         (None, member, "do not manage"),
     ):
         with pytest.raises(Refused, match=why):

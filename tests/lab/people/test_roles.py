@@ -167,5 +167,5 @@ def test_acts_by_the_page(people: dict[str, Membership], as_owner: Client) -> No
     assert Membership.objects.get(pk=pk).active
     own = as_owner.post(f"/t/reasoning/team/members/{people['first'].pk}/deactivate/")
     assert own.status_code == 409
-    assert "This is you" in own.content.decode()
+    assert "You cannot change your own membership" in own.content.decode()
     assert as_owner.get(f"/t/reasoning/team/members/{10**25}/").status_code == 404

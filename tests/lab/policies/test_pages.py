@@ -57,7 +57,7 @@ def test_every_policy_once_sorted_and_filtered_by_the_address(as_owner: Client, 
     assert rows(as_owner, "?alias=candidate") == ["step 100"]
     page = as_owner.get("/policies/?sort=user__password&kind=x&run=%00&project=zz&page=99999999999999999999").content.decode()
     assert "cannot be sorted by" in page
-    assert "There is no kind" in page
+    assert "Unknown kind" in page
 
 
 def test_metrics_are_those_at_the_checkpoints_step(run: Run) -> None:

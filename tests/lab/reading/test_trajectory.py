@@ -151,7 +151,7 @@ def test_what_cannot_be_coloured_says_why(run: Run) -> None:
     store(run, started(), rollout(1, advantage=-1.25, logprobs=b"", entropies=b""), rollout(1, 0, 1, phase="heldout"))
     train, heldout = (one(run, phase=phase) for phase in ("train", "heldout"))
     why = opened(pack_rollout(train, train.tokens, {}))[0]["reasons"]
-    assert why["kl"] == "this run kept no reference policy"
+    assert why["kl"] == "this run has no reference policy"
     assert why["advantage"].endswith("the rollout's advantage, −1.25")
     assert {"entropy", "logprob", "ratio", "weight", "mask"} <= set(why)
     assert "only rollouts of training steps" in opened(pack_rollout(heldout, heldout.tokens, {}))[0]["reasons"]["kl"]

@@ -149,7 +149,7 @@ def test_the_workers_of_the_queue_say_which_device(team: Team, finished: Any, ma
 
 def test_a_chain_takes_what_its_stages_take_and_is_unknown_where_one_is(team: Team, finished: Any) -> None:
     finished(60, trainer="sft")
-    before = {"kind": "run", "folder": "the stage before", "checkpoint": "final"}
+    before = {"kind": "run", "folder": "the previous stage", "checkpoint": "final"}
     chain = [spec("sft"), spec("grpo", before)]
     assert [stage.trainer for stage in estimate_launch(team, "gpu", chain).unknown] == ["grpo"]
     finished(80)

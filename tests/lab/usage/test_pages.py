@@ -146,7 +146,7 @@ def test_researchers_see_usage_and_do_not_set_it(team: Team, teammate: User) -> 
 
 
 def test_launching_shows_what_is_left_and_what_would_hold_it(as_owner: Client, team: Team) -> None:
-    assert "Runs at once" not in texts(as_owner.get(reverse("usage-left")))
+    assert "Concurrent runs" not in texts(as_owner.get(reverse("usage-left")))
     Quota.objects.create(team=team, concurrent_runs=4)
     assert "0 of 4" in texts(as_owner.get(reverse("usage-left")))
     Quota.across_teams.update(concurrent_runs=0)
@@ -215,7 +215,7 @@ def test_the_preflight_names_the_quota_that_would_hold_the_run(team: Team) -> No
     examine_place(form, found)
     assert found.problems == []
     assert [warning.text for warning in found.warnings] == [
-        "It would wait: team Reasoning already runs 0 of 0 at once. It starts by itself when there is room."
+        "It would wait: team Reasoning already runs 0 of 0 at once. It starts automatically when there is room."
     ]
 
 

@@ -29,7 +29,7 @@ from lab.labelling.labels.settlement import drop_item
 from lab.lib.numbers import MAX_ID
 from lab.teams.accounts.requests import LabRequest
 
-NOWHERE = "No other queue wants your labels now. What comes to this one appears here by itself."
+NOWHERE = "No other queue needs your labels. New items of this queue appear here automatically."
 View = Callable[[LabRequest, int], HttpResponse]
 Verb = Callable[[LabRequest, Queue, dict[str, Any]], dict[str, Any]]
 
@@ -66,16 +66,16 @@ def build_json_reply(data: dict[str, Any], status: int = 200) -> JsonResponse:
 def describe_expiry(expired: judgements.Expired) -> dict[str, str]:
     """Why the lock is gone. Who has the item is said, what they answered is not."""
     if expired.item is None:
-        message = "This item is no longer yours: it was submitted from another window, given back, or taken away."
-        return {"message": message, "fix": "Go on with the next."}
-    kept = "Your answer is kept: as your draft, should you get the item again, and in the item's history."
+        message = "This item is no longer assigned to you: it was submitted in another window, returned, or reassigned."
+        return {"message": message, "fix": "Continue with the next one."}
+    kept = "Your answer is kept as your draft and in the item's history."
     if expired.item.state == ItemState.SETTLED:
-        message = f"{expired.by or 'Somebody'} has decided this item meanwhile."
+        message = f"{expired.by or 'Somebody'} has decided this item."
     elif expired.item.state == ItemState.DROPPED:
-        message = "This item has left the queue meanwhile."
+        message = "This item has left the queue."
     else:
-        message = f"Your lock on this item ran out, and {expired.by or 'somebody else'} has it now."
-    return {"message": message, "fix": f"{kept} Go on with the next."}
+        message = f"Your lock on this item expired, and {expired.by or 'somebody else'} has it now."
+    return {"message": message, "fix": f"{kept} Continue with the next one."}
 
 
 def build_progress_counts(queue: Queue, request: LabRequest) -> dict[str, int]:
@@ -125,9 +125,9 @@ def compare_with_gold(said: Judgement) -> dict[str, Any] | None:
     if item.gold is None or hit is None:
         return None
     if hit:
-        return {"right": True, "message": "This item's answer was known, and yours agrees with it."}
+        return {"right": True, "message": "This was a gold item, and your answer is correct."}
     known = as_shown(Judgement(verdict=item.gold["verdict"], tiers=item.gold.get("tiers")), said.order)
-    return {"right": False, "message": f"This item's answer was known: {KNOWN.get(known['choice'], 'another ranking')}."}
+    return {"right": False, "message": f"This was a gold item. The correct answer: {KNOWN.get(known['choice'], 'another ranking')}."}
 
 
 KNOWN = {"1": "the first is better", "2": "the second is better", "tie": "neither is better", "bad": "bad", "good": "good", "neutral": "neutral"}
