@@ -23,7 +23,7 @@ CORRECTIONS = {
     "only": "Only items with a corrected answer",
 }
 CLEANERS = {
-    "labellers": "Labeller reliability (expectation maximization)",
+    "labellers": "Labeller reliability (expectation maximisation)",
     "rewards": "Vote of the reward functions",
     "gap": "Lowest reward gap",
     "speed": "Labelled too fast",

@@ -71,7 +71,7 @@ def select_older_rows(rows: Any, every: Any, after: str) -> Any:
     except ValueError:
         last = None
     if last is None:
-        raise make_invalid_problem("after", "is not a valid page cursor", "take it from the page before as it is, or remove it for the first page")
+        raise make_invalid_problem("after", "is not a valid page cursor", "use the value of the previous page, or leave it out for the first page")
     return rows.filter(Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, pk__gt=last.pk))
 
 
