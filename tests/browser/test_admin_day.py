@@ -106,12 +106,12 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
     page.get_by_label(re.compile("second factor")).check()
     page.get_by_role("button", name="Save").click()
     researcher.goto("/t/reasoning/runs/")
-    expect(researcher.get_by_text("asks its members for a second factor")).to_be_visible()
+    expect(researcher.get_by_text("requires a second factor")).to_be_visible()
     set_up_second_factor(researcher, SECRET)
     researcher.goto("/t/reasoning/runs/")
     expect(researcher.get_by_role("heading", name="No runs yet")).to_be_visible()
     annotator.goto("/t/reasoning/label/")
-    expect(annotator.get_by_text("asks its members for a second factor")).to_be_visible()
+    expect(annotator.get_by_text("requires a second factor")).to_be_visible()
 
     # A quota of one run at once; the second waits and says why.
     page.goto("/t/reasoning/usage/")

@@ -20,7 +20,7 @@ def test_the_bell_counts_up_live_and_down_when_read(page: Page, team: Team, owne
     page.goto("/t/reasoning/inbox/")
     expect(page.get_by_role("heading", name="No notifications")).to_be_visible()
     expect(bell).to_be_hidden()
-    for number, subject in enumerate(("#6 is silent", HOSTILE)):
+    for number, subject in enumerate(("#6 has stalled", HOSTILE)):
         notify_members(team, FAILED, subject, url=f"/t/reasoning/runs/{run.pk}/", users=[owner], key=f"k{number}")
         expect(bell).to_have_text(str(number + 1))
     expect(page.locator(".toast").filter(has_text=HOSTILE)).to_be_visible()

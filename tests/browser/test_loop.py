@@ -114,7 +114,7 @@ def adjudicate(page: Page, conflict: Item, side: str) -> None:
     order = json.loads("[" + (page.locator("#decide input[name=order]").input_value().strip("[]")) + "]")
     page.keyboard.press(str(order.index("ab".index(side)) + 1))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Every conflict is decided")).to_be_visible()
+    expect(page.get_by_text("All conflicts resolved")).to_be_visible()
     conflict.refresh_from_db()
     assert conflict.state == ItemState.SETTLED
     assert conflict.final is not None

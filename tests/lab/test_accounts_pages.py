@@ -105,7 +105,7 @@ def test_signing_in_and_out(client: Client, owner: User) -> None:
     right = client.post("/accounts/login/?next=/workers/", {"login": owner.email, "password": "correct horse battery", "next": "/workers/"})
     assert right.headers["Location"] == "/workers/"
     assert client.get("/runs/").status_code == 200
-    assert "Runs go on" in client.get("/accounts/logout/").content.decode()
+    assert "Your runs continue" in client.get("/accounts/logout/").content.decode()
     client.post("/accounts/logout/")
     assert client.get("/runs/").status_code == 302
 

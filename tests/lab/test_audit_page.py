@@ -78,11 +78,11 @@ def test_every_filter_selects(as_owner: Client, team: Team, owner: User) -> None
         ("address=nowhere", "IP address"),
         ("since=yesterday", "2026-11-30"),
         ("did=run.fly", "Choose one from the list"),
-        ("who=me", "Choose somebody"),
-        (f"who={10**30}", "Choose somebody"),
-        ("object=7", "Choose its kind"),
+        ("who=me", "Choose someone"),
+        (f"who={10**30}", "Choose someone"),
+        ("object=7", "an id needs a kind"),
         ("via=pigeon", "browser, api"),
-        ("q=%26%7C%21", "Type letters"),
+        ("q=%26%7C%21", "Enter letters"),
     ],
 )
 def test_a_filter_that_cannot_be_used_says_why_and_is_left_out(as_owner: Client, team: Team, query: str, words: str) -> None:

@@ -283,7 +283,7 @@ def test_the_same_text_cut_otherwise_is_compared_by_characters(run: Run) -> None
     found = sides(one, other)
     assert (found.by, found.one.offset, found.one.text, found.other.text) == ("character", 3, "x", "y")
     assert found.one.entropy == 0.5  # the tokens still know how sure they were
-    assert "cut into tokens differently" in found.why
+    assert "tokenized differently" in found.why
 
 
 def test_two_tokenizers_and_missing_tokens_fall_back_to_characters(run: Run) -> None:
@@ -346,7 +346,7 @@ def test_the_page_of_a_pair_and_its_warning_when_prompts_differ(as_owner: Client
     assert "answer different prompts" not in text
     third = tokens(run, ["a"], [1], sample=2, prompt=[Message("user", "another")])
     assert "answer different prompts" in page(as_owner, f"/compare/rollouts/?a={one.pk}&b={third.pk}")
-    assert "wrote the same from the first token to the last" in page(as_owner, f"/compare/rollouts/?a={one.pk}&b={one.pk}")
+    assert "completions are identical" in page(as_owner, f"/compare/rollouts/?a={one.pk}&b={one.pk}")
 
 
 def test_a_rollout_alone_shows_what_else_answers_its_prompt(as_owner: Client, team: Team, run: Run) -> None:

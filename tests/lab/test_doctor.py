@@ -81,7 +81,7 @@ def test_completions_that_never_end_point_at_the_end_token() -> None:
     verdict = judge("cut-off", answers, completions__clipped_ratio=series(np.full(40, 0.99)), length_limit=40)
     assert (verdict.state, verdict.severity) == ("found", "bad")
     assert "from the first step on" in verdict.title
-    assert "earned a reward all the same" in said(verdict)
+    assert "still got a reward" in said(verdict)
     assert "The limit is 40 tokens." in verdict.evidence
     assert any("template" in line for line in verdict.advice)
     assert verdict.links[0].filters == ("step:ge:31", "finish:is:length")
@@ -91,7 +91,7 @@ def test_completions_that_outgrew_the_limit_are_told_from_those_that_never_ended
     assert judge("cut-off", completions__clipped_ratio=ramp(0.1, 0.9)).state == "clear"
     verdict = judge("cut-off", completions__clipped_ratio=series(np.r_[np.full(100, 0.2), np.full(100, 0.97)]))
     assert verdict.state == "found"
-    assert "used to end" in verdict.title
+    assert "now cut off" in verdict.title
     assert "last over steps 81 to 100 (20.0 % were cut off)" in said(verdict)
 
 
@@ -114,10 +114,10 @@ def test_a_tail_that_repeats_itself() -> None:
 def test_groups_without_spread_that_all_fail_are_told_from_solved_ones() -> None:
     failing = judge("zero-variance", frac_reward_zero_std=series(np.ones(40)), reward=series(np.zeros(40)))
     assert (failing.state, failing.severity) == ("found", "bad")
-    assert "fails as a whole" in said(failing)
+    assert "all members fail" in said(failing)
     solved = judge("zero-variance", frac_reward_zero_std=ramp(0.1, 0.99, count=400), reward=ramp(0.2, 1.0, count=400))
     assert solved.state == "found"
-    assert "solved rather than hopeless" in said(solved)
+    assert "solved rather than too hard" in said(solved)
     assert "zero_variance:is:yes" in solved.links[0].filters
 
 
@@ -133,7 +133,7 @@ def test_no_gradient_beside_a_reward_that_stands_still() -> None:
     norm = np.r_[noisy(0.5, 0.1, 150)[0], np.zeros(50)]
     verdict = judge("no-gradient", grad_norm=series(norm), reward=noisy(0.25, 0.02), frac_reward_zero_std=series(np.ones(STEPS)))
     assert (verdict.state, verdict.severity) == ("found", "bad")
-    assert "100 % of the groups had no spread" in said(verdict)
+    assert "100 % of the groups had zero" in said(verdict)
 
 
 def test_a_small_gradient_or_a_reward_that_moves_is_no_finding() -> None:
@@ -334,7 +334,7 @@ def test_a_resumed_run_is_judged_by_the_steps_that_count(as_owner: Client, run: 
         started(attempt=2, from_step=5),
         *(measured(s, 2, values={"grad_norm": 1.0, "frac_reward_zero_std": 0.1}) for s in range(6, 31)),
     )
-    assert "No gradient reaches" not in text_of(as_owner, run)
+    assert "gets no gradient" not in text_of(as_owner, run)
 
 
 def test_nothing_found_says_what_was_looked_at_and_what_could_not_be(as_owner: Client, run: Run) -> None:

@@ -103,7 +103,7 @@ def test_it_launches_what_was_typed(as_owner: Client, team: Team) -> None:
         ("task.mini_gsm.difficulty", "brutal", "no such difficulty"),
         ("task.mini_gsm.rewards.correct", "x", "number"),
         ("policy", "quantum", "tiny, hub, folder, run"),
-        ("dataset", "../../etc/passwd", "only the name"),
+        ("dataset", "../../etc/passwd", "only names of files"),
         ("stages.0.training.max_completion_length", "100000", "context"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_wrong_value_is_refused_at_its_field_and_kept(name: str, value: str, w
     [
         ({"policy": "hub", "policy.hub": "not an id"}, "policy.hub", "pattern"),
         ({"policy": "hub", "policy.hub": ""}, "policy.hub", "Repository on the model hub"),
-        ({"policy": "folder", "policy.folder": "../secrets"}, "policy.folder", "only the name"),
+        ({"policy": "folder", "policy.folder": "../secrets"}, "policy.folder", "only names of files"),
         ({"policy": "folder", "policy.folder": "absent"}, "policy.folder", "not found"),
         ({"policy": "run", "policy.run": ""}, "policy.run", "no such run"),
         ({"policy": "run", "policy.run": "0000:final"}, "policy.run", "no such run"),

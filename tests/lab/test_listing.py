@@ -255,5 +255,5 @@ def test_workers_show_the_teams_run_but_not_another_teams(as_owner: Client, as_s
 
 def test_without_workers_the_page_says_how_to_start_one(as_owner: Client) -> None:
     page = as_owner.get("/workers/").content.decode()
-    assert "No worker is alive" in page
+    assert "No training worker is online" in page
     assert "manage.py worker --queues gpu" in page

@@ -115,7 +115,7 @@ def test_the_runs_own_recipe_changes_nothing(as_owner: Client, owner: User, run:
     assert found["change"] == pytest.approx(0.0, abs=1e-6)
     shown = page(as_owner, replay)
     assert shown.count("data-member=") == 8
-    assert "push every token alike" in shown
+    assert "push every token equally" in shown
     assert "<bdi>base</bdi> +0.5" in shown
 
 
@@ -171,7 +171,7 @@ def test_the_form_says_of_which_methods_nothing_is_replayed(as_owner: Client, ru
 @pytest.mark.parametrize(
     ("changes", "place", "words"),
     [
-        ({"step": "7"}, "step", "near it are those of 2"),
+        ({"step": "7"}, "step", "the nearest steps are 2"),
         ({"step": "99999999999999"}, "step", "no training rollouts"),
         ({"step": "x"}, "step", "no training rollouts"),
         ({"group": "5"}, "group", "no such group"),
@@ -293,10 +293,10 @@ def test_waiting_says_what_is_missing_and_reloads_the_page_at_the_end(as_owner: 
 def test_a_worker_for_analysis_is_not_one_that_trains(as_owner: Client) -> None:
     Worker.objects.create(name="w", host="h", pid=1, queues=[ANALYSIS])
     shown = as_owner.get("/workers/").content.decode()
-    assert "No worker is alive" in shown
+    assert "No training worker is online" in shown
     assert "what-if questions" in shown
     Worker.objects.create(name="both", host="h", pid=2, queues=[ANALYSIS, "gpu"])
-    assert "No worker is alive" not in as_owner.get("/workers/").content.decode()
+    assert "No training worker is online" not in as_owner.get("/workers/").content.decode()
 
 
 def test_model_text_stays_text(as_owner: Client, team: Team) -> None:

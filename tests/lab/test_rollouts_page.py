@@ -278,7 +278,7 @@ def test_only_groups_without_variance_and_only_what_was_filtered_out(run: Run, a
     kept = feed(run, filtered=1, zero=1).selection
     assert Selection.read(QueryDict(kept.query()[1:])) == kept
     store(run, rollout(2), measured(2))
-    assert "Nothing of step 2 matches" in page(as_owner, run, step=2, filtered=1)
+    assert "No results in step 2" in page(as_owner, run, step=2, filtered=1)
     assert "Every group of this step has reward variance" in page(as_owner, run, step=2, zero=1)
 
 
@@ -363,7 +363,7 @@ def test_where_the_steps_of_a_run_lie(run: Run, as_owner: Client, as_stranger: C
 
 
 def test_an_empty_feed_says_when_rollouts_come(run: Run, as_owner: Client) -> None:
-    assert "They appear here as the policy samples them" in page(as_owner, run)
+    assert "They appear here automatically as the policy samples them" in page(as_owner, run)
     Run.across_teams.filter(pk=run.pk).update(status=Status.FAILED)
     assert "This run ended before it sampled any rollouts" in page(as_owner, run)
 

@@ -150,7 +150,7 @@ def test_a_failed_run_says_why_what_to_do_and_where_the_log_is(as_owner: Client,
 
 def test_a_queued_run_says_what_it_waits_for(as_owner: Client, make_run: MakeRun) -> None:
     parent = make_run("first stage")
-    assert "No live worker takes the queue" in shown(as_owner, parent)
+    assert "No worker is on the queue" in shown(as_owner, parent)
     Worker.objects.create(name="w", host="h", pid=1, queues=["gpu"])
     assert "Queue position 1." in shown(as_owner, parent)
     spec = {**GRPO, "policy": {"kind": "run", "run": str(parent.pk), "checkpoint": "final"}}

@@ -88,7 +88,7 @@ def test_a_reset_by_mail_ends_all_sessions_and_works_once(elsewhere: Client, cli
     assert client.post(form, {"password1": NEW, "password2": NEW}).status_code == 302
     assert not inside(elsewhere)
     assert not inside(client)  # the mail alone signs nobody in
-    assert "does not work any more" in Client().get(link, follow=True).content.decode()
+    assert "no longer works" in Client().get(link, follow=True).content.decode()
     sign_in(client, owner.email, NEW)
     assert inside(client)
 

@@ -126,16 +126,16 @@ def test_a_rule_that_is_changed_looks_anew(team: Team, owner: User, as_owner: Cl
     ("change", "said"),
     [
         ({"kind": "gossip"}, "Choose one from the list."),
-        ({"metric": ""}, "Name a metric"),
+        ({"metric": ""}, "Enter a metric"),
         ({"number": ""}, "Enter a number."),
-        ({"number": "nan"}, "This is no number."),
-        ({"number": "x"}, "This is no number."),
-        ({"run": "#99"}, "There is no such run. Write its number, 1 to 1."),
+        ({"number": "nan"}, "Enter a number"),
+        ({"number": "x"}, "Enter a number"),
+        ({"run": "#99"}, "There is no such run. Enter its number, 1 to 1."),
         ({"run": "9" * 12}, "There is no such run"),
-        ({"inbox": ""}, "Choose at least one way"),
+        ({"inbox": ""}, "Choose at least one channel"),
         ({"words": "a\0b"}, "Null characters are not allowed"),
         ({"kind": "metric-flat", "band": "-1", "steps": "5"}, "Write 0 or a small number"),
-        ({"kind": "metric-flat", "band": "0.1", "steps": ""}, "Write for how many steps"),
+        ({"kind": "metric-flat", "band": "0.1", "steps": ""}, "Enter the number of steps"),
         ({"kind": "metric-flat", "band": "0.1", "steps": "1"}, "Enter 2 or more."),
         ({"project": "999999999999999999999"}, "Select a valid choice"),
     ],
@@ -165,7 +165,7 @@ def test_the_preview_counts_last_week(team: Team, owner: User, as_owner: Client)
     query = {"kind": "metric", "metric": "kl", "direction": "above", "number": "0.8"}
     assert "1 time</strong>" in as_owner.get("/alerts/preview/", query).content.decode()
     assert "2 times</strong>" in as_owner.get("/alerts/preview/", {"kind": "run-finished", "mine": "on"}).content.decode()
-    assert "Fill in the rest" in as_owner.get("/alerts/preview/", {"kind": "metric"}).content.decode()
+    assert "Fill in the remaining fields" in as_owner.get("/alerts/preview/", {"kind": "metric"}).content.decode()
     assert "no history" in as_owner.get("/alerts/preview/", {"kind": "doctor"}).content.decode()
 
 

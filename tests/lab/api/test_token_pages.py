@@ -47,7 +47,7 @@ def test_what_is_missing_stands_at_its_field_and_nothing_is_lost(as_owner: Clien
     response = as_owner.post(f"{AT}new/", {"name": "kept words", "days": "5"})
     page = response.content.decode()
     assert (response.status_code, ApiToken.across_teams.count()) == (422, 0)
-    assert "Tick at least one thing" in page
+    assert "Select at least one scope" in page
     assert 'value="kept words"' in page
 
 

@@ -167,7 +167,7 @@ def test_tagging_many_is_undone_and_leaves_what_was_tagged_before(as_owner: Clie
     assert response.redirect_chain[0][0] == "/rollouts/?f=step%3Ale%3A2"
     assert "Undone: removed “loop” from 15 rollouts." in response.content.decode()
     assert list(RolloutTag.across_teams.values_list("rollout_id", flat=True)) == [first]
-    assert "nothing left to undo" in as_owner.post("/rollouts/tag/undo/", follow=True).content.decode()
+    assert "Nothing left to undo" in as_owner.post("/rollouts/tag/undo/", follow=True).content.decode()
 
 
 def test_a_whole_selection_is_tagged(as_owner: Client, run: Run) -> None:
@@ -180,8 +180,8 @@ def test_tagging_says_what_is_missing_and_keeps_the_address(as_owner: Client, ru
     key = Rollout.across_teams.latest("pk").pk
     assert "Type a tag first" in send(as_owner, tag=" ", id=[key])
     assert "at most 50 characters" in send(as_owner, tag="x" * 51, id=[key])
-    assert "No rollout is ticked" in send(as_owner, tag="x")
-    assert "No rollout is ticked" in send(as_owner, tag="x", id=["0", "-1", "9" * 30, "x"])
+    assert "No rollouts selected" in send(as_owner, tag="x")
+    assert "No rollouts selected" in send(as_owner, tag="x", id=["0", "-1", "9" * 30, "x"])
     monkeypatch.setattr("lab.rollouts.browse.actions.MOST_TAGGED", 5)
     assert "more than 5 rollouts" in send(as_owner, tag="x", scope="all")
     assert not RolloutTag.across_teams.exists()
@@ -190,6 +190,6 @@ def test_tagging_says_what_is_missing_and_keeps_the_address(as_owner: Client, ru
 
 
 def test_another_teams_rollouts_are_not_tagged(as_stranger: Client, run: Run) -> None:
-    assert "No rollout is ticked" in send(as_stranger, tag="x", id=[Rollout.across_teams.latest("pk").pk])
-    assert "No rollout is ticked" in send(as_stranger, tag="x", scope="all", query="?run=1")
+    assert "No rollouts selected" in send(as_stranger, tag="x", id=[Rollout.across_teams.latest("pk").pk])
+    assert "No rollouts selected" in send(as_stranger, tag="x", scope="all", query="?run=1")
     assert not RolloutTag.across_teams.exists()

@@ -128,7 +128,7 @@ def test_deleting_can_be_undone_under_the_same_address(as_owner: Client, as_team
 
 @pytest.mark.parametrize("token", ["", "x", "a:b:c", "é\0"])
 def test_a_forged_way_back_brings_nothing(token: str, as_owner: Client) -> None:
-    assert "cannot be brought back" in as_owner.post("/rollouts/views/restore/", {"token": token}, follow=True).content.decode()
+    assert "can no longer be restored" in as_owner.post("/rollouts/views/restore/", {"token": token}, follow=True).content.decode()
     assert not SavedView.across_teams.exists()
 
 

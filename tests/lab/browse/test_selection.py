@@ -102,7 +102,7 @@ def test_a_new_filter_drops_the_cursor_and_defaults_stay_out_of_the_address() ->
         ("f=reward__gt:eq:1", "f", "there is no field 'reward__gt' to filter by", "choose one from the list"),
         ("run=x", "run", "'x' is not a run number", "give a number such as 2"),
         ("run=99999999999", "run", "'99999999999' is not a run number", "give a number such as 2"),
-        ("sort=-tag", "sort", "rollouts cannot be sorted by '-tag'", "click on the head"),
+        ("sort=-tag", "sort", "rollouts cannot be sorted by '-tag'", "click the header"),
         ("q=" + "a" * 501, "q", "words: 501 characters are too many", "give at most 500"),
     ],
 )

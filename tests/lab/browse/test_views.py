@@ -188,14 +188,14 @@ def test_htmx_gets_the_browser_alone_and_the_canonical_address(as_owner: Client,
 
 
 def test_empty_pages_say_why_and_what_to_do(as_owner: Client, team: Team) -> None:
-    assert "Every completion that a run samples is kept" in page(as_owner)
+    assert "Every completion that a run samples is stored" in page(as_owner)
     run = make_run(team)
-    assert "have not sampled anything yet" in page(as_owner, "?run=1")
+    assert "have no rollouts yet" in page(as_owner, "?run=1")
     store(run, started(), *steps(1, 1))
     body = page(as_owner, "?f=reward:ge:7&f=step:ge:0")
     assert "No results" in body
     assert "without <bdi>Reward ≥ 7</bdi>" in body
-    assert "nothing further" in page(as_owner, "?f=reward:ge:7").lower() or "Loosen one" in page(as_owner, "?f=reward:ge:7")
+    assert "nothing further" in page(as_owner, "?f=reward:ge:7").lower() or "Remove one" in page(as_owner, "?f=reward:ge:7")
 
 
 def test_a_run_that_the_team_does_not_have_is_said_to_be_none(as_owner: Client, run: Run) -> None:

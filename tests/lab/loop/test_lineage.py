@@ -106,7 +106,7 @@ def test_mangled_addresses_are_not_found(as_owner: Client, query: str) -> None:
 
 
 def test_a_team_without_anything_is_told_what_to_do(as_owner: Client) -> None:
-    assert "The graph begins with a run" in page(as_owner, other="ignored")
+    assert "The graph starts with a run" in page(as_owner, other="ignored")
 
 
 def test_hostile_names_are_text(as_owner: Client, version: Version, child: Run) -> None:

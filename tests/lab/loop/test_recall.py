@@ -192,7 +192,7 @@ def test_workers_finish_what_a_person_did_not_wait_for(as_owner: Client, version
     monkeypatch.setattr(recall_work, "BATCH", 3)
     recall = Recall.objects.create(team=version.dataset.team, kind=RecallKind.QUEUE, queue=Item.across_teams.all()[0].queue, reason="r", by=owner)
     assert not recall_work.carry_out(recall, seconds=0)
-    assert "the workers go on" in as_owner.get("/recalls/").content.decode()
+    assert "workers are continuing" in as_owner.get("/recalls/").content.decode()
     for _ in range(20):
         chores.run_loop_chores()
     assert states() == {"withdrawn": 16}

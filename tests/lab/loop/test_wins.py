@@ -145,7 +145,7 @@ def test_the_panel_says_too_few_then_the_rate_with_its_interval(as_owner: Client
     text = panel(as_owner, run)
     assert "100\u202f%</strong>" in text
     assert "People prefer this run" in text
-    assert "4 of 24 held-out prompts were answered with the same text" in text
+    assert "4 of 24 held-out prompts were answered identically" in text
     assert "4 of 20 labelled" in text
     assert f"/label/{match.queue_id}/work/" in text
 

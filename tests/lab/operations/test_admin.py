@@ -226,7 +226,7 @@ def test_tokens_are_revoked_once(as_operator: Client, team: Team, owner: User) -
     token.refresh_from_db()
     assert token.revoked_at is not None
     assert token.revoked_by is not None
-    assert "revoked already" in act(as_operator, "accounts_apitoken", "revoke_tokens", token.pk)
+    assert "already revoked" in act(as_operator, "accounts_apitoken", "revoke_tokens", token.pk)
     assert Entry.objects.filter(action="token.revoke", team=team).count() == 1
 
 

@@ -316,7 +316,7 @@ def test_a_team_sends_fifty_a_day(as_owner: Client, owner: User, team: Team, mon
     as_owner.post(f"/t/reasoning/team/invitations/{made.pk}/again/")  # counts too
     response = as_owner.post(INVITE, {"email": "b@example.org", "role": "viewer"})
     assert response.status_code == 422
-    assert "2 is the most" in response.content.decode()
+    assert "2 the limit is" in response.content.decode()
     assert len(mail.outbox) == 2
 
 
@@ -396,12 +396,12 @@ def test_queues_that_cannot_be_named_are_refused_at_their_field(as_owner: Client
         response = as_owner.post(INVITE, {"email": "new@example.org", "role": "annotator", "queues": [sums.pk, wrong]})
         assert response.status_code == 422
         page = response.content.decode()
-        assert "One of these queues is not open any more." in page
+        assert "One of these queues is no longer open." in page
         assert re.search(rf'value="{sums.pk}"[^>]*checked', page)
         assert "new@example.org" in page
     response = as_owner.post(INVITE, {"email": "new@example.org", "role": "viewer", "queues": [sums.pk]})
     assert response.status_code == 422
-    assert "A viewer labels nothing. Choose another role, or no queue." in response.content.decode()
+    assert "The role viewer cannot label. Choose another role, or no queue." in response.content.decode()
     with pytest.raises(Refused, match="1 of these queues is not open"):
         invitations.create_invitation(team, "new@example.org", "annotator", owner, [theirs.pk])
     assert not Invitation.across_teams.exists()

@@ -75,7 +75,7 @@ def test_what_is_gone_is_said_and_can_be_shown(as_owner: Client, run: Run) -> No
     page = as_owner.get(f"/policies/{at(run, 50).pk}/").content.decode()
     assert "no longer on disk" in page
     assert "Download" not in page
-    assert "not on the disk" in as_owner.get(f"/policies/{at(run, 50).pk}/download/", follow=True).content.decode()
+    assert "no longer on disk" in as_owner.get(f"/policies/{at(run, 50).pk}/download/", follow=True).content.decode()
 
 
 def test_win_rates_stand_in_the_list_and_on_the_page(as_owner: Client, team: Team, owner: User) -> None:

@@ -181,7 +181,7 @@ def test_what_is_about_to_be_deleted_gets_no_alias_and_what_has_one_is_not_delet
 @pytest.mark.parametrize("name", ["", "Über", "a b", "-x", "x" * 41, "a/b", "1st", "a\0b"])
 def test_names_of_aliases(team: Team, admin: User, name: str) -> None:
     run = trained(team, admin)
-    with pytest.raises(Refused, match="An alias is"):
+    with pytest.raises(Refused, match="An alias has"):
         promotion.assign_alias(team, admin, final_of(run), name)
     assert not Alias.across_teams.exists()
 

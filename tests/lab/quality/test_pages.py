@@ -251,7 +251,7 @@ def test_sending_back_needs_a_comment(conflict: Item, as_owner: Client) -> None:
 def test_nobody_reviews_their_own(queue: Queue, owner: User, as_owner: Client) -> None:
     judgement = judge(queue.items.order_by("place")[0], owner, "a")
     body = page(as_owner, f"/label/{queue.pk}/review/")
-    assert "somebody else reviews" in body
+    assert "someone else must review" in body
     assert f"judgement={judgement.pk}" not in body
     assert "This is your own label" in page(as_owner, f"/label/{queue.pk}/review/?judgement={judgement.pk}")
     response = reviewed(as_owner, judgement, "accept")
@@ -283,7 +283,7 @@ def test_bulk_accept_takes_one_labellers_labels_that_nobody_contradicts(
     judge(agreed, first, "a")
     judge(agreed, second, "a")
     judge(waiting, first, "a")
-    assert "Accept the 1 without disagreement" in page(as_owner, f"/label/{queue.pk}/review/?by={first.pk}")
+    assert "Accept 1 without disagreement" in page(as_owner, f"/label/{queue.pk}/review/?by={first.pk}")
     assert as_owner.post(f"/label/{queue.pk}/review/accept/", {"by": first.pk}).status_code == 302
     accepted = Judgement.across_teams.filter(state=JudgementState.ACCEPTED)
     assert list(accepted.values_list("item", "user")) == [(agreed.pk, first.pk)]

@@ -82,7 +82,7 @@ def test_the_page_shows_a_month_with_its_cost(as_owner: Client, team: Team, nove
     page = texts(as_owner.get(reverse("usage") + "?month=2026-11&by=project"))
     assert all(words in page for words in ("November 2026", "Sums", "15.00 EUR", "15.50 EUR", "0.50 EUR", "Hours per day"))
     empty = texts(as_owner.get(reverse("usage") + "?month=2025-01"))
-    assert "Nothing was used in January 2025" in empty
+    assert "No usage in January 2025" in empty
     assert as_owner.get(reverse("usage") + "?month=nonsense&by=nonsense").status_code == 200
 
 
@@ -121,7 +121,7 @@ def test_an_admin_sets_quotas_and_the_change_is_audited(as_owner: Client, team: 
         ("gpu_hours", "nan", "no number"),
         ("gpu_hours", "1e300", "At most"),
         ("storage", "lots", "no number"),
-        ("queues", "gpu, no good!", "no name of a queue"),
+        ("queues", "gpu, no good!", "not a queue name"),
         ("warn_percent", "", "from 1 to 100"),
         ("currency", "euros", "three letters"),
     ],
