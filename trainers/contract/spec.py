@@ -110,7 +110,11 @@ class MethodChoice(Strict):
 
 class Evaluation(Strict):
     every: int = param(
-        50, "Evaluate on held-out prompts every N steps, in addition to before and after training; 0: only before and after.", title="Evaluate every", unit="steps", ge=0
+        50,
+        "Evaluate on held-out prompts every N steps, in addition to before and after training; 0: only before and after.",
+        title="Evaluate every",
+        unit="steps",
+        ge=0,
     )
     prompts: int = param(256, "Number of held-out prompts, one answer each; 0 disables evaluation.", title="Held-out prompts", ge=0, le=100_000)
     temperature: float = param(1.0, "Sampling temperature for evaluation; 0 is greedy.", title="Temperature", advanced=True, ge=0, le=10)
@@ -137,7 +141,9 @@ class RunSpec(Strict):
     limits: Limits = Limits()
     seed: int = param(0, "Seed for weights, data order and sampling.", title="Seed", ge=0, lt=2**31)
     device: Literal["auto", "cpu", "cuda"] = param("auto", "Device to train on; auto uses a GPU if available.", title="Device", advanced=True)
-    precision: Literal["auto", "fp32", "bf16"] = param("auto", "auto: bf16 on GPUs that support it, otherwise fp32.", title="Precision", advanced=True)
+    precision: Literal["auto", "fp32", "bf16"] = param(
+        "auto", "auto: bf16 on GPUs that support it, otherwise fp32.", title="Precision", advanced=True
+    )
     output: str = param(..., "The run folder, which contains all output of the run.", min_length=1)
 
     @model_validator(mode="after")

@@ -38,7 +38,7 @@ LOCK_MINUTES = 5
 WAITING = (ItemState.OPEN, ItemState.CONFLICT)
 GUIDELINES = """A run is training and waiting for this. Rank its answers to the prompt, best first; equally good answers share a tier.
 
-Your ranking becomes a reward: each answer gets the share of the other answers that it beats. Questions not answered in time get the fallback reward."""
+Your ranking becomes a reward: each answer gets the share of the other answers it beats. Questions not answered in time get the fallback reward."""
 
 
 def record_questions(run: Run, asked: Sequence[Asked], prompts: Sequence[int]) -> None:

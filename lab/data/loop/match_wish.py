@@ -32,7 +32,9 @@ class MatchWish:
         measured = form.values.get("stages.0.evaluation.prompts", "").strip()
         if measured.strip("0") or not measured:  # an empty one is refused anyway
             return []
-        return [Problem("evaluation.prompts", measured, "a blind A/B needs held-out prompts", "set Held-out prompts above 0, or turn the blind A/B off")]
+        return [
+            Problem("evaluation.prompts", measured, "a blind A/B needs held-out prompts", "set Held-out prompts above 0, or turn the blind A/B off")
+        ]
 
     def begin(self, run: Run, user: User, wish: Wish) -> None:
         """The version is noted only where the run still trains on it: the form may have chosen another file."""

@@ -204,9 +204,7 @@ def refuse_unstorable(value: Any, place: str, depth: int) -> None:
         raise problems.make_invalid_problem(place or "the body", "is too large", "give a 64-bit number")
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise problems.make_invalid_problem(
-                place or "the body", "contains an invalid character (NUL or a lone surrogate)", "leave it out"
-            )
+            raise problems.make_invalid_problem(place or "the body", "contains an invalid character (NUL or a lone surrogate)", "leave it out")
     elif isinstance(value, float) and not math.isfinite(value):
         raise problems.make_invalid_problem(
             place or "the body", "is NaN, infinite or too large for a JSON number", "give a finite number, or remove it"
@@ -310,4 +308,4 @@ def with_headers(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 def reject_unknown_address(request: HttpRequest, rest: str = "") -> HttpResponse:
     """Every address below /api/v1/ that is no operation's."""
-    raise Http404(f"The API has no address /api/v1/{rest[:200]}; see { settings.LAB_URL}/api/v1/openapi.json")
+    raise Http404(f"The API has no address /api/v1/{rest[:200]}; see {settings.LAB_URL}/api/v1/openapi.json")

@@ -43,7 +43,9 @@ def build_openapi_document() -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}", schema_generator=NinjaGenerateJsonSchema)
     schemas.update(problem.pop("$defs"))
     schemas["Problem"] = problem
-    found["components"]["securitySchemes"] = {"AccessToken": {"type": "http", "scheme": "bearer", "description": "lab_…, created under Access tokens."}}
+    found["components"]["securitySchemes"] = {
+        "AccessToken": {"type": "http", "scheme": "bearer", "description": "lab_…, created under Access tokens."}
+    }
     for path, methods in found["paths"].items():
         for method, one in methods.items():
             complete_operation(one, asked[one["operationId"]], path, method)
@@ -52,9 +54,7 @@ def build_openapi_document() -> dict[str, Any]:
 
 def complete_operation(one: dict[str, Any], permission: str, path: str, method: str) -> None:
     one["x-permission"] = permission
-    needs = (
-        f"Needs the scope `{permission}`: {TABLE[permission].words[0].lower()}{TABLE[permission].words[1:]}." if permission else "Any token."
-    )
+    needs = f"Needs the scope `{permission}`: {TABLE[permission].words[0].lower()}{TABLE[permission].words[1:]}." if permission else "Any token."
     one["description"] = "\n\n".join(part for part in (one.get("description", "").strip(), needs) if part)
     kinds = ["malformed", "token", "permission", "validation", "rate", "size", "method"]
     kinds += ["missing"] if "{" in path else []

@@ -23,9 +23,7 @@ from lab.watching.usage.models import Quota
 FORGOTTEN = timedelta(days=1)
 
 
-@make_confirmed_action(
-    "Stop and save these runs", "Each finishes its step, saves a checkpoint and can be resumed. Queued runs stop immediately."
-)
+@make_confirmed_action("Stop and save these runs", "Each finishes its step, saves a checkpoint and can be resumed. Queued runs stop immediately.")
 def stop_runs(request: HttpRequest, run: Run) -> str:
     if not run.request_stop():
         return f"it is {run.status}; nothing was changed."
@@ -33,9 +31,7 @@ def stop_runs(request: HttpRequest, run: Run) -> str:
     return ""
 
 
-@make_confirmed_action(
-    "Kill these runs", "Their trainers are killed without saving: everything after the last checkpoint is lost. Try Stop first."
-)
+@make_confirmed_action("Kill these runs", "Their trainers are killed without saving: everything after the last checkpoint is lost. Try Stop first.")
 def kill_runs(request: HttpRequest, run: Run) -> str:
     if not run.is_active or not run.request_stop(kill=True):
         return f"it is {run.status}; nothing was changed."
@@ -62,9 +58,7 @@ class RunAdmin(OperatorAdmin):
         return render_json_block(run.spec)
 
 
-@make_confirmed_action(
-    "Forget these workers", "Their rows are removed. Workers seen within a day are refused; a worker that reconnects reappears."
-)
+@make_confirmed_action("Forget these workers", "Their rows are removed. Workers seen within a day are refused; a worker that reconnects reappears.")
 def forget_workers(request: HttpRequest, worker: Worker) -> str:
     with transaction.atomic():
         if not Worker.objects.filter(pk=worker.pk, seen_at__lt=Now() - FORGOTTEN).delete()[0]:

@@ -40,9 +40,7 @@ class Pairwise:
 def compute_agreement_measures(queue: Queue, ratings: Ratings) -> list[Measure]:
     counts, items = ratings.counts(), ratings.items
     ordered = ratings.counts(ordered=True)
-    percent = Measure(
-        percent_agreement(counts, items), "share of label pairs on the same item that agree; not corrected for chance", 0.0, None
-    )
+    percent = Measure(percent_agreement(counts, items), "share of label pairs on the same item that agree; not corrected for chance", 0.0, None)
     found = [percent]
     if len(ratings.people) == 2:
         table = ratings.by_labeller()
@@ -50,7 +48,12 @@ def compute_agreement_measures(queue: Queue, ratings: Ratings) -> list[Measure]:
         cohen = cohen_kappa(table[both, 0], table[both, 1], ratings.size, items[both])
         found.append(Measure(cohen, "agreement beyond chance, for two labellers", -1.0, 0.0))
     found.append(
-        Measure(fleiss_kappa(counts, items), "agreement beyond chance, for any number of labellers; items with the most common number of labels", -1.0, 0.0)
+        Measure(
+            fleiss_kappa(counts, items),
+            "agreement beyond chance, for any number of labellers; items with the most common number of labels",
+            -1.0,
+            0.0,
+        )
     )
     found.append(Measure(krippendorff_alpha(counts, items, "nominal"), "agreement beyond chance, allows missing labels", -1.0, 0.0))
     ordinal = krippendorff_alpha(ordered, items, "ordinal")

@@ -119,9 +119,7 @@ def check_recalled_labels(checkpoint: Checkpoint) -> Condition:
     title = "No recalled labels in its training data"
     flags = flags_of_run(checkpoint.run)
     if not flags:
-        return Condition(
-            "recalls", title, True, "Neither in its data nor in the data of its ancestors.", build_lineage_url(checkpoint), "Lineage"
-        )
+        return Condition("recalls", title, True, "Neither in its data nor in the data of its ancestors.", build_lineage_url(checkpoint), "Lineage")
     names = ", ".join(str(version) for version, _ in flags[:3])
     return Condition("recalls", title, False, f"It uses {names}.", reverse("recalls"), "Recalls")
 

@@ -91,7 +91,9 @@ class Page:
 def read_page(team: Team, selection: Selection, size: int = 50) -> Page:
     if selection.words and not has_words(selection.words):
         page = read_page(team, replace(selection, words=""), size)
-        nothing = Problem("q", selection.words, "the search contains no word", "enter letters or digits, or use a regular expression for other characters")
+        nothing = Problem(
+            "q", selection.words, "the search contains no word", "enter letters or digits, or use a regular expression for other characters"
+        )
         return replace(page, problems=(nothing, *page.problems))
     walk = Walk.of(team, selection)
     progress = progress_of(walk.runs, selection)

@@ -108,9 +108,7 @@ def create_saved_view(request: LabRequest) -> HttpResponse:
     values = {"query": read_sent_query(request), "shared": request.POST.get("shared") == "1"}
     view, fresh = SavedView.objects.get_or_create(team=request.team, owner=request.user, name=name, defaults=values)
     if not fresh and view.query != values["query"]:
-        return redirect_with_view_error(
-            request, f"You have a view called “{name}”. Open it and press Update to change it, or choose another name."
-        )
+        return redirect_with_view_error(request, f"You have a view called “{name}”. Open it and press Update to change it, or choose another name.")
     messages.success(request, f"Saved as “{name}”.")
     return redirect(build_view_address(view.query, view.pk))
 

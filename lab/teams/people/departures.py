@@ -51,7 +51,9 @@ def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list
     if sent := invitations_of(team, user).filter(invited_by=user).count():
         found.append(Held(f"{sent} open invitation{'s' if sent > 1 else ''} to others {'are' if sent > 1 else 'is'} withdrawn."))
     for token in ApiToken.objects.filter(team=team, user=None, created_by=user, revoked_at=None):
-        found.append(Held(f"The service token “{token.name}” ({token.prefix}…) stays valid: revoke it if its creator should not know its secret.", True))
+        found.append(
+            Held(f"The service token “{token.name}” ({token.prefix}…) stays valid: revoke it if its creator should not know its secret.", True)
+        )
     for holds in HOLDERS:
         found += holds(team, user)
     return found

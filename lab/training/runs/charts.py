@@ -85,7 +85,9 @@ PANELS = (
     Panel("logps", "Log-probabilities", {"logps/chosen": "chosen", "logps/rejected": "rejected"}, section="Preferences", unit="nats"),
     Panel("logits", "Logits", {"logits/chosen": "chosen", "logits/rejected": "rejected"}, section="Preferences", folded=True),
     Panel("loss", "Loss", {"loss": "loss"}, section="Optimisation"),
-    Panel("token-accuracy", "Token accuracy", {"mean_token_accuracy": "accuracy"}, section="Optimisation", help="Share of tokens predicted correctly."),
+    Panel(
+        "token-accuracy", "Token accuracy", {"mean_token_accuracy": "accuracy"}, section="Optimisation", help="Share of tokens predicted correctly."
+    ),
     Panel("grad-norm", "Gradient norm", {"grad_norm": "before clipping"}, section="Optimisation"),
     Panel("kl", "KL to the reference", {"kl": "KL"}, section="Optimisation", unit="nats"),
     Panel("learning-rate", "Learning rate", {"learning_rate": "learning rate"}, section="Optimisation"),

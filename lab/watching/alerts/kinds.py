@@ -30,12 +30,20 @@ KINDS: dict[str, Kind] = {
     for one in (
         Kind(FINISHED, "Run finished", "A run reached its last step.", "runs.read", "run", default=True),
         Kind(FAILED, "Run failed", "A run ended with an error, or lost its worker too often.", "runs.read", "run", default=True, mail=True),
-        Kind(STALLED, "Run stalled or lost", "A trainer has reported nothing for two minutes, or its worker is lost.", "runs.read", "run", default=True),
+        Kind(
+            STALLED, "Run stalled or lost", "A trainer has reported nothing for two minutes, or its worker is lost.", "runs.read", "run", default=True
+        ),
         Kind(METRIC, "Metric above or below a threshold", "Once per run, at the first value past the threshold.", "runs.read", "run"),
         Kind(FLAT, "Metric without change", "Once per run, when a metric stays within a band for that many steps.", "runs.read", "run"),
         Kind(DOCTOR, "Health check finding", "Once for each finding of a run's health checks during training.", "runs.read", "run"),
         Kind(
-            DUE, "Queue due", "A day before a queue with unfinished items is due, and when it is overdue.", "label.see", "queue", default=True, mail=True
+            DUE,
+            "Queue due",
+            "A day before a queue with unfinished items is due, and when it is overdue.",
+            "label.see",
+            "queue",
+            default=True,
+            mail=True,
         ),
         Kind(CONFLICTS, "Labels in conflict", "Labels of a queue differ and need a decision; at most once a day per queue.", "label.lead", "queue"),
         Kind(QUOTA, "Quota nearly or fully used", "The team has used most or all of a quota.", "usage.read", "team"),

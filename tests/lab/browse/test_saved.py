@@ -64,7 +64,9 @@ def test_a_name_is_not_taken_twice_and_a_second_press_saves_once(as_owner: Clien
     assert only().query == QUERY[1:]
 
 
-@pytest.mark.parametrize(("name", "words"), [("", "Enter a name for the view."), (" \t ", "Enter a name for the view."), ("x" * 81, "at most 80 characters")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("", "Enter a name for the view."), (" \t ", "Enter a name for the view."), ("x" * 81, "at most 80 characters")]
+)
 def test_a_name_that_cannot_be_used_loses_nothing(name: str, words: str, as_owner: Client) -> None:
     response = as_owner.post("/rollouts/views/", {"name": name, "query": QUERY}, follow=True)
     assert words in response.content.decode()

@@ -129,9 +129,7 @@ def require_annotator(request: HttpRequest) -> tuple[Caller, User]:
     return caller, caller.person(WHY)
 
 
-@router.get(
-    "/rollouts/{int:rollout_id}/annotations", auth=require_permission("runs.read"), response=Annotations, summary="Annotations of a rollout"
-)
+@router.get("/rollouts/{int:rollout_id}/annotations", auth=require_permission("runs.read"), response=Annotations, summary="Annotations of a rollout")
 def get_annotations(request: HttpRequest, rollout_id: int) -> object:
     """By everybody of the team."""
     return serialize_annotations(find_team_rollout(request, rollout_id))
@@ -169,9 +167,7 @@ def rate(request: HttpRequest, rollout_id: int, given: RatingIn) -> object:
     return serialize_annotations(rollout)
 
 
-@router.delete(
-    "/rollouts/{int:rollout_id}/rating", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Remove your rating"
-)
+@router.delete("/rollouts/{int:rollout_id}/rating", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Remove your rating")
 def unrate(request: HttpRequest, rollout_id: int) -> object:
     """Nothing happens when there is none."""
     _, user = require_annotator(request)

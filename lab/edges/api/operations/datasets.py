@@ -259,7 +259,9 @@ def match_shown(match: Match, run: Run) -> dict[str, Any]:
     return {**about, "state": one.state, "votes": votes, "rate": one.tally.rate if one.tally else None}
 
 
-@router.post("/runs/{uuid:run_id}/match", auth=require_permission("label.lead"), response={201: MatchOut}, summary="Start a blind comparison of two runs")
+@router.post(
+    "/runs/{uuid:run_id}/match", auth=require_permission("label.lead"), response={201: MatchOut}, summary="Start a blind comparison of two runs"
+)
 def ask_match(request: HttpRequest, run_id: UUID, given: MatchIn) -> object:
     """Makes a blind queue over held-out prompts that both answered."""
     caller, run = caller_of(request), find_team_run(request, run_id)

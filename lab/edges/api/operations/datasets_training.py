@@ -193,9 +193,7 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
     form = TrainForm(version, goal_of(version, given.trainer), data)
     if given.policy is None and form.best is None:
         fix = "name one: {run, checkpoint}, {kind: folder, folder} or {kind: hub, name}"
-        raise make_invalid_problem(
-            "policy", "no policy of your team sampled the rows of this version, so there is no default", fix
-        )
+        raise make_invalid_problem("policy", "no policy of your team sampled the rows of this version, so there is no default", fix)
     if given.match is None:
         return form
     if not form.goal.answers:
@@ -203,7 +201,9 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
     form.data = {**data, "match": "on", "prompts": str(given.match.prompts), "overlap": str(given.match.overlap)}
     known = {one.pk for one in form.labellers}
     if strangers := [one for one in given.match.labellers if one not in known]:
-        raise make_invalid_problem("match.labellers", f"no member with the id {strangers[0]} may label in your team", "take ids from the list of members")
+        raise make_invalid_problem(
+            "match.labellers", f"no member with the id {strangers[0]} may label in your team", "take ids from the list of members"
+        )
     form.assigned = tuple(dict.fromkeys(given.match.labellers))
     return form
 

@@ -226,7 +226,10 @@ def delete_policy(request: HttpRequest, checkpoint_id: int) -> object:
 
 
 @router.post(
-    "/policies/{int:checkpoint_id}/keep", auth=require_permission("policies.promote"), response=PolicyDetail, summary="Cancel the deletion of a policy"
+    "/policies/{int:checkpoint_id}/keep",
+    auth=require_permission("policies.promote"),
+    response=PolicyDetail,
+    summary="Cancel the deletion of a policy",
 )
 def keep_policy(request: HttpRequest, checkpoint_id: int) -> object:
     """Takes its deletion back; the team's rules leave it alone from then on."""

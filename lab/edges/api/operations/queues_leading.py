@@ -68,7 +68,10 @@ def list_queue_people(request: HttpRequest, queue_id: int) -> object:
 
 
 @router.put(
-    "/queues/{int:queue_id}/people/{int:user_id}", auth=require_permission("label.lead"), response=LabelWorker, summary="Allow a person to label or review"
+    "/queues/{int:queue_id}/people/{int:user_id}",
+    auth=require_permission("label.lead"),
+    response=LabelWorker,
+    summary="Allow a person to label or review",
 )
 def change_worker(request: HttpRequest, queue_id: int, user_id: int, given: WorkerIn) -> object:
     """What is left out stays as it is. Who labels here no more loses what they hold; their labels stay."""

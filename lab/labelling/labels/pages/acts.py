@@ -54,9 +54,7 @@ def delete_queue(request: LabRequest, queue: Queue) -> str:
             len(queue.items.order_by("pk").select_for_update(nowait=True).values_list("pk"))
             locked = Queue.objects.select_for_update(nowait=True).same_row(queue).get()
             if locked.judgements.exists():
-                messages.error(
-                    request, "This queue has labels, so it cannot be deleted. Close it instead: labelling stops and all labels are kept."
-                )
+                messages.error(request, "This queue has labels, so it cannot be deleted. Close it instead: labelling stops and all labels are kept.")
                 return here
             record_audit_entry("queue.delete", locked)
             locked.delete()
@@ -83,9 +81,7 @@ def add_items(request: LabRequest, queue: Queue) -> str:
         messages.error(request, "The regular expression of the selection is too slow. Nothing was added.")
         return here
     if not len(made):
-        messages.warning(
-            request, f"The selection gives no further items: {nothing_left(made)}. Copy the queue to change how items are created."
-        )
+        messages.warning(request, f"The selection gives no further items: {nothing_left(made)}. Copy the queue to change how items are created.")
         return here
 
     def add() -> str:

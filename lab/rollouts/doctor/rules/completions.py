@@ -34,7 +34,9 @@ def cut_off(facts: Facts) -> Verdict:
         seen.append(f"The limit is {facts.length_limit} tokens.")
     seen += told_by_answers(facts.answers)
     if ended:
-        seen.append(f"Before that, completions did end, {describe_cut_window(ended[-1])}: the limit has become too short or the completions too long.")
+        seen.append(
+            f"Before that, completions did end, {describe_cut_window(ended[-1])}: the limit has become too short or the completions too long."
+        )
         advice = (
             "Raise max_completion_length.",
             "Read the cut-off rollouts for repetition; a length penalty or a shorter demonstration helps there.",
@@ -66,9 +68,7 @@ def told_by_answers(answers: Sequence[Answer]) -> list[str]:
         return []
     found = []
     if rewarded := sum(bool(answer.reward and answer.reward > 0) for answer in cut):
-        found.append(
-            f"{rewarded} of the newest {len(cut)} cut-off rollouts still got a reward: the answer was present, only the end was missing."
-        )
+        found.append(f"{rewarded} of the newest {len(cut)} cut-off rollouts still got a reward: the answer was present, only the end was missing.")
     if looping := sum(has_repeated_ending(answer.tail) for answer in cut):
         found.append(f"{looping} of the newest {len(cut)} end in a repetition loop.")
     return found
@@ -121,6 +121,4 @@ def last_steps(facts: Facts) -> str:
 
 
 CUT_OFF = Rule("cut-off", "Cut-off completions", "share of completions cut off at the length limit", (CUT,), cut_off)
-LENGTH_DRIFT = Rule(
-    "length-drift", "Length drift", "trend of the mean completion length and of the reward", (LENGTH,), length_drift, ("reward",)
-)
+LENGTH_DRIFT = Rule("length-drift", "Length drift", "trend of the mean completion length and of the reward", (LENGTH,), length_drift, ("reward",))

@@ -43,5 +43,10 @@ def both_fall(facts: Facts) -> Verdict:
 
 
 BOTH_FALL = Rule(
-    "both-fall", "Falling log-probabilities", "trends of the chosen and rejected log-probabilities", (CHOSEN, REJECTED), both_fall, ("rewards/margins",)
+    "both-fall",
+    "Falling log-probabilities",
+    "trends of the chosen and rejected log-probabilities",
+    (CHOSEN, REJECTED),
+    both_fall,
+    ("rewards/margins",),
 )

@@ -100,7 +100,11 @@ def judge_reward_overfitting(facts: Facts) -> Verdict:
 
 
 ONE_COMPONENT = Rule(
-    "one-component", "Dominant reward component", "each component times its weight, over the newest stored training rollouts", ("reward",), one_component
+    "one-component",
+    "Dominant reward component",
+    "each component times its weight, over the newest stored training rollouts",
+    ("reward",),
+    one_component,
 )
 GOODHART = Rule(
     "goodhart",

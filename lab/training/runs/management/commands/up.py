@@ -22,12 +22,16 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--port", default=os.environ.get("PORT") or "8000", help="port of the web pages on 127.0.0.1 (default: PORT, or 8000)")
-        parser.add_argument("--no-worker", action="store_true", help="start no workers: runs and what-if questions wait for workers started elsewhere")
+        parser.add_argument(
+            "--no-worker", action="store_true", help="start no workers: runs and what-if questions wait for workers started elsewhere"
+        )
 
     def handle(self, *args: Any, port: str, no_worker: bool, **options: Any) -> None:
         number = port_number(port)
         if not port_is_free(number):
-            raise CommandError(f"port {number} on {HOST} is in use: is the lab already running? Stop it, or choose another port: make up PORT={number + 1}")
+            raise CommandError(
+                f"port {number} on {HOST} is in use: is the lab already running? Stop it, or choose another port: make up PORT={number + 1}"
+            )
         self.say("Starting …")
         try:
             prepare_database()
