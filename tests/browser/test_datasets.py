@@ -114,7 +114,7 @@ def test_what_an_import_leaves_out_or_would_ignore_is_seen_before_it_is_stored(
     expect(page.locator(".pair-answer.chosen").first).to_contain_text("1")
     expect(page.locator(".left-columns")).to_have_text(re.compile("id 5 rows"))
     page.get_by_role("button", name="Import 5 rows").click()
-    expect(page.get_by_text("1 column is left out: id")).to_be_visible()
+    expect(page.get_by_text("1 column is unused: id")).to_be_visible()
     page.get_by_label("Import without this column").check()
     page.get_by_role("button", name="Import 5 rows").click()
     expect(page.get_by_text("Waiting for a worker")).to_be_visible()

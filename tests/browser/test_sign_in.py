@@ -53,7 +53,7 @@ def test_a_team_asks_for_a_second_factor_and_opens_once_there_is_one(page: Page,
     team.requires_mfa = True
     team.save()
     enter(page, owner)
-    expect(page.get_by_text("Team Reasoning asks its members for a second factor")).to_be_visible()
+    expect(page.get_by_text("Team Reasoning requires a second factor")).to_be_visible()
     page.get_by_role("link", name="Set up an authenticator app").click()
     confirm(page)
     secret = page.locator("[data-secret]").inner_text()

@@ -127,7 +127,7 @@ def test_methods_are_added_moved_and_removed_without_scripts(as_owner: Client, t
         ("", "Choose a method from the list"),
         ("re-po", "re-po works on DPO"),
         ("ipo", "ipo works on DPO, not on GRPO"),
-        ("siren", "siren is in the recipe already"),
+        ("siren", "siren is already in the recipe"),
     ],
 )
 def test_what_cannot_be_added_is_kept_and_says_why(text: str, words: str, as_owner: Client) -> None:

@@ -195,7 +195,7 @@ def test_columns_that_are_left_out_are_listed_and_agreed_to(as_owner: Client, te
     for more in ({}, {"leave": "1"}, {"left_out": ["id", "source"]}, {"leave": "1", "left_out": ["id"]}):
         refused = as_owner.post("/datasets/import/", {**sent, **more})
         assert refused.status_code == 422
-        assert b"2 columns are left out: id, source" in refused.content
+        assert b"2 columns are unused: id, source" in refused.content
     assert not Dataset.across_teams.exists()
     version = imported(as_owner, token, leave="1", left_out=["id", "source"])
     first, second = version.rows.order_by("place")
@@ -217,7 +217,7 @@ def test_a_build_refuses_columns_that_nobody_agreed_to_leave_out(as_owner: Clien
     build_version(again.pk)
     again.refresh_from_db()
     assert again.state == VersionState.FAILED
-    assert "nobody agreed to leave out: winner" in again.error
+    assert "unconfirmed unused columns: winner" in again.error
 
 
 def test_a_recorded_preference_is_used_or_the_import_is_refused(as_owner: Client) -> None:

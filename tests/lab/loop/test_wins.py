@@ -138,7 +138,7 @@ def test_the_panel_says_too_few_then_the_rate_with_its_interval(as_owner: Client
     assert "No labels yet" in panel(as_owner, run)
     vote(match, owner, "wwww")
     text = panel(as_owner, run)
-    assert "4 votes: too few to say" in text
+    assert "4 votes: not enough votes" in text
     assert "win-line" not in text
     assert "every 20s" in text
     vote(match, make_member("two@example.org", run.team), "wwwwwwwwwwwwwwwwww")

@@ -78,7 +78,7 @@ def test_staff_without_a_second_factor_are_led_to_setting_one_up(as_operator: Cl
     assert as_operator.post(page).status_code == 403
     response = as_operator.get(page, headers={"Accept": "text/html"}, follow=True)
     assert response.redirect_chain == [("/accounts/2fa/", 302)]
-    assert "The operators&#x27; pages need a second factor" in response.content.decode()
+    assert "The operators&#x27; pages require a second factor" in response.content.decode()
     assert "Set up" in response.content.decode()
 
 

@@ -250,7 +250,7 @@ def test_who_is_in_the_team_or_invited_already_is_said_at_the_field(as_owner: Cl
     sent(as_owner)
     for email, words in (
         ("NEW@example.org", "has an open invitation"),
-        ("Teammate@example.org", "in the team already, as researcher"),
+        ("Teammate@example.org", "already in the team, as researcher"),
         ("no address", "valid email"),
         ("", "required"),
     ):
@@ -371,7 +371,7 @@ def test_an_invitation_names_queues_and_one_closed_meanwhile_is_left_out_and_tol
     visitor = Client()
     new_account(path, visitor)
     said = visitor.get("/t/reasoning/label/").content.decode()
-    assert "You label in Sums. Not in Words, a queue that is deleted: closed since you were invited." in said
+    assert "You can label in Sums. Not in Words, a queue that is deleted: closed since you were invited." in said
     user = User.objects.get(email="new@example.org")
     assert list(QueueMember.across_teams.filter(user=user).values_list("queue", "labels")) == [(sums.pk, True)]
     assert Entry.across_teams.get(action="member.join").details["closed_queues"] == ["Words", "a queue that is deleted"]

@@ -149,7 +149,7 @@ def test_an_alias_without_a_gate_is_given_at_once_and_one_with_a_gate_is_not(tea
     promotion.assign_alias(team, admin, at(run, 50), "candidate")
     promotion.assign_alias(team, admin, final_of(run), "Candidate ")
     assert Alias.objects.get(team=team).checkpoint == final_of(run)  # one alias, one holder
-    with pytest.raises(Refused, match="A gate stands before production"):
+    with pytest.raises(Refused, match="production has a gate"):
         promotion.assign_alias(team, admin, final_of(run), "production")
     with pytest.raises(Refused, match="your role is researcher"):
         promotion.assign_alias(team, teammate, final_of(run), "candidate")

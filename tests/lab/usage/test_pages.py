@@ -150,7 +150,7 @@ def test_launching_shows_what_is_left_and_what_would_hold_it(as_owner: Client, t
     Quota.objects.create(team=team, concurrent_runs=4)
     assert "0 of 4" in texts(as_owner.get(reverse("usage-left")))
     Quota.across_teams.update(concurrent_runs=0)
-    assert "A run launched now will wait: Team Reasoning already runs 0 of 0 at once." in texts(as_owner.get(reverse("usage-left")))
+    assert "A run launched now will wait: Team Reasoning already has 0 of 0 concurrent runs." in texts(as_owner.get(reverse("usage-left")))
     assert f'hx-get="{reverse("usage-left")}"' in texts(as_owner.get(reverse("launch-recipe", args=["grpo"])))
 
 
@@ -215,7 +215,7 @@ def test_the_preflight_names_the_quota_that_would_hold_the_run(team: Team) -> No
     examine_place(form, found)
     assert found.problems == []
     assert [warning.text for warning in found.warnings] == [
-        "It would wait: team Reasoning already runs 0 of 0 at once. It starts automatically when there is room."
+        "It will wait: team Reasoning already has 0 of 0 concurrent runs. It starts automatically when there is room."
     ]
 
 

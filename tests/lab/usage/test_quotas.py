@@ -40,7 +40,7 @@ def test_a_run_waits_for_the_end_of_another_and_is_then_claimed(team: Team, quot
     assert run_claims.claim_run(first, "a:1/x", "a:1")
     assert not run_claims.claim_run(second, "b:1/y", "b:1")
     second = again(second)
-    assert (second.status, second.reason) == ("queued", "Waiting: team Reasoning already runs 1 of 1 at once.")
+    assert (second.status, second.reason) == ("queued", "Waiting: team Reasoning already has 1 of 1 concurrent runs.")
     assert wait_reasons.find_waiting_reasons([second])[second.pk].kind == "held"
     assert first.end("a:1/x", Status.FINISHED)
     assert select_unheld_runs([second]) == [second]
@@ -114,7 +114,7 @@ def test_the_header_says_what_it_waits_for(team: Team, quota: Quota) -> None:
     Quota.across_teams.update(concurrent_runs=0)
     notice = build_run_header(make_run(team), "overview")["notice"]
     assert notice.title == "Waiting in the queue."
-    assert notice.text == "Team Reasoning already runs 0 of 0 at once."
+    assert notice.text == "Team Reasoning already has 0 of 0 concurrent runs."
 
 
 @pytest.mark.django_db(transaction=True)
