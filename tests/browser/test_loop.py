@@ -188,7 +188,7 @@ def train(page: Page, version: Version, source: Run) -> Run:
     page.get_by_label("Steps", exact=True).fill("6")
     page.get_by_label("Rows per batch").fill("4")
     page.get_by_label("Held-out prompts").fill("16")
-    page.get_by_label("Prompts").fill(str(ASKED))
+    page.get_by_label("Prompts to compare").fill(str(ASKED))
     page.get_by_role("button", name="Train DPO").click()
     page.wait_for_url("**/runs/*-*/")
     child = Run.across_teams.exclude(pk=source.pk).get()

@@ -288,5 +288,5 @@ def explain_failure(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, torch.OutOfMemoryError):
-        return f"out of memory on the GPU: {policies.one_line(error)}; use a smaller per-device batch size or gradient checkpointing"
+        return f"out of memory on the GPU: {policies.one_line(error)}; use a smaller batch per device or gradient checkpointing"
     return f"{type(error).__name__}: {policies.one_line(error)}"

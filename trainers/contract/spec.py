@@ -166,7 +166,7 @@ class RunSpec(Strict):
     def _unasked(self) -> list[Problem]:
         """Why people cannot be asked about this run's groups."""
         if not isinstance(self.training, GRPO):
-            return [Problem("human.share", None, f"{self.training.trainer} samples no groups for people to rank", "train GRPO", given=False)]
+            return [Problem("human.share", None, f"{self.training.trainer} samples no groups to ask people about", "train GRPO", given=False)]
         size = self.training.num_generations
         if size > MOST_RANKED:
             message = f"a group of {size} answers is too long to rank"

@@ -71,7 +71,7 @@ class RecallForm:
             number = whole_number(text) or 0
             found = getattr(self, f"_{self.kind}")(made, number)
         if not found:
-            self.errors[self.kind] = f"Your team has no such {KINDS[RecallKind(self.kind)].split(' ', 1)[1]}: “{text[:40]}”."
+            self.errors[self.kind] = f"Your team has no such {KINDS[RecallKind(self.kind)].lower()}: “{text[:40]}”."
             return None
         return made
 

@@ -108,7 +108,7 @@ def test_a_team_that_asks_for_one_leads_there_and_says_why(closed: Team, as_owne
     response = as_owner.get("/t/reasoning/runs/", headers=PAGE)
     assert response.headers["Location"] == "/t/reasoning/accounts/2fa/"
     page = as_owner.get(response.headers["Location"], headers=PAGE).content.decode()
-    assert "Team Reasoning requires a second factor for a second factor" in page
+    assert "Team Reasoning requires a second factor" in page
     assert 'class="rail"' not in page  # nothing of the team, its rail neither
     give_app(owner)
     assert as_owner.get("/t/reasoning/runs/", headers=PAGE).status_code == 200
@@ -120,7 +120,7 @@ def test_nothing_of_such_a_team_is_reached_without(path: str, closed: Team, as_o
     for headers in ({}, {"HX-Request": "true", "Accept": "text/html"}):
         response = as_owner.get(f"/t/reasoning{path}", headers=headers)
         assert response.status_code == 403
-        assert response.json()["message"].startswith("Team Reasoning asks")
+        assert response.json()["message"].startswith("Team Reasoning requires")
     assert as_owner.post(f"/t/reasoning{path}", {}, content_type="application/json").status_code in (403, 405)
 
 

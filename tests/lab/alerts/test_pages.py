@@ -134,7 +134,7 @@ def test_a_rule_that_is_changed_looks_anew(team: Team, owner: User, as_owner: Cl
         ({"run": "9" * 12}, "There is no such run"),
         ({"inbox": ""}, "Choose at least one channel"),
         ({"words": "a\0b"}, "Null characters are not allowed"),
-        ({"kind": "metric-flat", "band": "-1", "steps": "5"}, "Write 0 or a small number"),
+        ({"kind": "metric-flat", "band": "-1", "steps": "5"}, "Enter 0 or a small number"),
         ({"kind": "metric-flat", "band": "0.1", "steps": ""}, "Enter the number of steps"),
         ({"kind": "metric-flat", "band": "0.1", "steps": "1"}, "Enter 2 or more."),
         ({"project": "999999999999999999999"}, "Select a valid choice"),
@@ -166,7 +166,7 @@ def test_the_preview_counts_last_week(team: Team, owner: User, as_owner: Client)
     assert "1 time</strong>" in as_owner.get("/alerts/preview/", query).content.decode()
     assert "2 times</strong>" in as_owner.get("/alerts/preview/", {"kind": "run-finished", "mine": "on"}).content.decode()
     assert "Fill in the remaining fields" in as_owner.get("/alerts/preview/", {"kind": "metric"}).content.decode()
-    assert "no history" in as_owner.get("/alerts/preview/", {"kind": "doctor"}).content.decode()
+    assert "No history" in as_owner.get("/alerts/preview/", {"kind": "doctor"}).content.decode()
 
 
 def test_rules_of_others_are_not_found_and_the_team_s_are_for_admins(

@@ -65,7 +65,7 @@ def test_scopes_and_expiry_are_those_of_the_role(team: Team) -> None:
 
 def test_admins_make_service_tokens_within_the_role_they_choose(as_owner: Client) -> None:
     beyond = as_owner.post(f"{AT}new/", {"name": "bot", "days": "7", "scopes": ["runs.launch"], "service": "1", "role": "viewer"})
-    assert (beyond.status_code, "The role viewer may not runs.launch" in beyond.content.decode()) == (422, True)
+    assert (beyond.status_code, "The role viewer does not allow runs.launch" in beyond.content.decode()) == (422, True)
     assert as_owner.post(f"{AT}new/", {"name": "bot", "days": "7", "scopes": ["runs.read"], "service": "1", "role": "owner"}).status_code == 422
     secret = made(as_owner, service="1", role="viewer", days="never")
     assert ApiClient(secret).ask("me").json()["role"] == "viewer"

@@ -87,7 +87,7 @@ def test_a_file_becomes_a_frozen_version_whose_rows_name_their_lines(as_owner: C
     assert "rejected is missing" in page or "chosen is missing" in page
     refused = as_owner.post("/datasets/import/", {"upload": token, "act": "make", "name": "Theirs"})
     assert refused.status_code == 422
-    assert b"2 rows are broken" in refused.content
+    assert b"2 rows are invalid" in refused.content
     assert not Dataset.across_teams.exists()
     version = imported(as_owner, token, skip="1")
     assert version.state == VersionState.READY, version.error

@@ -343,7 +343,7 @@ def test_a_dataset_of_steps_wants_a_queue_that_asks_for_them(team: Team, owner: 
     sent = {"name": "Steps", "form": "stepwise"}
     refused = as_owner.post(reverse("dataset-new"), {**sent, "queue": [without.pk]})
     assert refused.status_code == 422
-    assert "marks of steps" in refused.content.decode()
+    assert "step marks" in refused.content.decode()
     assert as_owner.post(reverse("dataset-new"), {**sent, "queue": [without.pk, asking.pk]}).status_code == 302
     assert Dataset.across_teams.get().form == Form.STEPWISE
 

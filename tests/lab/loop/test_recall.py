@@ -240,7 +240,7 @@ def test_several_workers_take_every_label_back_once(version: Version, owner: Use
         ({"kind": "prompt", "prompt": "-1"}, "no such prompt"),
         ({"kind": "queue", "queue": "x"}, "no such queue"),
         ({"kind": "rule", "rule": "{}"}, "no such rule"),
-        ({"kind": "labeller", "labeller": "{ann}", "reason": "  "}, "Write why"),
+        ({"kind": "labeller", "labeller": "{ann}", "reason": "  "}, "Enter a reason"),
         ({"kind": "labeller", "labeller": "{ann}", "reason": "x" * 2001}, "At most 2,000"),
     ],
 )
