@@ -354,7 +354,6 @@ def kill_worker(lab: Up, which: str, home: Path) -> None:
     assert wait_for(lambda: processes_of(home) == [], 60), processes_of(home)
 
 
-@pytest.mark.timeout(600)
 def test_the_lab_comes_up_with_a_link_for_the_first_account_stops_on_ctrl_c_and_finds_the_data_again(up: Callable[..., Up], home: Path) -> None:
     port = free_port()
     lab = up(port)
@@ -379,7 +378,6 @@ def test_the_lab_comes_up_with_a_link_for_the_first_account_stops_on_ctrl_c_and_
     kill_worker(again, "worker", home)
 
 
-@pytest.mark.timeout(600)
 def test_killing_a_worker_stops_the_lab_and_killing_the_command_itself_leaves_no_worker_and_no_web_process(up: Callable[..., Up], home: Path) -> None:
     lab = up(free_port())
     lab.says("Policy Lab is at")
