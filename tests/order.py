@@ -1,7 +1,7 @@
 """Pytest plugin: the longest files come first, so that processes which share the tests end together; ``--quick`` leaves out what takes long.
 
-What took more than about 5 seconds of processor time (22 November 2026, docs/performance.md), the longest first. A file that is not here is taken for
-a short one: add one that becomes long.
+Measured on 22 November 2026 (docs/performance.md), longest first: above about 5 seconds of processor time, then above 2.5. A file that is in neither
+list is taken for a short one: add one that becomes long.
 """
 
 from pathlib import Path
@@ -29,6 +29,8 @@ LONGEST = (
     "lab/test_availability.py",
     "lab/test_embedded.py",
     "lab/test_replay.py",
+    "security/test_incidents_queries.py",
+    "security/test_incidents_files.py",
     "lab/test_launching.py",
     "lab/test_launch_methods.py",
     "lab/api/test_schema.py",
@@ -58,13 +60,46 @@ LONGEST = (
     "trainers/test_effects.py",
     "trainers/test_tasks_registry.py",
     "trainers/test_cli.py",
+    "security/test_incidents_code.py",
+    "security/test_headers.py",
+    "security/test_front.py",
+    "security/test_child_processes.py",
+    "security/test_incidents_access.py",
+)
+LONG = (
+    "security/test_incidents_text.py",
+    "security/test_secrets.py",
+    "lab/supervisor/test_ingest.py",
+    "lab/test_launching_from_runs.py",
+    "lab/test_consumers.py",
+    "lab/test_audit_chain.py",
+    "lab/quality/test_pages.py",
+    "lab/test_ablations.py",
+    "lab/test_rollouts_page.py",
+    "lab/test_catalog_publishing.py",
+    "lab/test_audit_acts.py",
+    "lab/api/test_experiments.py",
+    "lab/accounts/test_throttling.py",
+    "lab/people/test_inviting.py",
+    "lab/test_run_page.py",
+    "lab/test_listing.py",
+    "lab/labels/test_settling.py",
+    "lab/policies/test_pages.py",
+    "lab/test_atlas.py",
+    "lab/loop/test_training_starts.py",
+    "lab/alerts/test_pages.py",
+    "lab/test_across_teams.py",
+    "lab/datasets/test_dataset_pages.py",
+    "lab/reading/test_groups.py",
+    "trainers/methods/test_accumulation.py",
+    "trainers/test_policies.py",
 )
 HERE = Path(__file__).parent
-PLACES = {HERE / name: place for place, name in enumerate(LONGEST)}
+PLACES = {HERE / name: place for place, name in enumerate((*LONGEST, *LONG))}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out trainings, the browser and the longest files")
+    parser.addoption("--quick", action="store_true", help="leave out trainings, the browser and the long files")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -74,7 +109,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: PLACES.get(item.path, len(LONGEST)))
+    items.sort(key=lambda item: PLACES.get(item.path, len(PLACES)))
     if config.getoption("quick"):
         left_out = [item for item in items if item.get_closest_marker("training")]
         config.hook.pytest_deselected(items=left_out)

@@ -26,7 +26,7 @@ os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync"]
-START_SECONDS = 60
+START_SECONDS = 240
 
 expect.set_options(timeout=30_000)  # a busy machine is not a broken page
 

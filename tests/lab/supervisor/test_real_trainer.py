@@ -52,7 +52,7 @@ def in_background(run: Run) -> threading.Thread:
 
 
 def wait_for(run: Run, condition: Callable[[Run], bool]) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while not condition(run):
         assert time.monotonic() < deadline, f"{run.status} {run.reason}"
         time.sleep(0.05)
