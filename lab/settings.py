@@ -112,6 +112,7 @@ MIDDLEWARE = [
     "lab.teams.accounts.sessions.SeenMiddleware",
     "lab.teams.accounts.devices.DeviceMiddleware",
     "lab.teams.accounts.middleware.PermissionMiddleware",
+    "lab.lib.refusal_answers.RefusalMiddleware",
 ]
 
 ROOT_URLCONF = "lab.urls"
@@ -284,19 +285,19 @@ STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
 SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)
 WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.supervision.supervisor.sweeper.sweep_runs",
-    "lab.training.catalog.published.publish",
+    "lab.training.catalog.published.publish_catalog",
     "lab.teams.audit.chores.sweep_audit_log",
-    "lab.rollouts.browse.indexing.index",
+    "lab.rollouts.browse.indexing.index_rollouts",
     "lab.rollouts.replay.chores.sweep_replays",
-    "lab.models.playground.chores.sweep",
-    "lab.labelling.labels.chores.sweep",
+    "lab.models.playground.chores.sweep_samplings",
+    "lab.labelling.labels.item_order.reorder_grown",
     "lab.data.datasets.chores.sweep_versions_and_uploads",
     "lab.data.loop.chores.run_loop_chores",
     "lab.data.loop.feed_chores.route_feeds",
-    "lab.watching.alerts.chores.sweep",
-    "lab.watching.alerts.chores.deliver",
-    "lab.models.policies.chores.sweep",
-    "lab.watching.usage.storage_use.sweep",
+    "lab.watching.alerts.chores.run_due_watchers",
+    "lab.watching.alerts.deliveries.send_due_deliveries",
+    "lab.models.policies.chores.sweep_policies",
+    "lab.watching.usage.storage_use.weigh_due_storage",
 ]
 
 API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make

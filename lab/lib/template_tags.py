@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from lab.lib import numbers, timeago
+from lab.lib.addresses import build_numbered_address
 
 register = template.Library()
 
@@ -20,6 +21,12 @@ register = template.Library()
 def icon(name: str) -> SafeString:
     """One of the symbols in static/base/icons.svg; decoration, so hidden from screen readers."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("base/icons.svg"), name)
+
+
+@register.simple_tag
+def numbered_url(page: str, *numbers: int) -> str:
+    """``{% url %}`` for pages whose address ends with numbers, in lists of many."""
+    return build_numbered_address(page, numbers)
 
 
 @register.simple_tag

@@ -11,6 +11,7 @@ from django.db.models import Avg, Exists, F, FloatField, Func, OuterRef, Q, Quer
 from django.db.models.expressions import Combinable, RawSQL
 from django.db.models.functions import Cast
 
+from lab.lib.registry import Registry
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag
 from lab.rollouts.browse.fields import COMPONENT
 from lab.rollouts.browse.selection import Filter, Selection
@@ -20,7 +21,7 @@ from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
 
 # Flags that rooms further right answer: name → the ids of the team's rollouts that have it. They enter themselves, with a field, when they start.
-ELSEWHERE: dict[str, Callable[[Team], Combinable]] = {}
+ELSEWHERE: Registry[Callable[[Team], Combinable]] = Registry("condition")
 LOOKUPS = {"eq": "exact", "lt": "lt", "le": "lte", "gt": "gt", "ge": "gte"}
 LISTED = ("team_id", "number", "name", "status", "rollouts", "last_rollout", "searchable_to")  # of a run, which has forty columns
 COLUMNS = {"finish": "finish_reason"}  # where a field is not called what its column is

@@ -9,15 +9,15 @@ from typing import Any
 from django.core.cache import caches
 from django.db.models import Case, Q, Value, When
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.browse.address import Adding, Address
 from lab.rollouts.browse.conditions import LISTED
 from lab.rollouts.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
-from lab.rollouts.browse.selection import Problem
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 OFFERED_RUNS = 100  # in the picker at once; further ones are found by number or name
 NEWEST_RUNS = 12  # in the picker before it is opened
@@ -83,7 +83,7 @@ def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "", offered: i
     """The chosen ones first, then the newest; more than ``offered`` where there are more. ``find`` is a number or a part of a name."""
     runs = Run.objects.of(team).only(*LISTED)
     if find:
-        number = whole_number(find.removeprefix("#"), 2**31 - 1)
+        number = parse_whole_number(find.removeprefix("#"), MAX_INTEGER)
         fits = Q(name__icontains=find)
         if number is not None:
             fits |= Q(number=number)

@@ -14,12 +14,13 @@ from django.db.models.functions import Left
 from lab.rollouts.browse import regex
 from lab.rollouts.browse.conditions import filter_matching_rollouts, runs_of
 from lab.rollouts.browse.order import Key, Order, read_cursor, write_cursor
-from lab.rollouts.browse.selection import Problem, Selection
+from lab.rollouts.browse.selection import Selection
 from lab.rollouts.browse.walk import COUNTED_TO, Walk
 from lab.rollouts.browse.words import has_words
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 __all__ = ["Count", "Examined", "Page", "SearchProgress", "filter_matching_rollouts", "find_neighbour_ids", "read_page", "runs_of", "stream_rollouts"]
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from django.db.models import Max
 from django.db.models.functions import Left
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -19,15 +19,15 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import push_url
 
+from lab.lib.addresses import build_numbered_address
 from lab.lib.costly import limit_costly_requests
-from lab.lib.numbers import MAX_ID
 from lab.rollouts.annotations.models import Tag
 from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse import columns
 from lab.rollouts.browse.actions import TAGGED_KEY
 from lab.rollouts.browse.address import COLUMNS_KEY, MAX_COLUMNS, Address
 from lab.rollouts.browse.bars import build_histogram_bars
-from lab.rollouts.browse.cells import Row, build_numbered_address, render_signed_cell
+from lab.rollouts.browse.cells import Row, render_signed_cell
 from lab.rollouts.browse.columns import Choice, Column
 from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS
@@ -36,12 +36,12 @@ from lab.rollouts.browse.filter_bar import NEWEST_RUNS, OPERATORS, components_of
 from lab.rollouts.browse.histograms import compute_field_histograms
 from lab.rollouts.browse.pages import Page, read_page
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
-from lab.rollouts.browse.selection import Problem
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 OFFERED_TAGS = 200
 PREVIEWED = 4000  # characters
@@ -181,8 +181,6 @@ def show_newest_rollout_id(request: LabRequest) -> JsonResponse:
 @require_safe
 def preview_rollout(request: LabRequest, rollout_id: int) -> HttpResponse:
     """A look into one rollout beside the table: the start of its texts, cut by the database."""
-    if rollout_id > MAX_ID:
-        raise Http404
     rows = Rollout.objects.of(request.team).select_related("run", "prompt").defer("completion", "run__spec", "prompt__messages")
     rollout: Any = get_object_or_404(rows.annotate(head=Left("completion", PREVIEWED + 1)), pk=rollout_id)
     context = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 from django.core.cache import caches
-from django.db import connection, transaction
 
+from lab.lib.snapshots import open_read_snapshot
 from lab.training.runs import live, metric_thinning, metrics
 from lab.training.runs.charts import build_chart_panels
 from lab.training.runs.models import Run
@@ -22,21 +21,9 @@ BUCKETS = 1000  # a metric of more than twice as many points is sent as the extr
 CSV_AXES = ("step", "time", "tokens")
 
 
-@contextmanager
-def one_moment() -> Iterator[None]:
-    """All queries inside see the database as of the first. A transaction that is already open decides for itself."""
-    if connection.in_atomic_block:
-        yield
-        return
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        yield
-
-
 def build_run_snapshot(run: Run) -> dict[str, Any]:
     """For ``msgspec``, which writes what is JSON already (``axes`` and ``series``) as it is."""
-    with one_moment():
+    with open_read_snapshot():
         run.refresh_from_db()
         curves = read_run_curves(run)
         methods = describe_run_methods(stack_of(run.spec))
@@ -117,7 +104,7 @@ def list_run_marks(run: Run) -> list[dict[str, Any]]:
 
 def csv_rows(run: Run, asked: Iterable[str]) -> tuple[list[str], Iterator[list[Any]]]:
     """The metrics in the file and its rows, one a step; a metric that was not logged at a step leaves its cell empty."""
-    with one_moment():
+    with open_read_snapshot():
         known = metrics.list_metric_names(run.pk)
         wanted = set(asked)
         names = [name for name in known if not wanted or name in wanted]

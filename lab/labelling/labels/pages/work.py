@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -14,7 +14,7 @@ from lab.labelling.labels import keymap
 from lab.labelling.labels.guidelines import render_guidelines
 from lab.labelling.labels.listing import other_queues
 from lab.labelling.labels.models import Change, Judgement, JudgementState, Queue
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
@@ -34,8 +34,6 @@ REASONS = (
 @require_safe
 def show_labelling_page(request: LabRequest, queue_id: int) -> HttpResponse:
     """``?item=`` opens the person's own answer to that item, to be revised. Whether they may label now is said by the verbs, in words."""
-    if queue_id > MAX_ID:
-        raise Http404
     queue = get_object_or_404(Queue.objects.of(request.team), pk=queue_id)
     returned = sent_back(queue, request.user)
     context = {
@@ -51,17 +49,12 @@ def show_labelling_page(request: LabRequest, queue_id: int) -> HttpResponse:
             "person": request.user.pk,
             "queue": {name: getattr(queue, name) for name in ASKED},
             "urls": {verb: reverse(f"label-{verb}", args=[queue.pk]) for verb in VERBS},
-            "revise": asked_for(request.GET.get("item", "")),
+            "revise": parse_whole_number(request.GET.get("item")),
             "key_map": keymap.load_key_map(request.user, queue.kind),
             "returned": {str(one.item_id): words for one, words in returned},
         },
     }
     return TemplateResponse(request, "labels/work.html", context)
-
-
-def asked_for(text: str) -> int | None:
-    """The id of an item; None for what is none."""
-    return whole_number(text)
 
 
 def sent_back(queue: Queue, user: User) -> list[tuple[Judgement, str]]:
