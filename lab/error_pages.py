@@ -27,13 +27,13 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if asks_the_api(request):
-        return render_problem(request, ApiProblem("permission", str(exception) or "This is not for the token's role."))
+        return render_problem(request, ApiProblem("permission", str(exception) or "The token's role does not allow this."))
     return defaults.permission_denied(request, exception)
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     if asks_the_api(request):
-        return render_problem(request, ApiProblem("missing", "The API has no such address; all of them are in /api/v1/openapi.json"))
+        return render_problem(request, ApiProblem("missing", "Unknown API address; see /api/v1/openapi.json"))
     return defaults.page_not_found(request, exception)
 
 
@@ -41,6 +41,6 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     """Called while the exception is handled. A database that cannot answer now is no mistake of the lab: 503."""
     found = describe_database_trouble(sys.exc_info()[1])
     if asks_the_api(request):
-        kind = ApiProblem("broken", "Nothing that you sent explains it. Try again.")
+        kind = ApiProblem("broken", "This is not caused by your request. Try again.")
         return render_problem(request, kind if found is None else ApiProblem("away", found.words, headers={"Retry-After": str(found.seconds)}))
     return defaults.server_error(request) if found is None else build_busy_response(request, 503, found.words, found.seconds)

@@ -19,7 +19,7 @@ from trainers.contract.spec import RUN_FILE, RunSpec, parse_spec, read_spec
 FINE, REFUSED = 0, 2
 
 RUN_HELP = """Trains what RUN_JSON says and writes everything into the run folder: the spec's output, read from the folder of RUN_JSON.
-Goes on from the newest checkpoint when the folder has one. A file named stop in the folder, SIGTERM or Ctrl-C ends it after the current step."""
+Resumes from the newest checkpoint if the folder has one. A file named stop in the folder, SIGTERM or Ctrl-C ends it after the current step."""
 
 EXIT_CODES = "exit codes: 0 finished, 1 failed, 2 spec refused, 3 stopped and saved, 4 the folder is in use by another trainer"
 
@@ -52,14 +52,14 @@ def build_argument_parser() -> argparse.ArgumentParser:
     two = commands.add_parser(
         "preflight",
         help="check a run before any model loads",
-        description="Prints what would stop the run, what to know, its batch arithmetic, sampled prompts and the rewards of known answers, as JSON.",
+        description="Prints errors, warnings, batch sizes, sampled prompts and the rewards of known answers, as JSON.",
         epilog="exit codes: 0 fine, 2 the run would be refused",
     )
     two.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
-    two.add_argument("--policy-pending", action="store_true", help="do not look for the policy: the run it comes from has not finished yet")
+    two.add_argument("--policy-pending", action="store_true", help="do not check the policy: its run has not finished yet")
     commands.add_parser(
         "sample",
-        help="completions of one prompt from a policy, while they are written",
+        help="stream completions of one prompt from a policy",
         description="Reads a request as JSON from standard input and prints what is sampled as JSON lines (trainers/policies/playground.py).",
         epilog="exit codes: 0 fine, 2 the request or the policy cannot be used",
     )
@@ -70,12 +70,12 @@ def build_argument_parser() -> argparse.ArgumentParser:
         epilog="exit codes: 0 everything is in the lab, 1 it cannot be reached, 2 it refuses the run",
     )
     six.add_argument("folder", metavar="FOLDER", help="the folder with events.jsonl and outside.json")
-    six.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="how long to try while the lab is away (60)")
+    six.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="seconds to retry while the server is unreachable (60)")
     five = commands.add_parser(
         "replay",
-        help="what a recipe would have done with stored rollouts",
+        help="replay a recipe on stored rollouts",
         description="Reads a spec and stored rollouts as JSON and prints advantages and token weights as JSON. No model is loaded.",
-        epilog="exit codes: 0 fine, 2 a method cannot be replayed, or the request is none",
+        epilog="exit codes: 0 fine, 2 a method cannot be replayed, or the request is invalid",
     )
     five.add_argument("request", metavar="REQUEST_JSON", help="the request (docs/run-files.md), or - for standard input")
     four = commands.add_parser("methods", help="list the methods, or show one in full", description="Lists the methods, or shows one in full.")

@@ -16,7 +16,7 @@ from django.db import Error
 from lab.lib.numbers import parse_whole_number
 from lab.lib.proxies import App, Scope
 
-TITLES = {400: "The request cannot be read", 413: "The request is too large", 503: "The lab cannot answer now"}
+TITLES = {400: "The request cannot be read", 413: "The request is too large", 503: "Service unavailable"}
 TEAM = re.compile(r"^/t/[-\w]{1,50}(?=/)", re.ASCII)
 
 
@@ -56,7 +56,7 @@ class BodyLimit:
         try:
             admitted = await self.admits(scope)
         except Error:  # whatever keeps the database from saying who asks
-            return 503, "The lab cannot look up who you are at the moment. Nothing was read or changed. Try again in a minute."
+            return 503, "The lab cannot check your sign-in at the moment. Nothing was changed. Try again in a minute."
         return None if admitted else (413, f"{too_large(self.usual)} For more, sign in or send a valid access token.")
 
     async def counted(self, scope: Scope, receive: Any, send: Any, accepted: int) -> None:
@@ -93,7 +93,7 @@ class BodyLimit:
 
 def too_large(limit: int) -> str:
     size = f"{limit / 1_000_000:g} MB"
-    return f"This is more than can be sent here at once ({size}). Nothing was read or changed. Go back and send less, or split the file."
+    return f"The request exceeds the size limit ({size}). Nothing was changed. Go back and send less, or split the file."
 
 
 async def refuse_request_body(scope: Scope, send: Any, status: int, words: str) -> None:

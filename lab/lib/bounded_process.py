@@ -115,10 +115,10 @@ def explain_child_failure(ended: int, limits: Limits, function: str, result: IO[
     if code == MEMORY or killed == signal.SIGKILL:  # the kernel's own answer to a machine without memory
         return TooMuchMemory(f"needs more than {limits.memory >> 20:,} MiB of memory to read", "split it")
     if code == SIZE:
-        return TooLarge(f"gives more than {limits.result >> 20:,} MiB once it is read", "split it")
+        return TooLarge(f"expands to more than {limits.result >> 20:,} MiB when read", "split it")
     result.seek(0)
     log.warning("%s failed in its child (status %d): %s", function, ended, result.read(1000).decode(errors="replace"))
-    return Failed("could not be read", "check how it was written, and write it again")
+    return Failed("could not be read", "check the file and create it again")
 
 
 def release_connections() -> None:
@@ -141,7 +141,7 @@ class Places:
         """Raises Busy after ``patience`` seconds."""
         with self.changed:
             if not self.changed.wait_for(lambda: self.owners[owner] < self.of_one and self.owners.total() < self.at_once, patience):
-                raise Busy("cannot be read now: as many files are being read as the lab reads at once", "try again in a minute")
+                raise Busy("cannot be read now: too many files are being read at once", "try again in a minute")
             self.owners[owner] += 1
         try:
             yield
@@ -178,7 +178,7 @@ class ForkServer:
         finally:
             os.close(told)
         if not said:  # the server is gone
-            raise Busy("could not be read: the process that reads it ended", "try again")
+            raise Busy("could not be read: the reader process exited", "try again")
         return int(said)
 
     def send(self, files: list[int]) -> None:
@@ -190,7 +190,7 @@ class ForkServer:
                 except OSError:
                     self.channel = None
                     if attempt:
-                        raise Busy("could not be read: no process could be started for it", "try again in a minute") from None
+                        raise Busy("could not be read: no reader process could be started", "try again in a minute") from None
 
     def running(self) -> socket.socket:
         """The socket of a server of this very process: one that was forked has none yet. Needs the lock."""

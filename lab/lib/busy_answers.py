@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import loader
 
-TITLES = {429: "Too many at once", 503: "The lab is busy"}
+TITLES = {429: "Too many requests", 503: "The server is busy"}
 
 
 def build_busy_response(request: HttpRequest, status: int, words: str, seconds: int) -> HttpResponse:

@@ -171,9 +171,9 @@ def try_take_place(person: str, team: str, member: str) -> TooMany | None:
         full = (person, team)[place - 1]
         release_local_place(person, team)
     if full == "":
-        return TooMany(503, "The lab is busy with other long requests. Try again in a moment.")
+        return TooMany(503, "The server is busy with other long requests. Try again in a moment.")
     whose = "You have" if full == person else "Your team has"
-    return TooMany(429, f"{whose} {limits[full]} long requests (searches, exports, charts over everything) under way. Wait until one has ended.")
+    return TooMany(429, f"{whose} {limits[full]} long requests (searches, exports, large charts) running. Wait until one has finished.")
 
 
 def give_back(person: str, team: str, member: str) -> None:

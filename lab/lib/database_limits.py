@@ -45,10 +45,10 @@ def describe_database_trouble(error: BaseException | None) -> Trouble | None:
     if isinstance(found, NO_CONNECTION) or state == FULL:
         return Trouble("All connections to the database are in use. Try again in a moment.", 5)
     if state == CANCELLED:
-        words = f"The database was asked for something that takes longer than {settings.STATEMENT_SECONDS:g} s, and stopped."
-        return Trouble(f"{words} Ask for less: fewer runs or steps.", 10)
+        words = f"The query timed out after {settings.STATEMENT_SECONDS:g} s."
+        return Trouble(f"{words} Select fewer runs or steps.", 10)
     if isinstance(found, psycopg.OperationalError | psycopg.InterfaceError) and (state is None or state.startswith(GONE)):
-        return Trouble("The database cannot be reached. Runs go on meanwhile. Try again in a moment.", 5)
+        return Trouble("The database cannot be reached. Runs continue meanwhile. Try again in a moment.", 5)
     return None
 
 

@@ -95,17 +95,17 @@ def parse_target(url: str) -> Target:
     if len(url) > MAX_URL:
         raise Refusal(f"the address is longer than {MAX_URL} characters")
     if not url.isascii() or not url.isprintable() or any(character in url for character in ' \\"<>^`{|}'):
-        raise Refusal("the address may hold only visible ASCII characters; write other characters percent-encoded, and a name as xn--…")
+        raise Refusal("the address may contain only printable ASCII characters; percent-encode other characters, and write host names as xn--…")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Refusal("this is not an address: its host or port cannot be read") from None
+        raise Refusal("not a valid URL: its host or port cannot be read") from None
     scheme = parts.scheme.lower()
     if scheme not in DEFAULT_PORTS:
         raise Refusal("the address must begin with https:// or http://")
     if "@" in parts.netloc:
-        raise Refusal("the address may hold no user name or password")
+        raise Refusal("the address must not contain a user name or password")
     if "%" in parts.netloc:
         raise Refusal("the host may not be percent-encoded")
     host = (parts.hostname or "").lower()
@@ -114,7 +114,7 @@ def parse_target(url: str) -> Target:
         check_public_address(literal)
     port = DEFAULT_PORTS[scheme] if port is None else port
     if not any(port in range(first, last + 1) for first, last in settings.OUTGOING_PORTS):
-        raise Refusal(f"port {port} is not one the lab calls; 80, 443 and 8000 to 9999 are, unless its operator set LAB_OUTGOING_PORTS")
+        raise Refusal(f"port {port} is not allowed; allowed are 80, 443 and 8000 to 9999, unless the operator sets LAB_OUTGOING_PORTS")
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return Target(scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
 
@@ -139,7 +139,7 @@ def check_public_address(address: Address) -> None:
     never = inside.is_unspecified or inside.is_multicast or inside.is_link_local or any(has_address(network, inside) for network in METADATA)
     if not never and (is_public(plain) or any(has_address(network, plain) for network in settings.OUTGOING_ALLOW)):
         return
-    raise Refusal("it leads to an address that is not on the public internet, which the lab does not call")
+    raise Refusal("it leads to an address that is not on the public internet, which is not allowed")
 
 
 def is_public(address: Address) -> bool:
@@ -248,7 +248,7 @@ def status_of(connection: socket.socket, deadline: float) -> int:
             return int(found[1])
         if not piece:
             break
-    raise Refusal("what answered does not speak HTTP")
+    raise Refusal("the response is not HTTP")
 
 
 def judge_status(status: int) -> Outcome:

@@ -29,4 +29,4 @@ def unseal_secret(purpose: str, sealed: bytes) -> str:
     try:
         return _make_fernet(purpose).decrypt(bytes(sealed)).decode()
     except InvalidToken:
-        raise Unreadable(f"this {purpose} was stored under another signing key; enter it again") from None
+        raise Unreadable(f"this {purpose} was stored with a different signing key; enter it again") from None

@@ -33,8 +33,8 @@ def refuse_weak(key: str) -> None:
     if len(key) < LEAST_LENGTH:
         problem = f"has {len(key)} characters, it needs {LEAST_LENGTH} or more"
     elif len(set(key)) < LEAST_DIFFERENT:
-        problem = f"is made of {len(set(key))} different characters, that can be guessed"
+        problem = f"is made of {len(set(key))} different characters, which is guessable"
     elif key.lower().startswith(WRITTEN_SOMEWHERE):
-        problem = "is a placeholder out of instructions"
+        problem = "is a placeholder from instructions"
     if problem:
-        raise ImproperlyConfigured(f"SECRET_KEY {problem}. Whoever knows it can sign in as anybody. Make one: openssl rand -base64 48")
+        raise ImproperlyConfigured(f"SECRET_KEY {problem}. Anyone who knows it can sign in as any user. Create one: openssl rand -base64 48")

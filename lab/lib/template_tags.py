@@ -37,11 +37,24 @@ def status_chip(status: str) -> SafeString:
 
 @register.simple_tag
 def when(moment: datetime | None) -> SafeString:
-    """A relative time whose tooltip is the exact one; base/page.js keeps it current through data-since."""
+    """A relative time, "5 min ago", whose tooltip is the exact one; base/page.js keeps the age current through data-since."""
+    return render_age(moment, now="a moment", after=" ago")
+
+
+@register.simple_tag
+def age(moment: datetime | None) -> SafeString:
+    """The same without "ago", where a heading or a preposition already says that it is an age."""
+    return render_age(moment, now="now", after="")
+
+
+def render_age(moment: datetime | None, now: str, after: str) -> SafeString:
+    """The age in its time element, ``now`` in place of "now", and ``after`` behind the element, where lab.js leaves it alone."""
     if moment is None:
         return format_html("{}", numbers.NONE)
     exact = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return format_html('<time datetime="{}" title="{}" data-since>{}</time>', moment.isoformat(), exact, timeago.format_age(moment))
+    words = timeago.format_age(moment)
+    element = format_html('<time datetime="{}" title="{}" data-since>{}</time>', moment.isoformat(), exact, now if words == "now" else words)
+    return format_html('<span class="nowrap">{}{}</span>', element, after) if after else element
 
 
 @register.filter

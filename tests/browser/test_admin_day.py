@@ -50,7 +50,7 @@ def join(page: Page, link: str, name: str) -> None:
     page.goto(link)
     page.get_by_label("Your name").fill(name)
     page.get_by_label("Password").fill(SECRET)
-    page.get_by_role("button", name="Make your account and join").click()
+    page.get_by_role("button", name="Create account and join").click()
     page.wait_for_url("**/t/reasoning/**")
 
 
@@ -77,7 +77,7 @@ def make_token(page: Page) -> str:
     page.keyboard.press("n")
     page.get_by_role("textbox", name="Name").fill("notebook")
     page.get_by_role("button", name="Launching and reading").click()
-    page.get_by_role("button", name="Make the token").click()
+    page.get_by_role("button", name="Create token").click()
     return page.locator("#new-secret").inner_text()
 
 
@@ -106,17 +106,17 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
     page.get_by_label(re.compile("second factor")).check()
     page.get_by_role("button", name="Save").click()
     researcher.goto("/t/reasoning/runs/")
-    expect(researcher.get_by_text("asks its members for a second factor")).to_be_visible()
+    expect(researcher.get_by_text("requires a second factor")).to_be_visible()
     set_up_second_factor(researcher, SECRET)
     researcher.goto("/t/reasoning/runs/")
     expect(researcher.get_by_role("heading", name="No runs yet")).to_be_visible()
     annotator.goto("/t/reasoning/label/")
-    expect(annotator.get_by_text("asks its members for a second factor")).to_be_visible()
+    expect(annotator.get_by_text("requires a second factor")).to_be_visible()
 
     # A quota of one run at once; the second waits and says why.
     page.goto("/t/reasoning/usage/")
     page.get_by_role("link", name="Set quotas").click()
-    page.get_by_label("Runs at once").fill("1")
+    page.get_by_label("Concurrent runs").fill("1")
     page.get_by_role("button", name="Save").click()
     first, second = launch(researcher, "first"), launch(researcher, "second")
     assert run_claims.claim_run(first, "gpu:1/x", "gpu:1")
@@ -155,7 +155,7 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
         "changed the team's settings",
         "changed a quota",
         "launched",
-        "made a token",
+        "created a token",
         "revoked a token",
         "deactivated",
     ):

@@ -18,9 +18,9 @@ def test_the_bell_counts_up_live_and_down_when_read(page: Page, team: Team, owne
     run = running(team)
     bell = page.locator("[data-unread]")
     page.goto("/t/reasoning/inbox/")
-    expect(page.get_by_role("heading", name="Nothing has been told yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No notifications")).to_be_visible()
     expect(bell).to_be_hidden()
-    for number, subject in enumerate(("#6 is silent", HOSTILE)):
+    for number, subject in enumerate(("#6 has stalled", HOSTILE)):
         notify_members(team, FAILED, subject, url=f"/t/reasoning/runs/{run.pk}/", users=[owner], key=f"k{number}")
         expect(bell).to_have_text(str(number + 1))
     expect(page.locator(".toast").filter(has_text=HOSTILE)).to_be_visible()
@@ -45,7 +45,7 @@ def test_a_chart_leads_to_an_alert_about_its_metric(page: Page, team: Team, owne
     page.locator("[data-panel=reward]").get_by_role("link", name="Notify me when").click()
     expect(page.get_by_label("Metric", exact=True)).to_have_value("reward")
     expect(page.get_by_label("Stays within")).to_be_hidden()
-    page.get_by_label("This number").fill("0.25")
-    expect(page.locator("#rule-preview")).to_contain_text("Would have told 1 time")
-    page.get_by_role("button", name="Make the alert").click()
+    page.get_by_label("Threshold").fill("0.25")
+    expect(page.locator("#rule-preview")).to_contain_text("Would have fired 1 time")
+    page.get_by_role("button", name="Create alert").click()
     expect(page.get_by_role("row").filter(has_text="reward above 0.25")).to_contain_text(f"run #{run.number}")

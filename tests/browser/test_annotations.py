@@ -125,7 +125,7 @@ def test_a_draft_survives_a_reload_and_a_lab_that_is_away(page: Page, one: Rollo
 def test_what_others_say_appears_and_takes_nothing_away(page: Page, one: Rollout, team: Team, owner: User, teammate: User) -> None:
     mine = Comment.across_teams.get(pk=verbs.start_comment_thread(team, owner, one, "first").made)
     visit(page, one)
-    page.locator(".thread summary", has_text="Answer").click()
+    page.locator(".thread summary", has_text="Reply").click()
     answer = page.locator(".thread .answer textarea").first
     answer.fill("I am writ")
     verbs.answer_thread(team, teammate, mine, "an answer meanwhile")

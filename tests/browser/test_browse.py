@@ -176,7 +176,7 @@ def test_columns_and_views_keep_what_a_person_chose(page: Page, run: Run) -> Non
     expect(page.locator("th[aria-sort=descending]")).to_have_count(1)
     page.locator("summary", has_text="Columns").click()
     page.locator(".column-choices").get_by_text("Prompt").click()
-    page.locator("[data-columns]").get_by_role("button", name="Show these").click()
+    page.locator("[data-columns]").get_by_role("button", name="Apply").click()
     expect(page.locator("th", has_text="Prompt")).to_have_count(0)
     assert asked(page) == {"f": ["step:ge:2"], "sort": ["-reward"], "cols": ["-prompt"]}
     page.locator("summary", has_text="Views").click()

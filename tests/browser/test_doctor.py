@@ -24,14 +24,14 @@ def test_a_finding_on_the_overview_leads_to_its_rollouts(page: Page, team: Team,
     page.goto(f"/runs/{run.pk}/")
     panel = page.locator("#doctor")
     finding = panel.locator("#finding-zero-variance")
-    expect(finding).to_contain_text("100 % of the groups had no spread in reward over steps 21 to 30.")
+    expect(finding).to_contain_text("100 % of the groups had zero reward variance over steps 21 to 30.")
     finding.get_by_text("Evidence and what to try").click()
-    expect(finding.get_by_text("So nearly every group fails as a whole.")).to_be_visible()
+    expect(finding.get_by_text("So in nearly every group all members fail.")).to_be_visible()
     page.evaluate("htmx.trigger('#doctor', 'load')")  # what comes every minute leaves it unfolded
     page.wait_for_timeout(500)
-    expect(finding.get_by_text("So nearly every group fails as a whole.")).to_be_visible()
-    panel.get_by_role("link", name="All rules").click()
-    expect(page.get_by_role("heading", name="Looked, nothing found")).to_be_visible()
+    expect(finding.get_by_text("So in nearly every group all members fail.")).to_be_visible()
+    panel.get_by_role("link", name="All checks").click()
+    expect(page.get_by_role("heading", name="Passed")).to_be_visible()
     expect(page.get_by_text("This run does not log logps/chosen and logps/rejected.")).to_be_visible()
 
 

@@ -21,7 +21,7 @@ def sign_up(page: Page) -> None:
     page.get_by_label("Your name").fill("Ada Byron")
     page.get_by_label("E-mail address").fill("ada@example.org")
     page.get_by_label("Password").fill("a long enough secret")
-    page.get_by_label("Name of your team").fill("Engines")
+    page.get_by_label("Team name").fill("Engines")
     page.get_by_role("button", name="Create the lab").click()
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
 

@@ -366,7 +366,7 @@ def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit
         assert page.locator(".toast").count() == count - 1
         press(page, str(wrong), "Enter")
         expect(page.locator(".toast")).to_have_count(count)
-        expect(page.locator(".toast").last).to_contain_text("This item's answer was known: the")
+        expect(page.locator(".toast").last).to_contain_text("This was a gold item. The correct answer: the")
     press(page, "1", "r")
     page.keyboard.type("kept")
     Queue.across_teams.filter(pk=queue.pk).update(status=QueueStatus.PAUSED)
@@ -375,7 +375,7 @@ def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit
     expect(refused).to_contain_text("This queue is paused.")
     page.wait_for_load_state("networkidle")  # an answer on its way would look for work once more
     Queue.across_teams.filter(pk=queue.pk).update(status=QueueStatus.OPEN)
-    refused.get_by_role("button", name="Look again").click()
+    refused.get_by_role("button", name="Refresh").click()
     shown(page)
     expect(page.locator("[data-stage]").get_by_label("Why?")).to_have_value("kept")
     press(page, "Enter")

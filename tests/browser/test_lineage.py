@@ -45,8 +45,8 @@ def test_from_a_version_to_a_run_whose_page_waits_for_the_match(page: Page, vers
     expect(page.get_by_text("Nothing was launched.")).to_be_visible()
     page.get_by_label("Steps", exact=True).fill("21")
     page.get_by_role("button", name="Train DPO").click()
-    expect(page.get_by_text("Do people prefer it?")).to_be_visible()
-    expect(page.get_by_text("Comes by itself once this run has finished")).to_be_visible()
+    expect(page.get_by_role("heading", name="Win rate", exact=True)).to_be_visible()
+    expect(page.get_by_text("Starts automatically when this run has finished")).to_be_visible()
     run = Run.across_teams.get(trainer="dpo")
     assert (run.total_steps, run.spec["dataset"]["sha256"]) == (21, version.counts["sha256"]["train"])
     assert Match.across_teams.get().child == run

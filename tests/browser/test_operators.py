@@ -14,7 +14,7 @@ def test_staff_set_up_a_second_factor_and_then_the_operators_pages_open(page: Pa
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
     page.goto("/admin/")
-    expect(page.get_by_text("The operators' pages need a second factor")).to_be_visible()
+    expect(page.get_by_text("The operators' pages require a second factor")).to_be_visible()
     page.get_by_role("link", name="Set up an authenticator app").click()
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Confirm").click()

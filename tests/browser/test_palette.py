@@ -14,7 +14,7 @@ def test_pages_acts_and_searches_are_found_by_letters_and_opened_by_keys(page: P
     found = page.locator("#palette")
     page.goto("/runs/")
     page.keyboard.press("Control+k")
-    expect(found.get_by_role("combobox", name="A page, an act")).to_be_focused()
+    expect(found.get_by_role("combobox", name="Search pages")).to_be_focused()
     page.keyboard.type("tok acc")
     expect(found.get_by_role("option").first).to_have_text("Access tokens page")
     page.keyboard.press("Enter")

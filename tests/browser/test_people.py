@@ -39,7 +39,7 @@ def test_invited_promoted_and_deactivated_with_a_page_open(page: Page, visitor: 
     expect(visitor.get_by_label("E-mail address")).to_have_value("ada@example.org")
     visitor.get_by_label("Your name").fill("Ada Byron")
     visitor.get_by_label("Password").fill("a long enough secret")
-    visitor.get_by_role("button", name="Make your account and join").click()
+    visitor.get_by_role("button", name="Create account and join").click()
     expect(visitor.get_by_role("heading", name="Label", exact=True)).to_be_visible()  # all an annotator sees
     visitor.goto("/t/reasoning/team/role/")
     assert visitor.evaluate("document.documentElement.scrollWidth <= innerWidth")

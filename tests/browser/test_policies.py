@@ -24,8 +24,8 @@ def test_a_policy_is_asked_for_refused_without_votes_and_approved_by_a_second_pe
     expect(page.locator("h1")).to_contain_text("final policy")
     expect(page.locator("#gate")).to_contain_text("0 of 20")
     expect(page.get_by_role("table", name="Files of the checkpoint")).to_contain_text("model.safetensors")
-    page.get_by_label("Why optional").fill("it solves more <b>problems</b>")
-    page.get_by_role("button", name="Ask for “production”").click()
+    page.get_by_label("Reason optional").fill("it solves more <b>problems</b>")
+    page.get_by_role("button", name="Request “production”").click()
     expect(page.locator(".toast")).to_contain_text("an admin decides")
     proposal = Proposal.across_teams.get()
 
@@ -35,7 +35,7 @@ def test_a_policy_is_asked_for_refused_without_votes_and_approved_by_a_second_pe
     expect(page.locator(".said")).to_have_text("it solves more <b>problems</b>")
     expect(page.get_by_role("button", name="Approve")).to_be_disabled()
     page.get_by_role("button", name="Refuse").click()
-    expect(page.locator(".toast")).to_contain_text("Say why you refuse")
+    expect(page.locator(".toast")).to_contain_text("Enter a comment")
     assert Alias.across_teams.get().checkpoint is None
 
     vote(match, make_member("labels@example.org", team, Role.ANNOTATOR), 20, 4)

@@ -75,7 +75,7 @@ def test_a_ranking_is_taken_from_a_vote_and_changed(page: Page, team: Team, labe
     page.keyboard.press("1")
     expect(page.locator("[data-tiers-said]")).to_contain_text("3 pairs")
     page.keyboard.press("Enter")
-    expect(page.locator(".empty")).to_contain_text("Every conflict is decided")
+    expect(page.locator(".empty")).to_contain_text("All conflicts resolved")
     item.refresh_from_db()
     assert item.final["tiers"] == [[0], [1], [2]]
 

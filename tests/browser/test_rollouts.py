@@ -210,7 +210,7 @@ def test_a_200k_completion_opens_whole_on_request_without_blocking_the_page(page
 def test_steps_and_phases_work_without_scripts(without_scripts: Page, run: Run) -> None:
     page = without_scripts
     page.goto(f"/runs/{run.pk}/rollouts/")
-    page.get_by_role("button", name="Step before").click()
+    page.get_by_role("button", name="Previous step").click()
     assert step(page) == "5"
     page.get_by_role("link", name="Held-out").click()
     expect(page.get_by_role("heading", name="No rollouts here yet")).to_be_visible()

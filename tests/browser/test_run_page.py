@@ -156,7 +156,7 @@ def test_killing_asks_first_and_still_acts_when_the_header_was_renewed_meanwhile
     live.publish_state(run)
     expect(page.locator("#run-head .chip")).to_have_text("stopping")
     page.locator("#confirm-dialog").get_by_role("button", name="Kill").click()
-    expect(page.get_by_text("Killing: the trainer is ended without saving.")).to_be_visible()
+    expect(page.get_by_text("Killing the trainer without saving.")).to_be_visible()
     run.refresh_from_db()
     assert run.kill_requested
 
@@ -165,7 +165,7 @@ def test_stopping_asks_nothing_and_shows_at_once(page: Page, run: Run) -> None:
     open_overview(page, run)
     page.get_by_role("button", name="Stop and save").click()
     expect(page.locator("#run-head .chip")).to_have_text("stopping")
-    expect(page.get_by_text("Stopping: it finishes its step and saves.")).to_be_visible()
+    expect(page.get_by_text("Stopping: the run finishes its step and saves a checkpoint.")).to_be_visible()
     run.refresh_from_db()
     assert run.status == Status.STOPPING
     expect(page.get_by_role("button", name="Stop and save")).to_have_attribute("aria-disabled", "true")

@@ -114,7 +114,7 @@ def test_filters_and_sorting_live_in_the_url_and_in_the_history(page: Page, runs
     page.reload()
     assert names(page) == ["two"]
     page.get_by_label("Text in the name").fill("nothing")
-    expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
+    expect(page.get_by_role("heading", name="No results")).to_be_visible()
     page.get_by_role("link", name="Clear the filters").click()
     expect(page.locator("tr[data-run]")).to_have_count(3)
 

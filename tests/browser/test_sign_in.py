@@ -53,7 +53,7 @@ def test_a_team_asks_for_a_second_factor_and_opens_once_there_is_one(page: Page,
     team.requires_mfa = True
     team.save()
     enter(page, owner)
-    expect(page.get_by_text("Team Reasoning asks its members for a second factor")).to_be_visible()
+    expect(page.get_by_text("Team Reasoning requires a second factor")).to_be_visible()
     page.get_by_role("link", name="Set up an authenticator app").click()
     confirm(page)
     secret = page.locator("[data-secret]").inner_text()
@@ -105,7 +105,7 @@ def test_a_key_is_added_signs_in_alone_and_is_removed(page: Page, by_name: Brows
         page.get_by_role("link", name="Use your password").or_(page.get_by_role("button", name="Confirm")).first.wait_for()
         confirm(page)
     page.get_by_role("button", name="Remove").click()
-    expect(page.get_by_role("heading", name="No security key yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No security keys yet")).to_be_visible()
 
 
 def test_a_session_that_is_ended_elsewhere_loses_its_open_page(browser: Browser, page: Page, web: WebProcess, owner: User) -> None:
@@ -118,7 +118,7 @@ def test_a_session_that_is_ended_elsewhere_loses_its_open_page(browser: Browser,
     page.goto("/accounts/sessions/")
     expect(page.get_by_role("row")).to_have_count(3)
     page.get_by_role("row").filter(has_not_text="this one").get_by_role("button", name="Sign out").click()
-    expect(page.get_by_text("That browser is signed out")).to_be_visible()
+    expect(page.get_by_text("That browser was signed out")).to_be_visible()
     expect(page.get_by_role("row")).to_have_count(2)
     expect(there.get_by_text("You are signed out")).to_be_visible()  # the open page learns it without being touched
     there.reload()

@@ -184,7 +184,7 @@ def test_groups_without_variance_and_what_was_filtered_out(page: Page, run: Run)
     expect(page.locator("#groups [data-rollout]")).to_have_count(1)
     expect(page.locator("#groups")).to_contain_text("filtered: too long")
     page.keyboard.press("[")
-    expect(page.get_by_role("heading", name="Nothing of step 20 matches")).to_be_visible()
+    expect(page.get_by_role("heading", name="No results in step 20")).to_be_visible()
     page.get_by_role("link", name="Show all rollouts of the step").click()
     expect(page.locator("#groups [data-rollout]")).to_have_count(8)
 

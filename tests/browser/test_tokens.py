@@ -28,7 +28,7 @@ def test_a_token_is_made_used_and_revoked(page: Page, web: WebProcess, owner: Us
     page.get_by_role("button", name="Launching and reading").click()
     expect(page.get_by_role("textbox", name="Name")).to_have_value("notebook")
     page.get_by_role("checkbox", name="rollouts.export").check()
-    page.get_by_role("button", name="Make the token").click()
+    page.get_by_role("button", name="Create token").click()
     shown = page.locator("#new-secret")
     expect(shown).to_have_text(SECRET)
     secret = shown.inner_text()

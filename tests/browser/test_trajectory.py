@@ -131,7 +131,7 @@ def test_overlays_are_in_the_address_and_go_along_with_the_keys(page: Page, run:
     expect(unit(page, 10)).to_have_class("unit out")  # the tool's
     page.get_by_role("button", name="KL", exact=True).click()
     expect(page.locator("#token-legend")).to_contain_text("k3 estimate")
-    page.get_by_label("Where the colours end").select_option("90")
+    page.get_by_label("End of the colour scale").select_option("90")
     page.get_by_role("button", name="Raw tokens").click()
     unit(page, 7).click()
     assert parameters(page) == {"tokens": "kl", "clip": "90", "mode": "tokens", "token": "7"}
@@ -145,7 +145,7 @@ def test_overlays_are_in_the_address_and_go_along_with_the_keys(page: Page, run:
     page.wait_for_url(f"**/rollouts/{first.pk}/**")
     page.keyboard.press("]")
     page.wait_for_url("**/rollouts/*/?mode=tokens&tokens=kl&clip=90&token=7")
-    expect(page.locator("#token-legend")).to_contain_text("this run kept no reference policy")
+    expect(page.locator("#token-legend")).to_contain_text("this run has no reference policy")
     page.get_by_role("button", name="Advantage", exact=True).dispatch_event("click")
     expect(page.locator("#token-legend")).to_contain_text("every token has the rollout's advantage")
 

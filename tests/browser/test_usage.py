@@ -17,7 +17,7 @@ GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe":
 def set_runs_at_once(page: Page, limit: str) -> None:
     page.goto("/usage/")
     page.get_by_role("link", name="Set quotas").click()
-    page.get_by_label("Runs at once").fill(limit)
+    page.get_by_label("Concurrent runs").fill(limit)
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".quota-card").first).to_contain_text(f"of {limit}")
 
@@ -30,8 +30,8 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
     expect(page.locator(".quota-card").first).to_contain_text("used up")
 
     page.goto("/launch/grpo/")
-    expect(page.locator(".quota-left")).to_contain_text("already runs 1 of 1 at once")
-    expect(page.locator("#preflight [data-estimate]")).to_contain_text("No finished run like it yet: GRPO", timeout=30_000)
+    expect(page.locator(".quota-left")).to_contain_text("already has 1 of 1 concurrent runs")
+    expect(page.locator("#preflight [data-estimate]")).to_contain_text("No similar finished run yet: GRPO", timeout=30_000)
     page.get_by_label("Name", exact=True).fill("second")
     page.locator(".launch-button").click()
     expect(page.locator("#run-head h1")).to_contain_text("second")
@@ -39,10 +39,10 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
     assert not run_claims.claim_run(second, "b:1/y", "b:1")
     publisher.flush_messages()
     page.reload()
-    expect(page.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already runs 1 of 1 at once")
+    expect(page.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already has 1 of 1 concurrent runs")
     page.goto("/runs/")
     why = page.locator(f'tr[data-run="{second.pk}"] [data-cell="why"]')
-    expect(why).to_contain_text("already runs 1 of 1 at once")
+    expect(why).to_contain_text("already has 1 of 1 concurrent runs")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
 
     other = page.context.new_page()

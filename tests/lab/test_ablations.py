@@ -128,7 +128,7 @@ def test_the_page_before_says_what_all_its_runs_take_by_finished_runs_like_them(
     Quota.objects.create(team=ablation.team, gpu_hours=0.1)
     page = " ".join(as_owner.get("/ablations/new/", {"from_run": source.pk}).content.decode().split())
     assert "<dt>A run</dt><dd>about 1 min</dd>" in page
-    assert "<dt>All 12, one after the other</dt><dd>about 12 min</dd>" in page
+    assert "<dt>All 12, one after another</dt><dd>about 12 min</dd>" in page
     assert "<dt>GPU time of all</dt><dd>about 12 min</dd>" in page
     assert "It passes the month's GPU-hours." in page
     assert "min each" not in page
@@ -166,7 +166,7 @@ def test_too_many_runs_or_none_are_refused_with_the_reason(seeds: str, reason: s
 
 def test_a_recipe_without_methods_has_nothing_to_take_away(as_owner: Client, team: Team, owner: User) -> None:
     plain = launch_run(team, owner, {**STACKED, "methods": []}, "plain")
-    assert "nothing to take away" in as_owner.get("/ablations/new/", {"from_run": plain.pk}).content.decode()
+    assert "nothing to ablate" in as_owner.get("/ablations/new/", {"from_run": plain.pk}).content.decode()
     assert "?from_run=" not in as_owner.get(f"/runs/{plain.pk}/").content.decode()
 
 
@@ -305,7 +305,7 @@ def test_the_launch_form_leads_to_a_plan_of_what_it_holds(as_owner: Client) -> N
 def test_a_chain_is_not_taken_apart(as_owner: Client) -> None:
     filled = form_values(as_owner.get("/launch/demo/").content.decode(), "data-launch")
     page = as_owner.post("/ablations/new/", filled, follow=True).content.decode()
-    assert "A chain is launched as it is" in page
+    assert "A multi-stage recipe cannot be ablated" in page
 
 
 def test_names_are_text(as_owner: Client, team: Team, owner: User) -> None:

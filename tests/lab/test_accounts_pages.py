@@ -105,7 +105,7 @@ def test_signing_in_and_out(client: Client, owner: User) -> None:
     right = client.post("/accounts/login/?next=/workers/", {"login": owner.email, "password": "correct horse battery", "next": "/workers/"})
     assert right.headers["Location"] == "/workers/"
     assert client.get("/runs/").status_code == 200
-    assert "Runs go on" in client.get("/accounts/logout/").content.decode()
+    assert "Your runs continue" in client.get("/accounts/logout/").content.decode()
     client.post("/accounts/logout/")
     assert client.get("/runs/").status_code == 302
 
@@ -148,7 +148,7 @@ def test_who_has_a_team_is_sent_to_the_start_page_instead(team: Team) -> None:
 def test_a_missing_page_is_explained(as_owner: Client) -> None:
     response = as_owner.get("/nothing/here/")
     assert response.status_code == 404
-    assert "Nothing here" in response.content.decode()
+    assert "Page not found" in response.content.decode()
 
 
 def test_a_broken_page_is_explained_without_touching_the_database() -> None:

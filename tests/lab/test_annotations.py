@@ -133,7 +133,7 @@ def test_sending_a_comment_twice_makes_one(one: Rollout, as_owner: Client, as_te
     assert send(as_owner, at(one, "comments"), 400, text="x", key="nonsense")["field"] == "key"
 
 
-@pytest.mark.parametrize(("text", "words"), [(" \n", "Write the comment"), ("x" * 10_001, "at most 10,000 characters, this one has 10,001")])
+@pytest.mark.parametrize(("text", "words"), [(" \n", "Enter a comment"), ("x" * 10_001, "at most 10,000 characters, this one has 10,001")])
 def test_a_comment_that_cannot_be_says_why(text: str, words: str, one: Rollout, as_owner: Client) -> None:
     assert words in send(as_owner, at(one, "comments"), 400, text=text)["error"]
 
@@ -159,7 +159,7 @@ def test_comments_are_threads_that_can_be_answered_resolved_and_reopened(one: Ro
 def test_only_the_writer_changes_a_comment_and_deleting_it_can_be_undone(one: Rollout, as_owner: Client, as_teammate: Client) -> None:
     made = said(one, as_owner)
     for verb in ("edit", "delete", "restore"):
-        assert "Only the person who wrote" in send(as_teammate, f"/comments/{made.pk}/{verb}/", 403, text="mine now")["error"]
+        assert "Only the author" in send(as_teammate, f"/comments/{made.pk}/{verb}/", 403, text="mine now")["error"]
     assert "odd" not in send(as_owner, f"/comments/{made.pk}/delete/")["panel"]
     assert not summarize_annotations([one.pk])[one.pk].comments
     assert "odd" in send(as_owner, f"/comments/{made.pk}/restore/")["panel"]
@@ -172,7 +172,7 @@ def test_a_deleted_beginning_keeps_its_thread_and_a_deleted_thread_takes_no_answ
         panel = send(as_owner, f"/comments/{made.pk}/delete/")["panel"]
     assert "still here" in panel
     assert panel.count("This comment was deleted.") == 1
-    assert "deleted meanwhile" in send(as_teammate, f"/comments/{alone.pk}/answer/", 409, text="late")["error"]
+    assert "has been deleted" in send(as_teammate, f"/comments/{alone.pk}/answer/", 409, text="late")["error"]
     send(as_teammate, f"/comments/{begun.pk}/answer/", text="not late")
 
 
@@ -223,7 +223,7 @@ def test_a_viewer_reads_and_is_told_why_writing_is_refused(one: Rollout, team: T
     reading.force_login(viewer)
     page = reading.get(at(one, "annotations")).content.decode()
     assert "look here" in page
-    assert "Annotating needs the role researcher" in page
+    assert "Annotating requires the role researcher" in page
     assert "<textarea" not in page
     writes = [
         (at(one, what), {"name": "x", "value": "1", "text": "x", "start": "0", "mark": "bad"}) for what in ("tags", "rating", "comments", "marks")
@@ -273,10 +273,10 @@ def test_a_comment_outlives_its_rollout_and_its_writer(one: Rollout, as_owner: C
     teammate.delete()
     one.delete()
     page = as_owner.get("/comments/").content.decode()
-    for words in ("keep me", "It is 4.", "run 1 · step 1 · group 0 · sample 0", "the rollout is gone", "somebody who left"):
+    for words in ("keep me", "It is 4.", "run 1 · step 1 · group 0 · sample 0", "rollout deleted", "former member"):
         assert words in page
     assert send(as_owner, f"/comments/{made.pk}/resolve/")["fresh"]
-    assert "deleted meanwhile" not in str(send(as_owner, f"/comments/{made.pk}/answer/", text="late words"))
+    assert "has been deleted" not in str(send(as_owner, f"/comments/{made.pk}/answer/", text="late words"))
 
 
 def test_the_list_of_comments_filters_finds_and_pages(one: Rollout, as_owner: Client, as_teammate: Client) -> None:

@@ -266,7 +266,7 @@ def test_a_run_without_rollouts_says_so(run: Run, as_owner: Client) -> None:
     assert "No training rollouts yet" in answer(as_owner, run, "")
     assert answer(as_owner, run, "grid.json")["columns"] == []
     assert answer(as_owner, run, "values.json")["columns"] == []
-    assert "No token of these steps" in answer(as_owner, run, "tokens/", steps="1-2")
+    assert "No tokens in this cell" in answer(as_owner, run, "tokens/", steps="1-2")
 
 
 def test_supervised_training_is_read_from_its_held_out_rollouts(team: Team, as_owner: Client) -> None:

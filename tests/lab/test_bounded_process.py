@@ -116,7 +116,7 @@ def test_a_server_that_was_killed_is_started_again() -> None:
 def test_one_owner_gets_a_share_of_the_children_and_whoever_waits_too_long_is_told() -> None:
     places = Places(at_once=3, of_one=2)
     with places.taken("a", 0), places.taken("a", 0):
-        with pytest.raises(Busy, match="as many files"), places.taken("a", 0.01):
+        with pytest.raises(Busy, match="too many files"), places.taken("a", 0.01):
             pass
         with places.taken("b", 0), pytest.raises(Busy), places.taken("c", 0.01):
             pass

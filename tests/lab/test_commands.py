@@ -210,11 +210,11 @@ def test_launching_a_chain_says_what_follows_what(owner: User) -> None:
         (["gppo"], ["there are: calendar, cold-start, demo"]),
         (["grpo", "--set", "training.max_stepz=3", "--set", "seed=-1"], ["training.max_stepz", "seed = -1"]),
         (["grpo", "--set", "task.difficulty=nightmare"], ["task.difficulty = 'nightmare'"]),
-        (["grpo", "--set", "nonsense"], ["not of the form key=value"]),
+        (["grpo", "--set", "nonsense"], ["not in the form key=value"]),
         (["grpo", "--policy", "/no/such/folder"], ["policy.path = '/no/such/folder'"]),
         (["grpo", "--policy", "run:7"], ["no run #7"]),
         (["grpo", "--user", "nobody@example.org"], ["nobody of that address"]),
-        (["grpo", "--team", "elsewhere"], ["no such team; there are: reasoning"]),
+        (["grpo", "--team", "elsewhere"], ["no such team; teams: reasoning"]),
     ],
 )
 def test_a_refused_launch_gives_one_problem_a_line_and_exit_code_2(owner: User, arguments: list[str], lines: list[str]) -> None:

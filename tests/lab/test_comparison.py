@@ -81,7 +81,7 @@ def test_at_most_twenty_runs_are_compared(team: Team) -> None:
         make_run(team)
     chosen = read_chosen_runs(team, [str(number) for number in range(1, MOST + 3)])
     assert len(chosen.runs) == MOST
-    assert "the last 2 of the address are left out" in chosen.notes[0]
+    assert "the last 2 of the URL were ignored" in chosen.notes[0]
 
 
 def test_an_empty_comparison_says_what_to_do(team: Team, as_owner: Client) -> None:
@@ -283,7 +283,7 @@ def test_the_same_text_cut_otherwise_is_compared_by_characters(run: Run) -> None
     found = sides(one, other)
     assert (found.by, found.one.offset, found.one.text, found.other.text) == ("character", 3, "x", "y")
     assert found.one.entropy == 0.5  # the tokens still know how sure they were
-    assert "cut into tokens differently" in found.why
+    assert "tokenized differently" in found.why
 
 
 def test_two_tokenizers_and_missing_tokens_fall_back_to_characters(run: Run) -> None:
@@ -342,11 +342,11 @@ def test_the_page_of_a_pair_and_its_warning_when_prompts_differ(as_owner: Client
     one = tokens(run, ["a", "b"], [1, 2])
     other = tokens(run, ["a", "c"], [1, 3], sample=1)
     text = page(as_owner, f"/compare/rollouts/?a={one.pk}&b={other.pk}")
-    assert "Token 1: up to there both wrote the same 1 token." in text
+    assert "Token 1: both completions start with the same 1 token." in text
     assert "answer different prompts" not in text
     third = tokens(run, ["a"], [1], sample=2, prompt=[Message("user", "another")])
     assert "answer different prompts" in page(as_owner, f"/compare/rollouts/?a={one.pk}&b={third.pk}")
-    assert "wrote the same from the first token to the last" in page(as_owner, f"/compare/rollouts/?a={one.pk}&b={one.pk}")
+    assert "completions are identical" in page(as_owner, f"/compare/rollouts/?a={one.pk}&b={one.pk}")
 
 
 def test_a_rollout_alone_shows_what_else_answers_its_prompt(as_owner: Client, team: Team, run: Run) -> None:
@@ -361,7 +361,7 @@ def test_a_rollout_alone_shows_what_else_answers_its_prompt(as_owner: Client, te
     assert "Elder" in text
     assert text.count(f"?a={one.pk}&amp;b=") == 3
     lonely = Rollout.across_teams.get(step=4)
-    assert "Nothing else answers this prompt" in page(as_owner, f"/compare/rollouts/?a={lonely.pk}")
+    assert "No other rollouts of this prompt" in page(as_owner, f"/compare/rollouts/?a={lonely.pk}")
 
 
 def answered(team: Team, rewards: dict[str, list[tuple[int, float]]]) -> Run:

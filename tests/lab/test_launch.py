@@ -177,7 +177,7 @@ def test_a_checkpoint_must_be_there(team: Team) -> None:
     Checkpoint.objects.create(run=before, attempt=1, step=50, path="checkpoints/checkpoint-50", bytes=1, created_at=timezone.now())
     run = launch_run(team, None, spec)
     assert run.policy == "#1 at step 50"
-    with pytest.raises(SpecError, match="checkpoints of the steps 50"):
+    with pytest.raises(SpecError, match="checkpoints at steps 50"):
         launch_run(team, None, {**SPEC, "policy": {"kind": "run", "run": str(before.pk), "checkpoint": 51}})
 
 
@@ -229,7 +229,7 @@ def test_another_teams_dataset_is_not_found(team: Team, stranger: User, settings
     theirs = tmp_path / str(stranger.memberships.get().team.pk)
     theirs.mkdir()
     (theirs / "rows.jsonl").write_text("{}")
-    with pytest.raises(SpecError, match="nothing of that name"):
+    with pytest.raises(SpecError, match="not found"):
         launch_run(team, None, {**SPEC, "dataset": {"file": "rows.jsonl"}})
 
 

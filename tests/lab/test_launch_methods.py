@@ -68,7 +68,7 @@ def test_only_bases_and_methods_of_the_trainer_are_offered(as_owner: Client) -> 
 
 def test_what_does_not_go_with_the_stack_says_so_before_it_is_added(as_owner: Client) -> None:
     page = as_owner.get("/launch/grpo/?add=rloo").content.decode()
-    assert re.search(r'<option value="rs-grpo">[^<]*\(not with rloo\)</option>', page)
+    assert re.search(r'<option value="rs-grpo">[^<]*\(conflicts with rloo\)</option>', page)
     assert re.search(r'<option value="siren">[^<(]*</option>', page)
 
 
@@ -127,7 +127,7 @@ def test_methods_are_added_moved_and_removed_without_scripts(as_owner: Client, t
         ("", "Choose a method from the list"),
         ("re-po", "re-po works on DPO"),
         ("ipo", "ipo works on DPO, not on GRPO"),
-        ("siren", "siren is in the recipe already"),
+        ("siren", "siren is already in the recipe"),
     ],
 )
 def test_what_cannot_be_added_is_kept_and_says_why(text: str, words: str, as_owner: Client) -> None:

@@ -103,7 +103,7 @@ def test_it_launches_what_was_typed(as_owner: Client, team: Team) -> None:
         ("task.mini_gsm.difficulty", "brutal", "no such difficulty"),
         ("task.mini_gsm.rewards.correct", "x", "number"),
         ("policy", "quantum", "tiny, hub, folder, run"),
-        ("dataset", "../../etc/passwd", "only the name"),
+        ("dataset", "../../etc/passwd", "only names of files"),
         ("stages.0.training.max_completion_length", "100000", "context"),
     ],
 )
@@ -123,8 +123,8 @@ def test_a_wrong_value_is_refused_at_its_field_and_kept(name: str, value: str, w
     [
         ({"policy": "hub", "policy.hub": "not an id"}, "policy.hub", "pattern"),
         ({"policy": "hub", "policy.hub": ""}, "policy.hub", "Repository on the model hub"),
-        ({"policy": "folder", "policy.folder": "../secrets"}, "policy.folder", "only the name"),
-        ({"policy": "folder", "policy.folder": "absent"}, "policy.folder", "nothing of that name"),
+        ({"policy": "folder", "policy.folder": "../secrets"}, "policy.folder", "only names of files"),
+        ({"policy": "folder", "policy.folder": "absent"}, "policy.folder", "not found"),
         ({"policy": "run", "policy.run": ""}, "policy.run", "no such run"),
         ({"policy": "run", "policy.run": "0000:final"}, "policy.run", "no such run"),
         ({"lora": "on", "lora.r": "0"}, "lora.r", "greater than or equal to 1"),
@@ -203,7 +203,7 @@ def test_a_recipe_that_does_not_exist_is_not_found(as_owner: Client) -> None:
 def test_the_preflight_panel_shows_samples_rewards_and_arithmetic(as_owner: Client) -> None:
     page = as_owner.post("/preflight/", filled(as_owner, "/launch/grpo/")).content.decode()
     assert "Ready to launch" in page
-    for text in ("total rollouts", "9\u202f600", "Sampled prompts", "Answer: ", "Rewards, tried on known answers", "gold", "working"):
+    for text in ("total rollouts", "9\u202f600", "Sampled prompts", "Answer: ", "Rewards for known answers", "gold", "working"):
         assert text in page
     assert "<html" not in page
 

@@ -158,7 +158,7 @@ def test_a_run_of_a_script_elsewhere_is_no_policy_and_no_template(as_owner: Clie
     for address in (f"/launch/?clone={elsewhere.pk}", f"/launch/?after={elsewhere.pk}", f"/launch/dpo/?after={elsewhere.pk}"):
         answer = as_owner.get(address, follow=True)
         assert answer.redirect_chain == [(f"/runs/{elsewhere.pk}/", 302)]
-        assert "was trained by a script of its own, which has kept the policy" in answer.content.decode()
+        assert "was trained by an external script, which has the policy" in answer.content.decode()
     with pytest.raises(SpecError) as refusal:
         references.resolve_references(team, {**GRPO, "policy": {"kind": "run", "run": str(elsewhere.pk), "checkpoint": "final"}})
     assert [(one.field, one.message) for one in refusal.value.problems] == [("policy.run", references.OUTSIDE)]

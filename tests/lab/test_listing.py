@@ -138,7 +138,7 @@ def test_what_is_not_allow_listed_is_left_out_and_said(url: str, as_owner: Clien
 def test_no_match_offers_to_clear_the_filters(as_owner: Client, make_run: MakeRun) -> None:
     make_run()
     page = as_owner.get("/runs/?q=zzz&status=failed").content.decode()
-    assert "No run matches" in page
+    assert "No results" in page
     assert 'href="?status=failed"' in page  # the chip of the text filter takes only the text away
 
 
@@ -225,7 +225,7 @@ def test_a_queued_run_knows_its_place(make_run: MakeRun) -> None:
     alive("ready")
     first, second, third = make_run("1"), make_run("2"), make_run("3")
     found = wait_reasons.find_waiting_reasons([third, first, second])
-    assert [found[run.pk].why for run in (first, second, third)] == ["next in the queue", "1 before it in the queue", "2 before it in the queue"]
+    assert [found[run.pk].why for run in (first, second, third)] == ["queue position 1", "queue position 2", "queue position 3"]
 
 
 def test_a_next_stage_says_which_run_it_waits_for(make_run: MakeRun) -> None:
@@ -255,5 +255,5 @@ def test_workers_show_the_teams_run_but_not_another_teams(as_owner: Client, as_s
 
 def test_without_workers_the_page_says_how_to_start_one(as_owner: Client) -> None:
     page = as_owner.get("/workers/").content.decode()
-    assert "No worker is alive" in page
+    assert "No training worker is online" in page
     assert "manage.py worker --queues gpu" in page

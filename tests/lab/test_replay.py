@@ -115,7 +115,7 @@ def test_the_runs_own_recipe_changes_nothing(as_owner: Client, owner: User, run:
     assert found["change"] == pytest.approx(0.0, abs=1e-6)
     shown = page(as_owner, replay)
     assert shown.count("data-member=") == 8
-    assert "push every token alike" in shown
+    assert "push every token equally" in shown
     assert "<bdi>base</bdi> +0.5" in shown
 
 
@@ -171,7 +171,7 @@ def test_the_form_says_of_which_methods_nothing_is_replayed(as_owner: Client, ru
 @pytest.mark.parametrize(
     ("changes", "place", "words"),
     [
-        ({"step": "7"}, "step", "near it are those of 2"),
+        ({"step": "7"}, "step", "the nearest steps are 2"),
         ({"step": "99999999999999"}, "step", "no training rollouts"),
         ({"step": "x"}, "step", "no training rollouts"),
         ({"group": "5"}, "group", "no such group"),
@@ -195,7 +195,7 @@ def test_what_cannot_be_asked_is_said_at_its_input_and_nothing_is_lost(
     [
         ("?add=rs-grpo", {"stages.0.method.rs-grpo.risk": "-1"}, "stages.0.method.rs-grpo.risk", "greater than or equal to 0"),
         ("?add=rs-grpo", {"stages.0.add": "rloo"}, "stages.0.add", "press Add"),
-        ("", {"task.mini_gsm.rewards.correct": "much"}, "task.mini_gsm.rewards.correct", "Write a number"),
+        ("", {"task.mini_gsm.rewards.correct": "much"}, "task.mini_gsm.rewards.correct", "Enter a number"),
         ("?add=mrpo", {}, "stages.0.method.mrpo", "hidden states"),
         ("?add=rs-grpo&add=c2gspg", {}, "stages.0.method.c2gspg", "only one method can"),
     ],
@@ -260,7 +260,7 @@ def test_a_worker_that_is_gone_does_not_leave_a_question_running_for_ever(as_own
     replay = ask(as_owner, run)
     assert replay.claim()
     assert not replay.claim()
-    assert "Working it out" in page(as_owner, replay)
+    assert "Computing" in page(as_owner, replay)
     Replay.across_teams.filter(pk=replay.pk).update(started_at=timezone.now() - LOST_AFTER - timedelta(seconds=1))
     shown = page(as_owner, replay)
     assert "is gone" in shown
@@ -275,7 +275,7 @@ def test_an_answer_of_another_version_is_asked_again_not_read(as_owner: Client, 
     replay = ask(as_owner, run)
     assert replay.claim()
     assert replay.finish({"format": 0, "members": []})
-    assert "Ask again" in page(as_owner, replay)
+    assert "Run again" in page(as_owner, replay)
     assert as_owner.get(f"/what-if/{replay.pk}/tokens/?ids=1").status_code == 404
 
 
@@ -293,10 +293,10 @@ def test_waiting_says_what_is_missing_and_reloads_the_page_at_the_end(as_owner: 
 def test_a_worker_for_analysis_is_not_one_that_trains(as_owner: Client) -> None:
     Worker.objects.create(name="w", host="h", pid=1, queues=[ANALYSIS])
     shown = as_owner.get("/workers/").content.decode()
-    assert "No worker is alive" in shown
+    assert "No training worker is online" in shown
     assert "what-if questions" in shown
     Worker.objects.create(name="both", host="h", pid=2, queues=[ANALYSIS, "gpu"])
-    assert "No worker is alive" not in as_owner.get("/workers/").content.decode()
+    assert "No training worker is online" not in as_owner.get("/workers/").content.decode()
 
 
 def test_model_text_stays_text(as_owner: Client, team: Team) -> None:

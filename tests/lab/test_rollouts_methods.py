@@ -90,7 +90,7 @@ def test_context_a_method_gave_stands_apart_from_what_the_policy_wrote(turns: An
     ids, lengths = pack_ids([1, 2, 3, 4]), pack_array([2, 2, 2, 2], "H")
     store(run, completion="aabbccdd", ids=ids, lengths=lengths, turns=[Turn(*turn) for turn in turns])
     given = "aabb" if len(turns) == 2 else "aabbccdd"
-    assert f'<span class="given" title="given by a method as context; not in the loss">{given}</span>' in page(as_owner, run)
+    assert f'<span class="given" title="added by a method as context; not in the loss">{given}</span>' in page(as_owner, run)
 
 
 def test_given_text_is_never_thought_to_be_thinking() -> None:

@@ -153,9 +153,9 @@ def test_replayed_rollouts_are_hidden_until_asked_for(run: Run, as_owner: Client
     assert feed(run).steps.last == 5
     hidden, both = page(as_owner, run, step=4), page(as_owner, run, step=4, tries=1)
     assert "Steps 4–6 were replayed by attempt 2." in hidden
-    assert "Show the first try" in hidden
+    assert "Show the original attempt" in hidden
     assert "attempt 1, replayed" in both
-    assert "Hide the first try" in both
+    assert "Hide the original attempt" in both
 
 
 def test_rollouts_of_a_multi_turn_completion_show_who_wrote_what(run: Run, as_owner: Client) -> None:
@@ -278,8 +278,8 @@ def test_only_groups_without_variance_and_only_what_was_filtered_out(run: Run, a
     kept = feed(run, filtered=1, zero=1).selection
     assert Selection.read(QueryDict(kept.query()[1:])) == kept
     store(run, rollout(2), measured(2))
-    assert "Nothing of step 2 matches" in page(as_owner, run, step=2, filtered=1)
-    assert "Every group of this step has rewards that differ" in page(as_owner, run, step=2, zero=1)
+    assert "No results in step 2" in page(as_owner, run, step=2, filtered=1)
+    assert "Every group of this step has reward variance" in page(as_owner, run, step=2, zero=1)
 
 
 def test_a_filter_pages_over_what_it_shows(run: Run) -> None:
@@ -363,9 +363,9 @@ def test_where_the_steps_of_a_run_lie(run: Run, as_owner: Client, as_stranger: C
 
 
 def test_an_empty_feed_says_when_rollouts_come(run: Run, as_owner: Client) -> None:
-    assert "They appear here as the policy samples them" in page(as_owner, run)
+    assert "They appear here automatically as the policy samples them" in page(as_owner, run)
     Run.across_teams.filter(pk=run.pk).update(status=Status.FAILED)
-    assert "This run ended before it sampled anything" in page(as_owner, run)
+    assert "This run ended before it sampled any rollouts" in page(as_owner, run)
 
 
 def test_the_feed_reads_one_step_and_not_the_run(run: Run) -> None:

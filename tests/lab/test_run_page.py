@@ -150,9 +150,9 @@ def test_a_failed_run_says_why_what_to_do_and_where_the_log_is(as_owner: Client,
 
 def test_a_queued_run_says_what_it_waits_for(as_owner: Client, make_run: MakeRun) -> None:
     parent = make_run("first stage")
-    assert "No live worker takes the queue" in shown(as_owner, parent)
+    assert "No worker is on the queue" in shown(as_owner, parent)
     Worker.objects.create(name="w", host="h", pid=1, queues=["gpu"])
-    assert "It is next in the queue." in shown(as_owner, parent)
+    assert "Queue position 1." in shown(as_owner, parent)
     spec = {**GRPO, "policy": {"kind": "run", "run": str(parent.pk), "checkpoint": "final"}}
     child = make_run("second stage", spec, parent=parent)
     assert "It starts from the policy of #1 first stage, which is queued." in shown(as_owner, child)
@@ -237,7 +237,7 @@ def test_replayed_steps_are_not_in_the_snapshot(as_owner: Client, make_run: Make
         pass
     data = json.loads(shown(as_owner, run, "metrics.json"))
     assert data["series"]["loss"]["steps"] == [1, 2, 3, 4, 5]
-    assert {"step": 3, "kind": "resume", "label": "attempt 2 goes on from step 3"} in data["marks"]
+    assert {"step": 3, "kind": "resume", "label": "attempt 2 resumes from step 3"} in data["marks"]
 
 
 def test_the_csv_has_every_step_and_no_formula(as_owner: Client, make_run: MakeRun) -> None:

@@ -41,7 +41,7 @@ def test_a_form_that_is_sent_twice_makes_one_version(as_owner: Client, team: Tea
     first, again = save(as_owner), save(as_owner)
     assert [version.number for version in RecipeVersion.objects.of(team)] == [1]
     assert again.headers["Location"] == first.headers["Location"]
-    assert "Nothing has changed since “Risky”, version 1." in as_owner.get(again.headers["Location"]).content.decode()
+    assert "No changes since “Risky”, version 1." in as_owner.get(again.headers["Location"]).content.decode()
     save(as_owner, **{"save.note": "the same with a word"})
     assert [version.number for version in RecipeVersion.objects.of(team)] == [2, 1]
 
@@ -61,7 +61,7 @@ def test_the_same_name_makes_the_next_version_and_two_of_them_are_compared(as_ow
     back = as_owner.get(f"/saved/{recipe.pk}/?old=2&new=1").content.decode()
     assert "From version 2 to 1" in back
     assert "<del>4.0</del>" in back
-    assert "Nothing differs" in as_owner.get(f"/saved/{recipe.pk}/?old=1&new=1").content.decode()
+    assert "No differences" in as_owner.get(f"/saved/{recipe.pk}/?old=1&new=1").content.decode()
     assert "From version 1 to 2" in as_owner.get(f"/saved/{recipe.pk}/?old=x&new=99").content.decode()
 
 
@@ -109,7 +109,7 @@ def test_deleting_can_be_undone(as_owner: Client, team: Team) -> None:
     key = version.recipe_id
     page = as_owner.post(f"/saved/{key}/delete/", follow=True).content.decode()
     assert "Saved by your team" not in page
-    assert "Deleted in the last days" in page
+    assert "Recently deleted" in page
     assert as_owner.get(f"/launch/grpo/?saved={version.pk}").status_code == 404
     assert "Restore" in as_owner.get(f"/saved/{key}/").content.decode()
     page = as_owner.post(f"/saved/{key}/restore/", follow=True).content.decode()

@@ -185,7 +185,7 @@ def test_nothing_of_the_answer_is_told(serve: Callable[..., Server]) -> None:
 def test_what_is_not_http_is_said_to_be_so(answer: bytes, serve: Callable[..., Server]) -> None:
     server = serve(answer or b"\r\n")
     outcome = post_to_address(f"http://127.0.0.1:{server.port}/", b"", {})
-    assert outcome == outgoing.Outcome(None, "what answered does not speak HTTP")
+    assert outcome == outgoing.Outcome(None, "the response is not HTTP")
 
 
 def test_informational_answers_are_passed_over(serve: Callable[..., Server]) -> None:

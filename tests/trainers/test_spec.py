@@ -115,7 +115,7 @@ def test_vllm_on_a_cpu_is_refused():
 )
 def test_an_unknown_key_is_refused_with_what_was_probably_meant(parts, field, fix):
     problem = only(**parts)
-    assert (problem.field, problem.message, problem.fix) == (field, "there is no such setting", fix)
+    assert (problem.field, problem.message, problem.fix) == (field, "unknown setting", fix)
 
 
 def test_a_missing_field_shows_no_value():

@@ -31,7 +31,7 @@ TRAINERS: dict[str, tuple[str, type[Common]]] = {
 POLICIES: dict[str, tuple[str, str, type[Strict]]] = {
     "tiny": ("Built-in tiny policy", "Half a million parameters; learns the built-in tasks in a minute on two CPU cores.", TinyPolicy),
     "run": ("A run's policy", "The final policy of a finished run, or one of its checkpoints.", RunPolicy),
-    "hub": ("Model hub", "An instruction-tuned model by its repository id; safetensors only, its own code is never run.", HubPolicy),
+    "hub": ("Model hub", "An instruction-tuned model by repository id; safetensors only, repository code is never run.", HubPolicy),
     "folder": ("Folder", "A local folder with config.json, *.safetensors, a tokenizer and a chat template.", FolderPolicy),
 }
 

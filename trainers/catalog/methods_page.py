@@ -37,7 +37,7 @@ and why."""
 def describe_provenance(entry: Entry) -> str:
     """As published in code or in the paper, published with departures, or our reading of an abstract."""
     if entry["provenance"] == "abstract":
-        return "our reading"
+        return "our interpretation"
     return f"with departures ({entry['provenance']})" if entry["departures"] else f"as published ({entry['provenance']})"
 
 
@@ -62,12 +62,12 @@ def in_full(entry: Entry) -> str:
     facts += [
         ("source", entry["source"]),
         ("formula", describe_provenance(entry)),
-        ("our reading", entry["reading"]),
+        ("our interpretation", entry["reading"]),
         ("hooks", ", ".join(entry["hooks"])),
     ]
     facts += [("departures", text) for text in entry["departures"]]
     facts += [("decides", ", ".join(entry["owns"])), ("acts", format_roles(entry)), ("needs", ", ".join(entry["needs"]))]
-    facts += [("not with", f"{name}{f': {why}' if why else ''}") for name, why in entry["excludes"].items()]
+    facts += [("conflicts with", f"{name}{f': {why}' if why else ''}") for name, why in entry["excludes"].items()]
     facts += [("with", f"{name}: {why}") for name, why in entry["cautions"].items()]
     facts += [("requires", "; ".join(format_requirement(need) for need in entry["requires"]))]
     facts += [
@@ -147,13 +147,13 @@ def render_method_section(entry: Entry) -> str:
     facts += [f"builds on {entry['base']}"] if entry["base"] and entry["base"] != entry["name"] else []
     facts += [f"decides the {', the '.join(entry['owns'])}"] if entry["owns"] else []
     facts += [format_roles(entry)] if entry["roles"] else []
-    facts += [f"not with {', '.join(entry['excludes'])}"] if entry["excludes"] else []
-    facts += [f"the usual base of {trainer}" for trainer in by_default]
+    facts += [f"conflicts with {', '.join(entry['excludes'])}"] if entry["excludes"] else []
+    facts += [f"the default base of {trainer}" for trainer in by_default]
     parts = [head, entry["idea"], " · ".join(facts)]
     if entry["formula"]:
         parts.append("\n\n".join(f"```math\n{latex}\n```" for latex in entry["formula"]))
     if entry["reading"]:
-        parts.append(f"Our reading: {entry['reading']}")
+        parts.append(f"Our interpretation: {entry['reading']}")
     if entry["departures"]:
         parts.append("\n".join(["Departures:", *(f"- {text}" for text in entry["departures"])]))
     rows = [

@@ -142,9 +142,9 @@ def check_columns(spec: RunSpec, rows: list[datasets.Row], report: Report) -> No
         if datasets.WEIGHT in there and all(row.get(datasets.WEIGHT) == 0 for row in rows):
             report.refuse("dataset.path", path, "every pair has weight 0: there is nothing to learn from", "give at least one pair a weight above 0")
         if base.config.get("use_margins") and datasets.MARGIN not in there:
-            report.warn("base.config.use_margins", True, "no row has a margin", "switch it off, or freeze a version with margins")
+            report.warn("base.config.use_margins", True, "no row has a margin", "turn it off, or freeze a version with margins")
     elif there and trainer in ("kto", "reward"):
-        message = f"has {' and '.join(there)}, which {trainer} does not read: every row counts the same"
+        message = f"has {' and '.join(there)}, which {trainer} does not read: all rows are weighted equally"
         report.warn("dataset.path", path, message, "train DPO, or drop suspect rows in place of down-weighting them")
 
 
@@ -165,7 +165,7 @@ def check_machine(spec: RunSpec, report: Report) -> None:
         report.warn("training.use_vllm", True, "vllm is not installed on this machine", "run it on a worker that has it, or generate without it")
     untrained = isinstance(spec.policy, TinyPolicy) and not spec.policy.cold_start
     if untrained and not isinstance(spec.training, SFT):
-        message = "the weights are random: no answer will be right, so there is no reward to follow"
+        message = "the weights are random: no answer will be right, so there is no reward signal"
         report.warn("policy.cold_start", False, message, "set policy.cold_start to true, or train it with sft first")
     folder = Path(spec.output).absolute()
     parent = next((place for place in (folder, *folder.parents) if place.exists()), folder)

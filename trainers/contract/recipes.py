@@ -34,7 +34,7 @@ RECIPES = (
     Recipe(
         "demo",
         "Cold start, GRPO, DPO",
-        "Three runs in a chain take the built-in policy from random weights to solving word problems. Each starts where the one before ended.",
+        "Three chained runs take the built-in policy from random weights to solving word problems. Each starts from the previous run's policy.",
         4,
         (
             Stage("Cold start", {"policy": UNTRAINED, "task": WORD_PROBLEMS, "training": {"trainer": "sft"}, "evaluation": {"every": 200}}),
@@ -53,14 +53,14 @@ RECIPES = (
     Recipe(
         "grpo",
         "GRPO on word problems",
-        "Reinforcement from right and wrong answers alone. The policy learns to show its working because that is what gets rewarded.",
+        "RL from right and wrong answers only. The policy learns to show its reasoning because that earns the reward.",
         2,
         (Stage("GRPO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "grpo"}}),),
     ),
     Recipe(
         "search",
         "GRPO with search",
-        "A multi-turn task: the policy looks facts up before it answers. The world's replies are shown but carry no loss.",
+        "A multi-turn task: the policy looks facts up before it answers. Environment replies are part of the context but not of the loss.",
         2,
         (
             Stage(
@@ -95,7 +95,7 @@ RECIPES = (
     Recipe(
         "cold-start",
         "Supervised cold start",
-        "Teaches the untrained built-in policy from demonstrations of mixed quality. It is what the other recipes begin with.",
+        "Trains the untrained built-in policy on demonstrations of mixed quality. The other recipes start from the result.",
         1,
         (Stage("Cold start", {"policy": UNTRAINED, "task": WORD_PROBLEMS, "training": {"trainer": "sft"}, "evaluation": {"every": 200}}),),
     ),
@@ -165,7 +165,7 @@ RECIPES = (
     Recipe(
         "reward",
         "Reward model",
-        "Learns from pairs which of two answers is better. Its result scores answers and writes none.",
+        "Learns from pairs which of two answers is better. The result scores answers; it generates no text.",
         2,
         (
             Stage(
@@ -182,7 +182,7 @@ RECIPES = (
     Recipe(
         "lora",
         "LoRA on a hub model",
-        "A short supervised start teaches a 0.5 B instruct model the form of the answer, then GRPO takes over. Only adapters are trained.",
+        "A short supervised warm start teaches a 0.5 B instruct model the answer format, then GRPO continues. Only LoRA adapters are trained.",
         30,
         (
             Stage(

@@ -91,7 +91,7 @@ def problems_from_detail(item: ErrorDetails, root: type[BaseModel]) -> list[Prob
     if item["type"] == "missing":
         return [Problem(field, None, "is missing", f"add it: {describe_setting(keys[-1], owner)}".removesuffix(": "), given=False)]
     if item["type"] == "extra_forbidden":
-        return [Problem(field, abbreviate_value(item["input"]), "there is no such setting", suggest_setting(keys, owner, root))]
+        return [Problem(field, abbreviate_value(item["input"]), "unknown setting", suggest_setting(keys, owner, root))]
     if item["type"] in ("model_type", "model_attributes_type", "dict_type") or not keys:
         return [Problem(field, abbreviate_value(item["input"]), "must be a JSON object", "write {…}")]
     return [Problem(field, abbreviate_value(item["input"]), item["msg"].removeprefix("Value error, "), fix_of(item, keys[-1], owner))]

@@ -29,8 +29,8 @@ class TinyPolicy(Strict):
     kind: Literal["tiny"] = "tiny"
     cold_start: bool = param(
         True,
-        "Start from the policy after a supervised cold start on the task's demonstrations, which are of mixed quality on purpose."
-        " Without it the weights are random and reinforcement finds no reward to follow.",
+        "Start from the policy after a supervised cold start on the task's demonstrations (of mixed quality by design)."
+        " Without it the weights are random and RL gets no reward signal.",
         title="Cold-started",
     )
 
@@ -48,8 +48,8 @@ class FolderPolicy(Strict):
 
 class RunPolicy(Strict):
     kind: Literal["run"] = "run"
-    folder: str = param(..., "Folder of the run whose policy to go on from.", title="Run", min_length=1)
-    checkpoint: Literal["final"] | int = param(FINAL, "Its final policy, or the step of a checkpoint.", title="Checkpoint")
+    folder: str = param(..., "Folder of the run whose policy to start from.", title="Run", min_length=1)
+    checkpoint: Literal["final"] | int = param(FINAL, "Final policy, or the step of a checkpoint.", title="Checkpoint")
 
     def path(self) -> Path:
         where = FINAL if self.checkpoint == FINAL else f"checkpoints/checkpoint-{self.checkpoint}"
@@ -71,7 +71,7 @@ class Lora(Strict):
 class TaskChoice(Strict):
     name: str = param(..., "A task of the catalogue.", title="Task", min_length=1)
     difficulty: str = param("easy", "One of the task's difficulty settings.", title="Difficulty")
-    rewards: dict[str, float] = param({}, "Weight of reward functions; one that is not named keeps the task's own weight.", title="Rewards")
+    rewards: dict[str, float] = param({}, "Weights of the reward functions; functions not listed keep the task's weight.", title="Rewards")
 
 
 class DatasetChoice(Strict):
@@ -82,22 +82,22 @@ class DatasetChoice(Strict):
 
     path: str = param(..., "A .jsonl or .parquet file in TRL's format for the trainer.", title="File", min_length=1)
     sha256: str | None = param(
-        None, "SHA-256 of the file's bytes; a file with another one is refused. Frozen versions name theirs.", advanced=True, pattern=SHA256
+        None, "SHA-256 of the file; a file with a different hash is refused. Set for frozen versions.", advanced=True, pattern=SHA256
     )
 
 
 class HumanReward(Strict):
     """People rank some of the groups while the run waits; their ranking is one more reward. Nobody is waited for longer than the deadline."""
 
-    share: float = param(0.1, "Share of the groups that people are asked about, drawn by the seed.", title="Share of groups", gt=0, le=1)
-    seconds: float = param(120, "How long a step waits for answers.", title="Deadline", unit="seconds", ge=1, le=86_400)
-    weight: float = param(1.0, "Weight of people's reward beside those of the task.", title="Weight", ge=0, le=1000)
+    share: float = param(0.1, "Share of groups that people are asked to rank, sampled by the seed.", title="Share of groups", gt=0, le=1)
+    seconds: float = param(120, "How long a step waits for rankings.", title="Deadline", unit="seconds", ge=1, le=86_400)
+    weight: float = param(1.0, "Weight of the human reward relative to the task's rewards.", title="Weight", ge=0, le=1000)
     fallback: float | None = param(
-        None, "Reward of completions that nobody scored in time; empty means no opinion: the other rewards alone count.", title="Fallback", ge=0, le=1
+        None, "Reward of completions not ranked in time; empty: only the other rewards count.", title="Fallback", ge=0, le=1
     )
     compare: Literal["ranking"] = param(
         "ranking",
-        "How answers become a reward: people rank the group, and a completion's reward is the share of comparisons it won.",
+        "How rankings become a reward: the reward of a completion is the share of comparisons it wins.",
         title="Compare by",
         advanced=True,
     )
@@ -110,22 +110,26 @@ class MethodChoice(Strict):
 
 class Evaluation(Strict):
     every: int = param(
-        50, "Measure on held-out prompts every so many steps, besides before and after; 0 = only then.", title="Every", unit="steps", ge=0
+        50,
+        "Evaluate on held-out prompts every N steps, in addition to before and after training; 0: only before and after.",
+        title="Evaluate every",
+        unit="steps",
+        ge=0,
     )
-    prompts: int = param(256, "Held-out prompts, one answer each; 0 switches evaluation off.", title="Held-out prompts", ge=0, le=100_000)
-    temperature: float = param(1.0, "Sampling temperature of the measurement; 0 is greedy.", title="Temperature", advanced=True, ge=0, le=10)
+    prompts: int = param(256, "Number of held-out prompts, one answer each; 0 disables evaluation.", title="Held-out prompts", ge=0, le=100_000)
+    temperature: float = param(1.0, "Sampling temperature for evaluation; 0 is greedy.", title="Temperature", advanced=True, ge=0, le=10)
 
 
 class Limits(Strict):
-    minutes: float | None = param(None, "Stop and save after this long.", title="Time limit", unit="minutes", gt=0)
-    save_every: int = param(50, "Write a checkpoint every so many steps; stopping and finishing always save.", title="Save every", unit="steps", ge=1)
-    keep_checkpoints: int = param(2, "How many of the newest checkpoints stay on the disk.", title="Keep", advanced=True, ge=1)
+    minutes: float | None = param(None, "Stop and save after this time.", title="Time limit", unit="minutes", gt=0)
+    save_every: int = param(50, "Save a checkpoint every N steps; stopping and finishing always save one.", title="Save every", unit="steps", ge=1)
+    keep_checkpoints: int = param(2, "Number of newest checkpoints to keep on disk.", title="Keep checkpoints", advanced=True, ge=1)
 
 
 class RunSpec(Strict):
     version: Literal[1] = 1
     recipe: str = param("custom", "Name of the recipe this run was made from.", max_length=100)
-    base: MethodChoice | None = param(None, "What the methods are stacked on; empty means the trainer's default (dapo, dpo, kto, sft).")
+    base: MethodChoice | None = param(None, "Base that the methods are stacked on; empty: the trainer's default (dapo, dpo, kto, sft).")
     methods: list[MethodChoice] = param([], "Methods stacked on the base, in order.")
     policy: Policy = TinyPolicy()
     lora: Lora | None = None
@@ -135,10 +139,12 @@ class RunSpec(Strict):
     training: Annotated[SFT | GRPO | DPO | KTO | Reward, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
-    seed: int = param(0, "Seeds weights, data order and sampling.", title="Seed", ge=0, lt=2**31)
-    device: Literal["auto", "cpu", "cuda"] = param("auto", "Where to train; auto takes a GPU when there is one.", title="Device", advanced=True)
-    precision: Literal["auto", "fp32", "bf16"] = param("auto", "auto: bf16 on a GPU that has it, else fp32.", title="Precision", advanced=True)
-    output: str = param(..., "The run folder; everything the run writes is in it.", min_length=1)
+    seed: int = param(0, "Seed for weights, data order and sampling.", title="Seed", ge=0, lt=2**31)
+    device: Literal["auto", "cpu", "cuda"] = param("auto", "Device to train on; auto uses a GPU if available.", title="Device", advanced=True)
+    precision: Literal["auto", "fp32", "bf16"] = param(
+        "auto", "auto: bf16 on GPUs that support it, otherwise fp32.", title="Precision", advanced=True
+    )
+    output: str = param(..., "The run folder, which contains all output of the run.", min_length=1)
 
     @model_validator(mode="after")
     def parts_agree(self) -> "RunSpec":

@@ -73,7 +73,7 @@ def find_conflict_reasons(one: Chosen, other: Chosen) -> Iterator[tuple[str, str
     for first, second in ((one, other), (other, one)):
         if second.name in first.entry["excludes"]:
             why = first.entry["excludes"][second.name]
-            yield f"{first.name} does not go with {second.name}{f': {why}' if why else ''}", fix
+            yield f"{first.name} conflicts with {second.name}{f': {why}' if why else ''}", fix
     yield from ((message, fix) for message in find_order_conflicts(one, other, owned))
 
 

@@ -44,7 +44,7 @@ def check_stack(spec: RunSpec, entries: Mapping[str, Entry]) -> Verdict:
     for where, choice in [("base", base_choice(spec)), *((f"methods.{place}", choice) for place, choice in enumerate(spec.methods))]:
         entry = entries.get(choice.name)
         if entry is None:
-            verdict.problems.append(Problem(f"{where}.name", choice.name, "there is no such method", "choose one of the catalogue"))
+            verdict.problems.append(Problem(f"{where}.name", choice.name, "there is no such method", "choose one from the catalogue"))
             continue
         verdict.problems += list(wrong_place(where, entry, spec)) + list(wrong_config(where, choice, entry))
         chosen.append(stack_conflicts.fill_method_defaults(where, entry, choice.config))
@@ -76,7 +76,7 @@ def wrong_place(where: str, entry: Entry, spec: RunSpec) -> Iterator[Problem]:
                 "base.name", name, f"runs on the {entry['trainer']} trainer, not on {trainer}", f"set training.trainer to {entry['trainer']}"
             )
     elif entry["group"] == "bases":
-        yield Problem(f"{where}.name", name, "is a base: a recipe has one", "choose it as the base")
+        yield Problem(f"{where}.name", name, "is a base: a recipe has exactly one", "choose it as the base")
     elif trainer not in entry["trains"]:
         on = " or ".join(entry["trains"])
         yield Problem(f"{where}.name", name, f"works on {on}, not on {trainer}", f"set training.trainer to {on}, or remove it")
@@ -100,7 +100,7 @@ def add_unmet_needs(where: str, entry: Entry, spec: RunSpec, verdict: Verdict) -
         verdict.problems.append(Problem("training.beta", training["beta"], message, "set it to 0"))
     if "rollout" in entry["owns"] and training.get("use_vllm"):
         message = f"{entry['name']} decides how completions are generated and cannot do that through vLLM"
-        verdict.problems.append(Problem("training.use_vllm", True, message, "switch it off"))
+        verdict.problems.append(Problem("training.use_vllm", True, message, "turn it off"))
     if "reference" in entry["owns"] and spec.lora is not None:
         message = f"{entry['name']} moves the reference policy, which under LoRA is the policy without its adapters"
         verdict.problems.append(Problem("lora", "on", message, "train all weights"))

@@ -63,7 +63,7 @@ class Stack:
         for method in self.filling("data"):
             rows = method.data(rows, self.context)
             if not rows:
-                raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left nothing to train on", "loosen its parameters")])
+                raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left no rows to train on", "loosen its parameters")])
         self.context.examples = rows
         return rows
 
@@ -104,7 +104,7 @@ def make_method(choice: MethodChoice, where: str) -> Method:
         kind = registry.load_method_class(choice.name)
         return kind(kind.Config.model_validate(choice.config))
     except registry.UnknownMethod:
-        raise SpecError([Problem(f"{where}.name", choice.name, "there is no such method", "choose one of the catalogue")]) from None
+        raise SpecError([Problem(f"{where}.name", choice.name, "there is no such method", "choose one from the catalogue")]) from None
     except ValidationError as error:
         problems = refusals.problems_of(error, kind.Config)
         raise SpecError([Problem(f"{where}.config.{p.field}", p.value, p.message, p.fix, p.given) for p in problems]) from None

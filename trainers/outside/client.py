@@ -46,7 +46,7 @@ class LabClient:
         if urlsplit(self.url).scheme not in ("http", "https") or not urlsplit(self.url).hostname:
             raise LabError(f"LAB_URL must be the lab's address, such as https://lab.example.org; it is {self.url!r}")
         if not self.token:
-            raise LabError("LAB_TOKEN must be an access token of the lab: make one under your account, with the scope runs.send")
+            raise LabError("LAB_TOKEN must be an access token of the lab: create one under your account, with the scope runs.send")
         self.opener = urllib.request.build_opener(NoRedirect)
 
     def open_run(self, **opening: Any) -> tuple[str, int]:

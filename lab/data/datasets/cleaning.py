@@ -68,11 +68,11 @@ def by_labellers(pairs: Sequence[Evidence], cleaning: Cleaning, found: list[Susp
     for pair, one, own in zip(pairs, right, found, strict=True):
         against = [who for who, said in pair.ballots if said < 0]
         opposed = [name for name, gap in pair.rewards.items() if gap < 0]
-        words = [f"{len(against)} of {len(pair.ballots)} labellers say the opposite"] if against else []
+        words = [f"{len(against)} of {len(pair.ballots)} labellers disagree with it"] if against else []
         words += [f"{', '.join(opposed)} prefers the other answer"] if opposed else []
         worst, labels = min(((reliability[f"user {who}"], given[who]) for who, said in pair.ballots if said > 0), default=(1.0, 0))
         words += [f"the labeller's reliability is about {worst:.2f}, from {labels} labels"] if worst < 0.75 else []
-        own.add("labellers", 1 - float(one), f"probability that the label is right {one:.2f}: {'; '.join(words)}" if words and one < 0.75 else "")
+        own.add("labellers", 1 - float(one), f"probability that the label is correct {one:.2f}: {'; '.join(words)}" if words and one < 0.75 else "")
 
 
 def estimate_label_posterior(pairs: Sequence[Evidence]) -> tuple[Floats, dict[str, float]]:

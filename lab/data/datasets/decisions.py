@@ -75,11 +75,11 @@ def check_item_usable(judged: Judged, rule: Rule) -> None:
     if judged.final is not None:
         return
     if rule.aggregation == "adjudicated":
-        raise LeftOut("items nobody has adjudicated")
+        raise LeftOut("items without adjudication")
     if not judged.votes:
-        raise LeftOut("items without a label that counts")
+        raise LeftOut("items without a valid label")
     if rule.finished_only and judged.waiting:
-        raise LeftOut("items that still wait for labels")
+        raise LeftOut("items with missing labels")
     if len(judged.votes) < rule.min_labels:
         raise LeftOut("items with too few labels")
 
@@ -143,7 +143,7 @@ def aggregate_pair_votes(judged: Judged, rule: Rule, scores: Mapping[int, float]
         if abs(one - other) > 1e-9:
             found.append((first, second) if one > other else (second, first))
         else:
-            undecided["pairs on which the labellers are split" if one else "pairs that are ties"] += 1
+            undecided["pairs with split votes" if one else "ties"] += 1
     return found, undecided
 
 
@@ -184,7 +184,7 @@ def make_preference_candidates(judged: Judged, rule: Rule, scores: Mapping[int, 
                 replace(make_base_candidate(judged), rejected=rollout, correction=text), judged, [(vote, 1) for vote in judged.votes], rule, scores
             )
     elif not pairs and not undecided:
-        yield LeftOut("pairs that are ties")  # by adjudication
+        yield LeftOut("ties")  # by adjudication
 
 
 def verdict_of(judged: Judged, rule: Rule, scores: Mapping[int, float]) -> str:
@@ -210,7 +210,7 @@ def make_kto_candidates(judged: Judged, rule: Rule, scores: Mapping[int, float])
     verdict = verdict_of(judged, rule, scores)
     if judged.kind == Kind.SINGLE or verdict == Verdict.BAD:
         if verdict not in (Verdict.GOOD, Verdict.BAD):
-            raise LeftOut("answers judged neutral" if verdict == Verdict.NEUTRAL else "answers on which the labellers are split")
+            raise LeftOut("answers judged neutral" if verdict == Verdict.NEUTRAL else "answers with split votes")
         for rollout in judged.rollouts:
             own = set_candidate_label(make_base_candidate(judged), rollout, verdict == Verdict.GOOD)
             yield check_agreement(add_vote_statistics(own, judged, verdict_ballots(judged, verdict), rule, scores), rule, "answers")
@@ -220,7 +220,7 @@ def make_kto_candidates(judged: Judged, rule: Rule, scores: Mapping[int, float])
     net.subtract(rejected for _, rejected in pairs)
     for rollout in judged.rollouts:
         if not net[rollout]:
-            yield LeftOut("answers that win as often as they lose")
+            yield LeftOut("answers with equal wins and losses")
             continue
         good = net[rollout] > 0
         ballots = [(vote, compute_sign(count_net_wins(rollout, vote.pairs) * (1 if good else -1))) for vote in judged.votes]

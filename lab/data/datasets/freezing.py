@@ -61,7 +61,7 @@ def resolve_dataset_rule(dataset: Dataset, rule: Rule) -> Rule:
     wanted = (set(rule.queues) or queues) & queues if dataset.source == Source.QUEUES else set[int]()
     rule = replace(rule, form=dataset.form, queues=tuple(sorted(wanted)))
     if dataset.source == Source.QUEUES and not rule.queues:
-        raise RuleError([Problem("queues", "no queue is chosen", "choose at least one whose labels shall be in the dataset")])
+        raise RuleError([Problem("queues", "no queue is chosen", "choose at least one")])
     rule.check()
     return rule
 
@@ -91,7 +91,7 @@ def build_version(version_id: int) -> None:
         version.fail(str(error), error.counts)
     except Exception as error:
         log.exception("version %s was not built", version_id)
-        version.fail(f"The build broke off: {type(error).__name__}: {error}. Nothing was written; try again.")
+        version.fail(f"The build failed: {type(error).__name__}: {error}. Nothing was saved; try again.")
 
 
 def total_of(version: Version) -> int:
@@ -159,10 +159,10 @@ def made_of(row: Row) -> Made:
 def refuse_empty(found: Composed, rule: Rule) -> None:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.most_common())
     if not found.rows:
-        why = f" Left out: {reasons}." if reasons else " Nobody has labelled an item of these queues yet."
-        raise Refusal(f"No row is left, so there is nothing to freeze.{why} Loosen the rule or label more.", counts=found.counts())
+        why = f" Excluded: {reasons}." if reasons else " These queues have no labels yet."
+        raise Refusal(f"No rows are left, so there is nothing to freeze.{why} Relax the rule or label more items.", counts=found.counts())
     if all(one.split == "test" for one in found.rows):
-        words = f"All {len(found.rows)} rows fell into the test split (share {rule.test_share:g}). Lower the test share or change the salt."
+        words = f"All {len(found.rows)} rows fell into the test split (share {rule.test_share:g}). Lower the test share or change the split seed."
         raise Refusal(words, counts=found.counts())
 
 

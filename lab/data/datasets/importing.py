@@ -52,7 +52,7 @@ def import_dataset_file(request: LabRequest) -> HttpResponse:
     token = params.get("upload", "")
     found = uploads.find_upload(request.team, token)
     if found is None:
-        problem = "That upload is gone: uploads are kept for a day and until they are a dataset. Choose the file again." if token else ""
+        problem = "This upload has expired: uploads are kept for a day. Choose the file again." if token else ""
         return show_import_form(request, problem, 404 if token else 200)
     return show_mapping_form(request, found, params)
 
@@ -65,7 +65,7 @@ def show_import_form(request: LabRequest, problem: str = "", status: int = 200) 
 def receive_upload(request: LabRequest) -> HttpResponse:
     sent = request.FILES.get("file")
     if sent is None:
-        return show_import_form(request, "No file was sent. Choose one.", 422)
+        return show_import_form(request, "No file selected. Choose one.", 422)
     try:
         with storage_room.reserve_storage(request.team, sent.size or 0):
             found = uploads.save_upload(request.team, str(sent.name), sent.chunks())
@@ -177,21 +177,21 @@ def format_part_label(part: str) -> str:
 def validate_import(params: QueryDict, mapped: Mapped, seen: importing_rows.Seen | None, ignored: list[str]) -> dict[str, str]:
     errors = {}
     if not params.get("name", "").replace("\0", "").strip():
-        errors["name"] = "A name is missing. Say what the rows are about."
+        errors["name"] = "Enter a name."
     if seen is None:
-        return errors | {"file": "Columns are missing. Choose them above."}
+        return errors | {"file": "Columns are not mapped. Choose them above."}
     if ignored:
         errors["preference"] = preference_error(ignored)
     if not seen.rows:
-        errors["file"] = "No row can be used under this mapping. Choose another format or other columns."
+        errors["file"] = "No valid rows with this mapping. Choose another format or other columns."
     elif seen.wrong and params.get("skip") != "1":
-        what = "1 row is broken" if seen.wrong == 1 else f"{seen.wrong:,} rows are broken"
-        errors["skip"] = f"{what}. Tick to skip them, or correct the file and upload it again."
+        what = "1 row is invalid" if seen.wrong == 1 else f"{seen.wrong:,} rows are invalid"
+        errors["skip"] = f"{what}. Select the checkbox to skip them, or correct the file and upload it again."
     if seen.left_out and (params.get("leave") != "1" or not set(seen.left_out) <= set(params.getlist("left_out"))):
         what = "1 column is" if len(seen.left_out) == 1 else f"{len(seen.left_out)} columns are"
         errors["leave"] = (
-            f"{what} left out: {', '.join(escape_invisible_text(name) for name in sorted(seen.left_out))}. "
-            "Tick to agree, or choose a format that uses them."
+            f"{what} unused: {', '.join(escape_invisible_text(name) for name in sorted(seen.left_out))}. "
+            "Select the checkbox to continue without them, or choose a format that uses them."
         )
     return errors
 

@@ -23,7 +23,7 @@ from lab.lib.refusals import Refusal
 LISTED = 50  # broken rows that are named
 LOOKED_AT = 50  # rows a guess is made from
 SAMPLES = 3
-BROKEN = "broken rows of the file"
+BROKEN = "invalid rows of the file"
 
 
 @dataclass
@@ -88,9 +88,9 @@ def rows_of(version: Version, found: Composed) -> list[Made]:
     team = version.dataset.team
     upload = uploads.find_upload(team, str(own.get("token", "")))
     if upload is None:
-        raise Refusal("The uploaded file is gone: uploads are kept for a day. Upload it again.")
+        raise Refusal("The upload has expired: uploads are kept for a day. Upload the file again.")
     if own.get("format") not in FORMATS:
-        raise Refusal("This import was begun under another version of the lab. Upload the file again.")
+        raise Refusal("This import was started with another version of the lab. Upload the file again.")
     mapped, agreed = Mapped(own["format"], own["columns"], own["settings"]), set(own["left_out"])
     rows = []
     try:
@@ -98,11 +98,11 @@ def rows_of(version: Version, found: Composed) -> list[Made]:
             found.items += 1
             if isinstance(made, Made):
                 if more := sorted(set(unused) - agreed):
-                    raise Refusal(f"{upload.name} has columns that nobody agreed to leave out: {', '.join(more)}. Nothing was made.")
+                    raise Refusal(f"{upload.name} has unconfirmed unused columns: {', '.join(more)}. Nothing was imported.")
                 rows.append(made)
                 continue
             if not own.get("skip"):
-                raise Refusal(f"Line {made[0]} of {upload.name} {made[1]}. Nothing was made.")
+                raise Refusal(f"Import failed: line {made[0]} of {upload.name} {made[1]}. Nothing was imported.")
             found.left_out[BROKEN] += 1
     except Unreadable as error:
         raise Refusal(f"{upload.name} {error.message}. {error.fix[:1].upper()}{error.fix[1:]}.") from None

@@ -118,15 +118,15 @@ def create_dataset(request: LabRequest) -> HttpResponse:
 def validate_dataset_form(name: str, form: str, queues: list[Queue]) -> dict[str, str]:
     errors = {}
     if not name:
-        errors["name"] = "A name is missing. Say what the labels are about."
+        errors["name"] = "Enter a name."
     elif len(name) > 100:
         errors["name"] = f"The name has {len(name)} characters. Use at most 100."
     if form not in MAKERS:
-        errors["form"] = "This is none of the forms. Choose one of them."
+        errors["form"] = "Unknown form. Choose one from the list."
     if not queues:
-        errors["queue"] = "No queue is chosen. Tick at least one whose labels shall be rows."
+        errors["queue"] = "No queue is chosen. Select at least one."
     elif form == Form.STEPWISE and not any(asks_for_steps(queue) for queue in queues):
-        errors["queue"] = "None of these queues asks for marks of steps. Tick one that does, or choose another form."
+        errors["queue"] = "None of these queues has step marks. Select one that does, or choose another form."
     return errors
 
 

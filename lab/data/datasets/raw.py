@@ -51,7 +51,7 @@ def detect_file_kind(path: Path) -> str:
         return "parquet"
     for magic, name in COMPRESSED.items():
         if head.startswith(magic):
-            raise Unreadable(f"is compressed ({name})", "unpack it and upload what is inside")
+            raise Unreadable(f"is compressed ({name})", "unpack it and upload the contents")
     if not head.strip():
         raise Unreadable("is empty", "choose a file with rows")
     if b"\0" in head:
@@ -136,13 +136,13 @@ def decode_json_value(line: bytes) -> Any:
 def json_rows(path: Path) -> Iterator[Record]:
     """The rows of one JSON value: a list, or an object that holds one. Lines are numbers of the rows."""
     if path.stat().st_size > MOST_JSON:
-        raise Unreadable(f"is one JSON value of more than {MOST_JSON // 1_000_000} MB", "write one row a line (.jsonl)")
+        raise Unreadable(f"is one JSON value of more than {MOST_JSON // 1_000_000} MB", "write one row per line (.jsonl)")
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if values_in(text) > MOST_VALUES:
-        raise Unreadable(f"holds more than {MOST_VALUES:,} values", "split it, or write one row a line (.jsonl)")
+        raise Unreadable(f"holds more than {MOST_VALUES:,} values", "split it, or write one row per line (.jsonl)")
     value = decode_json_value(text)
     if isinstance(value, Broken):
-        raise Unreadable(str(value), "check how it was written; one JSON object a line (.jsonl) shows which row is wrong")
+        raise Unreadable(str(value), "check the file; with one JSON object per line (.jsonl) the invalid row can be named")
     if isinstance(value, dict):
         lists = [own for own in value.values() if isinstance(own, list)]
         value = lists[0] if len(lists) == 1 else [value]
@@ -158,7 +158,7 @@ def csv_rows(path: Path) -> Iterator[Record]:
         try:
             header = [name.strip() for name in next(reader, [])]
             if len(header) > MOST_COLUMNS:
-                raise Unreadable(f"has more than {MOST_COLUMNS:,} columns", "choose the ones that are needed")
+                raise Unreadable(f"has more than {MOST_COLUMNS:,} columns", "keep only the columns you need")
             for cells in reader:
                 if not cells:
                     continue

@@ -45,7 +45,7 @@ def check_metadata(metadata: Any) -> None:
     if metadata.num_rows > MOST_ROWS:
         raise Unreadable(f"has more than {MOST_ROWS:,} rows", "split it")
     if metadata.num_columns > MOST_COLUMNS:
-        raise Unreadable(f"has more than {MOST_COLUMNS:,} columns", "choose the ones that are needed")
+        raise Unreadable(f"has more than {MOST_COLUMNS:,} columns", "keep only the columns you need")
     for place in range(metadata.num_row_groups):
         group = metadata.row_group(place)
         for column in (group.column(position) for position in range(group.num_columns)):

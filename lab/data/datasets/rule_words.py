@@ -16,9 +16,9 @@ def describe_rule(rule: Rule, queues: Iterable[str], source: str = Source.QUEUES
         found += of_labels(rule, queues)
     found += [("Split", describe_split(rule))]
     if rule.dedupe:
-        found.append(("Duplicates", "The first of rows that say the same; none of rows that contradict each other"))
+        found.append(("Duplicates", "Duplicates: first one kept; contradictory rows excluded"))
     if rule.max_per_prompt is not None:
-        found.append(("Per prompt", f"At most {rule.max_per_prompt}, those with the most agreement"))
+        found.append(("Per prompt", f"At most {rule.max_per_prompt}, highest agreement first"))
     return found + list(describe_cleaning(rule))
 
 
@@ -37,18 +37,18 @@ def of_labels(rule: Rule, queues: Iterable[str]) -> Iterator[tuple[str, str]]:
     yield "Labels", AGGREGATIONS[rule.aggregation]
     if rule.min_agreement > 0:
         ties = "a tie counts against" if rule.ties_against else "ties are not counted"
-        yield "Agreement", f"At least {rule.min_agreement:.0%} of the votes ({ties}); adjudicated answers are not asked for it"
+        yield "Agreement", f"At least {rule.min_agreement:.0%} of the votes ({ties}); adjudicated answers are exempt"
     if rule.min_labels > 1:
-        yield ("Marks a step" if rule.form == Form.STEPWISE else "Labels an item"), f"At least {rule.min_labels}"
-    yield "Items", "Only those that have all their labels" if rule.finished_only else "Also those that still wait for labels"
+        yield ("Marks per step" if rule.form == Form.STEPWISE else "Labels per item"), f"At least {rule.min_labels}"
+    yield "Items", "Only fully labelled items" if rule.finished_only else "Including items with missing labels"
     if rule.form == Form.STEPWISE:
         yield "Neutral steps", NEUTRALS[rule.neutral]
-        yield "Steps", "Up to the first that nobody marked or on which the labellers are split; it and what follows are left out"
+        yield "Steps", "Up to the first one that is unmarked or has split votes; the rest is excluded"
     else:
-        yield "Ties", "Left out: a tie prefers nothing"
+        yield "Ties", "Excluded: a tie has no preference"
     if age := describe_policy_age(rule):
         yield "Policy age", age
-    yield "Held-out prompts", "Kept: do not measure on them afterwards" if rule.heldout else "Left out"
+    yield "Held-out prompts", "Included: do not evaluate on them afterwards" if rule.heldout else "Left out"
     if rule.margin != "none":
         yield "Margin", MARGINS[rule.margin]
     if rule.corrections != "off":
@@ -69,8 +69,8 @@ def describe_policy_age(rule: Rule) -> str:
 
 def describe_split(rule: Rule) -> str:
     if not rule.test_share:
-        return "Everything is for training"
-    return f"{rule.test_share:.0%} of the prompts for testing, drawn by their words and the salt {rule.salt!r}; no prompt is on both sides"
+        return "All rows are for training"
+    return f"{rule.test_share:.0%} of the prompts for testing, by prompt text and split seed {rule.salt!r}; no prompt is in both splits"
 
 
 def describe_cleaning(rule: Rule) -> Iterator[tuple[str, str]]:

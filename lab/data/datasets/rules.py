@@ -15,16 +15,16 @@ from lab.lib.refusals import InputRefusal, Problem
 AGGREGATIONS = {
     "majority": "Majority of the labellers; an adjudicated answer decides",
     "adjudicated": "Adjudicated answers only",
-    "weighted": "Votes weighted by each labeller's share of gold items right; an adjudicated answer decides",
+    "weighted": "Votes weighted by each labeller's gold accuracy; an adjudicated answer decides",
 }
 MARGINS = {"none": "No margin", "strength": "Mean strength (1 to 3)", "votes": "Vote margin (share for minus share against)"}
 CORRECTIONS = {
     "off": "Not used",
-    "use": "A corrected answer takes the place of the chosen one",
+    "use": "A corrected answer replaces the chosen one",
     "only": "Only items with a corrected answer",
 }
 CLEANERS = {
-    "labellers": "Labellers' reliability (expectation maximisation over who is right)",
+    "labellers": "Labeller reliability (expectation maximisation)",
     "rewards": "Vote of the reward functions",
     "gap": "Lowest reward gap",
     "speed": "Labelled too fast",
@@ -103,7 +103,7 @@ class Rule:
         except RuleError:
             raise
         except (TypeError, AttributeError, ValueError) as error:
-            raise RuleError([Problem("rule", f"cannot be read: {error}", "make the rule again on the dataset's page")]) from None
+            raise RuleError([Problem("rule", f"cannot be read: {error}", "create the rule again on the dataset's page")]) from None
         return rule
 
     @classmethod
@@ -126,10 +126,10 @@ def find_unknown_settings(changes: Mapping[str, Any]) -> Iterator[Problem]:
     for place, known, given in (("", TYPES, changes), ("cleaning.", CLEANING_TYPES, cleaning)):
         for name, value in (given or {}).items():
             if name not in known:
-                yield Problem(f"{place}{name}"[:100], "there is no such setting", f"leave it out, or use one of {', '.join(known)}")
+                yield Problem(f"{place}{name}"[:100], "unknown setting", f"remove it, or use one of {', '.join(known)}")
             elif not known[name](value):
                 yield Problem(
-                    f"{place}{name}", f"{json.dumps(value, default=str)[:40]} is not of its type", "see the dataset's rule for what it holds"
+                    f"{place}{name}", f"{json.dumps(value, default=str)[:40]} has the wrong type", "see the dataset's rule for the expected type"
                 )
 
 
@@ -184,7 +184,7 @@ def problems_of(rule: Rule) -> list[Problem]:
     choices = {"form": Form.values, "aggregation": AGGREGATIONS, "margin": MARGINS, "corrections": CORRECTIONS, "neutral": NEUTRALS}
     for name, known in choices.items():
         if getattr(rule, name) not in known:
-            refuse(name, f"{getattr(rule, name)!r} is none of the choices", f"use one of {', '.join(known)}")
+            refuse(name, f"{getattr(rule, name)!r} is not a valid choice", f"use one of {', '.join(known)}")
     for name, least, most in (("min_agreement", 0, 1), ("test_share", 0, 0.9)):
         if not least <= getattr(rule, name) <= most:
             refuse(name, f"{getattr(rule, name)} is out of range", f"use {least} to {most}")
@@ -195,7 +195,7 @@ def problems_of(rule: Rule) -> list[Problem]:
     if rule.first_step is not None and rule.last_step is not None and rule.first_step > rule.last_step:
         refuse("last_step", f"{rule.last_step} is before the first step {rule.first_step}", "swap them")
     if rule.form == Form.STEPWISE and rule.corrections != "off":
-        refuse("corrections", "the steps are those of the answer as it was given", "leave corrected answers out")
+        refuse("corrections", "step marks refer to the original answer", "do not use corrected answers")
     if len(rule.salt) > 40:
         refuse("salt", "is longer than 40 characters", "shorten it")
     return found + cleaning_problems(rule)
@@ -205,10 +205,10 @@ def cleaning_problems(rule: Rule) -> list[Problem]:
     cleaning, found = rule.cleaning, []
     for name, known in (("action", ACTIONS), ("vote", VOTES)):
         if getattr(cleaning, name) not in known:
-            found.append(Problem(f"cleaning_{name}", f"{getattr(cleaning, name)!r} is none of the choices", f"use one of {', '.join(known)}"))
+            found.append(Problem(f"cleaning_{name}", f"{getattr(cleaning, name)!r} is not a valid choice", f"use one of {', '.join(known)}"))
     for name, most in (("threshold", 1.0), ("gap_share", 1.0), ("min_seconds", 3600.0)):
         if not 0 <= getattr(cleaning, name) <= most:
             found.append(Problem(f"cleaning_{name}", f"{getattr(cleaning, name)} is out of range", f"use 0 to {most:g}"))
     if cleaning.by and rule.form != Form.PREFERENCE:
-        found.append(Problem("cleaning_by", "suspect labels are found in preference pairs only", "choose the form preference, or no cleaning"))
+        found.append(Problem("cleaning_by", "suspect labels are found in preference pairs only", "choose the form preference, or turn cleaning off"))
     return found

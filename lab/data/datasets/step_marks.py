@@ -10,8 +10,8 @@ from typing import Any
 from lab.data.datasets.rules import Rule
 from lab.data.datasets.votes import Judged, Mark, Vote, marks_of
 
-UNMARKED = "steps from the first that nobody marked"
-TIED = "steps from the first on which the labellers are split"
+UNMARKED = "steps from the first unmarked one"
+TIED = "steps from the first with split votes"
 NEUTRAL = "steps from the first neutral one"
 FEW = "steps from the first with too few marks"
 LITTLE = "steps from the first with too little agreement"

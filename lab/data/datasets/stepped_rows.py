@@ -12,7 +12,7 @@ from lab.data.datasets.rows import Made, hash_row_content, to_canonical_json
 from lab.data.datasets.sides import Message, Side
 from lab.data.datasets.step_marks import UNMARKED, Step
 
-ENVIRONMENT = "steps after the environment spoke, whose words a row cannot hold"
+ENVIRONMENT = "steps after environment output, which a row cannot contain"
 
 
 def prompt_text(asked: list[Message]) -> str:
@@ -29,7 +29,7 @@ def build_stepwise_row(one: Candidate, side: Side, left_out: Counter[str]) -> Ma
         return None
     kept = collect_decided_steps(one, side, left_out)
     if not kept:
-        left_out["answers whose first step is not decided"] += 1
+        left_out["answers whose first step is undecided"] += 1
         return None
     texts = [side.steps[place].text for place in range(len(kept))]
     row = {"prompt": prompt_text(side.asked), "completions": texts, "labels": [step.good for step in kept]}

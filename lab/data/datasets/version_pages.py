@@ -189,7 +189,7 @@ def show_version_diff(request: LabRequest, version_id: int) -> HttpResponse:
     against = request.GET.get("against", "")
     context: dict[str, Any] = {**build_version_context(request, found), "others": list_comparable_versions(found), "against": against, "kinds": KINDS}
     if found.state != VersionState.READY:
-        return render(request, "datasets/diff.html", {**context, "nothing": "This version is not ready, so there is nothing to compare."})
+        return render(request, "datasets/diff.html", {**context, "nothing": "This version is not ready yet."})
     try:
         before, after, context["other"] = load_diff_sides(request, found, against)
     except RuleError as error:

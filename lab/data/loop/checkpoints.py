@@ -45,7 +45,7 @@ class Candidate:
     @property
     def label(self) -> str:
         if self.checkpoint == START:
-            return f"where it started ({self.run.policy})"
+            return f"starting policy ({self.run.policy})"
         return "final policy" if self.checkpoint == FINAL else f"checkpoint at step {self.checkpoint}"
 
     @property

@@ -14,4 +14,4 @@ def register_feed_leaving() -> None:
 
 def list_held_feeds(team: Team, user: User) -> list[Held]:
     feeds = Feed.objects.filter(team=team, created_by=user, stopped_at=None).select_related("run", "queue")[:5]
-    return [Held(f"Groups of {feed.run} go on into “{feed.queue.name}”; stop that on the run's page.", True) for feed in feeds]
+    return [Held(f"Groups of {feed.run} are still routed into “{feed.queue.name}”; stop the feed on the run's page.", True) for feed in feeds]

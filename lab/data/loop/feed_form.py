@@ -27,7 +27,7 @@ MOST_ROUTED = 100_000
 class FeedForm(LabForm):
     """``queue`` is "new" or the id of a queue; name, kind, strategy and overlap are those of a new one."""
 
-    queue = forms.ChoiceField(error_messages={"invalid_choice": "Your team has no such open queue. Choose one of the list."})
+    queue = forms.ChoiceField(error_messages={"invalid_choice": "Your team has no such open queue. Choose one from the list."})
     name = forms.CharField(required=False, max_length=100)
     kind = make_choice_field(KINDS, Kind.RANKING)
     strategy = make_choice_field(Strategy.choices, Strategy.LARGEST_GAP)
@@ -41,15 +41,15 @@ class FeedForm(LabForm):
         super().__init__(data, initial={"queue": NEW, "name": f"#{run.number} {run.name}, live"[:100]})
         self.queues = {str(queue.pk): queue for queue in list_eligible_queues(run)}
         named: Any = self.fields["queue"]
-        named.choices = [(NEW, "A new queue"), *((pk, f"{queue.name} ({KIND_WORDS[queue.kind]})") for pk, queue in self.queues.items())]
+        named.choices = [(NEW, "New queue"), *((pk, f"{queue.name} ({KIND_WORDS[queue.kind]})") for pk, queue in self.queues.items())]
 
     def clean(self) -> dict[str, Any]:
         found = super().clean() or self.cleaned_data
         if found.get("queue") == NEW and not (found.get("name") or "").strip():
-            self.add_error("name", "Give the new queue a name.")
+            self.add_error("name", "Enter a name for the new queue.")
         chosen = self.queues.get(found.get("queue", ""))
         if chosen is not None and Feed.objects.filter(run=self.run, queue=chosen, stopped_at=None).exists():
-            self.add_error("queue", "This run's groups go into this queue already. Stop that first, or choose another one.")
+            self.add_error("queue", "This run already feeds this queue. Stop that feed first, or choose another queue.")
         return found
 
     def save(self, user: User) -> Feed:

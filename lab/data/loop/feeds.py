@@ -67,7 +67,7 @@ def start_feed(request: LabRequest, run: Run) -> HttpResponse:
 
     def act() -> str:
         feed = form.save(request.user)
-        messages.success(request, f"Groups of #{run.number} go into “{feed.queue.name}” as they arrive.")
+        messages.success(request, f"Groups of #{run.number} are now routed into “{feed.queue.name}”.")
         return reverse("run-feeds", args=[run.pk])
 
     return redirect(act_once_per_token(request, f"feed/{request.POST.get('token', '')[:64]}", act))
@@ -96,9 +96,9 @@ def render_feeds_page(request: LabRequest, run: Run, form: FeedForm, status: int
 def no_feed(run: Run) -> str:
     """Why groups of the run cannot be routed now; empty when they can."""
     if run.trainer != "grpo":
-        return f"A {run.trainer.upper()} run samples no groups while it trains. Make a queue from its rollouts instead."
+        return f"A {run.trainer.upper()} run samples no groups during training. Create a queue from its rollouts instead."
     if not run.is_open:
-        return f"This run is {run.status}: no more groups arrive. Make a queue from its rollouts, or resume it first."
+        return f"This run is {run.status}: no more groups arrive. Create a queue from its rollouts, or resume it first."
     return ""
 
 
@@ -120,5 +120,5 @@ def stop_feed(request: LabRequest, feed_id: int) -> HttpResponse:
         if stopped:
             record_audit_entry("feed.stop", feed, routed=feed.routed)
     if stopped:
-        messages.success(request, f"No more groups go into “{feed.queue.name}”. What is in it stays.")
+        messages.success(request, f"Stopped routing groups into “{feed.queue.name}”. Its items are kept.")
     return redirect("run-feeds", feed.run_id)

@@ -129,12 +129,12 @@ class Builder:
 
     def run(self, run: Descended) -> tuple[str, str]:
         about = f"{run.trainer.upper()}, {run.status}"
-        flag = "on recalled labels" if run.pk in self.flagged_runs else ""
+        flag = "recalled labels" if run.pk in self.flagged_runs else ""
         return self.graph.add(Node(("run", str(run.pk)), f"#{run.number} {run.name}", about, reverse("run", args=[run.pk]), flag))
 
     def policy(self, run: Descended, which: str, title: str, about: str) -> tuple[str, str]:
         """A policy of a run, as the step between the run and what was made with it."""
-        flag = "on recalled labels" if run.pk in self.flagged_runs else ""
+        flag = "recalled labels" if run.pk in self.flagged_runs else ""
         key = self.graph.add(Node(("policy", f"{run.pk}:{which}"), title, about, reverse("run-config", args=[run.pk]), flag))
         self.graph.join(self.run(run), key, "trained")
         return key

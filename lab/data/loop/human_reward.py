@@ -36,9 +36,9 @@ RECENT = timedelta(minutes=10)  # what one look goes through
 LINKED_AT_ONCE = 50
 LOCK_MINUTES = 5
 WAITING = (ItemState.OPEN, ItemState.CONFLICT)
-GUIDELINES = """A run is training and waits for this. Rank its answers to the prompt, best first; answers that are equally good share a tier.
+GUIDELINES = """A run is training and waiting for this. Rank its answers to the prompt, best first; equally good answers share a tier.
 
-Your ranking becomes a reward: each answer gets the share of the others that it beats. What is not ranked in time counts without you."""
+Your ranking becomes a reward: each answer gets the share of the other answers it beats. Questions not answered in time get the fallback reward."""
 
 
 def record_questions(run: Run, asked: Sequence[Asked], prompts: Sequence[int]) -> None:
@@ -142,7 +142,7 @@ def drop_late(run: Run, since: datetime | None = None) -> int:
         late = late.filter(ask__deadline__gt=since)
     found = list(late.only("pk"))
     for item in found:
-        drop_item(item, None, "late", "The deadline has passed; the run went on without an answer.")
+        drop_item(item, None, "late", "The deadline has passed; the run continued without an answer.")
     return len(found)
 
 

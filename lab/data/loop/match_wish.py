@@ -17,11 +17,11 @@ KIND = "match"
 class MatchWish:
     """The wish: {"version": id, "prompts", "overlap", "labellers": [user ids]}."""
 
-    title = "Blind A/B against where it started"
+    title = "Blind A/B against the starting policy"
 
     def words(self, team: Team, wish: Wish) -> str:
         people = User.objects.filter(pk__in=wish["labellers"], memberships__team=team).order_by("email")
-        who = ", ".join(map(str, people)) or "whoever may label"
+        who = ", ".join(map(str, people)) or "anyone who may label"
         prompts, overlap = wish["prompts"], wish["overlap"]
         return (
             f"When it has finished, {who} compare{'s' if len(people) < 2 else ''} its answers with those from before: "
@@ -32,7 +32,9 @@ class MatchWish:
         measured = form.values.get("stages.0.evaluation.prompts", "").strip()
         if measured.strip("0") or not measured:  # an empty one is refused anyway
             return []
-        return [Problem("evaluation.prompts", measured, "a blind A/B compares answers to held-out prompts", "measure some, or untick the blind A/B")]
+        return [
+            Problem("evaluation.prompts", measured, "a blind A/B needs held-out prompts", "set Held-out prompts above 0, or turn the blind A/B off")
+        ]
 
     def begin(self, run: Run, user: User, wish: Wish) -> None:
         """The version is noted only where the run still trains on it: the form may have chosen another file."""

@@ -25,8 +25,8 @@ from lab.training.runs.models import Run, Status
 
 GUIDELINES = """Two policies answered the same prompt. **Which answer is better?**
 
-Read both to the end. Prefer the answer that is right; of two that are right, the one that says it more clearly. A tie is an honest answer, and so is
-“both bad”. You are not told which policy wrote what, and the sides change from item to item.
+Read both completely. Prefer the correct answer; if both are correct, the clearer one. “Tie” and “both bad” are valid answers.
+The policies are hidden, and the sides change randomly between items.
 """
 
 
@@ -59,16 +59,16 @@ def request_match(team: Team, user: User | None, child: Run, against: Run | None
         if run is not None and run.team_id != team.pk:
             raise Refusal("Your team has no such run.")
     if against == child:
-        raise Refusal("A run cannot be matched against itself; leave the other run out to match it against where it started.")
+        raise Refusal("A run cannot be matched against itself. Leave the other run empty to match it against its starting policy.")
     if child.status != Status.FINISHED or (against is not None and against.status != Status.FINISHED):
-        raise Refusal("Both must have finished: a match compares last measurements.")
+        raise Refusal("Both runs must have finished: a match compares their last evaluations.")
     if problem := pair_heldout_answers(child, against)[1]:
         raise Refusal(problem)
     try:
         with transaction.atomic():
             match = Match.objects.create(team=team, child=child, against=against, prompts=prompts, overlap=overlap, created_by=user)
     except IntegrityError:
-        raise Refusal("There is such a match already.") from None
+        raise Refusal("This match already exists.") from None
     pair_match(match.pk)
     match.refresh_from_db()
     return match
@@ -96,15 +96,15 @@ def pair_heldout_answers(child: Run, against: Run | None) -> tuple[Pairing, str]
     name = f"#{other.number}"
     if last is None or step is None or (against is None and last == 0):
         missing = child if last is None or against is None else other
-        return Pairing([]), f"#{missing.number} has no held-out answers of its last step: it was launched without held-out prompts."
+        return Pairing([]), f"#{missing.number} has no held-out answers at its last step: it was launched without held-out prompts."
     ours, theirs = load_heldout_answers(child, last), load_heldout_answers(other, step)
     found = Pairing([(one, theirs[prompt]) for prompt, one in ours.items() if prompt in theirs])
     if not found.pairs and against is None:
-        return found, f"{name} was not measured before its first step, so that nothing says what the policy it started from would have answered."
+        return found, f"{name} was not evaluated before its first step, so there are no answers of its starting policy."
     if not found.pairs:
-        return found, f"#{child.number} and {name} were measured on different prompts. Runs of one task, difficulty and seed share theirs."
+        return found, f"#{child.number} and {name} were evaluated on different prompts. Runs with the same task, difficulty and seed share prompts."
     if found.same == len(found.pairs):
-        return found, f"Both sides answered all {found.same} held-out prompts with the same text: there is nothing to ask."
+        return found, f"Both sides answered all {found.same} held-out prompts identically: there is nothing to compare."
     return found, ""
 
 

@@ -33,4 +33,4 @@ def mark_recall_undone(recall: Recall, by: User) -> bool:
 
 def refreeze_version(recall: Recall, version: Version, by: User) -> Version:
     """Freezes the dataset again under the version's own rule; what is recalled is left out. Raises RuleError."""
-    return freeze_next_version(version.dataset, by, Rule.read(version.rule), f"{version} without what was recalled ({describe_recall(recall)})")
+    return freeze_next_version(version.dataset, by, Rule.read(version.rule), f"{version} without recalled labels ({describe_recall(recall)})")

@@ -20,10 +20,10 @@ MOST_QUEUES = 300
 SETTINGS = ("aggregation", "corrections", "margin", "heldout", "finished_only", "ties_against", "min_labels", "min_agreement")  # of a rule
 CLEANING = ("action", "vote")
 KINDS = {
-    RecallKind.LABELLER: "A labeller",
-    RecallKind.PROMPT: "A prompt",
-    RecallKind.QUEUE: "A queue",
-    RecallKind.RULE: "A rule's setting",
+    RecallKind.LABELLER: "Labeller",
+    RecallKind.PROMPT: "Prompt",
+    RecallKind.QUEUE: "Queue",
+    RecallKind.RULE: "Rule setting",
 }
 
 
@@ -71,7 +71,7 @@ class RecallForm:
             number = parse_whole_number(text) or 0
             found = getattr(self, f"_{self.kind}")(made, number)
         if not found:
-            self.errors[self.kind] = f"Your team has no such {KINDS[RecallKind(self.kind)].split(' ', 1)[1]}: “{text[:40]}”."
+            self.errors[self.kind] = f"Your team has no such {KINDS[RecallKind(self.kind)].lower()}: “{text[:40]}”."
             return None
         return made
 
@@ -91,7 +91,7 @@ class RecallForm:
     def reason(self) -> str:
         text = self.data.get("reason", "").replace("\r\n", "\n").strip()
         if not text:
-            self.errors["reason"] = "Write why: whoever meets the flag later reads this."
+            self.errors["reason"] = "Enter a reason: it is shown with the flag."
         elif len(text) > REASON_LENGTH:
             self.errors["reason"] = f"At most {REASON_LENGTH:,} characters; this has {len(text):,}."
         return text
@@ -117,10 +117,10 @@ def rule_words(part: Mapping[str, Any]) -> str:
 def describe_recall(recall: Recall) -> str:
     """What a recall took back; what it named may be gone."""
     if recall.kind == RecallKind.LABELLER:
-        return f"Labels by {recall.labeller}" if recall.labeller else "Labels by somebody whose account is gone"
+        return f"Labels by {recall.labeller}" if recall.labeller else "Labels by a deleted account"
     if recall.kind == RecallKind.PROMPT:
         text = Prompt.objects.filter(team=recall.team_id, pk=recall.prompt or 0).values_list("text", flat=True).first() or ""
         return f"Labels on prompt {recall.prompt}" + (f": “{text[:80]}{'…' if len(text) > 80 else ''}”" if text else "")
     if recall.kind == RecallKind.QUEUE:
-        return f"Labels of the queue “{recall.queue}”" if recall.queue else "Labels of a queue that is gone"
-    return f"Versions made with {rule_words(recall.rule)}" if recall.rule else "Versions made under a rule"
+        return f"Labels of the queue “{recall.queue}”" if recall.queue else "Labels of a deleted queue"
+    return f"Versions created with {rule_words(recall.rule)}" if recall.rule else "Versions created with a rule"

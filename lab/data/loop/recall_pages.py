@@ -77,7 +77,7 @@ def recall_labels(request: LabRequest) -> HttpResponse:
             take_back_labels(request, target)
         return redirect(url)
     if posted and target is None and form.kind not in form.errors:
-        form.errors[form.kind] = "Choose what to take back."
+        form.errors[form.kind] = "Choose what to recall."
     context = {"room": "datasets", "form": form, "kinds": KINDS.items(), "target": target, "token": token_of(request)}
     if target is not None:
         context |= {
@@ -97,8 +97,8 @@ def take_back_labels(request: LabRequest, recall: Recall) -> None:
     """Takes back as much as a person waits for; workers do the rest."""
     through = recall_work.carry_out(recall)
     count = Withdrawal.objects.filter(recall=recall, judgement__isnull=False).count()
-    rest = "" if through else " The rest is taken back by the workers."
-    messages.success(request, f"Recalled: {count:,} label{'' if count == 1 else 's'} taken back.{rest} What was made of them is flagged.")
+    rest = "" if through else " Workers are recalling the rest."
+    messages.success(request, f"Recalled: {count:,} label{'' if count == 1 else 's'}.{rest} Everything created from them is flagged.")
 
 
 @require_POST
@@ -106,10 +106,10 @@ def undo_recall(request: LabRequest, recall_id: int) -> HttpResponse:
     found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
     if recall_acts.mark_recall_undone(found, request.user):
         through = recall_work.carry_out(found)
-        rest = "" if through else " The rest is restored by the workers."
-        messages.success(request, f"Undone: its labels count again, and what was made of them is no longer flagged.{rest}")
+        rest = "" if through else " Workers are restoring the rest."
+        messages.success(request, f"Recall undone: its labels count again and all flags are removed.{rest}")
     else:
-        messages.info(request, "It was undone already.")
+        messages.info(request, "It was already undone.")
     return redirect(f"{reverse('recalls')}#recall-{found.pk}")
 
 
@@ -125,7 +125,7 @@ def rebuild_recalled_version(request: LabRequest, recall_id: int, version_id: in
     try:
         url = act_once_per_token(request, f"rebuild/{found.pk}/{version.pk}/{token_of(request)}", act)
     except RuleError as error:
-        messages.error(request, f"It cannot be rebuilt under the same rule: {error}")
+        messages.error(request, f"It cannot be rebuilt with the same rule: {error}")
         return redirect("dataset", dataset_id=version.dataset_id)
-    messages.success(request, f"A new version is being frozen under the rule of {version}, without what was recalled.")
+    messages.success(request, f"Freezing a new version with the rule of {version}, without the recalled labels.")
     return redirect(url)

@@ -48,8 +48,8 @@ def read_start(team: Team, values: Mapping[str, str]) -> Start:
     if kind == HUB:
         name, revision = values.get("hub", "").strip(), values.get("revision", "").strip() or "main"
         if not re.fullmatch(HUB_ID, name):
-            words = f"“{name[:80]}” is not the id of a model on the hub" if name else "No model is named"
-            raise Refusal(f"{words}: write it as owner/name, for example Qwen/Qwen2.5-0.5B-Instruct.", field="hub", status=422)
+            words = f"“{name[:80]}” is not the id of a model on the hub" if name else "No model entered"
+            raise Refusal(f"{words}: enter it as owner/name, for example Qwen/Qwen2.5-0.5B-Instruct.", field="hub", status=422)
         return Start({"kind": HUB, "name": name, "revision": revision})
     candidate = candidate_of(team, values.get(ELSEWHERE, "") if kind == ELSEWHERE else kind)
     if candidate is None:
@@ -62,7 +62,7 @@ def folder_named(name: str) -> str:
     there = list_policy_folders()
     if name in there:
         return name
-    fix = f"There are: {', '.join(there)}." if there else "None is there yet: put the model's folder into the lab's folder of policies."
+    fix = f"Available: {', '.join(there)}." if there else "None found: copy a model folder into the lab's policies folder."
     raise Refusal(f"{f'There is no folder “{name[:80]}”.' if name else 'Choose a folder.'} {fix}", field="folder", status=422)
 
 

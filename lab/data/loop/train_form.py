@@ -67,7 +67,7 @@ GOALS = (
     Goal(
         "reward",
         "Reward model",
-        "Learns to score answers as your labellers do; it writes none.",
+        "Learns to score answers like your labellers; it generates no text.",
         Form.PREFERENCE,
         "reward",
         1e-4,
@@ -75,7 +75,7 @@ GOALS = (
         answers=False,
     ),
     Goal("grpo", "GRPO", "Samples answers to the prompts; the task's rewards score them against the references.", Form.PROMPT, "grpo", 5e-5, 1e-6),
-    Goal("sft", "SFT on corrections", "Imitates the corrected and the chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5),
+    Goal("sft", "SFT on corrections", "Imitates the corrected and chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5),
 )
 NEEDED = {
     Form.PREFERENCE: "preference pairs",
@@ -91,7 +91,7 @@ def explain_goal_refusal(goal: Goal, version: Version) -> str:
     form, imported = Form(version.dataset.form), version.dataset.source == Source.IMPORT
     if goal.form == form or (goal.trainer == "kto" and form == Form.STEPWISE and imported):  # of the lab's own marks an answer may lack its end
         return ""
-    fix = f"Import a file of {NEEDED[goal.form]}." if imported or goal.form == Form.PROMPT else "Make a dataset of that form from the same queues."
+    fix = f"Import a file of {NEEDED[goal.form]}." if imported or goal.form == Form.PROMPT else "Create a dataset of that form from the same queues."
     return f"Needs {NEEDED[goal.form]}; this version holds {NEEDED[form]}. {fix}"
 
 
@@ -259,7 +259,7 @@ class TrainForm:
             self.whole("prompts", 1, MOST_PROMPTS)
             self.whole("overlap", 1, MOST_OVERLAP)
             if not prompts and "evaluation" not in self.errors:
-                self.errors["evaluation"] = "A blind A/B compares answers to held-out prompts: measure some, or leave the A/B off."
+                self.errors["evaluation"] = "A blind A/B needs held-out prompts: enter at least 1, or turn the blind A/B off."
         if isinstance(self._start, Refusal):
             self.errors[self._start.field] = self._start.message
         common = self.common()
@@ -288,7 +288,7 @@ class TrainForm:
         if self.chosen is None:
             text = self.values["task"]
             if text not in dict(self.tasks):
-                self.errors["task"] = f"There is no task “{text[:60]}”; choose one of the list."
+                self.errors["task"] = f"There is no task “{text[:60]}”; choose one from the list."
             elif text != self.sampled_task:  # else with the weights of its rewards
                 name, _, difficulty = text.partition(":")
                 parts["task"] = {"name": name, "difficulty": difficulty}
@@ -316,7 +316,7 @@ class TrainForm:
         except ValueError:
             rate = 0.0
         if not 0 < rate <= 1:
-            self.errors["learning_rate"] = f"“{text[:40]}” is not a number above 0 and up to 1; usual is {self.goal.rate:g}."
+            self.errors["learning_rate"] = f"“{text[:40]}” is not a number above 0 and up to 1; the default is {self.goal.rate:g}."
         return rate
 
     def input_of(self, field: str) -> str:
@@ -342,15 +342,15 @@ class TrainForm:
     def warnings(self) -> list[str]:
         found = []
         if self.rows < LEAST_PAIRS:
-            found.append(f"Only {self.rows} rows to train on: from fewer than {LEAST_PAIRS} a policy learns the rows, not what they have in common.")
+            found.append(f"Only {self.rows} rows to train on: from fewer than {LEAST_PAIRS} a policy overfits.")
         if self.goal.trainer == "kto" and self.version.dataset.form == Form.STEPWISE:
-            found.append("The steps of a row are joined to one answer, which counts as good if every step is right.")
+            found.append("The steps of a row are joined into one answer, which counts as good if every step is right.")
         total = sum(source.answers for source in self.sources) if self.start else 0
         choice = next((one for one in self.choices if self.chosen and one.candidate.value == self.chosen.value), None)
         far = choice.far if choice else total
         if total and far > FAR_SHARE * total:
             found.append(
                 f"{far:,} of {total:,} answers were sampled by another run, or more than {checkpoints.FAR} steps away from this policy. "
-                "What the policy no longer writes teaches it less; label answers of a kept checkpoint, or freeze with a policy-age filter."
+                "Off-policy answers teach less; label answers of a kept checkpoint, or freeze with a policy-age filter."
             )
         return found

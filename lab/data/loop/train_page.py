@@ -89,7 +89,7 @@ def check_training_spec(request: LabRequest, form: TrainForm, spec: dict[str, An
             form.refuse(problem)
         return False
     except preflight.PreflightError as error:
-        messages.warning(request, f"The check before the launch could not be made: {error}. The trainer checks again when it starts.")
+        messages.warning(request, f"The pre-launch check failed to run: {error}. The trainer checks again when it starts.")
         return True
     for item in report["problems"]:
         form.refuse(Problem(item["field"], item["value"], item["message"], item["fix"]))

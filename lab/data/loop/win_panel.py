@@ -1,4 +1,4 @@
-"""The panel of a run: how often people prefer its answers to those of the policy it started from, or to another run's."""
+"""The panel of a run: how often people prefer its answers to those of the starting policy, or to another run's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shown:
     @property
     def other(self) -> str:
         against = self.match.against
-        return f"#{against.number} {against.name}" if against else "the policy it started from"
+        return f"#{against.number} {against.name}" if against else "the starting policy"
 
     @property
     def share(self) -> float:
@@ -103,7 +103,7 @@ def run_match(request: LabRequest, run_id: UUID) -> HttpResponse:
     prompts, overlap = (parse_whole_number(request.POST.get(name)) or 0 for name in ("prompts", "overlap"))
     try:
         if not 1 <= prompts <= MOST_PROMPTS or not 1 <= overlap <= MOST_OVERLAP:
-            raise Refusal(f"Ask about 1 to {MOST_PROMPTS:,} prompts, with 1 to {MOST_OVERLAP} labels each.")
+            raise Refusal(f"Enter 1 to {MOST_PROMPTS:,} prompts, with 1 to {MOST_OVERLAP} labels each.")
         against = other_side(request, request.POST.get("against", ""))
 
         def act() -> str:

@@ -53,7 +53,7 @@ def restore_project(request: LabRequest, project_id: int) -> HttpResponse:
 
 def switch_project_archive(request: LabRequest, found: Project, *, away: bool) -> HttpResponse:
     verbs.set_project_archived(found, away=away)
-    said = f"“{found.name}” is archived. Its runs, queues and datasets stay as they are." if away else f"“{found.name}” is back."
+    said = f"“{found.name}” was archived. Its runs, queues and datasets are unchanged." if away else f"“{found.name}” was restored."
     messages.success(request, said)
     return redirect("project", found.pk)
 

@@ -18,7 +18,7 @@ from lab.training.runs.models import Run
 NAME_LENGTH, ABOUT_LENGTH = 80, 300
 MOST_MOVED = 500
 KINDS: dict[str, tuple[Any, str]] = {"run": (Run, "number"), "queue": (Queue, "pk"), "dataset": (Dataset, "pk")}  # kind → model, what its id is
-TAKEN = [Problem("name", "There is a project of this name already. Choose another name.")]
+TAKEN = [Problem("name", "A project with this name already exists. Choose another name.")]
 
 
 def clean_project_values(data: Mapping[str, str]) -> dict[str, str]:
@@ -28,12 +28,12 @@ def clean_project_values(data: Mapping[str, str]) -> dict[str, str]:
 def validate_project_values(team: Team, values: dict[str, str], own: Project | None = None) -> list[Problem]:
     errors: dict[str, str] = {}
     if not values["name"]:
-        errors["name"] = "A name is missing. Say what the work is about."
+        errors["name"] = "Enter a name."
     elif len(values["name"]) > NAME_LENGTH:
         errors["name"] = f"The name has {len(values['name'])} characters. Use at most {NAME_LENGTH}."
     elif other := Project.objects.of(team).filter(name__iexact=values["name"]).exclude(pk=own.pk if own else 0).first():
         where = "an archived project" if other.archived_at else "a project"
-        errors["name"] = f"There is {where} of this name already. Choose another name{', or restore that one' if other.archived_at else ''}."
+        errors["name"] = f"There is {where} with this name already. Choose another name{', or restore that one' if other.archived_at else ''}."
     if len(values["about"]) > ABOUT_LENGTH:
         errors["about"] = f"This has {len(values['about'])} characters. Use at most {ABOUT_LENGTH}."
     return [Problem(field, words) for field, words in errors.items()]

@@ -19,11 +19,11 @@ from lab.training.runs.references import restore_reference_names
 
 
 class AblationIn(Given):
-    run: UUID | None = Field(None, description="The run whose recipe is taken apart.")
+    run: UUID | None = Field(None, description="The run whose recipe is ablated.")
     spec: dict[str, Any] | None = Field(None, description="Instead of a run: a complete spec that stacks methods.")
     name: str = Field("", max_length=NAME_LENGTH)
-    check: bool = Field(True, description="False leaves out the trainers' own check of the full stack, which takes seconds.")
-    seeds: int = Field(SEEDS, ge=1, le=MOST_RUNS, description="Of each variant; three are the least that give an interval worth looking at.")
+    check: bool = Field(True, description="false skips the trainer's own check of the full stack, which takes seconds.")
+    seeds: int = Field(SEEDS, ge=1, le=MOST_RUNS, description="Seeds per variant; use at least three for a meaningful interval.")
 
 
 def plan_ablation(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | None]:

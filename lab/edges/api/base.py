@@ -110,9 +110,9 @@ def refuse_unknown_parameters(request: HttpRequest) -> None:
     match = request.resolver_match
     known = collect_query_parameters().get((request.method or "", match.route if match else ""), frozenset())
     if unknown := [name for name in request.GET if name not in known]:
-        fix = f"leave it out; there are {', '.join(sorted(known))}" if known else "leave it out; this address takes none"
+        fix = f"remove it; known parameters: {', '.join(sorted(known))}" if known else "remove it; this address takes no parameters"
         raise problems.make_validation_problem(
-            problems.FieldProblem(field=name[:100], message="is no parameter of this address", fix=fix) for name in unknown
+            problems.FieldProblem(field=name[:100], message="is not a parameter of this address", fix=fix) for name in unknown
         )
 
 
@@ -143,7 +143,7 @@ def authenticate_caller(request: HttpRequest) -> Caller:
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     challenge = {"WWW-Authenticate": 'Bearer realm="Policy Lab"'}
     if scheme.lower() != "bearer" or not secret.strip():
-        detail = "Send an access token in the header Authorization: Bearer lab_… You make one in the lab under Access tokens."
+        detail = "Send an access token in the header Authorization: Bearer lab_… Create one in the lab under Access tokens."
         raise ApiProblem("token", detail, headers=challenge)
     try:
         token, role = tokens.look_up(secret.strip())
@@ -153,7 +153,7 @@ def authenticate_caller(request: HttpRequest) -> Caller:
     rate = limits.count_token_request(str(token.pk))
     request.api_rate = rate  # type: ignore[attr-defined]
     if rate is not None and not rate.passed:
-        raise ApiProblem("rate", f"This token may ask {rate.limit} times a minute. The next request is let through in {rate.seconds} s.")
+        raise ApiProblem("rate", f"Rate limit of {rate.limit} requests per minute exceeded. Try again in {rate.seconds} s.")
     tokens.record_token_use(token)
     request.team = token.team  # type: ignore[attr-defined]
     request.membership = Membership(team=token.team, user=token.user, role=role)  # type: ignore[attr-defined]
@@ -163,7 +163,7 @@ def authenticate_caller(request: HttpRequest) -> Caller:
 def check_caller_permission(caller: Caller, permission: str) -> None:
     """Raises ApiProblem 403 unless both the token's scopes and the role hold the permission."""
     if permission not in caller.token.scopes:
-        raise ApiProblem("permission", f"This token has not the scope {permission}; make one that has it.")
+        raise ApiProblem("permission", f"This token lacks the scope {permission}; create one that has it.")
     if not is_role_allowed(caller.role, permission):
         raise ApiProblem("permission", explain_role_refusal(permission, caller.role, caller.team.name))
 
@@ -202,15 +202,13 @@ def refuse_unstorable(value: Any, place: str, depth: int) -> None:
     if depth > DEEPEST:
         raise ApiProblem("malformed", "The body is nested too deeply.")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise problems.make_invalid_problem(place or "the body", "is too large a number", "give a number that fits into 64 bits")
+        raise problems.make_invalid_problem(place or "the body", "is too large", "give a 64-bit number")
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise problems.make_invalid_problem(
-                place or "the body", "holds a character that is no text (NUL, or half of a surrogate pair)", "leave it out"
-            )
+            raise problems.make_invalid_problem(place or "the body", "contains an invalid character (NUL or a lone surrogate)", "leave it out")
     elif isinstance(value, float) and not math.isfinite(value):
         raise problems.make_invalid_problem(
-            place or "the body", "is NaN, infinite or too large to be a number of JSON", "give a finite number, or leave it out"
+            place or "the body", "is NaN, infinite or too large for a JSON number", "give a finite number, or remove it"
         )
     elif isinstance(value, dict):
         for key, inner in value.items():
@@ -282,7 +280,7 @@ def guard_api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
             response = api.on_exception(request, error)
         if isinstance(response, HttpResponseNotAllowed):
             verbs = response.headers["Allow"]
-            response = problems.render_problem(request, ApiProblem("method", f"This address takes {verbs}.", headers={"Allow": verbs}))
+            response = problems.render_problem(request, ApiProblem("method", f"This address accepts {verbs}.", headers={"Allow": verbs}))
         return with_headers(request, response)
 
     return answer
@@ -290,12 +288,12 @@ def guard_api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
 
 def refuse_at_the_door(request: HttpRequest) -> None:
     if request.team_slug:  # type: ignore[attr-defined]
-        raise Http404("The API has no team in its address: the token says which team it is.")
+        raise Http404("API addresses contain no team: the token determines the team.")
     if LINES.fullmatch(request.path):
         return
     length = parse_whole_number(request.META.get("CONTENT_LENGTH") or "0", BODY)
     if length is None:
-        raise ApiProblem("size", f"A request may hold {BODY // 1000:,} kB; send less at once.")
+        raise ApiProblem("size", f"Requests are limited to {BODY // 1000:,} kB; send less at once.")
     if request.method in ("POST", "PUT", "PATCH") and length and request.content_type != "application/json":
         raise ApiProblem("malformed", "The body must be JSON: send the header Content-Type: application/json.")
 
@@ -311,4 +309,4 @@ def with_headers(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 def reject_unknown_address(request: HttpRequest, rest: str = "") -> HttpResponse:
     """Every address below /api/v1/ that is no operation's."""
-    raise Http404(f"The API has no address /api/v1/{rest[:200]}; all of them are in {settings.LAB_URL}/api/v1/openapi.json")
+    raise Http404(f"The API has no address /api/v1/{rest[:200]}; see {settings.LAB_URL}/api/v1/openapi.json")

@@ -27,7 +27,7 @@ Key = Annotated[
         alias="Idempotency-Key",
         max_length=LENGTH,
         pattern=r"^[!-~]*$",
-        description="Made by you, new for each act (a UUID). The same request with the same key within a day acts once.",
+        description="Created by you, new for each action (a UUID). The same request with the same key within a day is executed once.",
         examples=["5f0c6c9e-6d3f-4a57-8f8b-0a4c8f6f6f10"],
     ),
 ]
@@ -47,7 +47,7 @@ def run_idempotent_action(request: HttpRequest, caller: Caller, key: str, act: C
         row, fresh = Answered.objects.get_or_create(token=caller.token, operation=operation, key=key, defaults={"digest": digest})
         if not fresh:
             if row.digest != digest:
-                raise ApiProblem("conflict", "This Idempotency-Key was sent with another request; make a new one for each act.")
+                raise ApiProblem("conflict", "This Idempotency-Key was used for a different request; create a new one for each action.")
             return list(row.made), False
         made = act()
         Answered.objects.same_row(row).update(made=[str(one) for one in made])

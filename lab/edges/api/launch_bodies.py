@@ -35,7 +35,7 @@ class Launch(Given):
     after: UUID | None = Field(None, description="With a spec: the run it goes on from; it starts when that has finished.")
     name: str = Field("", max_length=launch.NAME_LENGTH, examples=["first try"])
     project: int | None = Field(None, description="Id of one of the team's projects.")
-    check: bool = Field(True, description="False leaves out the trainers' own check, which takes seconds.")
+    check: bool = Field(True, description="false skips the trainer's own check, which takes seconds.")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def place_of(team: Team, project: int) -> Place:
     """Raises ApiProblem."""
     found = Project.objects.of(team).filter(pk=project, archived_at=None).first()
     if found is None:
-        raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or leave it out")
+        raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or remove it")
     return Place(found, find_usual_queue(team))
 
 
@@ -102,7 +102,7 @@ def preflight_wish(team: Team, wish: Wish) -> list[FieldProblem]:
         try:
             report = run_preflight(spec.model_dump(mode="json"), policy_pending=number > 0 or pending)
         except PreflightError as error:
-            raise ApiProblem("away", f"The check before the launch could not be made: {error}. Send check: false to launch without it.") from None
+            raise ApiProblem("away", f"The pre-launch check failed to run: {error}. Send check: false to launch without it.") from None
         stage = f"stages.{number}." if len(specs) > 1 else ""
         problems += [make_report_problem(wish, stage, one) for one in report.get("problems", [])]
         warnings += [make_report_problem(wish, stage, one) for one in report.get("warnings", [])]

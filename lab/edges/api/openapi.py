@@ -14,9 +14,9 @@ from lab.edges.api.problems import MEDIA_TYPE, TITLES, Problem
 from lab.teams.accounts.permissions import TABLE
 
 ROOT = "/api/v1/"
-ABOUT = """Everything the browser can do, for programs. A token made under Access tokens says which person (or service) asks, in which team, and
-which scopes the request may use; the team is never part of an address. Errors are problem JSON (RFC 9457) and name each field that has to change.
-Lists answer pages: `next` is the value of `after` for the page that follows, null at the end. Times are UTC in ISO 8601, numbers that are not
+ABOUT = """Everything the browser can do, for programs. A token created under Access tokens says which person (or service) asks, in which team, and
+which scopes the request may use; addresses contain no team. Errors are problem JSON (RFC 9457) and name each invalid field.
+Lists are paged: `next` is the value of `after` for the page that follows, null at the end. Times are UTC in ISO 8601, numbers that are not
 finite are null."""
 
 
@@ -43,7 +43,9 @@ def build_openapi_document() -> dict[str, Any]:
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}", schema_generator=NinjaGenerateJsonSchema)
     schemas.update(problem.pop("$defs"))
     schemas["Problem"] = problem
-    found["components"]["securitySchemes"] = {"AccessToken": {"type": "http", "scheme": "bearer", "description": "lab_…, made under Access tokens."}}
+    found["components"]["securitySchemes"] = {
+        "AccessToken": {"type": "http", "scheme": "bearer", "description": "lab_…, created under Access tokens."}
+    }
     for path, methods in found["paths"].items():
         for method, one in methods.items():
             complete_operation(one, asked[one["operationId"]], path, method)
@@ -52,9 +54,7 @@ def build_openapi_document() -> dict[str, Any]:
 
 def complete_operation(one: dict[str, Any], permission: str, path: str, method: str) -> None:
     one["x-permission"] = permission
-    needs = (
-        f"Needs the scope `{permission}`: {TABLE[permission].words[0].lower()}{TABLE[permission].words[1:]}." if permission else "Any token may ask."
-    )
+    needs = f"Needs the scope `{permission}`: {TABLE[permission].words[0].lower()}{TABLE[permission].words[1:]}." if permission else "Any token."
     one["description"] = "\n\n".join(part for part in (one.get("description", "").strip(), needs) if part)
     kinds = ["malformed", "token", "permission", "validation", "rate", "size", "method"]
     kinds += ["missing"] if "{" in path else []

@@ -15,7 +15,7 @@ Row = TypeVar("Row")
 MOST = 200
 
 Limit = Annotated[int, Query(50, ge=1, le=MOST, description=f"Rows of a page, up to {MOST}.")]
-After = Annotated[str, Query("", max_length=500, description="`next` of the page before.")]
+After = Annotated[str, Query("", max_length=500, description="`next` of the previous page.")]
 
 
 class Page(Schema, Generic[Row]):
@@ -34,5 +34,5 @@ def parse_after_id(after: str) -> int:
     if not after:
         return MAX_ID
     if (found := parse_whole_number(after)) is None:
-        raise make_invalid_problem("after", "is not the next of a page", "take it from the page before as it is, or leave it out for the first page")
+        raise make_invalid_problem("after", "is not a valid page cursor", "use the value of the previous page, or leave it out for the first page")
     return found

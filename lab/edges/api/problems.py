@@ -29,16 +29,16 @@ PAGE = "/api/"  # the page that explains each type
 TITLES = {
     "malformed": (400, "The request cannot be read"),
     "token": (401, "An access token is needed"),
-    "permission": (403, "The token does not allow this"),
+    "permission": (403, "Not allowed"),
     "person": (403, "A person's token is needed"),
-    "missing": (404, "There is no such thing"),
-    "method": (405, "There is no such request"),
-    "conflict": (409, "Not as things stand"),
+    "missing": (404, "Not found"),
+    "method": (405, "Method not allowed"),
+    "conflict": (409, "Conflict"),
     "size": (413, "The request is too large"),
-    "validation": (422, "Something in the request has to change"),
+    "validation": (422, "Invalid request"),
     "rate": (429, "Too many requests"),
-    "broken": (500, "The lab made a mistake"),
-    "away": (503, "The lab cannot answer now"),
+    "broken": (500, "Internal server error"),
+    "away": (503, "Service unavailable"),
 }
 
 
@@ -56,7 +56,7 @@ class Problem(Schema):
     status: int = Field(description="The HTTP status, repeated.", examples=[422])
     detail: str = Field(description="What happened this time.")
     errors: list[FieldProblem] = Field([], description="Each field that has to change, all of them at once.")
-    request: str = Field("", description="The request's id, also in the header X-Request-Id; give it when you report a mistake of the lab.")
+    request: str = Field("", description="The request's id, also in the header X-Request-Id; include it when you report a problem.")
 
 
 class ApiProblem(Exception):
@@ -73,7 +73,7 @@ def make_invalid_problem(field: str, message: str, fix: str = "") -> ApiProblem:
 
 def make_validation_problem(errors: Iterable[FieldProblem]) -> ApiProblem:
     found = list(errors)
-    detail = f"{found[0].field}: {found[0].message}" if len(found) == 1 else f"{len(found)} fields have to change; errors names each."
+    detail = f"{found[0].field}: {found[0].message}" if len(found) == 1 else f"{len(found)} fields are invalid; see errors."
     return ApiProblem("validation", detail, found)
 
 
@@ -131,9 +131,9 @@ def format_validation_message(error: dict[str, Any]) -> str:
 def suggest_fix(error: dict[str, Any]) -> str:
     kind = error.get("type", "")
     if kind == "missing":
-        return "give it"
+        return "add it"
     if kind == "extra_forbidden":
-        return "leave it out, or look for its name in the description of the API"
+        return "remove it, or check its name in the API documentation"
     return ""
 
 
@@ -160,7 +160,7 @@ def register_problem_handlers(api: NinjaAPI) -> None:
 
     def broken(request: HttpRequest, error: Any) -> HttpResponse:
         log.exception("the API failed at %s %s, request %s", request.method, request.path, getattr(request, "api_id", ""), exc_info=error)
-        detail = "Nothing that you sent explains it. Try again, and report the request's id if it stays."
+        detail = "This is not caused by your request. Try again, and report the request id if it happens again."
         return render_problem(request, ApiProblem("broken", detail))
 
     def of_database(request: HttpRequest, error: Any) -> HttpResponse:
@@ -181,8 +181,8 @@ def register_problem_handlers(api: NinjaAPI) -> None:
     as_problem(api, Refusal, of_refusal)
     api.add_exception_handler(HttpError, of_http)
     as_problem(api, Http404, lambda error: ApiProblem("missing", describe_missing(error)))
-    api.add_exception_handler(PermissionDenied, give("permission", "This is not for the token's role."))
-    api.add_exception_handler(RequestDataTooBig, give("size", "The body is larger than the lab reads."))
+    api.add_exception_handler(PermissionDenied, give("permission", "The token's role does not allow this."))
+    api.add_exception_handler(RequestDataTooBig, give("size", "The request body is too large."))
     api.add_exception_handler(Exception, broken)
 
 

@@ -44,11 +44,11 @@ class QueueIn(Given):
     gold: int = Field(0, description="Items among them whose answer is known.")
     gold_by: str = Field("", max_length=200, description="The reward function that knows it.")
     guidelines: str = Field("", description="Markdown.")
-    overlap: int = Field(1, description="Labels an item gets.")
+    overlap: int = Field(1, description="Annotators per item.")
     lock_minutes: int = 15
     skipping: Literal["others", "drop", "never"] = "others"
     due: datetime | None = None
-    people: list[int] = Field([], max_length=200, description="Ids of those who are assigned; empty: everybody who may label.")
+    people: list[int] = Field([], max_length=200, description="Ids of those who are assigned; empty: everyone who may label.")
     blind: bool = True
     strength: bool = True
     rationale: Literal["none", "optional", "required"] = "optional"
@@ -56,7 +56,7 @@ class QueueIn(Given):
     steps: bool = False
     spans: bool = False
     reviewed: bool = False
-    trust: Number = Field(None, description="Per cent of gold items got right below which somebody is paused.")
+    trust: Number = Field(None, description="Percentage of gold items right below which a labeller is paused.")
     trust_after: int = 10
 
 
@@ -76,7 +76,7 @@ def queue_made(team: Team, user: User, given: QueueIn) -> Queue:
         found = queue_items.plan_items(team, recipe.recipe(selection))
     except TooSlow:
         raise make_invalid_problem(
-            "selection", "the regular expression takes too long for all of its rollouts", "narrow it with a filter or words"
+            "selection", "the regular expression is too slow for the whole selection", "narrow it with a filter or words"
         ) from None
     if not len(found):
         left = ", ".join(f"{one.count:,} {one.what}: {one.why}" for one in found.left_out)

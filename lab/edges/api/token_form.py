@@ -29,7 +29,7 @@ PRESETS = {  # what a link of the form ticks
     "reading": ("Reading", READING),
     "training": ("Launching and reading", (*READING, "runs.launch")),
     "labelling": ("Labelling", ("label.see", "label.work")),
-    "sending": ("Sending runs from elsewhere", ("runs.send",)),
+    "sending": ("Sending external runs", ("runs.send",)),
 }
 
 
@@ -46,12 +46,12 @@ class Group:
 class TokenForm(forms.Form):
     name = forms.CharField(
         max_length=NAME_LENGTH,
-        help_text="What or who uses it, so that you know later what stops when you revoke it.",
-        error_messages={"required": "Give it a name: what or who uses it."},
+        help_text="Who or what uses it, so that you know what stops working when you revoke it.",
+        error_messages={"required": "Enter a name: who or what uses it."},
     )
     days = forms.ChoiceField(label="Valid for", initial="90")
     role = forms.ChoiceField(choices=[(role.value, role.label) for role in SERVICE_ROLES], initial="researcher", required=False)
-    scopes = forms.MultipleChoiceField(error_messages={"required": "Tick at least one thing that it may do."})
+    scopes = forms.MultipleChoiceField(error_messages={"required": "Select at least one scope."})
 
     def __init__(self, role: str, service: bool, data: Any = None, preset: str = "", initial: dict[str, Any] | None = None) -> None:
         super().__init__(data, initial=initial)
@@ -60,7 +60,7 @@ class TokenForm(forms.Form):
         self.offered = [name for name in TABLE if name in SCOPES and (name not in OF_PEOPLE if service else is_role_allowed(role, name))]
         self.fields["scopes"].choices = [(name, name) for name in self.offered]  # type: ignore[attr-defined]
         lasting = role in ADMINS
-        self.fields["days"].choices = [*DAYS.items(), *([(NEVER, "ever, until it is revoked")] if lasting else [])]  # type: ignore[attr-defined]
+        self.fields["days"].choices = [*DAYS.items(), *([(NEVER, "no expiry")] if lasting else [])]  # type: ignore[attr-defined]
         if not service:
             del self.fields["role"]
 
@@ -89,7 +89,7 @@ class TokenForm(forms.Form):
         elif self.service:
             beyond = [name for name in given.get("scopes", []) if not is_role_allowed(role, name)]
             if beyond:
-                self.add_error("scopes", f"The role {role} may not {', '.join(beyond)}: untick it or choose another role.")
+                self.add_error("scopes", f"The role {role} does not allow {', '.join(beyond)}: remove the scope or choose another role.")
         return given
 
     def expires_at(self) -> datetime | None:

@@ -108,7 +108,7 @@ def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
         mine = mine.filter(user=request.user)  # type: ignore[misc]
     token = get_object_or_404(mine, pk=token_id)
     if access.revoke_access_token(token, request.user):  # type: ignore[arg-type]
-        messages.success(request, f"{token.name} is revoked; the next request with it is refused.")
+        messages.success(request, f"{token.name} was revoked. Requests with it are refused from now on.")
     else:
-        messages.info(request, f"{token.name} was revoked already.")
+        messages.info(request, f"{token.name} was already revoked.")
     return redirect("tokens")

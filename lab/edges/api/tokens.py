@@ -88,11 +88,11 @@ def look_up(secret: str) -> tuple[ApiToken, str]:
     """The token and the role it acts with. Raises Refusal."""
     token = ApiToken.across_teams.select_related("team", "user").filter(prefix=secret[: len(MARK) + 1 + SHOWN]).first() if is_one(secret) else None
     if token is None or not constant_time_compare(token.digest, hash_secret(secret)):
-        raise Refusal("This access token is not known here; check that it was copied whole.", status=401)
+        raise Refusal("Unknown access token; check that it was copied completely.", status=401)
     if token.revoked_at is not None:
-        raise Refusal("This access token was revoked; make a new one.", status=401)
+        raise Refusal("This access token was revoked; create a new one.", status=401)
     if token.expires_at is not None and token.expires_at <= timezone.now():
-        raise Refusal("This access token has expired; make a new one.", status=401)
+        raise Refusal("This access token has expired; create a new one.", status=401)
     return token, role_of(token)
 
 
@@ -106,9 +106,9 @@ def role_of(token: ApiToken) -> str:
         return token.role
     member = Membership.objects.filter(team=token.team, user=token.user, active=True, user__is_active=True).first()
     if member is None:
-        raise Refusal("Whom this access token stands for is not an active member of its team.", status=401)
+        raise Refusal("The owner of this access token is not an active member of its team.", status=401)
     if token.team.requires_mfa and not has_second_factor(token.user):
-        raise Refusal("The team of this access token asks for a second factor; set one up in the browser first.", status=401)
+        raise Refusal("The team of this access token requires a second factor; set one up in the browser first.", status=401)
     return str(member.role)
 
 

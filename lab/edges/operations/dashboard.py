@@ -95,7 +95,7 @@ def build_workers_card() -> Card:
     tone = "bad" if not alive else "warn" if gone else "good"
     state = f"{len(alive)} alive" + (f", {len(gone)} lost" if gone else "")
     return Card(
-        "Workers", state, tone, lines[:LISTED], build_changelist_url("workers_worker"), "No worker has ever started here: run manage.py worker."
+        "Workers", state, tone, lines[:LISTED], build_changelist_url("workers_worker"), "No worker has been started yet: run manage.py worker."
     )
 
 
@@ -107,11 +107,11 @@ def build_waiting_card() -> Card:
     count = rows.count()
     return Card(
         "Waiting runs",
-        f"{count} waiting",
+        f"{count} queued",
         "warn" if count else "good",
         lines,
         build_changelist_url("runs_run", "?status__exact=queued"),
-        "Nothing waits.",
+        "No queued runs.",
     )
 
 
@@ -145,7 +145,7 @@ def build_training_card() -> Card:
         "warn" if late else "good",
         lines[:LISTED],
         build_changelist_url("runs_run", "?status__exact=running"),
-        "Nothing trains.",
+        "No run is training.",
     )
 
 
@@ -180,8 +180,8 @@ def build_services_card() -> Card:
         lines.append(Line("Redis", f"answers; {memory['used_memory_human']} in use"))
     except redis.RedisError as error:
         tone = "bad"
-        lines.append(Line("Redis", f"is away: {type(error).__name__}. Training goes on; pages are not told of news until it is back."))
-    return Card("Services", "PostgreSQL and Redis answer" if tone == "good" else "Redis is away", tone, lines)
+        lines.append(Line("Redis", f"is down: {type(error).__name__}. Training continues; live updates resume when it is back."))
+    return Card("Services", "PostgreSQL and Redis up" if tone == "good" else "Redis is down", tone, lines)
 
 
 def describe_database() -> Line:
@@ -198,9 +198,9 @@ def build_deliveries_card() -> Card:
     rows = (
         Delivery.across_teams.filter(state=DeliveryState.FAILED, created_at__gte=timezone.now() - DAY).select_related("team").order_by("-created_at")
     )
-    lines = [Line(f"{one.team}: {'webhook' if one.webhook_id else 'mail'}", one.problem or "given up") for one in rows[:LISTED]]
+    lines = [Line(f"{one.team}: {'webhook' if one.webhook_id else 'mail'}", one.problem or "failed") for one in rows[:LISTED]]
     count = rows.count()
-    return Card("Mails and webhooks", f"{count} given up in the last day", "warn" if count else "good", lines, empty="All were delivered.")
+    return Card("Mails and webhooks", f"{count} failed deliveries in the last day", "warn" if count else "good", lines, empty="All were delivered.")
 
 
 def sign_ins() -> Card:

@@ -27,8 +27,8 @@ MEMBERS = Count("memberships", filter=Q(memberships__active=True))
 
 @make_confirmed_action(
     "Deactivate these people",
-    "They are signed out everywhere and taken out of all their teams: their tokens are revoked, queued runs stopped and held items freed. "
-    "What they did stays. The last owner of a team is refused: hand the team over first.",
+    "They are signed out everywhere and removed from all their teams: their tokens are revoked, queued runs stopped and held items released. "
+    "Their work is kept. The last owner of a team is refused: transfer ownership first.",
 )
 def deactivate_people(request: HttpRequest, user: User) -> str:
     if user.pk == request.user.pk:
@@ -47,7 +47,7 @@ def deactivate_people(request: HttpRequest, user: User) -> str:
 
 
 @make_confirmed_action(
-    "Let these people sign in again", "Their accounts work again. Teams they were taken out of stay closed to them until an admin lets them back in."
+    "Reactivate these people", "Their accounts work again. They stay out of their former teams until an admin reactivates them there."
 )
 def reactivate_people(request: HttpRequest, user: User) -> str:
     with transaction.atomic():
@@ -57,7 +57,7 @@ def reactivate_people(request: HttpRequest, user: User) -> str:
     return ""
 
 
-@make_confirmed_action("Sign these people out everywhere", "Every session of theirs ends at once, open pages included. They can sign in again.")
+@make_confirmed_action("Sign these people out everywhere", "All their sessions end immediately, including open pages. They can sign in again.")
 def sign_out_people(request: HttpRequest, user: User) -> str:
     with transaction.atomic():
         ended = end_sessions(user)
@@ -67,8 +67,8 @@ def sign_out_people(request: HttpRequest, user: User) -> str:
 
 @make_confirmed_action(
     "Reset these accounts",
-    "For an account that somebody else got hold of, or whose second factor is lost. Password, second factors, passkeys, recovery codes, "
-    "connections to single sign-on, access tokens and sessions are gone at once. A link to choose a new password is mailed; without a mail "
+    "For accounts that were compromised, or whose second factor is lost. Password, second factors, passkeys, recovery codes, "
+    "connections to single sign-on, access tokens and sessions are removed immediately. A link to set a new password is e-mailed; without a mail "
     "server it is a file in the folder mail of the lab's data, for you to hand over.",
 )
 def reset_people(request: HttpRequest, user: User) -> str:
@@ -76,7 +76,7 @@ def reset_people(request: HttpRequest, user: User) -> str:
     if user.pk == person.pk:
         return "You cannot reset your own account here; use your account page."
     if user.is_superuser and not person.is_superuser:
-        return "Only a superuser resets a superuser."
+        return "Only a superuser can reset a superuser."
     with transaction.atomic():
         user.set_unusable_password()
         user.save(update_fields=["password"])
@@ -155,7 +155,7 @@ class TeamAdmin(OperatorAdmin):
 
 
 @make_confirmed_action(
-    "Deactivate these memberships", "These people reach nothing of the team any more: tokens revoked, queued runs stopped, held items freed."
+    "Deactivate these memberships", "These people lose access to the team: tokens are revoked, queued runs stopped, held items released."
 )
 def deactivate_members(request: HttpRequest, member: Membership) -> str:
     by: Any = request.user
@@ -166,7 +166,7 @@ def deactivate_members(request: HttpRequest, member: Membership) -> str:
     return ""
 
 
-@make_confirmed_action("Reactivate these memberships", "These people are back in the team with the role they had. Their tokens stay revoked.")
+@make_confirmed_action("Reactivate these memberships", "These people rejoin the team with their former role. Their tokens stay revoked.")
 def reactivate_members(request: HttpRequest, member: Membership) -> str:
     by: Any = request.user
     try:
@@ -186,12 +186,12 @@ class MembershipAdmin(OperatorAdmin):
     actions = (deactivate_members, reactivate_members)
 
 
-@make_confirmed_action("Revoke these tokens", "The next request with one of them is refused. A revoked token cannot be brought back.")
+@make_confirmed_action("Revoke these tokens", "Requests with them are refused from now on. A revoked token cannot be restored.")
 def revoke_tokens(request: HttpRequest, token: ApiToken) -> str:
     by: Any = request.user
     with transaction.atomic():
         if not ApiToken.objects.same_row(token).filter(revoked_at=None).update(revoked_at=timezone.now(), revoked_by=by):
-            return "It is revoked already."
+            return "It is already revoked."
         record_audit_entry("token.revoke", token)
     return ""
 

@@ -23,9 +23,7 @@ from lab.watching.usage.models import Quota
 FORGOTTEN = timedelta(days=1)
 
 
-@make_confirmed_action(
-    "Stop and save these runs", "Each finishes its step, saves a checkpoint and can be resumed. One that still waits is stopped at once."
-)
+@make_confirmed_action("Stop and save these runs", "Each finishes its step, saves a checkpoint and can be resumed. Queued runs stop immediately.")
 def stop_runs(request: HttpRequest, run: Run) -> str:
     if not run.request_stop():
         return f"it is {run.status}; nothing was changed."
@@ -33,9 +31,7 @@ def stop_runs(request: HttpRequest, run: Run) -> str:
     return ""
 
 
-@make_confirmed_action(
-    "Kill these runs", "Their trainers are ended without saving: what came after the last checkpoint is lost. Stop them first if they still answer."
-)
+@make_confirmed_action("Kill these runs", "Their trainers are killed without saving: everything after the last checkpoint is lost. Try Stop first.")
 def kill_runs(request: HttpRequest, run: Run) -> str:
     if not run.is_active or not run.request_stop(kill=True):
         return f"it is {run.status}; nothing was changed."
@@ -62,9 +58,7 @@ class RunAdmin(OperatorAdmin):
         return render_json_block(run.spec)
 
 
-@make_confirmed_action(
-    "Forget these workers", "Their rows are removed. One that has been seen within a day is refused; one that comes back is there again."
-)
+@make_confirmed_action("Forget these workers", "Their rows are removed. Workers seen within a day are refused; a worker that reconnects reappears.")
 def forget_workers(request: HttpRequest, worker: Worker) -> str:
     with transaction.atomic():
         if not Worker.objects.filter(pk=worker.pk, seen_at__lt=Now() - FORGOTTEN).delete()[0]:
@@ -95,17 +89,17 @@ class WorkerAdmin(OperatorAdmin):
 def set_status(queue: Queue, status: QueueStatus) -> str:
     with transaction.atomic():
         if not Queue.objects.same_row(queue).exclude(status=status).update(status=status):
-            return f"it is {status} already."
+            return f"it is already {status}."
         record_audit_entry("queue.change", queue, status=[str(queue.status), str(status)])
     return ""
 
 
-@make_confirmed_action("Pause these queues", "Nobody gets new items; drafts are kept.")
+@make_confirmed_action("Pause these queues", "No new items are assigned; drafts are kept.")
 def pause_queues(request: HttpRequest, queue: Queue) -> str:
     return set_status(queue, QueueStatus.PAUSED)
 
 
-@make_confirmed_action("Open these queues", "People who may label in them get items again.")
+@make_confirmed_action("Open these queues", "Items are assigned again.")
 def open_queues(request: HttpRequest, queue: Queue) -> str:
     return set_status(queue, QueueStatus.OPEN)
 

@@ -117,11 +117,11 @@ class Reader:
             self.wrong("choice", "A decision cannot be a skip.", "Choose an answer, or go to the next item.")
             return None
         if self.queue.skipping == Skipping.NEVER:
-            self.wrong("choice", "Skipping is not allowed in this queue.", "Choose the answer you find least bad, or a tie.")
+            self.wrong("choice", "Skipping is not allowed in this queue.", "Choose the least bad answer, or a tie.")
             return None
         reason = self.words(data, "reason", True)
         if not reason and not self.problems:
-            self.wrong("reason", "Say why you skip this item.", "A few words are enough.")
+            self.wrong("reason", "Give a reason for skipping.", "A few words are enough.")
             return None
         return Answer(Verdict.SKIP, reason=reason)
 
@@ -139,7 +139,7 @@ class Reader:
         if value is None or verdict in (Verdict.TIE, Verdict.BAD):
             return None
         if not self.queue.strength or self.queue.kind not in (Kind.PAIR, Kind.CLEARER):
-            self.wrong("strength", "This queue does not ask how much better an answer is.", "Leave it out.")
+            self.wrong("strength", "This queue does not ask for a strength.", "Remove it.")
             return None
         if to_strict_integer(value) is None or value not in (1, 2, 3):
             self.wrong("strength", "The strength is 1, 2 or 3.", "Choose one, or none.")
@@ -150,7 +150,7 @@ class Reader:
         value = data.get("tiers")
         if self.queue.kind != Kind.RANKING:
             if value:
-                self.wrong("tiers", "Only a ranking has tiers.", "Leave them out.")
+                self.wrong("tiers", "Only a ranking has tiers.", "Remove them.")
             return None
         if not isinstance(value, list) or not all(
             isinstance(tier, list) and all(to_strict_integer(place) is not None for place in tier) for tier in value
@@ -160,7 +160,7 @@ class Reader:
         places = [place for tier in value for place in tier]
         count = len(self.order)
         if any(not 0 <= place < count for place in places) or len(set(places)) < len(places) or not all(value):
-            self.wrong("tiers", "Every answer stands in one tier, and no tier is empty.", "Reload the page; your draft is kept.")
+            self.wrong("tiers", "Every answer must be in exactly one tier, and no tier may be empty.", "Reload the page; your draft is kept.")
             return None
         if missing := sorted(set(range(count)) - set(places)):
             self.wrong("tiers", f"Not ranked yet: {', '.join(chr(65 + place) for place in missing)}.", "Rank every answer; ties are allowed.")
@@ -194,15 +194,15 @@ class Reader:
         if value is None:
             value = ""
         if not isinstance(value, str):
-            self.wrong(name, "This is a text.", "Write words.")
+            self.wrong(name, "This must be text.", "Enter text.")
             return ""
         text = normalize_typed_text(value)
         if len(text) > TEXT[name]:
             self.wrong(name, f"At most {TEXT[name]:,} characters; this has {len(text):,}.", "Shorten it.")
         elif text and not asked:
-            self.wrong(name, f"This queue does not ask for a {name}.", "Leave it out.")
+            self.wrong(name, f"This queue does not ask for a {name}.", "Remove it.")
         elif required and not text:
-            self.wrong(name, f"This queue wants a {name}.", "Say in a few words why.")
+            self.wrong(name, f"This queue requires a {name}.", "Enter a short text.")
         return text
 
     def marks(self, data: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -211,10 +211,10 @@ class Reader:
         if not given:
             return []
         if self.queue.kind != Kind.SINGLE or not getattr(self.queue, name) or self.item.texts is not None:
-            self.wrong(name, f"This queue does not ask for {name}.", "Leave them out.")
+            self.wrong(name, f"This queue does not ask for {name}.", "Remove them.")
             return []
         if not isinstance(given, list) or len(given) > MARKED:
-            self.wrong(name, f"These are a list of at most {MARKED:,} {name}.", "Take some away.")
+            self.wrong(name, f"These are a list of at most {MARKED:,} {name}.", "Remove some.")
             return []
         good = [one for one in given if is_mark(one, MARKS[name])]
         if len(good) < len(given):
@@ -282,7 +282,7 @@ def join_with_or(names: Any) -> str:
 def seconds_of(value: Any) -> float:
     """Seconds from being shown to being submitted, at most a day. Raises AnswerError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise AnswerError([Problem("seconds", "The time is a number of seconds from 0.", "Reload the page; your draft is kept.")])
+        raise AnswerError([Problem("seconds", "The time must be a number of seconds from 0.", "Reload the page; your draft is kept.")])
     return min(float(value), 86_400.0)
 
 

@@ -39,10 +39,10 @@ def render_labels_cell(row: Row) -> SafeString:
     return format_html_join(" ", '<span class="nowrap" title="{}">{} {}</span>', ((name, sign, count) for name, sign, count in parts)) or NOTHING
 
 
-HELP = "What people said in queues, counted in pairs: ▲ chosen, ▼ rejected, = tied; ✓ good, – neutral, ✗ bad."
+HELP = "Labels from queues, counted in pairs: ▲ chosen, ▼ rejected, = tied; ✓ good, – neutral, ✗ bad."
 
 
 def register_labels_column() -> None:
     FURTHER.register("labels", Column("labels", "Labels", render_labels_cell, "text", help=HELP, load=labels_of))
-    FIELDS.register("labelled", make_flag_field("labelled", "Labelled", "Somebody has labelled it in a queue; skips do not count."))
+    FIELDS.register("labelled", make_flag_field("labelled", "Labelled", "Has a label from a queue; skips do not count."))
     ELSEWHERE.register("labelled", query_labelled_rollouts)

@@ -35,8 +35,8 @@ class LabForm(forms.Form):
 
 def make_number_field(least: int, most: int, initial: int | None, *, required: bool = True, help_text: str = "") -> forms.IntegerField:
     messages = {
-        "required": f"Give a whole number from {least:,} to {most:,}.",
-        "invalid": f"This is not a whole number. Give one from {least:,} to {most:,}.",
+        "required": f"Enter a whole number from {least:,} to {most:,}.",
+        "invalid": f"Enter a whole number from {least:,} to {most:,}.",
         "min_value": f"At least {least:,}.",
         "max_value": f"At most {most:,}.",
     }
@@ -44,7 +44,7 @@ def make_number_field(least: int, most: int, initial: int | None, *, required: b
 
 
 def make_choice_field(choices: Any, initial: str, help_text: str = "") -> forms.ChoiceField:
-    messages = {"invalid_choice": "“%(value)s” is not on offer. Choose one of the list.", "required": "Choose one of the list."}
+    messages = {"invalid_choice": "“%(value)s” is not available. Choose one from the list.", "required": "Choose one from the list."}
     return forms.ChoiceField(choices=choices, initial=initial, help_text=help_text, error_messages=messages)
 
 
@@ -60,7 +60,7 @@ class RecipeForm(LabForm):
     how = make_choice_field(How.choices, How.GROUP)
     strategy = make_choice_field(Strategy.choices, Strategy.RANDOM)
     most = make_number_field(1, MOST_ITEMS, 200)
-    per = make_number_field(0, 1000, 1, help_text="0 takes all there are.")
+    per = make_number_field(0, 1000, 1, help_text="0: no limit.")
     phase = make_choice_field([("", "Any phase"), *PHASE_LABELS.items()], "")
     early_from = make_number_field(0, MAX_INTEGER, None, required=False)
     early_to = make_number_field(0, MAX_INTEGER, None, required=False)
@@ -72,7 +72,7 @@ class RecipeForm(LabForm):
     b_step = make_number_field(0, MAX_INTEGER, None, required=False)
     gold = make_number_field(0, MOST_GOLD, 0)
     gold_by = forms.ChoiceField(
-        required=False, error_messages={"invalid_choice": "No run of the selection has this reward function. Choose one of the list."}
+        required=False, error_messages={"invalid_choice": "No run of the selection has this reward function. Choose one from the list."}
     )
     seed = make_number_field(0, MAX_INTEGER, 0)
 
@@ -87,7 +87,7 @@ class RecipeForm(LabForm):
         found = super().clean() or self.cleaned_data
         kind, how = found.get("kind"), found.get("how")
         if kind == Kind.SINGLE and found.get("strategy") not in (*OF_ONE, None):
-            self.add_error("strategy", "A single answer has no gap. Choose random or highest entropy.")
+            self.add_error("strategy", "A single answer has no reward gap. Choose random or highest entropy.")
         if kind in PAIRED and how == How.TIME:
             self.check_windows(found)
         if kind in PAIRED and how == How.RUNS:
@@ -101,32 +101,32 @@ class RecipeForm(LabForm):
             first, last = found.get(f"{name}_from"), found.get(f"{name}_to")
             for end, value in (("from", first), ("to", last)):
                 if value is None and f"{name}_{end}" not in self.errors:
-                    self.add_error(f"{name}_{end}", "Give a step.")
+                    self.add_error(f"{name}_{end}", "Enter a step.")
             if first is not None and last is not None and last < first:
-                self.add_error(f"{name}_to", f"This is before step {first}, where the window begins. Give {first} or more.")
+                self.add_error(f"{name}_to", f"This is before the first step of the window. Enter {first} or more.")
         early, late = found.get("early_to"), found.get("late_from")
         if early is not None and late is not None and late <= early:
-            self.add_error("late_from", f"The late window begins before the early one ends. Give {early + 1} or more.")
+            self.add_error("late_from", f"The late window starts before the early one ends. Enter {early + 1} or more.")
 
     def check_sides(self, found: dict[str, Any]) -> None:
         for name in ("a_run", "b_run"):
             if name in self.errors:
                 continue
             if found.get(name) is None:
-                self.add_error(name, "Give the number of a run.")
+                self.add_error(name, "Enter a run number.")
             elif found[name] not in self.runs:
-                self.add_error(name, f"Your team has no run #{found[name]}. Give the number of one of its runs.")
+                self.add_error(name, f"Your team has no run #{found[name]}. Enter the number of one of its runs.")
         same = found.get("a_run") is not None and found.get("a_run") == found.get("b_run")
         if same and (found.get("a_step") == found.get("b_step") or None in (found.get("a_step"), found.get("b_step"))):
-            self.add_error("b_step", "Both sides are the same run: give each a step, and different ones.")
+            self.add_error("b_step", "Both sides are the same run: enter a different step for each.")
 
     def check_gold(self, found: dict[str, Any]) -> None:
         if found.get("kind") not in (*GOLD_KINDS, None):
             self.add_error("gold", "Only pairs and single answers can be gold. Set this to 0.")
         elif found["gold"] >= (found.get("most") or MOST_ITEMS):
-            self.add_error("gold", f"These are among the {found['most']:,} items, and most of those should be real questions. Give fewer.")
+            self.add_error("gold", f"Gold items are part of the {found['most']:,} items, most of which should be real questions. Enter fewer.")
         elif not found.get("gold_by") and "gold_by" not in self.errors:
-            self.add_error("gold_by", "Choose the reward function that knows right from wrong.")
+            self.add_error("gold_by", "Choose the reward function that determines right and wrong.")
 
     def recipe(self, selection: Selection) -> Recipe:
         """Of a form that is valid."""
@@ -156,7 +156,7 @@ class RecipeForm(LabForm):
 class QueueForm(LabForm):
     """How a queue is worked on. Field names are those of Queue, besides ``trust`` (per cent) and ``people``."""
 
-    name = forms.CharField(max_length=100, error_messages={"required": "Give the queue a name.", "max_length": "At most 100 characters."})
+    name = forms.CharField(max_length=100, error_messages={"required": "Enter a name for the queue.", "max_length": "At most 100 characters."})
     project = forms.CharField(required=False, max_length=20)
     guidelines = forms.CharField(
         required=False,
@@ -170,22 +170,22 @@ class QueueForm(LabForm):
     due = forms.DateTimeField(
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        error_messages={"invalid": "Give a date and a time, in UTC."},
+        error_messages={"invalid": "Enter a date and time in UTC."},
     )
-    assigned_only = make_choice_field([("", "Everybody in the team"), ("on", "Only people I choose")], "")
+    assigned_only = make_choice_field([("", "Everyone in the team"), ("on", "Only assigned people")], "")
     people = forms.TypedMultipleChoiceField(
-        required=False, coerce=int, error_messages={"invalid_choice": "One of them is not in the team any more. Choose again."}
+        required=False, coerce=int, error_messages={"invalid_choice": "One of these people is no longer in the team. Choose again."}
     )
     blind = make_switch_field(True, "Blind", "Run, step and reward are hidden while labelling.")
     strength = make_switch_field(True, "Strength 1 to 3", "How much better the chosen answer is.")
     rationale = make_choice_field(
         [(Rationale.NONE, "Not asked"), (Rationale.OPTIONAL, "Optional"), (Rationale.REQUIRED, "Required")], Rationale.OPTIONAL
     )
-    correction = make_switch_field(False, "Corrected answer", "Labellers may write what the answer should have been.")
+    correction = make_switch_field(False, "Corrected answer", "Labellers can write a corrected answer.")
     steps = make_switch_field(False, "Reasoning steps", "Good, bad or neutral for each step of a single answer.")
-    spans = make_switch_field(False, "Stretches of tokens", "Good and bad stretches of a single answer.")
-    reviewed = make_switch_field(False, "Refusal", "A label counts once a reviewer has accepted it.")
-    trust = make_number_field(1, 100, None, required=False, help_text="Per cent of gold items got right; empty never pauses anybody.")
+    spans = make_switch_field(False, "Token spans", "Good and bad spans of a single answer.")
+    reviewed = make_switch_field(False, "Refusal", "A label counts only after a reviewer has accepted it.")
+    trust = make_number_field(1, 100, None, required=False, help_text="Percentage of gold items right. Leave empty to never pause anyone.")
     trust_after = make_number_field(1, MOST_GOLD, 10)
 
     def __init__(
@@ -215,13 +215,13 @@ class QueueForm(LabForm):
     def clean_due(self) -> Any:
         due = self.cleaned_data["due"]
         if due and due < timezone.now() and not (self.queue and self.queue.due == due):
-            raise forms.ValidationError("This moment is over. Give one that is to come, in UTC.")
+            raise forms.ValidationError("This time is in the past. Enter a future time in UTC.")
         return due
 
     def clean(self) -> dict[str, Any]:
         found = super().clean() or self.cleaned_data
         if found.get("assigned_only") and not found.get("people") and "people" not in self.errors:
-            self.add_error("people", "Choose at least one person, or open the queue to everybody.")
+            self.add_error("people", "Choose at least one person, or open the queue to everyone.")
         return found
 
     def fields_of_queue(self) -> dict[str, Any]:

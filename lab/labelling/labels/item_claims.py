@@ -197,11 +197,11 @@ def why_nothing(queue: Queue, user: User) -> Why:
     """In words, for when ``claim_items`` gave nothing."""
     items = Item.objects.filter(queue=queue)
     if not items.exists():
-        return Why("This queue has no items yet.", "The person who runs it can add some.")
+        return Why("This queue has no items yet.", "Its manager can add some.")
     mine = Judgement.objects.filter(queue=queue, user=user)
     if returned := mine.filter(state=JudgementState.RETURNED).count():
         were = "was" if returned == 1 else "were"
-        return Why(f"Nothing new is left for you, but {returned} of your labels {were} sent back.", "Look at them again.")
+        return Why(f"No new items for you, but {returned} of your labels {were} sent back.", "Revise them.")
     wanting = items.filter(state=ItemState.OPEN)
     if not wanting.exists():
         return Why("Every item of this queue has its labels.", ELSEWHERE)
@@ -210,9 +210,9 @@ def why_nothing(queue: Queue, user: User) -> Why:
     if not others.exists():
         skips = mine.filter(verdict=Verdict.SKIP).exclude(state=JudgementState.WITHDRAWN).exists()
         done = "labelled or skipped" if skips else "labelled"
-        return Why(f"You have {done} every item that still wants labels; the rest is for others.", ELSEWHERE)
+        return Why(f"You have {done} every item that still needs labels; the rest is for others.", ELSEWHERE)
     held = Claim.objects.filter(item__in=others, seated=True).order_by("expires_at").values_list("expires_at", flat=True).first()
     if held is None:
-        return Why("The items that are left were taken this moment.", "Look again in a minute.")
+        return Why("The remaining items were just taken.", "Refresh in a minute.")
     minutes = max(1, round((held - database_now()).total_seconds() / 60))
-    return Why("All items that are left are held by others.", f"Look again: the next lock ends in {minutes} min unless it is renewed.")
+    return Why("All remaining items are assigned to others.", f"Refresh later: the next lock ends in {minutes} min unless it is renewed.")

@@ -48,16 +48,16 @@ class Expired(Refusal):
 def describe_expiry(item: Item | None, by: User | None) -> tuple[str, str]:
     """Why the lock is gone. Who has the item is said, what they answered is not."""
     if item is None:
-        message = "This item is no longer yours: it was submitted from another window, given back, or taken away."
-        return message, "Go on with the next."
-    kept = "Your answer is kept: as your draft, should you get the item again, and in the item's history."
+        message = "This item is no longer assigned to you: it was submitted in another window, returned, or reassigned."
+        return message, "Continue with the next one."
+    kept = "Your answer is kept as your draft and in the item's history."
     if item.state == ItemState.SETTLED:
-        message = f"{by or 'Somebody'} has decided this item meanwhile."
+        message = f"{by or 'Somebody'} has decided this item."
     elif item.state == ItemState.DROPPED:
-        message = "This item has left the queue meanwhile."
+        message = "This item has left the queue."
     else:
-        message = f"Your lock on this item ran out, and {by or 'somebody else'} has it now."
-    return message, f"{kept} Go on with the next."
+        message = f"Your lock on this item expired, and {by or 'somebody else'} has it now."
+    return message, f"{kept} Continue with the next one."
 
 
 def submit_judgement(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement:
@@ -144,7 +144,7 @@ def look_at_trust(queue: Queue, user: User) -> None:
     judged, hits = len(results), sum(result is True for result in results)
     if judged < max(1, queue.trust_after) or hits / judged >= queue.min_trust:
         return
-    reason = f"You agreed with {hits} of {judged} items whose answer is known; this queue wants {queue.min_trust:.0%}."
+    reason = f"You agreed with {hits} of {judged} gold items; this queue requires {queue.min_trust:.0%}."
     paused = {"paused_at": timezone.now(), "paused_reason": reason}
     # Whoever had no row could label, so the row that is made lets them, once somebody ends the pause.
     QueueMember.objects.update_or_create(queue=queue, user=user, defaults=paused)
@@ -175,7 +175,7 @@ def undo_last_judgement(queue: Queue, user: User) -> Claim:
         one_at_a_time(queue, user)
         said = Judgement.objects.filter(queue=queue, user=user).exclude(state=JudgementState.WITHDRAWN).order_by("-created_at", "-pk").first()
         if said is None:
-            raise Refusal("You have labelled nothing in this queue that could be taken back.", code="nothing-to-undo")
+            raise Refusal("You have no label in this queue to undo.", code="nothing-to-undo")
         item = lock_item(said.item_id)
         said.refresh_from_db()
         refuse_undo(said, item)
@@ -205,7 +205,7 @@ def refuse_undo(said: Judgement, item: Item) -> None:
     if said.state == JudgementState.RETURNED:
         raise Refusal("A reviewer has sent your last label back.", "Change it where it is listed as sent back.", code="reviewed")
     if item.state == ItemState.SETTLED:
-        raise Refusal("Somebody has decided your last item meanwhile.", "Ask the person who runs the queue.", code="reviewed")
+        raise Refusal("Your last item has been decided.", "Ask the manager of the queue.", code="reviewed")
     if said.verdict != Verdict.SKIP:
         if item.state == ItemState.DROPPED:
             raise Refusal("Your last item has left the queue.", "Go on with the next one.", code="nothing-to-undo")
@@ -217,7 +217,7 @@ def refuse_undo(said: Judgement, item: Item) -> None:
         Item.objects.same_row(item).update(state=ItemState.OPEN)
         item.state = ItemState.OPEN
     elif item.room < 1:
-        raise Refusal("Somebody else has the item you skipped last.", "Go on with the next one.", code="nothing-to-undo")
+        raise Refusal("The item you skipped last is assigned to someone else.", "Go on with the next one.", code="nothing-to-undo")
 
 
 def revise_judgement(judgement: Judgement, user: User, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement:
@@ -233,13 +233,13 @@ def revise_judgement(judgement: Judgement, user: User, key: uuid.UUID, data: dic
             item = lock_item(judgement.item_id)
             row = Judgement.objects.same_row(judgement).get()
             if row.user_id != user.pk:
-                raise Refusal("This label is somebody else's.", "Decide the item instead, or send the label back.", status=403)
+                raise Refusal("This label belongs to someone else.", "Decide the item instead, or send the label back.", status=403)
             if row.key == key:
                 return row
             refuse_revision(row, item)
             answer = read_answer(item.queue, item, row.order, data)
             if answer.verdict == Verdict.SKIP:
-                raise AnswerError([Problem("choice", "A label cannot become a skip.", "Choose an answer, or take the label back with undo.")])
+                raise AnswerError([Problem("choice", "A label cannot be changed to a skip.", "Choose an answer, or undo the label.")])
             before = snapshot_judgement(row)
             for name, value in {**to_judgement_fields(answer), "key": key, "seconds": row.seconds + taken, "state": JudgementState.SUBMITTED}.items():
                 setattr(row, name, value)
@@ -256,9 +256,9 @@ def refuse_revision(row: Judgement, item: Item) -> None:
     if row.state == JudgementState.ACCEPTED:
         raise Refusal("A reviewer has accepted this label.", "Ask the reviewer to send it back to you.", code="reviewed")
     if row.state == JudgementState.WITHDRAWN:
-        raise Refusal("This label was taken back.", "Go on with the next item.", status=403)
+        raise Refusal("This label was withdrawn.", "Go on with the next item.", status=403)
     if row.verdict == Verdict.SKIP:
-        raise Refusal("You skipped this item.", "Take the skip back with undo while it is your newest answer.", status=403)
+        raise Refusal("You skipped this item.", "You can undo the skip while it is your latest answer.", status=403)
     if item.state in (ItemState.SETTLED, ItemState.DROPPED):
         decided = item.state == ItemState.SETTLED
-        raise Refusal("Somebody has decided this item." if decided else "This item has left the queue.", "Your label stays as it was.", status=403)
+        raise Refusal("This item has been decided." if decided else "This item has left the queue.", "Your label is unchanged.", status=403)

@@ -52,13 +52,13 @@ def find_key_problems(kind: str, wanted: dict[str, Any]) -> list[Problem]:
     holders: dict[str, str] = {}
     for action, key in {**usual, **{action: key for action, key in wanted.items() if action in usual}}.items():
         if not isinstance(key, str) or len(key) != 1 or not key.isprintable():
-            found.append(Problem(action, "This is not one character.", "Type the character of one key."))
+            found.append(Problem(action, "Not a single character.", "Press a single key."))
         elif key in RESERVED:
             found.append(Problem(action, f"This key {RESERVED[key]}.", "Choose another."))
         elif key in holders:
             other = holders[key]
             message = f"This key already means “{other if action in wanted else action}” in queues of this kind."
-            found.append(Problem(action if action in wanted else other, message, "Choose another, or give that one another key."))
+            found.append(Problem(action if action in wanted else other, message, "Choose another key, or change that one."))
         else:
             holders[key] = action
     return found

@@ -52,20 +52,20 @@ def may_label(queue: Queue, user: User) -> None:
     if found.role is None:
         raise Refusal("Your account was deactivated, or you are no longer in this team.", "Ask an owner or admin of the team.", status=403)
     if found.role not in LABELLERS:
-        raise Refusal("Your role is viewer: you may read here but not label.", "An owner or admin can change your role.", status=403)
+        raise Refusal("Your role is viewer: you can view but not label.", "An owner or admin can change your role.", status=403)
     if found.status == QueueStatus.PAUSED:
-        raise QueuePaused("This queue is paused.", "Your drafts are kept. Ask the person who runs the queue when it goes on.", status=403)
+        raise QueuePaused("This queue is paused.", "Your drafts are kept. Ask the manager of the queue when it resumes.", status=403)
     if found.status == QueueStatus.CLOSED:
         raise Refusal("This queue is closed.", "Choose another queue.", status=403)
     if found.paused_at is not None:
         reason = found.paused_reason or "You are paused in this queue."
-        raise Refusal(reason, "Ask the person who runs the queue to let you go on.", status=403)
+        raise Refusal(reason, "Ask the manager of the queue to resume you.", status=403)
     if found.labels is False or (found.assigned_only and not found.labels):
-        raise Refusal("You are not assigned to label in this queue.", "Ask the person who runs the queue to assign you.", status=403)
+        raise Refusal("You are not assigned to label in this queue.", "Ask the manager of the queue to assign you.", status=403)
 
 
 def may_review(queue: Queue, user: User) -> None:
     """Raises Refusal unless the person leads in the team or reviews in this queue."""
     found = fetch_standing_facts(queue, user)
     if found.role not in LEADS and not (found.role in LABELLERS and found.reviews):
-        raise Refusal("You do not review in this queue.", "An owner, admin or researcher can make you a reviewer of it.", status=403)
+        raise Refusal("You are not a reviewer of this queue.", "An owner, admin or researcher can make you one.", status=403)

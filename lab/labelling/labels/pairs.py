@@ -99,7 +99,7 @@ def collect_pairs(pool: Pool, recipe: Recipe, left: list[LeftOut]) -> Candidates
         left,
         alone,
         "rollouts",
-        f"no other answer of the {name_bucket_unit(recipe)} to stand beside them" if recipe.how == How.GROUP else "no answer on the other side",
+        f"no other answer of the {name_bucket_unit(recipe)} to pair with" if recipe.how == How.GROUP else "no answer on the other side",
     )
     different = pool.text[first] != pool.text[second]
     note_left_out(left, int((~different).sum()), "pairs", "both texts are the same")

@@ -31,16 +31,16 @@ def change_person(queue: Queue, user: User, act: str) -> str:
 def apply_person_change(queue: Queue, user: User, act: str) -> str:
     if act == "add":
         people.add_labeller(queue, user)
-        return f"{user} may label here."
+        return f"{user} can label here."
     if act == "remove":
         people.remove_labeller(queue, user)
-        return f"{user} labels here no more; what they held is free for others, and their labels stay."
+        return f"{user} can no longer label here; their items are released and their labels are kept."
     if act == "pause":
-        people.pause_labeller(queue, user, "A lead has paused you in this queue.")
-        return f"{user} is paused; what they held is free for others."
+        people.pause_labeller(queue, user, "You were paused in this queue by a manager.")
+        return f"{user} is paused; their items are released."
     if act == "resume":
         people.resume_labeller(queue, user)
-        return f"{user} may go on."
+        return f"{user} was resumed."
     if act in ("reviewer", "no-reviewer"):
         people.set_reviewer(queue, user, act == "reviewer")
         return f"{user} {'reviews' if act == 'reviewer' else 'does not review'} here."

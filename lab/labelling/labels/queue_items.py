@@ -54,10 +54,10 @@ def plan_items(team: Team, recipe: Recipe, taken: frozenset[tuple[int, ...]] = f
     if pool.empty:
         before.append(LeftOut(pool.empty, "rollouts", "the completion is empty"))
     if pool.beyond:
-        before.append(LeftOut(0, "rollouts", f"only the newest {MOST_ROLLOUTS:,} of the selection were looked at"))
+        before.append(LeftOut(0, "rollouts", f"only the newest {MOST_ROLLOUTS:,} of the selection were considered"))
     items = mix_gold_items(made, gold, recipe.seed, recipe.most)
     if len(gold) < recipe.gold:
-        before.append(LeftOut(recipe.gold - len(gold), "gold items", f"no further answers that {recipe.gold_by} calls right and wrong for certain"))
+        before.append(LeftOut(recipe.gold - len(gold), "gold items", f"no further answers that {recipe.gold_by} clearly rates right or wrong"))
     return Plan(recipe, items, len(gold), pool.read, made.offered, [*before, *made.left_out], describe_ordering(recipe, model))
 
 

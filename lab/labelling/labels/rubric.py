@@ -32,10 +32,10 @@ class Question:
         if len(self.label) > LABEL_LENGTH:
             self.problems["label"] = f"At most {LABEL_LENGTH} characters."
         if self.kind not in KINDS:
-            self.problems["kind"] = "Choose one of the list."
+            self.problems["kind"] = "Choose one from the list."
         if self.kind == "choice":
             if not 2 <= len(self.options) <= MOST_CHOICES:
-                self.problems["choices"] = f"Give 2 to {MOST_CHOICES} choices with commas between them."
+                self.problems["choices"] = f"Enter 2 to {MOST_CHOICES} choices, separated by commas."
             elif any(len(one) > CHOICE_LENGTH for one in self.options):
                 self.problems["choices"] = f"A choice has at most {CHOICE_LENGTH} characters."
 
@@ -52,7 +52,7 @@ def read_questions(data: QueryDict) -> list[Question]:
     for question in found:
         question.check()
     if len(found) > MOST_QUESTIONS:
-        found[-1].problems["label"] = f"A queue has at most {MOST_QUESTIONS} questions. Leave one out."
+        found[-1].problems["label"] = f"A queue has at most {MOST_QUESTIONS} questions. Remove one."
     return found
 
 

@@ -110,7 +110,7 @@ def decide_queue_item(item: Item, user: User, data: dict[str, Any], order: list[
         if item.state == ItemState.DROPPED:
             raise Refusal("This item has left the queue.", "Go to the next one.", status=403)
         if Judgement.objects.filter(item=item, user=user, state__in=SEATED).exclude(verdict=Verdict.SKIP).exists():
-            raise Refusal("You have judged this item yourself.", "Leave the decision to somebody who has not.", status=403)
+            raise Refusal("You labelled this item yourself.", "Someone else must decide it.", status=403)
         answer = read_answer(item.queue, item, order, data, deciding=True)
         before = item.final
         item.final, item.final_by, item.final_at, item.final_comment = final_of(answer), user, timezone.now(), comment
@@ -136,7 +136,7 @@ def send_back(judgement: Judgement, reviewer: User, comment: str = "") -> Judgem
     Raises Refusal as ``accept_judgement`` does, AnswerError without a comment.
     """
     if not comment.strip():
-        raise AnswerError([Problem("comment", "A label is sent back with a reason.", "Write what the labeller should look at.")])
+        raise AnswerError([Problem("comment", "A reason is required to send back a label.", "Write what the labeller should check.")])
     return review_judgement(judgement, reviewer, JudgementState.RETURNED, "returned", comment)
 
 
@@ -146,11 +146,11 @@ def review_judgement(judgement: Judgement, reviewer: User, state: JudgementState
         row = Judgement.objects.same_row(judgement).get()
         may_review(item.queue, reviewer)
         if row.user_id == reviewer.pk:
-            raise Refusal("This label is your own.", "Somebody else has to review it.", status=403)
+            raise Refusal("This is your own label.", "Someone else must review it.", status=403)
         if row.state == JudgementState.WITHDRAWN:
-            raise Refusal("This label was taken back meanwhile.", "Reload the page.", status=403)
+            raise Refusal("This label has been withdrawn.", "Reload the page.", status=403)
         if row.verdict == Verdict.SKIP:
-            raise Refusal("A skip is no label and needs no review.", "Go to the next one.", status=403)
+            raise Refusal("A skip is not a label and needs no review.", "Go to the next one.", status=403)
         return change_judgement_state(row, item, reviewer, state, what, comment)
 
 

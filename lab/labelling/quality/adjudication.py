@@ -51,7 +51,7 @@ def undo_decision(item: Item, user: User, leads: bool) -> None:
         if item.state != ItemState.SETTLED:
             raise Refusal("This item is not decided.", "Reload the page.", status=403)
         if item.final_by_id != user.pk and not leads:
-            raise Refusal("Somebody else decided this item.", "Ask them, or somebody who leads the queue, to take it back.", status=403)
+            raise Refusal("Someone else decided this item.", "Ask them or the manager of the queue to undo it.", status=403)
         before = item.final
         cleared: dict[str, str | datetime | None] = {"final": None, "final_by": None, "final_at": None, "final_comment": ""}
         for name, value in cleared.items():

@@ -13,8 +13,8 @@ from lab.teams.accounts.models import User
 RELIABLE, TENTATIVE = 0.8, 2 / 3  # Krippendorff's customary limits (Content Analysis, 2004, p. 241)
 MOST_PEOPLE = 12  # of the table of pairs, by labels
 ORDINAL_HELP = {
-    Kind.PAIR: "a strong preference against a slight one counts less than against the other side; ties and both bad stand in the middle",
-    Kind.RANKING: "for each two answers of a ranking: first, tie, second",
+    Kind.PAIR: "strong vs. slight preference counts less than opposite preferences; tie and both bad are in the middle",
+    Kind.RANKING: "for each pair of answers of a ranking: first, tie, second",
     Kind.SINGLE: "bad, neutral, good",
     Kind.CLEARER: "first, tie, second",
 }
@@ -40,19 +40,22 @@ class Pairwise:
 def compute_agreement_measures(queue: Queue, ratings: Ratings) -> list[Measure]:
     counts, items = ratings.counts(), ratings.items
     ordered = ratings.counts(ordered=True)
-    percent = Measure(
-        percent_agreement(counts, items), "share of two labels on the same item that are the same; chance agreement included", 0.0, None
-    )
+    percent = Measure(percent_agreement(counts, items), "share of label pairs on the same item that agree; not corrected for chance", 0.0, None)
     found = [percent]
     if len(ratings.people) == 2:
         table = ratings.by_labeller()
         both = (table >= 0).all(axis=1)
         cohen = cohen_kappa(table[both, 0], table[both, 1], ratings.size, items[both])
-        found.append(Measure(cohen, "the same beyond chance, for two labellers", -1.0, 0.0))
+        found.append(Measure(cohen, "agreement beyond chance, for two labellers", -1.0, 0.0))
     found.append(
-        Measure(fleiss_kappa(counts, items), "beyond chance, for any number of labellers; over items with the usual number of labels", -1.0, 0.0)
+        Measure(
+            fleiss_kappa(counts, items),
+            "agreement beyond chance, for any number of labellers; items with the most common number of labels",
+            -1.0,
+            0.0,
+        )
     )
-    found.append(Measure(krippendorff_alpha(counts, items, "nominal"), "beyond chance, also where labels are missing", -1.0, 0.0))
+    found.append(Measure(krippendorff_alpha(counts, items, "nominal"), "agreement beyond chance, allows missing labels", -1.0, 0.0))
     ordinal = krippendorff_alpha(ordered, items, "ordinal")
     found.append(Measure(ordinal, f"as above, with verdicts in order: {ORDINAL_HELP[Kind(queue.kind)]}", -1.0, 0.0))
     if queue.steps:
@@ -71,18 +74,18 @@ def rename_coefficient(coefficient: Coefficient, name: str) -> Coefficient:
 def interpret_alpha(alpha: Coefficient) -> str:
     """Krippendorff's alpha in words, by its interval."""
     if alpha.value is None:
-        return f"Agreement cannot be said yet: {alpha.why}."
+        return f"Not enough overlap to compute agreement: {alpha.why}."
     if alpha.low is None or alpha.high is None:
-        return f"Agreement has no interval yet: {alpha.why}."
+        return f"No interval for agreement yet: {alpha.why}."
     if alpha.low >= RELIABLE:
         return "Labellers agree reliably: the whole interval of alpha lies above 0.80."
     if alpha.low >= TENTATIVE:
         return "Labellers agree well enough for tentative conclusions: the whole interval of alpha lies above 0.67, not above 0.80."
     if alpha.high < TENTATIVE:
-        low = " They agree less than chance would." if alpha.high < 0 else ""
-        remedy = "Clearer guidelines and adjudicated conflicts come first."
-        return f"Labellers agree too little to build on: the whole interval of alpha lies below 0.67.{low} {remedy}"
-    return "Not decided: the interval of alpha reaches below 0.67 and above it. More items with several labels narrow it."
+        low = " Agreement is below chance." if alpha.high < 0 else ""
+        remedy = "Clarify the guidelines and adjudicate conflicts first."
+        return f"Labellers agree too little to use the labels: the whole interval of alpha lies below 0.67.{low} {remedy}"
+    return "Inconclusive: the interval of alpha includes 0.67. More items with several labels narrow it."
 
 
 def compute_pairwise_kappas(ratings: Ratings, users: dict[int, User]) -> Pairwise:

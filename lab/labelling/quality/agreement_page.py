@@ -51,15 +51,15 @@ def change_labeller_status(request: LabRequest, queue_id: int) -> HttpResponse:
     queue = find_quality_queue(request, queue_id)
     back = f"{reverse('queue-quality', args=[queue.pk])}#labellers"
     if not request.POST.get("user"):
-        messages.error(request, "Nobody was named: choose a labeller in the table.")
+        messages.error(request, "No labeller selected: choose one in the table.")
         return redirect(back)
     user = labeller_of(queue, request.POST["user"])
     if request.POST.get("act") == "resume":
         labeller_pauses.resume_queue_labeller(queue, user)
-        messages.success(request, f"{user} may label here again.")
+        messages.success(request, f"{user} can label here again.")
     else:
         labeller_pauses.pause_queue_labeller(queue, user, request.POST.get("reason", ""))
-        messages.success(request, f"{user} is paused in this queue. Their labels stay as they are.")
+        messages.success(request, f"{user} is paused in this queue. Their labels are kept.")
     return redirect(back)
 
 

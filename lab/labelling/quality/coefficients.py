@@ -23,12 +23,12 @@ MOST_DRAWS = 20_000_000  # resamples times kinds of items; beyond it there are f
 CONFIDENCE = 0.95
 SEED = 20_260_731
 
-TOO_FEW = "no item has labels of two people yet"
+TOO_FEW = "no item has labels from two people yet"
 FEWEST_ITEMS = 5
-FEW_ITEMS = f"fewer than {FEWEST_ITEMS} items have no interval"
-ALL_ALIKE = "resamples of these labels are all alike"
-ONE_VERDICT = "everybody gave the same verdict, so chance alone would agree as often"
-UNSTABLE = "most resamples hold a single verdict"
+FEW_ITEMS = f"fewer than {FEWEST_ITEMS} items give no interval"
+ALL_ALIKE = "all resamples of these labels are identical"
+ONE_VERDICT = "all labels are the same verdict, so chance agreement is complete"
+UNSTABLE = "most resamples contain a single verdict"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def cohen_kappa(first: Places, second: Places, size: int, items: Places) -> Coef
 
     name = "Cohen's kappa"
     if not len(first):
-        return Coefficient(name, why="they share no item")
+        return Coefficient(name, why="no shared items")
     cells = first * size + second
     table = np.bincount(cells, minlength=size * size).reshape(size, size)
     if (table.sum(axis=0) + table.sum(axis=1) > 0).sum() < 2:

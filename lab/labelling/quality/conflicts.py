@@ -148,7 +148,7 @@ def adjudicate_item(request: LabRequest, item_id: int) -> HttpResponse:
     try:
         if data.get("act") == "undo":
             undo_decision(item, request.user, has_team_permission(request, "label.lead"))
-            return build_decision_response(request, item, item, "Taken back: this item is a conflict again.")
+            return build_decision_response(request, item, item, "Undone: this item is a conflict again.")
         answer, order = read_decided_answer(data, wants_json(request))
         comment = comment_of(data)
         comment = f"{REVEALED} {comment}".strip() if data.get("reveal") in (True, "1") else comment
@@ -175,9 +175,9 @@ def read_decided_answer(data: dict[str, Any], as_json: bool) -> tuple[dict[str, 
             answer = {"choice": "ranked", "tiers": parse_json_field(data["tiers"], "tiers")}
         order = parse_json_field(data.get("order", ""), "order")
     if not isinstance(answer, dict):
-        raise AnswerError([Problem("answer", "The answer is an object.", "Choose an answer.")])
+        raise AnswerError([Problem("answer", "The answer must be an object.", "Choose an answer.")])
     if not isinstance(order, list) or not all(isinstance(place, int) and not isinstance(place, bool) for place in order):
-        raise AnswerError([Problem("order", "The order is a list of places.", "Reload the page; the comment is kept.")])
+        raise AnswerError([Problem("order", "The order must be a list of places.", "Reload the page; the comment is kept.")])
     return answer, order
 
 
@@ -194,5 +194,5 @@ def build_decision_response(request: LabRequest, item: Item, following: Item | N
     if wants_json(request):
         item = Item.objects.same_row(item).get()
         return JsonResponse({"state": item.state, "final": item.final, "next": url if following else ""})
-    messages.success(request, words if following or item.state != ItemState.CONFLICT else f"{words} No other conflict waits for you.")
+    messages.success(request, words if following or item.state != ItemState.CONFLICT else f"{words} No other conflicts are left for you.")
     return redirect(url)

@@ -8,7 +8,7 @@ from lab.teams.accounts.models import User
 from lab.teams.audit.recording import record_audit_entry
 
 REASON = 300  # characters
-USUAL = "The person who runs this queue has paused you."
+USUAL = "The manager of this queue has paused you."
 
 
 def pause_queue_labeller(queue: Queue, user: User, reason: str) -> None:

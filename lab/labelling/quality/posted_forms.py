@@ -30,7 +30,7 @@ def comment_of(data: dict[str, Any]) -> str:
     """Raises AnswerError for one that is no text, or too long."""
     value = data.get("comment") or ""
     if not isinstance(value, str):
-        raise AnswerError([Problem("comment", "The comment is a text.", "Write words.")])
+        raise AnswerError([Problem("comment", "The comment must be text.", "Enter text.")])
     if len(value) > COMMENT:
         raise AnswerError([Problem("comment", f"At most {COMMENT:,} characters; this has {len(value):,}.", "Shorten it.")])
     return value.replace("\0", "").strip()

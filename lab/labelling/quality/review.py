@@ -165,7 +165,7 @@ def record_review(judgement: Judgement, user: User, data: dict[str, Any]) -> Jud
     """Raises AnswerError, Refusal."""
     act, comment = data.get("act"), comment_of(data)
     if act not in ("accept", "return"):
-        raise AnswerError([Problem("act", "A label is accepted or sent back.", "Choose one of the two buttons.")])
+        raise AnswerError([Problem("act", "Accept the label or send it back.", "Choose one of the two buttons.")])
     with transaction.atomic():
         made = accept_judgement(judgement, user, comment) if act == "accept" else send_back(judgement, user, comment)
         Review.objects.create(judgement=made, reviewer=user, accepted=act == "accept", comment=comment)

@@ -25,7 +25,7 @@ def sweep_samplings() -> None:
     Sampling.across_teams.lose()
     now = Now()
     queued = Sampling.across_teams.filter(status=SamplingStatus.QUEUED)
-    old = "No worker took it within an hour. Start one for the queue analysis and ask again."
+    old = "No worker picked this up within an hour. Start one on the queue analysis and try again."
     queued.filter(created_at__lt=now - FORGOTTEN).update(status=SamplingStatus.FAILED, error=old, finished_at=now)
     waiting = list(queued.filter(created_at__lt=now - OVERDUE).order_by("created_at").values_list("pk", flat=True)[:AT_ONCE])
     try:

@@ -34,7 +34,7 @@ class SamplingQuerySet(TeamQuerySet["Sampling"]):
     def lose(self) -> int:
         """Fails those whose worker is gone; how many they were."""
         gone = self.filter(status=SamplingStatus.RUNNING, beat__lt=Now() - LOST_AFTER)
-        return gone.update(status=SamplingStatus.FAILED, error="The worker that sampled is gone. Ask again.", finished_at=Now())
+        return gone.update(status=SamplingStatus.FAILED, error="The worker was lost. Try again.", finished_at=Now())
 
 
 class Sampling(TeamOwned):

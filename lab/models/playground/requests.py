@@ -40,13 +40,13 @@ class AskForm(forms.Form):
     """The form of the page and the check behind the API: names the field and the fix."""
 
     first = forms.IntegerField(label="Checkpoint", min_value=1, max_value=MAX_ID)
-    second = forms.IntegerField(label="Beside it", min_value=1, max_value=MAX_ID, required=False)
+    second = forms.IntegerField(label="Compare with", min_value=1, max_value=MAX_ID, required=False)
     system = forms.CharField(label="System message", max_length=PROMPT_LENGTH, required=False, strip=False)
     prompt = forms.CharField(label="Prompt", max_length=PROMPT_LENGTH, strip=False)
-    count = forms.IntegerField(label="Completions of each", min_value=1, max_value=MOST_COUNT, initial=1)
-    temperature = forms.FloatField(label="Temperature", min_value=0, max_value=5, initial=1.0, help_text="0 takes the likeliest token each time.")
-    top_p = forms.FloatField(label="Top-p", min_value=0.01, max_value=1, initial=1.0, help_text="1 draws from all tokens.")
-    max_tokens = forms.IntegerField(label="Longest completion", min_value=1, max_value=MOST_TOKENS, initial=256, help_text="In tokens.")
+    count = forms.IntegerField(label="Samples per model", min_value=1, max_value=MOST_COUNT, initial=1)
+    temperature = forms.FloatField(label="Temperature", min_value=0, max_value=5, initial=1.0, help_text="0 is greedy decoding.")
+    top_p = forms.FloatField(label="Top-p", min_value=0.01, max_value=1, initial=1.0, help_text="1 samples from all tokens.")
+    max_tokens = forms.IntegerField(label="Max completion tokens", min_value=1, max_value=MOST_TOKENS, initial=256, help_text="In tokens.")
     seed = forms.IntegerField(label="Seed", min_value=0, max_value=MAX_INTEGER, initial=0, help_text="The same seed gives the same completions.")
 
     def __init__(self, team: Team, data: Mapping[str, Any] | None = None, initial: Mapping[str, Any] | None = None) -> None:
@@ -63,13 +63,13 @@ class AskForm(forms.Form):
             if found is None:
                 self.add_error(field, "Your team has no such checkpoint; choose another one.")
             elif not has_checkpoint_files(found):
-                self.add_error(field, "Its files are not on the disk any more; choose another one.")
+                self.add_error(field, "Its files are no longer on disk; choose another one.")
             elif found.pk in [one.pk for one in self.chosen]:
-                self.add_error(field, "This is the same checkpoint twice; choose another one, or leave it out.")
+                self.add_error(field, "This is the same checkpoint twice; choose another one, or none.")
             else:
                 self.chosen.append(found)
         if not str(given.get("prompt", "")).strip() and "prompt" not in self.errors:
-            self.add_error("prompt", "Write what the policy shall answer.")
+            self.add_error("prompt", "Enter a prompt.")
         return given
 
     def ask(self, user: User | None) -> Sampling:

@@ -76,7 +76,7 @@ def write_side_samples(sampling: Sampling, side: Side, deadline: float) -> bool:
 def encode_sampling_request(sampling: Sampling, side: Side) -> bytes:
     folder = folder_of(side.checkpoint) if side.checkpoint else None
     if folder is None:
-        raise Broken(f"The files of {side.label} are not on the disk any more.")
+        raise Broken(f"The files of {side.label} are no longer on disk.")
     names = ("prompt", "count", "temperature", "top_p", "max_tokens", "seed")
     return json.dumps({"folder": str(folder), **{name: getattr(sampling, name) for name in names}}).encode()
 
@@ -109,11 +109,11 @@ def stream_sampler_lines(request: bytes, deadline: float) -> Iterator[dict[str, 
                 yield json.loads(text)
             code = process.wait()
         except (OSError, ValueError) as error:
-            raise Broken(f"Sampling was cut off: {stderr.last() or error}"[:SHOWN_ERROR]) from None
+            raise Broken(f"Sampling was aborted: {stderr.last() or error}"[:SHOWN_ERROR]) from None
         finally:
             late.cancel()
         if time.monotonic() >= deadline:
-            raise Broken(f"It took longer than {SECONDS:.0f} seconds and was ended. Ask for fewer or shorter completions.")
+            raise Broken(f"Sampling timed out after {SECONDS:.0f} s. Request fewer or shorter completions.")
         if code:
             raise Broken((stderr.last() or f"Sampling ended with exit code {code}.")[:SHOWN_ERROR])
 

@@ -34,17 +34,17 @@ def to_queue(sampling: Sampling, user: User | None) -> Queue:
         if locked.queue is not None:
             return locked.queue
         if locked.status not in (SamplingStatus.FINISHED, SamplingStatus.STOPPED):
-            raise Refusal("Wait until everything is written, or stop it.")
+            raise Refusal("Wait until sampling has finished, or stop it.")
         sides = list(locked.sides.select_related("checkpoint__run"))
         written = [list(side.samples.exclude(tokens=0)) for side in sides]
         if not all(written):
-            raise Refusal("A side has written nothing: there is nothing to ask.")
+            raise Refusal("One side has no completions: there is nothing to compare.")
         for side, samples in zip(sides, written, strict=True):
             store_samples_as_rollouts(locked, side, samples)
         prompt = Stored.objects.of(locked.team_id).values_list("prompt_id", flat=True).get(pk=written[0][0].rollout or 0)
         kind, groups = build_answer_groups(written)
         if not groups:
-            raise Refusal("All answers are the same: there is nothing to ask.")
+            raise Refusal("All answers are identical: there is nothing to compare.")
         items = [NewItem(prompt, rollouts) for rollouts in groups]
         name = f"Playground: {' against '.join(side.label for side in sides)}"[:100]
         locked.queue = make_queue(locked.team, user, name=name, kind=kind, items=items)

@@ -110,7 +110,7 @@ def sampling_state(request: LabRequest, sampling_id: UUID) -> JsonResponse:
 def stop_sampling(request: LabRequest, sampling_id: UUID) -> HttpResponse:
     found = sampling_of(request, sampling_id)
     if found.stop():
-        messages.success(request, "Stopped. What was written stays.")
+        messages.success(request, "Stopped. Completions so far are kept.")
     return redirect("sampling", found.pk)
 
 

@@ -59,7 +59,7 @@ class Evidence:
         if not self.child:
             return f"#{self.match.child.number} {self.match.child.name}"
         against = self.match.against
-        return f"#{against.number} {against.name}" if against else "the policy it started from"
+        return f"#{against.number} {against.name}" if against else "the starting policy"
 
 
 def collect_match_evidence(checkpoints: Sequence[Checkpoint]) -> dict[int, list[Evidence]]:

@@ -80,7 +80,7 @@ def files_of(checkpoint: Checkpoint) -> list[File]:
     """Plain files of its folder by name; links and folders are left out. Raises Missing."""
     folder = folder_of(checkpoint)
     if folder is None:
-        raise Missing(f"The files of {format_checkpoint_label(checkpoint)} are not on the disk any more.")
+        raise Missing(f"The files of {format_checkpoint_label(checkpoint)} are no longer on disk.")
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -102,10 +102,10 @@ def open_checkpoint_file(checkpoint: Checkpoint, file: File) -> int:
         finally:
             os.close(inside)
     except OSError:
-        raise Missing(f"{file.name} is not there any more.") from None
+        raise Missing(f"{file.name} no longer exists.") from None
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise Missing(f"{file.name} is no plain file.")
+        raise Missing(f"{file.name} is not a regular file.")
     return number
 
 

@@ -11,7 +11,9 @@ from lab.teams.people.departures import Held, register_leaving_hook
 
 def let_go(team: Team, user: User) -> None:
     mine = Push.objects.filter(team=team, by=user)
-    mine.filter(state=PushState.QUEUED).update(state=PushState.CANCELLED, cancel=True, ended_at=Now(), problem="Who asked for it left the team.")
+    mine.filter(state=PushState.QUEUED).update(
+        state=PushState.CANCELLED, cancel=True, ended_at=Now(), problem="The person who requested it left the team."
+    )
     mine.filter(state=PushState.RUNNING).update(cancel=True)
 
 

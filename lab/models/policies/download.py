@@ -52,7 +52,7 @@ def parts_of(checkpoint: Checkpoint) -> list[Part]:
     """What leaves the lab. Raises Missing when there are no weights."""
     files = [file for file in files_of(checkpoint) if file.of_policy]
     if not any(file.name.endswith(WEIGHTS) for file in files):
-        raise Missing("It has no *.safetensors, and nothing else is given out as weights.")
+        raise Missing("It has no *.safetensors; other weight formats cannot be downloaded.")
     return [Part(file, build_adapter_config(checkpoint) if file.name == ADAPTERS else None) for file in files]
 
 
@@ -100,7 +100,7 @@ def stream_part_content(checkpoint: Checkpoint, part: Part) -> Iterator[bytes]:
         while left:
             piece = stream.read(min(PIECE, left))
             if not piece:
-                raise Missing(f"{part.file.name} became shorter while it was read.")
+                raise Missing(f"{part.file.name} changed while it was being read.")
             left -= len(piece)
             yield piece
 

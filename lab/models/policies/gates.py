@@ -66,10 +66,10 @@ def select_unmet_conditions(found: list[Condition]) -> list[Condition]:
 
 
 def check_weights_present(checkpoint: Checkpoint) -> Condition:
-    title = "The weights are there"
+    title = "Weights are on disk"
     if Removal.objects.filter(checkpoint=checkpoint, kept_at=None).exists() or not has_checkpoint_files(checkpoint):
-        return Condition("weights", title, False, "They were deleted, or are about to be.")
-    return Condition("weights", title, True, "On the disk.")
+        return Condition("weights", title, False, "They were deleted or are scheduled for deletion.")
+    return Condition("weights", title, True, "On disk.")
 
 
 def check_vote_conditions(alias: Alias | None, gate: Gate, checkpoint: Checkpoint) -> Iterator[Condition]:
@@ -81,16 +81,16 @@ def check_vote_conditions(alias: Alias | None, gate: Gate, checkpoint: Checkpoin
     enough = f"At least {gate.votes} blind vote{'' if gate.votes == 1 else 's'} in one match"
     if gate.against != Gate.Against.ANY:
         enough += f", against {against_words(gate, alias, team)}"
-    have = f"{best.votes} of {gate.votes}, {against}." if best else "None: its answers were not in a blind match of that kind."
+    have = f"{best.votes} of {gate.votes}, {against}." if best else "None: there is no blind match of that kind."
     yield Condition("votes", enough, best is not None and best.votes >= gate.votes, have, *link)
-    above = f"Preferred: the win rate's lower bound is above {gate.percent:g} %"
+    above = f"Lower bound of the win rate above {gate.percent:g} %"
     words = "No votes."
     if best is not None and best.rate is not None:
         words = f"{100 * best.rate.value:.1f} %, and at least {100 * best.floor:.1f} % (Wilson, 95 %) {against}."
     yield Condition("low", above, best is not None and best.floor > gate.low, words, *link)
     if gate.complete:
         done = f"{best.tally.labelled} of {best.tally.asked} prompts." if best else "No match."
-        yield Condition("complete", "The match is answered to its end", best is not None and best.tally.complete, done, *link)
+        yield Condition("complete", "The match is fully labelled", best is not None and best.tally.complete, done, *link)
 
 
 def select_gate_evidence(gate: Gate, found: list[Evidence], holder: Checkpoint | None) -> Evidence | None:
@@ -110,20 +110,18 @@ def holder_of(alias: Alias | None) -> Checkpoint | None:
 
 def against_words(gate: Gate, alias: Alias | None, team: Team) -> str:
     if gate.against == Gate.Against.START:
-        return "the policy its run started from"
+        return "the starting policy of its run"
     holder = holder_of(alias)
-    return f"{holder.run}, which holds it" if holder else "anything, as nobody holds it yet"
+    return f"{holder.run}, which has it" if holder else "anything, as it is unassigned"
 
 
 def check_recalled_labels(checkpoint: Checkpoint) -> Condition:
-    title = "No recalled labels behind it"
+    title = "No recalled labels in its training data"
     flags = flags_of_run(checkpoint.run)
     if not flags:
-        return Condition(
-            "recalls", title, True, "Neither its data nor that of the policies it descends from.", build_lineage_url(checkpoint), "Lineage"
-        )
+        return Condition("recalls", title, True, "Neither in its data nor in the data of its ancestors.", build_lineage_url(checkpoint), "Lineage")
     names = ", ".join(str(version) for version, _ in flags[:3])
-    return Condition("recalls", title, False, f"It rests on {names}.", reverse("recalls"), "Recalls")
+    return Condition("recalls", title, False, f"It uses {names}.", reverse("recalls"), "Recalls")
 
 
 def build_lineage_url(checkpoint: Checkpoint) -> str:
@@ -133,17 +131,17 @@ def build_lineage_url(checkpoint: Checkpoint) -> str:
 def check_doctor_findings(checkpoint: Checkpoint) -> Condition:
     found = examine_run(checkpoint.run).found
     titles = "; ".join(one.verdict.title or one.rule.title for one in found[:3])
-    words = f"{titles}." if found else "Nothing was found."
-    return Condition("findings", "The doctor finds nothing", not found, words, reverse("run-doctor", args=[checkpoint.run_id]), "Doctor")
+    words = f"{titles}." if found else "No issues found."
+    return Condition("findings", "Health checks find no issues", not found, words, reverse("run-doctor", args=[checkpoint.run_id]), "Health checks")
 
 
 def check_second_reviewer(checkpoint: Checkpoint, asked_by: User | None, approver: User | None) -> Condition:
     title = "A second reviewer approves"
     launcher = checkpoint.run.created_by
     if approver is None:
-        return Condition("second", title, None, "An admin who neither asked nor launched the run.")
+        return Condition("second", title, None, "An admin who neither requested it nor launched the run.")
     if asked_by is not None and approver.pk == asked_by.pk:
-        return Condition("second", title, False, "You asked for it yourself; another admin has to approve.")
+        return Condition("second", title, False, "You requested it yourself; another admin must approve.")
     if launcher is not None and approver.pk == launcher.pk:
-        return Condition("second", title, False, "You launched the run; another admin has to approve.")
-    return Condition("second", title, True, f"{approver} neither asked nor launched the run.")
+        return Condition("second", title, False, "You launched the run; another admin must approve.")
+    return Condition("second", title, True, f"{approver} neither requested it nor launched the run.")

@@ -69,10 +69,10 @@ def upload_policy(checkpoint: Checkpoint, repository: str, private: bool, secret
     counter = Counter(tick)
     streams: list[Watched] = []
     try:
-        counter.begin("making the repository")
+        counter.begin("creating the repository")
         api.create_repo(repository, private=private, exist_ok=True)
         if private and not api.repo_info(repository).private:  # it was there before
-            raise Failed(f"{repository} exists and is public; push to another repository, or say that it may be public.")
+            raise Failed(f"{repository} exists and is public; push to another repository, or allow it to be public.")
         operations = []
         for part in parts_of(checkpoint):
             name = part.file.name
@@ -104,13 +104,13 @@ def words_for(error: Exception, repository: str, secret: str) -> str:
 
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, OfflineModeIsEnabled):
-        return "The worker is told to stay off the hub (HF_HUB_OFFLINE). Its operator can allow it."
+        return "The worker is offline (HF_HUB_OFFLINE is set). Its operator can change this."
     if status == 401:
-        return "The hub does not know the token. Store a new one."
+        return "The hub rejected the token. Store a new one."
     if status == 403:
-        return f"The token may not write to {repository}. It needs the right to write, and the repository has to be its owner's."
+        return f"The token may not write to {repository}. It needs write permission for that owner's repositories."
     if isinstance(error, RepositoryNotFoundError):
-        return f"The hub has no place called {repository}, or the token may not see it."
+        return f"{repository} does not exist on the hub, or the token has no access to it."
     if isinstance(error, HfHubHTTPError):
         return redact_secret(f"The hub answered {status or 'with an error'}: {one_line(getattr(error, 'server_message', None) or '')}", secret)
     if isinstance(error, OSError) or any(kind.__name__ == "TransportError" for kind in type(error).__mro__):  # of the library's HTTP client

@@ -24,7 +24,7 @@ def store_hub_token(team: Team, user: User, secret: str) -> HubToken:
     require_team_permission(team, user, "policies.promote")
     secret = secret.strip()
     if not TOKEN.fullmatch(secret):
-        raise Refusal("That is no access token: it has 8 to 500 characters without spaces. Copy it from the hub's settings again.")
+        raise Refusal("Not an access token: tokens have 8 to 500 characters without spaces. Copy it from the hub's settings again.")
     with transaction.atomic():
         fields = {"sealed": seal_secret(PURPOSE, secret), "ending": secret[-SHOWN:] if len(secret) >= 4 * SHOWN else "", "stored_by": user}
         token, made = HubToken.objects.update_or_create(team=team, defaults=fields)

@@ -32,14 +32,14 @@ def propose_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, rea
     with transaction.atomic():
         alias, held = lock_alias_by_name(team, name), lock_team_checkpoint(team, checkpoint)
         if alias.checkpoint_id == held.pk:
-            raise Refusal(f"{format_checkpoint_label(held)} holds {alias.name} already.")
+            raise Refusal(f"{format_checkpoint_label(held)} already has {alias.name}.")
         if not gates.check_weights_present(held).met:
-            raise Refusal("Its weights were deleted, or are about to be.")
+            raise Refusal("Its weights were deleted or are scheduled for deletion.")
         try:
             with transaction.atomic():
                 made = Proposal.objects.create(team=team, alias=alias, checkpoint=held, asked_by=user, reason=clean_comment_text(reason))
         except IntegrityError:
-            raise Refusal(f"It is already asked for {alias.name}; an admin has to answer.") from None
+            raise Refusal(f"{alias.name} has already been requested for it; an admin must decide.") from None
         record_audit_entry("policy.ask", held, team=team, actor=user, label=format_checkpoint_label(held), alias=alias.name)
         promotion_notices.notify_proposal_approvers(made)
     return made
@@ -82,7 +82,7 @@ def refuse_proposal(team: Team, user: User, proposal: Proposal, comment: str) ->
     """Raises Refusal; a refusal says why."""
     require_team_permission(team, user, "policies.promote")
     if not comment.strip():
-        raise Refusal("Say why you refuse, so that whoever asked knows what is missing.")
+        raise Refusal("Enter a comment, so that the requester knows what is missing.")
     with transaction.atomic():
         opened = open_one(team, proposal)
         save_proposal_decision(opened, user, ProposalState.REFUSED, comment, evaluate_proposal_conditions(opened, user))
@@ -104,7 +104,7 @@ def withdraw_proposal(team: Team, user: User, proposal: Proposal) -> None:
     with transaction.atomic():
         opened = open_one(team, proposal)
         if opened.asked_by_id != user.pk and not is_role_allowed(role, "policies.promote"):
-            raise Refusal("Only who asked, or an admin, can withdraw this.")
+            raise Refusal("Only the requester or an admin can withdraw this.")
         save_proposal_decision(opened, user, ProposalState.WITHDRAWN, "", [])
         record_audit_entry(
             "policy.withdraw", opened.checkpoint, team=team, actor=user, label=format_checkpoint_label(opened.checkpoint), alias=opened.alias.name
@@ -117,11 +117,11 @@ def assign_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, comm
     with transaction.atomic():
         alias, held = lock_alias_by_name(team, name), lock_team_checkpoint(team, checkpoint)
         if gates.gate_of(alias, alias.name) is not None:
-            raise Refusal(f"A gate stands before {alias.name}: ask for it, and another admin approves.")
+            raise Refusal(f"{alias.name} has a gate: request it, and another admin approves.")
         if alias.checkpoint_id == held.pk:
-            raise Refusal(f"{format_checkpoint_label(held)} holds {alias.name} already.")
+            raise Refusal(f"{format_checkpoint_label(held)} already has {alias.name}.")
         if not gates.check_weights_present(held).met:
-            raise Refusal("Its weights were deleted, or are about to be.")
+            raise Refusal("Its weights were deleted or are scheduled for deletion.")
         Proposal.objects.filter(alias=alias, checkpoint=held, state=ProposalState.OPEN).update(
             state=ProposalState.APPROVED, decided_by=user, decided_at=timezone.now(), comment=clean_comment_text(comment)
         )
@@ -138,7 +138,7 @@ def release_alias(team: Team, user: User, alias: Alias, comment: str = "") -> Al
     with transaction.atomic():
         own = lock_alias(team, alias)
         if own.checkpoint is None:
-            raise Refusal(f"Nobody holds {own.name}.")
+            raise Refusal(f"{own.name} is unassigned.")
         held = own.checkpoint
         move = move_alias(own, None, user, comment)
         record_audit_entry("policy.alias", held, team=team, actor=user, label=format_checkpoint_label(held), alias=own.name, taken=True)
@@ -152,7 +152,7 @@ def roll_back(team: Team, user: User, alias: Alias, comment: str = "") -> AliasM
         own = lock_alias(team, alias)
         last = own.moves.first()
         if last is None or last.before_id is None:
-            raise Refusal(f"Nobody held {own.name} before.")
+            raise Refusal(f"{own.name} has no previous holder.")
         held = lock_team_checkpoint(team, last.before)
         if not gates.check_weights_present(held).met:
             raise Refusal(f"The weights of {format_checkpoint_label(held)} were deleted; there is nothing to go back to.")
@@ -196,7 +196,7 @@ def normalize_alias_name(name: str) -> str:
     """An alias's name as it is stored. Raises Refusal."""
     name = name.strip().lower()
     if not NAME.fullmatch(name) or len(name) > NAME_LENGTH:
-        raise Refusal(f"An alias is 1 to {NAME_LENGTH} small letters, digits and dashes and begins with a letter, like “candidate”.")
+        raise Refusal(f"An alias has 1 to {NAME_LENGTH} lowercase letters, digits and dashes and starts with a letter, like “candidate”.")
     return name
 
 
@@ -206,7 +206,7 @@ def lock_alias_by_name(team: Team, name: str) -> Alias:
     Team.objects.select_for_update(of=("self",), no_key=True).get(pk=team.pk)  # of two who make the same alias one waits
     if not Alias.objects.filter(team=team, name=name).exists():
         if Alias.objects.filter(team=team).count() >= MOST_ALIASES:
-            raise Refusal(f"A team has at most {MOST_ALIASES} aliases; use one that is there.")
+            raise Refusal(f"A team has at most {MOST_ALIASES} aliases; use an existing one.")
         fresh = Alias.objects.create(team=team, name=name)
         if name == gates.GATED:
             Gate.objects.create(alias=fresh)
@@ -232,7 +232,7 @@ def open_one(team: Team, proposal: Proposal) -> Proposal:
     held = lock_team_checkpoint(team, proposal.checkpoint)
     found = Proposal.objects.select_for_update(of=("self",)).select_related("asked_by").get(pk=proposal.pk, team=team)
     if found.state != ProposalState.OPEN:
-        raise Refusal(f"This was {found.state} already.")
+        raise Refusal(f"This was already {found.state}.")
     found.alias, found.checkpoint = alias, held
     return found
 

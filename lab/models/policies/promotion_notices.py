@@ -12,7 +12,7 @@ from lab.watching.alerts.notices import notify_members
 
 def notify_proposal_approvers(proposal: Proposal) -> None:
     subject = f"{format_checkpoint_label(proposal.checkpoint)} is proposed for {proposal.alias.name}"
-    who = f"{proposal.asked_by} asks. " if proposal.asked_by else ""
+    who = f"Requested by {proposal.asked_by}. " if proposal.asked_by else ""
     url = team_path(proposal.team, "proposal", proposal.pk)
     notify_members(
         proposal.team, PROMOTION, subject, url=url, text=f"{who}{proposal.reason}".strip(), key=f"proposal:{proposal.pk}", but=proposal.asked_by

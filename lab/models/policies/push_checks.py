@@ -24,5 +24,5 @@ def find_push_problems(checkpoint: Checkpoint) -> list[str]:
     ]
     found += policy_folder.code_in(folder)
     code = sorted(name for name in os.listdir(folder) if name.endswith((".py", ".so", ".sh")))
-    found += [f"{name} is code, and a policy is data" for name in code[:3]]
+    found += [f"{name} is code; only data can be pushed" for name in code[:3]]
     return found

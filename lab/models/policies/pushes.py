@@ -41,7 +41,7 @@ def repository_of(text: str) -> str:
     name = text.strip()
     parts = name.split("/")
     if len(parts) != 2 or not all(PART.fullmatch(part) for part in parts) or "--" in name or ".." in name or name.endswith((".git", ".ipynb")):
-        raise Refusal("A repository is owner/name: letters, digits, dots, dashes and underscores, like “our-team/math-grpo”.")
+        raise Refusal("Enter the repository as owner/name: letters, digits, dots, dashes and underscores, like “our-team/math-grpo”.")
     return name
 
 
@@ -54,13 +54,13 @@ def request_push(team: Team, user: User, checkpoint: Checkpoint, repository: str
     with transaction.atomic():
         held = lock_team_checkpoint(team, checkpoint)
         if Removal.objects.filter(checkpoint=held, kept_at=None).exists():
-            raise Refusal("It was deleted, or is about to be.")
+            raise Refusal("It was deleted or is scheduled for deletion.")
         size = hub.count_upload_bytes(vet_push_parts(held))
         try:
             with transaction.atomic():
                 push = Push.objects.create(team=team, checkpoint=held, repository=repository, private=private, total=size, by=user)
         except IntegrityError:
-            raise Refusal(f"It is on its way to {repository} already.") from None
+            raise Refusal(f"It is already being pushed to {repository}.") from None
         record_audit_entry("policy.push", held, team=team, actor=user, label=format_checkpoint_label(held), repository=repository, private=private)
         transaction.on_commit(lambda: enqueue_push(push.pk))
     return push
@@ -74,7 +74,7 @@ def vet_push_parts(checkpoint: Checkpoint) -> list[Part]:
     except Missing as error:
         raise Refusal(str(error)) from None
     if found:
-        raise Refusal(f"It is not pushed: {'; '.join(found[:5])}.")
+        raise Refusal(f"Not pushed: {'; '.join(found[:5])}.")
     return parts
 
 
@@ -107,13 +107,13 @@ def execute_push(push_id: int) -> None:
             checkpoint, push.repository, push.private, secret, settings.HUB_URL, model_card.render_policy_card(checkpoint), Watch(push)
         )
     except hub.Cancelled:
-        finish_push(push, PushState.CANCELLED, "Cancelled before anything was committed; the repository may have been made.")
+        finish_push(push, PushState.CANCELLED, "Cancelled before anything was committed; the repository may have been created.")
     except (Refusal, Unreadable, hub.Failed) as error:
         finish_push(push, PushState.FAILED, hub_token.redact_secret(str(error), secret))
     except Exception as error:
         # No traceback: its frames hold the secret.
         log.error("push %s failed: %s", push.pk, type(error).__name__)
-        finish_push(push, PushState.FAILED, f"It failed unexpectedly ({type(error).__name__}). Push again; if it fails again, tell the operator.")
+        finish_push(push, PushState.FAILED, f"Unexpected error ({type(error).__name__}). Push again; if it fails again, tell the operator.")
     else:
         finish_push(push, PushState.FINISHED, "", url)
 
@@ -121,7 +121,7 @@ def execute_push(push_id: int) -> None:
 def verify_push_allowed(push: Push) -> Checkpoint:
     """What was asked for may have been taken away since. Raises Refusal."""
     if push.by is None:
-        raise Refusal("Who asked for it is gone.")
+        raise Refusal("The requester no longer has an account.")
     require_team_permission(push.team, push.by, "policies.promote")
     if push.checkpoint.run.team_id != push.team_id:
         raise Refusal("The checkpoint is another team's.")

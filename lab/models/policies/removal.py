@@ -50,13 +50,13 @@ def request_removal(team: Team, user: User, checkpoint: Checkpoint) -> Removal:
         if held is None:
             raise Refusal("Your team has no such checkpoint.")
         if reasons := relied_on(team, [held])[held.pk]:
-            raise Refusal(f"{format_checkpoint_label(held)} is not deleted: {'; '.join(reasons)}.")
+            raise Refusal(f"{format_checkpoint_label(held)} was not deleted: {'; '.join(reasons)}.")
         if folder_of(held) is None:
-            raise Refusal("Its files are not on the disk any more.")
+            raise Refusal("Its files are no longer on disk.")
         removal, made = Removal.objects.get_or_create(checkpoint=held, defaults={"team": team, "by": user, "due_at": database_now() + UNDO})
         if not made:
             if removal.kept_at is None:
-                raise Refusal("It is to be deleted already.")
+                raise Refusal("It is already scheduled for deletion.")
             removal.by, removal.asked_at, removal.due_at = user, database_now(), database_now() + UNDO
             removal.kept_at, removal.problem = None, ""
             removal.save()
@@ -70,9 +70,9 @@ def cancel_removal(team: Team, user: User, checkpoint: Checkpoint) -> None:
     with transaction.atomic():
         removal = Removal.objects.select_for_update().filter(checkpoint=checkpoint, team=team).first()
         if removal is None or removal.kept_at is not None:
-            raise Refusal("It is not going to be deleted.")
+            raise Refusal("It is not scheduled for deletion.")
         if removal.deleted_at is not None or folder_of(checkpoint) is None:
-            raise Refusal("Too late: it was deleted already.")
+            raise Refusal("Too late: it was already deleted.")
         removal.kept_at = database_now()
         removal.save(update_fields=["kept_at"])
         record_audit_entry("policy.keep", checkpoint, team=team, actor=user, label=format_checkpoint_label(checkpoint))
@@ -82,9 +82,9 @@ def relied_on(team: Team, checkpoints: Sequence[Checkpoint], versions: bool = Tr
     """Checkpoint → why it has to stay. Runs must be loaded. ``versions``: also what dataset versions were sampled with."""
     found: dict[int, list[str]] = {one.pk: [] for one in checkpoints}
     for alias in Alias.objects.filter(checkpoint__in=checkpoints):
-        found[alias.checkpoint_id].append(f"it holds the alias {alias.name}")  # type: ignore[index]
+        found[alias.checkpoint_id].append(f"it has the alias {alias.name}")  # type: ignore[index]
     for pk in Proposal.objects.filter(checkpoint__in=checkpoints, state=ProposalState.OPEN).values_list("checkpoint", flat=True):
-        found[pk].append("somebody asked for an alias for it")
+        found[pk].append("an alias was requested for it")
     for pk in Push.objects.filter(checkpoint__in=checkpoints, state__in=UNDER_WAY).values_list("checkpoint", flat=True):
         found[pk].append("it is being pushed to a hub")
     children = started_from(team)
@@ -100,7 +100,7 @@ def relied_on(team: Team, checkpoints: Sequence[Checkpoint], versions: bool = Tr
         if numbers := children.get((one.run_id, FINAL if one.final else str(one.step))):
             reasons.append(f"{', '.join(f'#{number}' for number in numbers[:3])}{' and others' if len(numbers) > 3 else ''} started from it")
         if voted[one.pk]:
-            reasons.append("people were asked about its answers in a match")
+            reasons.append("its answers are used in a match")
         if one.pk in near:
             reasons.append("it is the nearest policy to answers in a dataset version")
     return found
@@ -171,7 +171,7 @@ def execute_removal(pk: int) -> bool:
             shutil.rmtree(aside)  # does not follow links (shutil.rmtree.avoids_symlink_attacks)
     except OSError as error:
         log.warning("checkpoint %s cannot be deleted: %s", held.pk, error)
-        postpone_removal(removal, f"the disk refused: {error.strerror}")
+        postpone_removal(removal, f"disk error: {error.strerror}")
         return False
     with transaction.atomic():
         done = Removal.across_teams.filter(pk=pk, deleted_at=None).update(deleted_at=database_now(), bytes=held.bytes, problem="")
@@ -199,4 +199,4 @@ def explain_resume_objection(run: Run) -> str:
     )
     if deleted is None or any(folder_of(row) is not None for row in rows):
         return ""
-    return f"Its checkpoints were deleted ({deleted.deleted_at:%Y-%m-%d %H:%M} UTC), so that nothing is there to go on from. Clone it instead."
+    return f"Its checkpoints were deleted ({deleted.deleted_at:%Y-%m-%d %H:%M} UTC), so the run cannot be resumed. Clone it instead."

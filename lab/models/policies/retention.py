@@ -28,9 +28,9 @@ FIELDS = ("keep_last", "keep_best", "metric", "smallest", "keep_every", "keep_fi
 AT_ONCE = 500  # checkpoints marked in a look
 WHOLE = {"keep_last": (1, 1000), "keep_best": (0, 1000), "keep_every": (0, 10_000_000), "after_hours": (0, 24 * 365)}
 WORDS = {
-    "keep_last": "The newest of each run",
-    "keep_best": "The best of each run",
-    "keep_every": "Every so many steps",
+    "keep_last": "Newest checkpoints per run",
+    "keep_best": "Best checkpoints per run",
+    "keep_every": "Every N steps",
     "after_hours": "Hours before anything is deleted",
 }
 
@@ -63,7 +63,7 @@ def plan_retention(team: Team, rules: Retention) -> Plan:
     kept = by_rules(rows, rules)
     pinned = set(Removal.objects.filter(checkpoint__run__team=team).exclude(kept_at=None).values_list("checkpoint", flat=True))
     for pk in pinned & kept.keys():
-        kept[pk].append("somebody kept it")
+        kept[pk].append("kept manually")
     doubtful = [one for one in rows if not kept[one.pk]]
     if doubtful:
         for pk, reasons in relied_on(team, doubtful).items():
@@ -118,7 +118,7 @@ def parse_retention_rules(data: Any, team: Team) -> tuple[Retention, dict[str, s
         if (number := parse_whole_number(text, most, least)) is not None:
             setattr(found, name, number)
         else:
-            errors[name] = f"{WORDS[name]}: give a whole number from {least} to {most:,}, not “{text[:40]}”."
+            errors[name] = f"{WORDS[name]}: enter a whole number from {least} to {most:,}, not “{text[:40]}”."
     metric = str(data.get("metric", "")).replace("\0", "").strip()
     if len(metric) > 200:
         errors["metric"] = "The name of a metric has at most 200 characters."

@@ -44,12 +44,12 @@ def tag_rollout(team: Team, user: User, rollout: Rollout, name: str) -> Done:
         raise Refusal("Type a tag first.", field="name", status=400)
     if len(name) > TAG_LENGTH:
         raise Refusal(
-            f"A tag has at most {TAG_LENGTH} characters, this one has {len(name):,}. Shorten it, or write a comment.", field="name", status=400
+            f"A tag has at most {TAG_LENGTH} characters; this one has {len(name):,}. Shorten it, or write a comment.", field="name", status=400
         )
     with transaction.atomic():
         chosen = tag_named(team, name) or new_tag(team, user, name)
         if RolloutTag.objects.filter(rollout=rollout).exclude(tag=chosen).count() >= MOST_TAGS:
-            raise Refusal(f"This rollout has {MOST_TAGS} tags already. Remove one first.", field="name", status=400)
+            raise Refusal(f"This rollout already has {MOST_TAGS} tags. Remove one first.", field="name", status=400)
         _, fresh = RolloutTag.objects.get_or_create(rollout=rollout, tag=chosen, defaults={"user": user})
     return Done(chosen.pk, fresh)
 
@@ -112,10 +112,10 @@ def parse_token_position(text: str) -> int:
 def validate_comment_text(text: str) -> str:
     text = normalize_typed_text(text)
     if not text:
-        raise Refusal("Write the comment first.", field="text", status=400)
+        raise Refusal("Enter a comment first.", field="text", status=400)
     if len(text) > COMMENT_LENGTH:
         raise Refusal(
-            f"A comment has at most {COMMENT_LENGTH:,} characters, this one has {len(text):,}. Shorten it or send it in two.",
+            f"A comment has at most {COMMENT_LENGTH:,} characters; this one has {len(text):,}. Shorten it or split it in two.",
             field="text",
             status=400,
         )
@@ -144,7 +144,7 @@ def answer_thread(team: Team, user: User, parent: Comment, text: str, key: str =
     """Answers a thread. An answer to an answer goes to its thread."""
     thread = parent.parent or parent
     if thread.deleted_at and not thread.answers.filter(deleted_at=None).exists():
-        raise Refusal("This thread was deleted meanwhile. Send your text as a comment of its own.", field="text", status=409)
+        raise Refusal("This thread has been deleted. Post your text as a new comment.", field="text", status=409)
     return create_comment_once(
         user, key, {"team": team, "rollout": thread.rollout, "parent": thread, "text": validate_comment_text(text), "place": thread.place}
     )
@@ -155,7 +155,7 @@ def create_comment_once(user: User, key: str, values: dict[str, object]) -> Done
     try:
         unique = uuid.UUID(key) if key else uuid.uuid4()
     except ValueError:
-        raise Refusal("The page sent a damaged key. Reload it; your draft is kept.", field="key", status=400) from None
+        raise Refusal("The page sent an invalid key. Reload it; your draft is kept.", field="key", status=400) from None
     made, fresh = Comment.across_teams.get_or_create(user=user, key=unique, defaults=values)
     return Done(made.pk, fresh)
 
@@ -170,7 +170,7 @@ def edit_comment(user: User, found: Comment, text: str, seen: str) -> Done:
         raise Refusal("You changed this comment in another window. Copy your text, reload, and edit it again.", field="text", status=409)
     unchanged = Comment.objects.same_row(found).filter(edited_at=found.edited_at, deleted_at=None)
     if not unchanged.update(text=text, edited_at=timezone.now()):
-        raise Refusal("This comment was changed or deleted meanwhile. Copy your text and reload.", field="text", status=409)
+        raise Refusal("This comment has been changed or deleted. Copy your text and reload.", field="text", status=409)
     return Done(found.pk)
 
 
@@ -190,7 +190,7 @@ def restore_comment(user: User, found: Comment) -> Done:
 
 def require_comment_author(user: User, found: Comment) -> None:
     if found.user_id != user.pk:
-        raise Refusal("Only the person who wrote a comment may change or delete it. Answer it instead.", field="text", status=403)
+        raise Refusal("Only the author of a comment can change or delete it. Reply to it instead.", field="text", status=403)
 
 
 def resolve_thread(user: User, found: Comment) -> Done:

@@ -31,9 +31,9 @@ class Field:
 
 
 QUANTITIES = {
-    "entropy": Quantity("Entropy", "nats", "of the distribution a token was drawn from: how undecided the policy was", "entropies"),
-    "surprise": Quantity("Surprise", "nats", "minus the log-probability of the token that was drawn", "logprobs", -1),
-    "weight": Quantity("Token weight", "", "what the methods multiplied a token's policy gradient by", "weights"),
+    "entropy": Quantity("Entropy", "nats", "of the policy's next-token distribution", "entropies"),
+    "surprise": Quantity("Negative log-probability", "nats", "of the sampled token", "logprobs", -1),
+    "weight": Quantity("Token weight", "", "factor that the methods apply to a token's policy gradient", "weights"),
 }
 FIELDS = {
     "reward": Field("Reward", "", "reward"),

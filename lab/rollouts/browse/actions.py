@@ -53,20 +53,20 @@ def apply_selection_tag(request: LabRequest, selection: Selection) -> tuple[bool
     try:
         ids = find_selected_ids(request, selection)
     except TooSlow:
-        return True, "The regular expression takes too long for the whole selection. Narrow it first; nothing was changed."
+        return True, "The regular expression is too slow for the whole selection. Narrow the selection first; nothing was changed."
     if not ids:
-        return True, "No rollout is ticked. Tick some with x, or choose the whole selection."
+        return True, "No rollouts selected. Select some with x, or choose all results."
     if len(ids) > MOST_TAGGED:
         return True, f"The selection has more than {MOST_TAGGED:,} rollouts. Narrow it first; nothing was changed."
     label = f"{len(ids):,} rollout{'' if len(ids) == 1 else 's'}"
     if request.POST.get("act") == "remove":
         gone = take_off(request, ids, name)
-        return False, f"Took “{name}” off {gone:,} of {label}."
+        return False, f"Removed “{name}” from {gone:,} of {label}."
     began = timezone.now()
     added = put_on(request, ids, name)
     if added:
         request.session[TAGGED_KEY] = {"tag": name, "count": added, "from": began.isoformat(), "to": timezone.now().isoformat()}
-    return False, f"Tagged {label} “{name}”." + (f" {len(ids) - added:,} had it already." if added < len(ids) else "")
+    return False, f"Tagged {label} “{name}”." + (f" {len(ids) - added:,} already had it." if added < len(ids) else "")
 
 
 def find_selected_ids(request: LabRequest, selection: Selection) -> list[int]:
@@ -89,10 +89,10 @@ def undo_tag(request: LabRequest) -> HttpResponse:
     done = request.session.pop(TAGGED_KEY, None)
     wanted = tag_named(request.team, done["tag"]) if done else None
     if wanted is None:
-        messages.error(request, "There is nothing left to undo.")
+        messages.error(request, "Nothing left to undo.")
     else:
         mine = RolloutTag.objects.filter(tag=wanted, user=request.user, created_at__range=(done["from"], done["to"]))
-        messages.success(request, f"Took “{wanted}” off {mine.delete()[0]:,} rollouts again.")
+        messages.success(request, f"Undone: removed “{wanted}” from {mine.delete()[0]:,} rollouts.")
     address = Address.read(QueryDict(request.POST.get("query", "").removeprefix("?")))
     return redirect(reverse("rollouts") + address.url(after=address.selection.after).removesuffix("?"))
 

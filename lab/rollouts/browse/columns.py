@@ -78,14 +78,14 @@ FIRST = (
     Column("reward", "Reward", render_reward_cell, help="The total."),
 )
 LAST = (
-    Column("advantage", "Advantage", render_advantage_cell, help="After every method."),
+    Column("advantage", "Advantage", render_advantage_cell, help="After all methods."),
     Column("length", "Length", make_integer_cell("length"), help="Tokens of the completion."),
     Column("mean_entropy", "Entropy", make_number_cell("mean_entropy"), help="Mean over the completion's tokens, in nats."),
     Column("max_entropy", "Max entropy", make_number_cell("max_entropy"), usual=False, help="Of the most uncertain token, in nats."),
     Column("finish", "Ended", cells.render_finish_cell, "text", help="Why the completion ended."),
-    Column("filtered", "Dropped", cells.render_filtered_cell, "text", usual=False, help="Why it was kept out of training."),
+    Column("filtered", "Dropped", cells.render_filtered_cell, "text", usual=False, help="Why it was excluded from training."),
     Column("tags", "Tags", cells.render_tags_cell, "text"),
-    Column("rating", "Rating", cells.render_rating_cell, help="The mean of what people gave, 1 to 5."),
+    Column("rating", "Rating", cells.render_rating_cell, help="Mean rating, 1 to 5."),
     Column("comments", "Comments", cells.render_comments_cell, usual=False),
 )
 FURTHER: Registry[Column] = Registry("column")  # of rooms that may not be imported here
@@ -99,7 +99,7 @@ def build_component_columns(names: Sequence[str]) -> list[Column]:
             escape_invisible_text(name),
             partial(cells.render_component_cell, name=name),
             usual=at < USUAL_COMPONENTS,
-            help=f"What the reward function {name} gave.",
+            help=f"Value of the reward function {name}.",
         )
         for at, name in enumerate(names[:MOST_COMPONENTS])
     ]

@@ -10,7 +10,7 @@ from lab.rollouts.trajectories.steps import PHASE_LABELS
 
 COMPARISONS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
 OPERATOR_LABELS = {**COMPARISONS, "is": "is", "not": "is not", "has": "has", "lacks": "lacks", "contains": "contains"}
-FINISH_REASONS = {"stop": "Stopped by itself", "length": "Cut off at the length limit", "turns": "Cut off at the turn limit"}
+FINISH_REASONS = {"stop": "Stopped (EOS)", "length": "Cut off at the length limit", "turns": "Cut off at the turn limit"}
 YES_NO = {"yes": "Yes", "no": "No"}
 COMPONENT = "component."  # before the name of a reward function
 MAX_VALUE = 200  # characters of a filter's value
@@ -40,11 +40,11 @@ class Field:
             if value not in self.choices:
                 return f"{self.label}: {value!r} is not one of its values", f"choose one of {', '.join(self.choices)}"
         elif not value.strip():
-            return f"{self.label}: there is no value", f"give one such as {self.example}"
+            return f"{self.label}: no value given", f"give one such as {self.example}"
         elif self.kind == "number":
             return self.not_a_number(value)
         elif "\0" in value or len(value) > MAX_VALUE:
-            return f"{self.label}: the value is too long or has a character no text can have", f"give at most {MAX_VALUE} characters of text"
+            return f"{self.label}: the value is too long or contains an invalid character", f"give at most {MAX_VALUE} characters of text"
         return None
 
     def not_a_number(self, value: str) -> tuple[str, str] | None:
@@ -86,24 +86,24 @@ def make_flag_field(name: str, label: str, help: str) -> Field:
 FIELDS: Registry[Field] = Registry.of(
     "field",
     (
-        make_number_field("reward", "Reward", help="The total the advantage was worked out from."),
-        make_number_field("advantage", "Advantage", help="After every method, as the loss used it."),
+        make_number_field("reward", "Reward", help="The total reward from which the advantage is computed."),
+        make_number_field("advantage", "Advantage", help="After all methods, as used in the loss."),
         make_number_field("length", "Length", "tokens", "Of the completion.", whole=True),
         make_number_field("mean_entropy", "Mean entropy", "nats", "Of the policy's next-token distribution, over the completion's tokens."),
         make_number_field("max_entropy", "Max entropy", "nats", "Of the completion's most uncertain token."),
         make_number_field("step", "Step", whole=True),
         make_number_field("group", "Group", help="Which prompt of the step, from 0.", whole=True),
         make_number_field("sample", "Sample", help="Which answer to the prompt, from 0.", whole=True),
-        make_number_field("rating", "Rating", help="The mean of what people gave, 1 to 5; rollouts nobody rated have none."),
+        make_number_field("rating", "Rating", help="Mean rating from 1 to 5; empty if nobody rated the rollout."),
         make_choice_field("finish", "Finish reason", FINISH_REASONS, "Why the completion ended."),
         make_choice_field("phase", "Phase", dict(PHASE_LABELS), "What the rollout was sampled for."),
-        make_text_field("tag", "Tag", ("has", "lacks"), "The name of a tag, in capitals or not."),
-        make_text_field("prompt", "Prompt", ("contains",), 'Words of the prompt\'s last user message; "in quotes" together, -without.'),
-        make_text_field("filtered", "Reason it was dropped", ("contains",), "A part of the reason, in capitals or not."),
-        make_flag_field("zero_variance", "Group without spread", "Every member of the group got the same reward, so none of them teaches anything."),
-        make_flag_field("filtered_out", "Dropped or filtered", "Kept here with the reason, but not trained on."),
-        make_flag_field("commented", "Commented", "Somebody has written a comment."),
-        make_flag_field("rated", "Rated", "Somebody has given a rating."),
+        make_text_field("tag", "Tag", ("has", "lacks"), "Tag name, not case-sensitive."),
+        make_text_field("prompt", "Prompt", ("contains",), 'Words of the prompt\'s last user message; "in quotes" for a phrase, -word to exclude.'),
+        make_text_field("filtered", "Drop reason", ("contains",), "Part of the reason, not case-sensitive."),
+        make_flag_field("zero_variance", "Zero-variance group", "All members of the group got the same reward, so there is no learning signal."),
+        make_flag_field("filtered_out", "Dropped or filtered", "Stored with the reason, but not trained on."),
+        make_flag_field("commented", "Commented", "Has at least one comment."),
+        make_flag_field("rated", "Rated", "Has at least one rating."),
     ),
 )
 
@@ -114,5 +114,5 @@ def field_named(name: str) -> Field | None:
         component = name.removeprefix(COMPONENT)
         if not component or len(component) > MAX_VALUE or "\0" in component:
             return None
-        return make_number_field(name, component, help="What this reward function gave.")
+        return make_number_field(name, component, help="Value of this reward function.")
     return FIELDS.get(name)

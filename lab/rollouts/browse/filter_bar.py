@@ -105,7 +105,7 @@ def build_filter_chips(address: Address) -> list[Chip]:
     if selection.pattern:
         found.append(Chip(f"Matches /{escape_invisible_text(selection.pattern)}/", address.url(pattern="")))
     if selection.tries:
-        found.append(Chip("Replayed steps too", address.url(tries=False)))
+        found.append(Chip("Including replayed steps", address.url(tries=False)))
     return found
 
 

@@ -101,7 +101,9 @@ def read_page(team: Team, selection: Selection, size: int = 50, runs: list[Run] 
     """``runs``: those of the selection where they are known already, as ``runs_of`` gives them."""
     if selection.words and not has_words(selection.words):
         page = read_page(team, replace(selection, words=""), size, runs)
-        nothing = Problem("q", selection.words, "there is no word to look for", "give letters or digits, or look for signs with a regular expression")
+        nothing = Problem(
+            "q", selection.words, "the search contains no word", "enter letters or digits, or use a regular expression for other characters"
+        )
         return replace(page, problems=(nothing, *page.problems))
     walk = Walk.of(team, selection, runs)
     progress = progress_of(walk.runs, selection)

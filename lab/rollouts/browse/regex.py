@@ -56,10 +56,10 @@ def find_pattern_problem(pattern: str) -> Problem | None:
         if getattr(error.__cause__, "sqlstate", None) != INVALID:
             raise
         reason = str(error).splitlines()[0].removeprefix("invalid regular expression: ")
-        fix = r"put a backslash before a character that means itself, such as \( or \["
+        fix = r"put a backslash before a literal special character, such as \( or \["
         return Problem("re", pattern, f"the regular expression is invalid: {reason}", fix)
     except TooSlow:
-        return Problem("re", pattern, "the regular expression is too complex", "repeat less, or leave repetitions inside repetitions out")
+        return Problem("re", pattern, "the regular expression is too complex", "use fewer repetitions, and no nested ones")
     return None
 
 

@@ -88,7 +88,7 @@ def name_of(request: LabRequest) -> tuple[str, str]:
     """The name a form gives, and what is wrong with it."""
     name = " ".join(request.POST.get("name", "").replace("\0", "").split())
     if not name:
-        return "", "Give the view a name."
+        return "", "Enter a name for the view."
     if len(name) > NAME_LENGTH:
         return name, f"The name of a view has at most {NAME_LENGTH} characters, this one has {len(name)}. Shorten it."
     return name, ""
@@ -105,9 +105,7 @@ def create_saved_view(request: LabRequest) -> HttpResponse:
     values = {"query": read_sent_query(request), "shared": request.POST.get("shared") == "1"}
     view, fresh = SavedView.objects.get_or_create(team=request.team, owner=request.user, name=name, defaults=values)
     if not fresh and view.query != values["query"]:
-        return redirect_with_view_error(
-            request, f"You have a view called “{name}”. Open it and press Update to change what it opens, or take another name."
-        )
+        return redirect_with_view_error(request, f"You have a view called “{name}”. Open it and press Update to change it, or choose another name.")
     messages.success(request, f"Saved as “{name}”.")
     return redirect(build_view_address(view.query, view.pk))
 
@@ -129,7 +127,7 @@ def make_change_view(act: Callable[[LabRequest, SavedView], str]) -> Callable[[L
 def update_saved_view(request: LabRequest, view: SavedView) -> str:
     view.query = read_sent_query(request)
     view.save(update_fields=["query", "updated_at"])
-    messages.success(request, f"“{view.name}” now opens what you see.")
+    messages.success(request, f"“{view.name}” was updated.")
     return ""
 
 
@@ -143,7 +141,7 @@ def rename_saved_view(request: LabRequest, view: SavedView) -> str:
         with transaction.atomic():
             view.save(update_fields=["name", "shared", "updated_at"])
     except IntegrityError:
-        return f"You have another view called “{name}”. Take another name, or delete that one first."
+        return f"You have another view called “{name}”. Choose another name, or delete that one first."
     messages.success(request, f"“{name}” is {'shared with the team' if view.shared else 'yours alone'}.")
     return ""
 
@@ -165,7 +163,7 @@ def restore_saved_view(request: LabRequest) -> HttpResponse:
     try:
         kept = signing.loads(request.POST.get("token", ""), salt=SALT, max_age=UNDO_SECONDS)
     except signing.BadSignature:
-        return redirect_with_view_error(request, "It was deleted more than an hour ago and cannot be brought back.")
+        return redirect_with_view_error(request, "It was deleted more than an hour ago and can no longer be restored.")
     if (kept["team"], kept["owner"]) != (request.team.pk, request.user.pk):
         raise Http404
     values = {"team": request.team, "owner": request.user, "name": kept["name"], "query": kept["query"], "shared": kept["shared"]}
@@ -174,5 +172,5 @@ def restore_saved_view(request: LabRequest) -> HttpResponse:
             view, _ = SavedView.objects.of(request.team).get_or_create(pk=kept["key"], defaults=values)
     except IntegrityError:
         return redirect_with_view_error(request, f"You have another view called “{kept['name']}” now. Rename that one first.")
-    messages.success(request, f"“{view.name}” is back.")
+    messages.success(request, f"“{view.name}” was restored.")
     return redirect(build_view_address(view.query, view.pk))

@@ -36,7 +36,7 @@ class Filter:
         operator, colon, value = rest.partition(":")
         known = field_named(name)
         if known is None:
-            return Problem("f", text, f"there is no field {name!r} to filter by", "take one from the list")
+            return Problem("f", text, f"there is no field {name!r} to filter by", "choose one from the list")
         if operator not in known.operators or not colon:
             offered = ", ".join(known.operators)
             return Problem(
@@ -109,11 +109,11 @@ def read_runs(asked: Iterable[str], problems: list[Problem]) -> tuple[int, ...]:
         if not text:  # an empty choice of a form
             continue
         if (number := parse_whole_number(text, MAX_INTEGER, 1)) is None:
-            problems.append(Problem("run", text, f"{text[:50]!r} is not the number of a run", "give a number such as 2"))
+            problems.append(Problem("run", text, f"{text[:50]!r} is not a run number", "give a number such as 2"))
         elif len(found) < MAX_RUNS:
             found[number] = None
         else:
-            problems.append(Problem("run", text, f"more than {MAX_RUNS} runs were asked for", "leave some out, or leave all out to search every run"))
+            problems.append(Problem("run", text, f"more than {MAX_RUNS} runs were selected", "remove some, or remove all to search every run"))
             break
     return tuple(found)
 
@@ -124,7 +124,7 @@ def read_filters(asked: Iterable[str], problems: list[Problem]) -> tuple[Filter,
         if not text:
             continue
         if len(found) == MAX_FILTERS:
-            problems.append(Problem("f", text, f"more than {MAX_FILTERS} filters were asked for", "leave some out"))
+            problems.append(Problem("f", text, f"more than {MAX_FILTERS} filters were set", "remove some"))
             break
         one = Filter.read(text)
         if isinstance(one, Problem):
@@ -140,7 +140,7 @@ def read_text(name: str, text: str, problems: list[Problem]) -> str:
     if len(text) > MAX_TEXT:
         problems.append(Problem(name, text, f"{label}: {len(text)} characters are too many", f"give at most {MAX_TEXT}"))
     elif "\0" in text:
-        problems.append(Problem(name, text, f"{label}: a null character is in no rollout", "leave it out"))
+        problems.append(Problem(name, text, f"{label}: rollouts contain no null characters", "leave it out"))
     else:
         return text
     return ""
@@ -150,5 +150,5 @@ def read_sort(text: str, problems: list[Problem]) -> str:
     known = field_named(text.removeprefix("-"))
     if not text or (known and known.sortable):
         return text
-    problems.append(Problem("sort", text, f"rollouts cannot be sorted by {text[:50]!r}", "click on the head of a column that can be sorted"))
+    problems.append(Problem("sort", text, f"rollouts cannot be sorted by {text[:50]!r}", "click the header of a sortable column"))
     return ""

@@ -66,7 +66,7 @@ def read_chosen_runs(team: Team, asked: Sequence[str]) -> Chosen:
     notes = []
     if unknown:
         these = ", ".join(f"#{word}" for word in unknown[:MOST])
-        notes.append(f"Your team has no run {these}; {'it is' if len(unknown) == 1 else 'they are'} left out. Search for a run by name below.")
+        notes.append(f"Your team has no run {these}; {'it is' if len(unknown) == 1 else 'they are'} ignored. Search for a run by name below.")
     if len(runs) > MOST:
-        notes.append(f"{MOST} runs can be compared at once; the last {len(runs) - MOST} of the address are left out.")
+        notes.append(f"{MOST} runs can be compared at once; the last {len(runs) - MOST} of the URL were ignored.")
     return Chosen(runs[:MOST], notes)

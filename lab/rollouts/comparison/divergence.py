@@ -118,20 +118,20 @@ def find_divergence(one: Side, other: Side) -> Divergence | None:
     """None where both wrote the same to the end."""
     letters = count_common_prefix(one.text, other.text)
     if one.arrays is None or other.arrays is None or not len(one.arrays.ids) or not len(other.arrays.ids):
-        why = "the token ids of both rollouts are needed and at least one has none"
+        why = "at least one of the rollouts has no token ids"
         return by_character(one, other, letters, why)
     ids, others = one.arrays.ids, other.arrays.ids
     shorter = min(len(ids), len(others))
     differing = np.flatnonzero(ids[:shorter] != others[:shorter])
     place = int(differing[0]) if len(differing) else shorter
     if place == len(ids) == len(others):
-        return by_character(one, other, letters, "the token ids are the same and the texts are not")
+        return by_character(one, other, letters, "the token ids are equal but the texts differ")
     first, second = one.at_token(place), other.at_token(place)
     reach = max(first.offset + len("" if first.special else first.text), second.offset + len("" if second.special else second.text))
     if first.offset != second.offset or one.text[: first.offset] != other.text[: second.offset]:
-        return by_character(one, other, letters, "the same token ids stand for different text: two tokenizers")
+        return by_character(one, other, letters, "equal token ids stand for different text: the tokenizers differ")
     if not (first.special or second.special or first.ended or second.ended) and letters >= reach:
-        return by_character(one, other, letters, f"from token {place} on the same text is cut into tokens differently")
+        return by_character(one, other, letters, f"from token {place} on, the same text is tokenized differently")
     return Divergence("token", first, second, one.text[max(0, first.offset - CONTEXT) : first.offset])
 
 

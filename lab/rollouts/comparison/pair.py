@@ -147,7 +147,7 @@ def build_measure_rows(one: Rollout, other: Rollout) -> list[Row]:
     return [
         build_reward_row("advantage", one.advantage, other.advantage),
         *found,
-        Row("ended by", escape_invisible_text(one.finish_reason), escape_invisible_text(other.finish_reason), None),
+        Row("finish reason", escape_invisible_text(one.finish_reason), escape_invisible_text(other.finish_reason), None),
     ]
 
 

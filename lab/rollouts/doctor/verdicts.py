@@ -61,7 +61,7 @@ def make_clear_verdict(*evidence: str) -> Verdict:
 
 
 def make_early_verdict(have: int, need: int, of: str) -> Verdict:
-    return Verdict("early", (f"{have} of the {need} points of {of} that this needs.",))
+    return Verdict("early", (f"{have} of the {need} points of {of} that this check needs.",))
 
 
 def make_absent_verdict(why: str) -> Verdict:

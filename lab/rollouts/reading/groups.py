@@ -155,10 +155,10 @@ def build_group_navigation(found: Group, phase: str, step: int, number: int, ask
     rows = Rollout.objects.filter(run=found.run, phase=phase, superseded=False)
     return {
         "ways": [
-            ("k", "Group before", "‹", url(near.group_before)),
-            ("j", "Group after", "›", url(near.group_after)),
-            ("[", "Step before", "‹", url(near.step_before)),
-            ("]", "Step after", "›", url(near.step_after)),
+            ("k", "Previous group", "‹", url(near.group_before)),
+            ("j", "Next group", "›", url(near.group_after)),
+            ("[", "Previous step", "‹", url(near.step_before)),
+            ("]", "Next step", "›", url(near.step_after)),
         ],
         "asked_before": near.asked_before,
         "asked_after": near.asked_after,

@@ -186,7 +186,7 @@ class Group:
             return None
         reward = self.shaped(row)
         if reward is None:  # no reward function had an opinion: it counts as its group's mean and moves no baseline
-            return Account(None, "no reward: counts as the mean", 0.0, self.stored(row))
+            return Account(None, "no reward: counted as the mean", 0.0, self.stored(row))
         return Account(reward, given.written_out(reward), given.advantage(reward), self.stored(row))
 
 

@@ -170,10 +170,10 @@ def show_prompt_list(request: HttpRequest) -> HttpResponse:
     number = parse_whole_number(asked.get("run"), MAX_INTEGER)
     run = Run.objects.of(team).filter(number=number).first() if number is not None else None
     if asked.get("run") and run is None:
-        problem = f"There is no run #{asked['run'][:20]} in this team. Choose one of the list."
+        problem = f"There is no run #{asked['run'][:20]} in this team. Choose one from the list."
     words = asked.get("find", "").replace("\0", "").strip()[:LONGEST_SEARCH]
     if words and not has_words(words):
-        problem, words = f"Find: “{words[:20]}” has no word to look for. Give a word or a number of the prompt.", ""
+        problem, words = f"Find: “{words[:20]}” contains no word. Enter a word or a number of the prompt.", ""
     offered = Run.objects.of(team).filter(rollouts__gt=0).order_by("-number").only("number", "name")[:OFFERED]
     context: dict[str, Any] = {"room": "prompts", "run": run, "offered": offered, "problem": problem, "find": words}
     context |= build_run_prompt_list(run, asked, words) if run else of_team(team, asked, words)
@@ -199,7 +199,7 @@ def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
     phase, steps = resolve_phase_and_step(run, asked.get("phase", "") if asked.get("phase") in PHASE_LABELS else "", None)
     since, problem = parse_whole_number(asked.get("since"), MAX_INTEGER), ""
     if asked.get("since") and since is None:
-        problem = f"Lost since: “{asked['since'][:20]}” is no step. Give a whole number, for example {(steps.last or 100) // 2}."
+        problem = f"Lost since: “{asked['since'][:20]}” is not a step. Enter a whole number, for example {(steps.last or 100) // 2}."
     chosen_state = asked.get("state", "") if asked.get("state") in STATES else ""
     sort = asked.get("sort", "")
     sort = sort if sort.removeprefix("-") in SORTS else ("-lost" if since is not None else "-last")

@@ -103,7 +103,7 @@ def build_rollout_navigation(way: Walk, query: str) -> list[dict[str, Any]]:
     pairs = (
         ("rollout", ("k", f"Previous rollout {place}", way.before), ("j", f"Next rollout {place}", way.after)),
         ("member", ("p", "Previous member of the group", way.member_before), ("n", "Next member of the group", way.member_after)),
-        ("step", ("[", "This group a step before", way.step_before), ("]", "This group a step after", way.step_after)),
+        ("step", ("[", "This group at the previous step", way.step_before), ("]", "This group at the next step", way.step_after)),
     )
 
     def link(sign: str, key: str, label: str, pk: int | None) -> dict[str, str]:

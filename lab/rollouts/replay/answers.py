@@ -44,7 +44,7 @@ def answer_question(replay_id: str) -> None:
     except (ReplayBroken, Refusal, PackError) as error:
         replay.fail(str(error))
     except Exception as error:  # nobody waits for ever for an answer that will not come
-        replay.fail(f"The answer could not be worked out: {type(error).__name__}.")
+        replay.fail(f"The replay failed: {type(error).__name__}.")
         raise
 
 
@@ -64,14 +64,14 @@ def run_replay_command(request: bytes) -> dict[str, Any]:
             preexec_fn=die_with_parent,
         )
     except subprocess.TimeoutExpired:
-        raise ReplayBroken(f"It took longer than {SECONDS:.0f} seconds and was ended. Ask for one group, or for fewer methods.") from None
+        raise ReplayBroken(f"The replay timed out after {SECONDS:.0f} s. Choose a single group or fewer methods.") from None
     except OSError as error:
         raise ReplayBroken(f"The replay could not be started: {error.strerror}.") from None
     try:
         given = json.loads(done.stdout)
     except ValueError:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-        raise ReplayBroken(f"The replay died with exit code {done.returncode}: {last[0][:SHOWN_ERROR]}") from None
+        raise ReplayBroken(f"The replay failed with exit code {done.returncode}: {last[0][:SHOWN_ERROR]}") from None
     return dict(given)
 
 
@@ -81,7 +81,7 @@ def compare_replayed_rollouts(replay: Replay, given: dict[str, Any]) -> dict[str
     tokens = RolloutTokens.across_teams.in_bulk(list(chosen))
     members = [build_member_comparison(chosen[one["id"]], tokens[one["id"]], one) for one in given["rollouts"] if one["id"] in chosen]
     if not members:
-        raise ReplayBroken(given["notes"][0].capitalize() + "." if given["notes"] else "None of the rollouts asked for could be replayed.")
+        raise ReplayBroken(given["notes"][0].capitalize() + "." if given["notes"] else "None of the selected rollouts could be replayed.")
     members.sort(key=lambda one: (-one["change"], one["group"], one["sample"]))
     return {
         "format": FORMAT,

@@ -20,7 +20,9 @@ def select_waiting_replays(team: Team, user: User) -> QuerySet[Replay]:
 
 
 def drop_waiting_replays(team: Team, user: User) -> None:
-    select_waiting_replays(team, user).update(status=ReplayStatus.FAILED, error="Who asked has left the team. Ask again.", finished_at=Now())
+    select_waiting_replays(team, user).update(
+        status=ReplayStatus.FAILED, error="The person who started it has left the team. Run it again.", finished_at=Now()
+    )
 
 
 def list_held_replays(team: Team, user: User) -> list[Held]:

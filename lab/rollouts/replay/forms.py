@@ -26,7 +26,7 @@ from trainers.contract.spec import Problem, SpecError, parse_spec
 STAGE = 0  # the method section is that of a launch form with one stage
 TRAINER = "grpo"
 REPLAYED = frozenset({"rewards", "advantages", "token_weights"})  # hooks
-HIDDEN = "It needs hidden states of the policy, which are not stored, so it cannot be replayed: take it out."
+HIDDEN = "It needs hidden states of the policy, which are not stored, so it cannot be replayed: remove it."
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class QuestionForm:
         """The question that the inputs stand for, not saved; None with ``errors`` when it cannot be asked."""
         step, group = self._place()
         if self.values.get(f"{composer.make_stage_prefix(STAGE)}.add", "").strip():
-            self.errors[f"{composer.make_stage_prefix(STAGE)}.add"] = "This is not in the recipe yet: press Add, or clear the text."
+            self.errors[f"{composer.make_stage_prefix(STAGE)}.add"] = "This method has not been added yet: press Add, or clear the field."
         recipe = composer.parse_stack_inputs(self.catalog, STAGE, self.values, {**self.spec, "training": {"trainer": TRAINER}})
         base = recipe["base"] or {"name": composer.base_of(self.values, STAGE, TRAINER), "config": {}}
         weights = self._changed()
@@ -131,14 +131,14 @@ class QuestionForm:
         if step is None or not select_trained_rollouts(self.run).filter(step=step).exists():
             near = self.steps()
             around = " and ".join(str(one) for one in dict.fromkeys((near.step, near.after)) if one is not None)
-            self.errors["step"] = f"There are no training rollouts of this step; near it are those of {around}."
+            self.errors["step"] = f"This step has no training rollouts; the nearest steps are {around}."
             return None, None
         text = self.values.get("group", "")
         if not text:
             return step, None
         group = parse_whole_number(text, MAX_INTEGER)
         if group is None or not select_trained_rollouts(self.run).filter(step=step, group=group).exists():
-            self.errors["group"] = f"Step {step} has no such group: choose one of the list."
+            self.errors["group"] = f"Step {step} has no such group: choose one from the list."
         return step, group
 
     def _changed(self) -> dict[str, float]:
@@ -147,7 +147,7 @@ class QuestionForm:
         for made in self.weights:
             value = from_text(made, self.values.get(made.name, ""))
             if not isinstance(value, float):
-                self.errors[made.name] = f"Write a number; the run's is {as_text(self._own_weight(made))}."
+                self.errors[made.name] = f"Enter a number; the run used {as_text(self._own_weight(made))}."
             elif value != self._own_weight(made):
                 changed[made.key] = value
         return changed

@@ -30,7 +30,7 @@ class ReplayQuerySet(TeamQuerySet["Replay"]):
     def lose(self) -> int:
         """Fails those whose worker is gone; how many they were."""
         gone = self.filter(status=ReplayStatus.RUNNING, started_at__lt=Now() - LOST_AFTER)
-        reason = "The worker that worked it out is gone. Nothing is lost: ask again."
+        reason = "The worker was lost. Run it again."
         return gone.update(status=ReplayStatus.FAILED, error=reason, finished_at=Now())
 
 

@@ -41,7 +41,7 @@ def request_of(replay: Replay) -> bytes:
     """The request as JSON. Raises Refusal."""
     rollouts = list(select_batch_rollouts(replay.run, replay.step).select_related("prompt")[: MOST_ROLLOUTS + 1])
     if len(rollouts) > MOST_ROLLOUTS:
-        raise Refusal(f"More than {MOST_ROLLOUTS:,} rollouts were sampled together for this step; that many are not replayed.")
+        raise Refusal(f"More than {MOST_ROLLOUTS:,} rollouts were sampled together in this step, too many to replay.")
     tokens = RolloutTokens.objects.filter(rollout__in=rollouts).in_bulk()
     sent: list[dict[str, Any]] = []
     for order, rollout in enumerate(rollouts):

@@ -22,10 +22,10 @@ VERSION = 1
 SOURCES = {
     "entropy": ("entropies", "no entropies were stored with this rollout"),
     "logprob": ("logprobs", "no log-probabilities were stored with this rollout"),
-    "kl": ("reference_logprobs", "this run kept no reference policy"),
-    "ratio": ("ratios", "the importance ratio is 1 for every token: the batch was used in one pass, by the policy that sampled it"),
+    "kl": ("reference_logprobs", "this run has no reference policy"),
+    "ratio": ("ratios", "the importance ratio is 1 for every token: the batch was used in a single on-policy pass"),
     "advantage": ("token_advantages", "every token has the rollout's advantage"),
-    "weight": ("weights", "no method weighs tokens here: every token counts 1"),
+    "weight": ("weights", "no method weights tokens here: every weight is 1"),
     "mask": ("mask", "every token is in the loss"),
 }
 NO_TOKENS = "this rollout came without tokens"

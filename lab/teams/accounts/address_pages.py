@@ -73,13 +73,13 @@ def send_proof(request: HttpRequest) -> HttpResponse:
     user: Any = request.user
     assert isinstance(user, User)
     if send_proof_mail(request, user):
-        messages.success(request, f"A link is on its way to {user.email}. Open it and choose your password: then the address is verified.")
+        messages.success(request, f"A link was sent to {user.email}. Open it and set your password to verify the address.")
     elif is_verified(user):
-        messages.info(request, "Your address is verified already.")
+        messages.info(request, "Your address is already verified.")
     elif not has_mail_server():
-        messages.error(request, "This lab has no mail server, so no address can be verified.")
+        messages.error(request, "This lab has no mail server, so addresses cannot be verified.")
     else:
-        messages.error(request, "A link went out less than three minutes ago. Look into your mail, the spam folder too, before you ask for another.")
+        messages.error(request, "A link was sent less than three minutes ago. Check your e-mail and spam folder before you request another.")
     return redirect("account")
 
 

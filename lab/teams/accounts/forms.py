@@ -23,7 +23,7 @@ class SetupForm(forms.Form):
         help_text=PASSWORD_HELP,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "minlength": "10"}, render_value=False),
     )
-    team_name = forms.CharField(label="Name of your team", max_length=80, widget=forms.TextInput(attrs={"autocomplete": "organization"}))
+    team_name = forms.CharField(label="Team name", max_length=80, widget=forms.TextInput(attrs={"autocomplete": "organization"}))
 
     def clean(self) -> dict[str, Any]:
         """The set-up link's own checks, so that every problem shows at its field at once."""

@@ -58,7 +58,7 @@ def membership_of(request: HttpRequest) -> Membership:
     if slug:
         found = [one for one in mine if one.team.slug == slug]
         if not found:
-            raise Http404("no such team, or you are not in it")
+            raise Http404("no such team, or you are not a member")
         return found[0]
     last = request.session.get(LAST_TEAM)
     found = sorted(mine, key=lambda one: (one.team.slug != last, one.pk))

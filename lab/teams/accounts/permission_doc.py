@@ -8,8 +8,8 @@ from lab.teams.accounts.permissions import ACCOUNT, BEARER, PREFIXES, PUBLIC, RO
 BEGIN, END = "<!-- permissions: written by manage.py permissions --write -->", "<!-- end of permissions -->"
 ORDER = (Role.VIEWER, Role.ANNOTATOR, Role.RESEARCHER, Role.ADMIN, Role.OWNER)
 OTHERS = {
-    PUBLIC: "anybody; the page itself asks for a password, a link of a mail or nothing",
-    ACCOUNT: "whoever is signed in, about their own account",
+    PUBLIC: "anyone; the page itself requires a password, an e-mailed link or nothing",
+    ACCOUNT: "anyone signed in, for their own account",
     STAFF: "operators of the installation",
     BEARER: "an access token; each operation of the API asks for a line of the table above",
 }
@@ -20,7 +20,7 @@ def render_permission_doc() -> str:
 
 
 def render_role_table() -> str:
-    head = ["permission", "what it lets a person do", *(one.value for one in ORDER)]
+    head = ["permission", "what it allows", *(one.value for one in ORDER)]
     rows = [[f"`{one.name}`", one.words, *("yes" if role in one.roles else "" for role in ORDER)] for one in TABLE.values()]
     return render_markdown_table(head, rows)
 

@@ -63,7 +63,7 @@ class SealedFactors(DefaultMFAAdapter):  # type: ignore[misc]
 
 def closed_words(team: Team) -> str:
     """Why the team is closed, for a script or a fragment that cannot be sent elsewhere."""
-    return f"Team {team.name} asks its members for a second factor, and your account has none. Set one up on your account page; then go on."
+    return f"Team {team.name} requires a second factor, and your account has none. Set one up on your account page, then continue."
 
 
-STAFF_WORDS = "The operators' pages need a second factor, and your account has none. Set up an authenticator app or a security key; then they open."
+STAFF_WORDS = "The operators' pages require a second factor, and your account has none. Set up an authenticator app or a security key first."

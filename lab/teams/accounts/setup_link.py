@@ -48,10 +48,10 @@ def create_setup_link() -> str | None:
 def check_setup_link(token: str) -> None:
     """Raises Refusal unless ``consume_setup_link`` would accept this token now."""
     if User.objects.exists():
-        raise Refusal("This lab is set up already. Sign in, or ask one of its owners to invite you.", status=410)
+        raise Refusal("This lab is already set up. Sign in, or ask one of its owners to invite you.", status=410)
     link = SetupLink.objects.filter(digest=hash_link_token(token)).first()
     if link is None:
-        raise Refusal("This set-up link is not valid: a newer one has replaced it. Use the link that the terminal printed last.", status=410)
+        raise Refusal("This set-up link is not valid: a newer one has replaced it. Use the latest link printed in the terminal.", status=410)
     if link.expires_at <= timezone.now():
         raise Refusal("This set-up link has expired. Start the lab again (make up): it prints a new one.", status=410)
 

@@ -51,7 +51,7 @@ def set_up_lab(request: HttpRequest, token: str) -> HttpResponse:
             return render_unusable_link(request, error)
         login(request, user, backend=BACKEND)
         send_proof_mail(request, user)
-        messages.success(request, f"Welcome, {user}. The lab is yours.")
+        messages.success(request, f"Welcome, {user}. Your lab is ready.")
         return redirect("runs")
     return TemplateResponse(request, "account/setup.html", {"form": form}, status=422 if form.errors else 200)
 
@@ -68,7 +68,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
     form = NameForm(request.POST or None, initial={"name": user.get_full_name()})
     if request.method == "POST" and form.is_valid():
         form.save(user)
-        messages.success(request, "Your name is changed.")
+        messages.success(request, "Name saved.")
         return redirect("account")
     return TemplateResponse(
         request, "account/account.html", {**build_account_overview(user), "form": form, "room": "account"}, status=422 if form.errors else 200
@@ -86,7 +86,7 @@ def session_end(request: HttpRequest, session_id: int) -> HttpResponseRedirect:
         logout(request)
         return redirect("account_login")
     Revoking().end_sessions([found])
-    messages.success(request, "That browser is signed out.")
+    messages.success(request, "That browser was signed out.")
     return redirect("usersessions_list")
 
 

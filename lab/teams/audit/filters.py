@@ -110,7 +110,7 @@ def parse_actor_filter(asked: Asked, problems: list[Problem]) -> Q | None:
         return None
     if (actor := parse_whole_number(asked.who)) is not None:
         return Q(actor_id=actor)
-    problems.append(Problem("who", "Person: this is nobody. Choose somebody of the list."))
+    problems.append(Problem("who", "Person: unknown. Choose someone from the list."))
     return None
 
 
@@ -119,14 +119,14 @@ def parse_action_filter(asked: Asked, problems: list[Problem]) -> Q | None:
         return None
     actions = [action for action in ACTIONS if asked.did in (action, group_of(action))]
     if not actions:
-        problems.append(Problem("did", f"Action: “{asked.did}” is nothing the log knows. Choose one of the list."))
+        problems.append(Problem("did", f"Action: “{asked.did}” is unknown. Choose one from the list."))
         return None
     return Q(action=actions[0]) if len(actions) == 1 else Q(action__in=actions)
 
 
 def parse_object_filter(asked: Asked, problems: list[Problem]) -> Q | None:
     if asked.object and not asked.kind:
-        problems.append(Problem("object", "Object: an id alone says too little. Choose its kind too, run or queue for example."))
+        problems.append(Problem("object", "Object: an id needs a kind. Choose one, for example run or queue."))
         return None
     if not asked.kind:
         return None
@@ -143,7 +143,7 @@ def parse_origin_filter(asked: Asked, problems: list[Problem]) -> Q | None:
         try:
             found &= Q(address=str(ipaddress.ip_address(asked.address)))
         except ValueError:
-            problems.append(Problem("address", f"Address: “{asked.address}” is no IP address. Write one like 192.0.2.7 or 2001:db8::1."))
+            problems.append(Problem("address", f"Address: “{asked.address}” is not an IP address. Enter one like 192.0.2.7 or 2001:db8::1."))
     return found or None
 
 
@@ -153,7 +153,7 @@ def parse_search_filter(asked: Asked, problems: list[Problem]) -> Q | None:
         return None
     found = re.findall(r"[^\W_]+", asked.q)[:MOST_WORDS]
     if not found:
-        problems.append(Problem("q", "Search: there is no word in it. Type letters or digits of a name, an address or an id."))
+        problems.append(Problem("q", "Search: no words. Enter letters or digits of a name, an address or an id."))
         return None
     return Q(words=SearchQuery(" & ".join(f"'{word}':*" for word in found), search_type="raw", config="simple"))
 
@@ -165,7 +165,7 @@ def parse_day_filter(asked: Asked, name: str, problems: list[Problem]) -> dateti
     try:
         return datetime.combine(date.fromisoformat(text), time(), UTC)
     except ValueError:
-        problems.append(Problem(name, f"{'From' if name == 'since' else 'To'}: “{text}” is no day. Write it as 2026-11-30."))
+        problems.append(Problem(name, f"{'From' if name == 'since' else 'To'}: “{text}” is not a date. Enter it as 2026-11-30."))
         return None
 
 

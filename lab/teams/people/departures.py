@@ -52,7 +52,9 @@ def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list
     if sent := invitations_of(team, user).filter(invited_by=user).count():
         found.append(Held(f"{sent} open invitation{'s' if sent > 1 else ''} to others {'are' if sent > 1 else 'is'} withdrawn."))
     for token in ApiToken.objects.filter(team=team, user=None, created_by=user, revoked_at=None):
-        found.append(Held(f"The service token “{token.name}” ({token.prefix}…) goes on: revoke it if its maker should not know its secret.", True))
+        found.append(
+            Held(f"The service token “{token.name}” ({token.prefix}…) stays valid: revoke it if its creator should not know its secret.", True)
+        )
     for holds in HOLDERS.values():
         found += holds(team, user)
     return found
@@ -60,8 +62,8 @@ def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list
 
 def session_words(team: Team, user: User) -> Held:
     if has_other_team(user, team):
-        return Held("Every open page of this team closes; the sign-in stays good for other teams.")
-    return Held("Signed out everywhere, and every open page closes: there is no other team.")
+        return Held("Every open page of this team closes; they stay signed in for other teams.")
+    return Held("Signed out everywhere, and every open page closes, as there is no other team.")
 
 
 def has_other_team(user: User, team: Team) -> bool:
@@ -100,7 +102,7 @@ def deactivate_member(membership: Membership, by: User | None, *, operator: bool
         if not operator:
             may_touch(require_manager(member.team, by), member)
         if not member.active:
-            raise Refusal("This person is deactivated already.", "Reload the page.")
+            raise Refusal("This person is already deactivated.", "Reload the page.")
         keeps_an_owner(member)
         held = [one.words for one in list_member_holdings(member)]
         member.active, member.deactivated_at = False, timezone.now()
@@ -117,7 +119,7 @@ def reactivate_member(membership: Membership, by: User | None, *, operator: bool
         if not operator:
             may_touch(require_manager(member.team, by), member)
         if member.active:
-            raise Refusal("This person is active already.", "Reload the page.")
+            raise Refusal("This person is already active.", "Reload the page.")
         member.active, member.deactivated_at = True, None
         member.save(update_fields=["active", "deactivated_at"])
         record_audit_entry("member.reactivate", member, team=member.team, actor=by, label=member.user.email, role=member.role)
@@ -141,7 +143,7 @@ def leave_team(membership: Membership) -> None:
     with transaction.atomic():
         member = reload_member(membership)
         if not member.active:
-            raise Refusal("You are not in this team any more.", "Reload the page.")
+            raise Refusal("You are no longer in this team.", "Reload the page.")
         keeps_an_owner(member)
         member.active = False
         member.save(update_fields=["active"])

@@ -39,7 +39,7 @@ def team_new(request: LabRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with note_refusal(form):
             made = make_team(form.cleaned_data["name"], request.user)
-            messages.success(request, f"Team {made.name} is made, and you own it.")
+            messages.success(request, f"Team {made.name} created. You are its owner.")
             return redirect(f"/t/{made.slug}/")
     context = {"room": "account", "form": form, "may_make": may_make(request.user)}
     return TemplateResponse(request, "people/new.html", context, status=422 if form.errors else 200)

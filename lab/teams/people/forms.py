@@ -16,11 +16,11 @@ from lab.teams.people.queue_assignment import open_queues
 
 FRESH = timedelta(minutes=10)  # a sign-in so recent stands for a password, for who has none
 WORDS = {
-    Role.OWNER: "owner: all an admin may, and hands the team over or deletes it",
+    Role.OWNER: "owner: everything an admin can do; transfers or deletes the team",
     Role.ADMIN: "admin: manages members, settings, quotas and alerts",
-    Role.RESEARCHER: "researcher: launches runs, leads labelling, builds datasets",
-    Role.ANNOTATOR: "annotator: sees only the labelling queues they are asked for",
-    Role.VIEWER: "viewer: sees everything but labels nothing and launches nothing",
+    Role.RESEARCHER: "researcher: launches runs, manages labelling, builds datasets",
+    Role.ANNOTATOR: "annotator: sees only the labelling queues they are assigned to",
+    Role.VIEWER: "viewer: sees everything, but cannot label or launch",
 }
 
 
@@ -28,11 +28,11 @@ class InviteForm(forms.Form):
     email = forms.EmailField(label="E-mail address", max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "off"}))
     role = forms.ChoiceField(label="Role", initial=Role.RESEARCHER)
     queues = forms.TypedMultipleChoiceField(
-        label="Labels in these queues from the start",
+        label="Assign to queues",
         required=False,
         coerce=int,
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"invalid_choice": "One of these queues is not open any more. Look again at which are ticked."},
+        error_messages={"invalid_choice": "One of these queues is no longer open. Check your selection."},
     )
 
     def __init__(self, data: Any, mine: Membership) -> None:
@@ -52,7 +52,7 @@ class NewAccountForm(forms.Form):
         label="Password",
         strip=False,
         max_length=1000,
-        help_text="Long is good. Not a common password, not only digits, nothing like your name or address.",
+        help_text="The longer the better. Not a common password, not only digits, not similar to your name or address.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}, render_value=False),
     )
 
@@ -73,12 +73,12 @@ class TeamForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = ("name", "requires_mfa", "join_requests")
         labels = {
             "name": "Name",
-            "requires_mfa": "Members must have a second factor",
-            "join_requests": "People with an account in this lab may ask to be let in",
+            "requires_mfa": "Require a second factor",
+            "join_requests": "Accept join requests from people with an account in this lab",
         }
         help_texts = {
-            "requires_mfa": "Who has none is led to setting one up and sees nothing of the team until then. Open pages close at once.",
-            "join_requests": "Requests appear on the team's page; nobody learns from asking whether the team exists.",
+            "requires_mfa": "Members without one must set it up before they can see the team. Open pages close immediately.",
+            "join_requests": "Requests appear on the team's page. Requesters cannot find out whether the team exists.",
         }
 
     def __init__(self, data: Any, team: Team, user: User) -> None:
@@ -88,7 +88,7 @@ class TeamForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_requires_mfa(self) -> bool:
         wanted = bool(self.cleaned_data["requires_mfa"])
         if wanted and not self.had_mfa and not has_second_factor(self.user):
-            raise forms.ValidationError("Set up a second factor for your own account first: you would shut yourself out.")
+            raise forms.ValidationError("Set up a second factor for your own account first; otherwise you would lock yourself out.")
         return wanted
 
 
@@ -98,10 +98,10 @@ class NewTeamForm(forms.Form):
 
 class JoinForm(forms.Form):
     team = forms.CharField(
-        label="Address of the team", max_length=60, help_text="The part after /t/ in the address of the team's pages; a member can tell you.",
+        label="Address of the team", max_length=60, help_text="The part after /t/ in the URL of the team's pages. Ask a member.",
         widget=forms.TextInput(attrs={"autocapitalize": "off", "autocomplete": "off", "spellcheck": "false"}),
     )  # fmt: skip
-    message = forms.CharField(label="A word to its admins", max_length=300, required=False)
+    message = forms.CharField(label="Message to the admins", max_length=300, required=False)
 
 
 class DeleteForm(forms.Form):
@@ -130,13 +130,13 @@ class TransferForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         seen = self.user.last_login
         if "password" not in self.fields and (seen is None or timezone.now() - seen > FRESH):
-            raise forms.ValidationError("Sign out and in again, then hand over within ten minutes: this browser may have been left open.")
+            raise forms.ValidationError("Sign out and in again, then transfer within ten minutes, to confirm that it is you.")
         return self.cleaned_data
 
     def clean_password(self) -> str:
         password = str(self.cleaned_data["password"])
         if not self.user.check_password(password):
-            raise forms.ValidationError("This is not your password.")
+            raise forms.ValidationError("Wrong password.")
         return password
 
     @property

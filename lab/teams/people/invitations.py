@@ -34,8 +34,8 @@ from lab.teams.people.queue_assignment import Assigned, assign_queues, check_ass
 VALID = timedelta(days=7)
 MOST_A_DAY = 50  # links a team makes in 24 hours, those sent again included
 NO_LONGER = "This invitation was withdrawn, or a newer link has replaced it."
-ASK = "Ask who invited you for a new one."
-USED = "If it was you, sign in. If not, reset the password: the link comes to your address, and with it only you have the account."
+ASK = "Ask the person who invited you for a new one."
+USED = "If it was you, sign in. If not, reset the password: the link is sent to your address, and only you will have access."
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ def clean_invited_address(email: str) -> str:
     try:
         validate_email(email)
     except ValidationError:
-        raise Refusal("This is no e-mail address.", "Write one, such as ada@example.org.", field="email") from None
+        raise Refusal("Not a valid e-mail address.", "Enter one, such as ada@example.org.", field="email") from None
     return User.objects.normalize_email(email)
 
 
 def not_yet_here(team: Team, email: str) -> None:
     member = Membership.objects.filter(team=team, user__in=people_with(email)).select_related("user").first()
     if member is not None and member.active:
-        raise Refusal(f"{email} is in the team already, as {member.role}.", "Change their role in the list instead.", field="email")
+        raise Refusal(f"{email} is already in the team, as {member.role}.", "Change their role in the list instead.", field="email")
     if member is not None:
         raise Refusal(f"{email} was in the team and is deactivated.", "Reactivate them in the list of members instead.", field="email")
     if open_invitations(team).filter(email__iexact=email, expires_at__gt=timezone.now()).exists():
@@ -118,7 +118,7 @@ def not_yet_here(team: Team, email: str) -> None:
 def under_limit(team: Team) -> None:
     made = Entry.objects.of(team).filter(action="member.invite", at__gt=timezone.now() - timedelta(days=1)).count()
     if made >= MOST_A_DAY:
-        raise Refusal(f"This team has sent {made} invitations within a day, and {MOST_A_DAY} is the most.", "Go on tomorrow.", field="email")
+        raise Refusal(f"This team has sent {made} invitations within a day; the limit is {MOST_A_DAY}.", "Try again tomorrow.", field="email")
 
 
 def send_again(invitation: Invitation, by: User) -> Made:
@@ -149,7 +149,7 @@ def still_open(invitation: Invitation, by: User) -> Invitation:
     actor = require_manager(invitation.team, by)
     found = open_invitations(invitation.team).filter(pk=invitation.pk).select_related("team").first()
     if found is None:
-        raise Refusal("This invitation was used or withdrawn meanwhile.", "Reload the page.")
+        raise Refusal("This invitation has been used or withdrawn.", "Reload the page.")
     may_give(actor, found.role)
     return found
 
@@ -236,7 +236,7 @@ def lock_invitation(token: str) -> Invitation:
 def join_team(invitation: Invitation, user: User) -> Joined:
     member, made = Membership.objects.get_or_create(team=invitation.team, user=user, defaults={"role": Role(invitation.role)})
     if not made and not member.active:
-        raise Refusal("You were in this team and are deactivated.", "Ask one of its admins to reactivate you.")
+        raise Refusal("Your membership of this team is deactivated.", "Ask one of its admins to reactivate you.")
     invitation.accepted_at, invitation.accepted_by = timezone.now(), user
     invitation.save(update_fields=["accepted_at", "accepted_by"])
     assigned = assign_queues(invitation.team, user, invitation.queues) if member.role in LABELLERS else Assigned()

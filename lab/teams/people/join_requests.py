@@ -15,7 +15,7 @@ from lab.teams.people.member_rules import lock_team, may_give, require_manager
 
 MOST_OPEN = 5  # unanswered requests of one person
 QUIET = timedelta(days=7)  # after a refusal, asking again reaches nobody
-SAID = "If a team has this address and accepts requests, its admins see yours now. They answer by letting you in; you find the team here then."
+SAID = "If a team has this address and accepts requests, its admins can now see yours. If they approve it, the team appears here."
 
 
 def create_join_request(user: User, slug: str, message: str) -> None:
@@ -47,7 +47,7 @@ def answer_join_request(asked: JoinRequest, by: User, role: str = "") -> None:
         actor = require_manager(asked.team, by)
         found = select_join_requests(asked.team).filter(pk=asked.pk).first()
         if found is None:
-            raise Refusal("This request was answered or taken back meanwhile.", "Reload the page.")
+            raise Refusal("This request has been answered or withdrawn.", "Reload the page.")
         if role:
             may_give(actor, role)
             member, made = Membership.objects.get_or_create(team=asked.team, user=found.user, defaults={"role": Role(role)})

@@ -63,7 +63,7 @@ def invitation_withdraw(request: LabRequest, invitation_id: int) -> HttpResponse
     return run_team_act(
         request,
         lambda: invitations.withdraw_invitation(found, request.user),
-        f"The invitation of {found.email} is withdrawn; its link opens nothing.",
+        f"The invitation of {found.email} was withdrawn; its link no longer works.",
     )
 
 
@@ -73,7 +73,7 @@ def request_answer(request: LabRequest, request_id: int) -> HttpResponse:
     waits = JoinRequest.objects.filter(team=request.team).select_related("team", "user")
     asked = get_object_or_404(waits, pk=request_id)
     role = request.POST.get("role", "none") if request.POST.get("act") == "let in" else ""
-    words = f"{asked.user} is in the team, as {role}." if role else f"{asked.user} is not let in."
+    words = f"{asked.user} joined the team as {role}." if role else f"Request of {asked.user} refused."
     return run_team_act(request, lambda: join_requests.answer_join_request(asked, request.user, role), words)
 
 
@@ -94,7 +94,7 @@ def member_role(request: LabRequest, membership_id: int) -> HttpResponse:
 @require_POST
 def member_deactivate(request: LabRequest, membership_id: int) -> HttpResponse:
     return run_member_act(
-        request, membership_id, departures.deactivate_member, "{} is deactivated: no session, token or queued run of theirs is left in this team."
+        request, membership_id, departures.deactivate_member, "{} was deactivated: their sessions, tokens and queued runs in this team have ended."
     )
 
 
@@ -105,7 +105,7 @@ def member_reactivate(request: LabRequest, membership_id: int) -> HttpResponse:
 
 @require_POST
 def member_remove(request: LabRequest, membership_id: int) -> HttpResponse:
-    return run_member_act(request, membership_id, departures.remove_member, "{} is off the list. What they did stays under their name.", to="team")
+    return run_member_act(request, membership_id, departures.remove_member, "{} was removed. Their work stays under their name.", to="team")
 
 
 def run_member_act(request: LabRequest, membership_id: int, act: Callable[..., object], words: str, to: str = "") -> HttpResponse:

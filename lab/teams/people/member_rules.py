@@ -12,7 +12,7 @@ from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.permissions import is_role_allowed
 
 LAST_OWNER = "This is the team's only owner."
-FIX_LAST_OWNER = "Make somebody else an owner first."
+FIX_LAST_OWNER = "Make someone else an owner first."
 
 
 def lock_team(team: Team) -> Team:
@@ -31,14 +31,14 @@ def require_manager(team: Team, by: User | None) -> Membership:
     """Raises Refusal unless the person manages members now. Call under ``lock_team``: two admins may deactivate each other at once."""
     found = membership_in(team, by)
     if found is None or not is_role_allowed(found.role, "members.manage"):
-        raise Refusal("You do not manage this team's members any more.", "Reload the page.")
+        raise Refusal("You can no longer manage this team's members.", "Reload the page.")
     return found
 
 
 def may_touch(by: Membership, member: Membership) -> None:
     """Raises Refusal where the person may not change this member at all."""
     if by.pk == member.pk:
-        raise Refusal("This is you.", "Another owner or admin can change it; you can leave the team by yourself.")
+        raise Refusal("You cannot change your own membership.", "Another owner or admin can; you can leave the team yourself.")
     if member.role == Role.OWNER and by.role != Role.OWNER:
         raise Refusal("Only an owner can change an owner.", "Ask one of the team's owners.")
 

@@ -25,9 +25,9 @@ def may_make(user: User) -> bool:
 def make_team(name: str, user: User) -> Team:
     """A team of the person's own. Its address comes from its name and stays when the name changes. Raises Refusal."""
     if not may_make(user):
-        raise Refusal("Making teams is for owners and admins of a team.", "Ask one of yours.")
+        raise Refusal("Only owners and admins of a team can create teams.", "Ask one of yours.")
     if Membership.objects.filter(user=user, role=Role.OWNER).count() >= MOST_OWNED:
-        raise Refusal(f"You own {MOST_OWNED} teams, which is the most.", "Delete one you no longer need.", field="name")
+        raise Refusal(f"You own {MOST_OWNED} teams, the maximum.", "Delete one you no longer need.", field="name")
     wanted = slugify(name)[:40].strip("-_") or "team"
     for number in range(TRIES):
         slug = f"{wanted}-{get_random_string(4, LETTERS)}" if number or Team.objects.filter(slug=wanted).exists() else wanted
@@ -39,4 +39,4 @@ def make_team(name: str, user: User) -> Team:
                 return team
         except IntegrityError:  # somebody made one of that name at the same moment
             continue
-    raise Refusal("No free address was found for this name.", "Choose another name.", field="name")
+    raise Refusal("No free address for this name.", "Choose another name.", field="name")

@@ -65,11 +65,11 @@ def handing_over(request: LabRequest) -> HttpResponse:
     form = TransferForm(request.POST if request.method == "POST" else None, request.membership)
     if request.method == "POST":
         if not ratelimit.consume(request, action="reauthenticate", user=request.user):
-            form.add_error("password", "Too many tries. Wait a minute.")
+            form.add_error("password", "Too many attempts. Wait a minute.")
         elif form.is_valid():
             with note_refusal(form):
                 transfer_ownership(request.membership, form.heir)
-                messages.success(request, f"{form.heir.user} owns the team now; you are an admin.")
+                messages.success(request, f"{form.heir.user} now owns the team; you are an admin.")
                 return redirect("team")
     context = {"room": "team", "tab": "settings", "form": form}
     return TemplateResponse(request, "people/transfer.html", context, status=422 if form.errors else 200)
@@ -107,7 +107,7 @@ def delete_current_team(request: LabRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with note_refusal(form):
             team_deletion.delete_team(request.team, request.user, form.cleaned_data["name"])
-            messages.success(request, f"Team {request.team.name} and all it owned are deleted.")
+            messages.success(request, f"Team {request.team.name} and all its data were deleted.")
             return redirect(outer_path("teams"))
     context = {
         "room": "team",

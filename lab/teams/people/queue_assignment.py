@@ -22,7 +22,7 @@ class Assigned:
 
     @property
     def words(self) -> str:
-        said = f" You label in {', '.join(self.to)}." if self.to else ""
+        said = f" You can label in {', '.join(self.to)}." if self.to else ""
         return said + (f" Not in {', '.join(self.left_out)}: closed since you were invited." if self.left_out else "")
 
 
@@ -45,9 +45,9 @@ def check_assignable_queues(team: Team, role: str, queues: Collection[int]) -> d
     """The queues by id, with their names. Raises Refusal, with the field at fault."""
     names = dict(open_queues(team)) if queues else {}
     if queues and role not in LABELLERS:
-        raise Refusal(f"A {role} labels nothing.", "Choose another role, or no queue.", field="queues")
+        raise Refusal(f"The role {role} cannot label.", "Choose another role, or no queue.", field="queues")
     if gone := set(queues) - names.keys():
-        raise Refusal(f"{len(gone)} of these queues {'is' if len(gone) == 1 else 'are'} not open.", "Choose among those that are.", field="queues")
+        raise Refusal(f"{len(gone)} of these queues {'is' if len(gone) == 1 else 'are'} not open.", "Choose open queues.", field="queues")
     return {pk: names[pk] for pk in sorted(queues)}
 
 

@@ -38,11 +38,11 @@ def transfer_ownership(mine: Membership, heir: Membership) -> None:
         giver = reload_member(mine)
         taker = reload_member(heir)
         if giver.role != Role.OWNER or not giver.active:
-            raise Refusal("You do not own this team any more.", "Reload the page.")
+            raise Refusal("You no longer own this team.", "Reload the page.")
         if taker.pk == giver.pk or taker.team_id != giver.team_id:
             raise Refusal("Choose another member of the team.", field="member")
         if not taker.active or not taker.user.is_active:
-            raise Refusal("This person is deactivated.", "Choose somebody else, or reactivate them first.", field="member")
+            raise Refusal("This person is deactivated.", "Choose someone else, or reactivate them first.", field="member")
         taker.role, giver.role = Role.OWNER, Role.ADMIN
         taker.save(update_fields=["role"])
         giver.save(update_fields=["role"])

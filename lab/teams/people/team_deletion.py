@@ -44,7 +44,7 @@ def delete_team(team: Team, by: User, typed: str) -> None:
         team = lock_team(team)
         mine = membership_in(team, by)
         if mine is None or mine.role != Role.OWNER:
-            raise Refusal("You do not own this team any more.", "Reload the page.")
+            raise Refusal("You no longer own this team.", "Reload the page.")
         if " ".join(typed.split()) != " ".join(team.name.split()):
             raise Refusal(f"This is not the team's name, {team.name}.", "Type it exactly.", field="name")
         if found := list_deletion_hindrances(team):

@@ -25,13 +25,13 @@ def explain_launch_refusal(spec: Spec, seeds: int, already: int = 0) -> str:
     """Why an ablation of this size is not launched; empty when it is. ``already`` counts the seeds it has."""
     variants = len(variants_of(spec))
     if not variants:
-        return "This recipe stacks no method, so there is nothing to take away."
+        return "This recipe stacks no methods, so there is nothing to ablate."
     if seeds < 1:
         return "At least one seed is needed."
     total = variants * (already + seeds)
     if total > MOST_RUNS:
         most = MOST_RUNS // variants - already
-        advice = f"choose at most {most} {'more ' if already else ''}seed{'' if most == 1 else 's'}" if most > 0 else "take methods out of the recipe"
+        advice = f"choose at most {most} {'more ' if already else ''}seed{'' if most == 1 else 's'}" if most > 0 else "remove methods from the recipe"
         return f"{variants} variants with {already + seeds} seeds are {total} runs; an ablation has at most {MOST_RUNS}: {advice}."
     return ""
 

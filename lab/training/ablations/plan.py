@@ -67,7 +67,7 @@ def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> Plan:
     if spec is None:
         spec = restore_reference_names(team, source.spec) if source else given_spec(data.get("spec", ""))
     if spec is None:
-        raise Http404("nothing to ablate is named")
+        raise Http404("no run or spec to ablate was given")
     seeds = data.get("seeds", str(SEEDS)).strip()
     count = parse_whole_number(seeds) or 0
     usual = usual_name(spec, source)

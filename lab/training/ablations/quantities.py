@@ -34,10 +34,10 @@ class Quantity:
     @property
     def help(self) -> str:
         return {
-            "last": "the last measurement of each run",
-            "tail": "mean over the last tenth of the steps",
-            "median": "median over all steps",
-            "wall": "from the first start to the end",
+            "last": "last evaluation of each run",
+            "tail": "mean of the last 10 % of steps",
+            "median": "median of all steps",
+            "wall": "from first start to end",
         }[self.reading]
 
 

@@ -41,7 +41,7 @@ def launch_ablation(request: LabRequest) -> HttpResponse:
     if from_form.is_form(request):
         spec = from_form.spec_of(request)
         if spec is None:
-            messages.error(request, "A chain is launched as it is; ablate the run of one of its stages.")
+            messages.error(request, "A multi-stage recipe cannot be ablated; ablate the run of one of its stages.")
             return redirect("launch-recipe", recipe=data["recipe"])
         return show_plan(request, read_plan(request.team, data, spec))
     plan = read_plan(request.team, data)
@@ -114,7 +114,7 @@ def add_ablation_seeds(request: LabRequest, ablation_id: Any) -> HttpResponse:
 @require_POST
 def stop_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
     asked = launch.request_ablation_stop(ablation_of(request, ablation_id))
-    messages.info(request, f"{asked} run{'' if asked == 1 else 's'} asked to stop and save." if asked else "No run of it is waiting or training.")
+    messages.info(request, f"{asked} run{'' if asked == 1 else 's'} are stopping and saving." if asked else "No run of it is waiting or training.")
     return redirect("ablation", ablation_id=ablation_id)
 
 
@@ -122,5 +122,5 @@ def stop_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
 def delete_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
     """The ablation goes, its runs stay."""
     launch.delete_ablation_record(ablation_of(request, ablation_id))
-    messages.success(request, "The ablation is deleted. Its runs are still in the list of runs.")
+    messages.success(request, "Ablation deleted. Its runs are still in the list of runs.")
     return redirect("ablations")

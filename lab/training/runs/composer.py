@@ -210,7 +210,7 @@ def add_stack_method(catalog: Catalog, number: int, trainer: str, values: Values
     if trainer not in method.trainers:
         raise Refusal(f"{method.name} works on {' or '.join(method.trainer_titles)}, not on {TRAINERS.get(trainer, trainer)}.", status=422)
     if method.name in names:
-        raise Refusal(f"{method.name} is in the recipe already.", status=422)
+        raise Refusal(f"{method.name} is already in the recipe.", status=422)
     fields = fields_at(catalog, method.name, method_place(number, method.name))
     return {f"{make_stage_prefix(number)}.add": "", f"{make_stage_prefix(number)}.methods": " ".join([*names, method.name])} | format_field_texts(
         fields, {}

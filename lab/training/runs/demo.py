@@ -55,7 +55,7 @@ def run_demo(console: Console, overrides: Spec | None = None) -> int:
         return 1
     rise = rise_of(grpo_of(runs))
     console.print(
-        f"GRPO raised the held-out reward by {rise:+.3f} (at least {THRESHOLD:+.2f} was asked for). {time.monotonic() - began:.0f} seconds in all.",
+        f"GRPO raised the held-out reward by {rise:+.3f} (at least {THRESHOLD:+.2f} was required). {time.monotonic() - began:.0f} seconds in all.",
         highlight=False,
         soft_wrap=True,
     )
@@ -85,7 +85,7 @@ def train_demo_stages(user: User, lab: LocalLab, console: Console, overrides: Sp
 
     def watch() -> None:
         for service in lab.check():
-            console.print(f"{service} had ended and was started again.")
+            console.print(f"{service} had exited and was restarted.")
 
     try:
         return follow_runs([run.pk for run in runs], console, watch)

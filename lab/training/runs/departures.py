@@ -29,7 +29,7 @@ def filter_waiting_runs(team: Team, user: User) -> RunQuerySet:
 def stop_waiting(team: Team, user: User) -> None:
     for run in filter_waiting_runs(team, user):
         if run.request_stop():
-            Run.objects.same_row(run).filter(status=Status.STOPPED).update(reason=f"stopped: {user.email} left the team while it waited")
+            Run.objects.same_row(run).filter(status=Status.STOPPED).update(reason=f"stopped: {user.email} left the team while the run was queued")
             transaction.on_commit(lambda run=run: live.publish_state(Run.objects.same_row(run).get()))  # type: ignore[misc]
 
 
@@ -41,7 +41,7 @@ def describe_held_runs(team: Team, user: User) -> list[Held]:
         found.append(
             Held(
                 f"{format_run_count(queued, 'queued run')} {'are' if len(queued) > 1 else 'is'} stopped: {format_run_names(queued)}. "
-                "Anybody may resume them."
+                "Anyone may resume them."
             )
         )
     if training:

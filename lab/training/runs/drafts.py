@@ -62,7 +62,7 @@ def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Dra
     """A recipe's only stage on ``run``'s policy and task. Raises CatalogError."""
     draft = of_recipe(catalog, name)
     if draft.is_chain:
-        raise CatalogError(f"{name} is a chain of stages and starts from its own policy")
+        raise CatalogError(f"{name} is a multi-stage recipe and starts from its own policy")
     title, spec = draft.stages[0]
     number = parse_whole_number(checkpoint, MAX_INTEGER)
     step = FINAL if number is None else number

@@ -68,7 +68,7 @@ def list_following_problems(form: LaunchForm) -> list[Problem]:
         return []
     found = load_following(form)
     if found is None:
-        message, fix = "what was to follow the run can no longer be read", "go back to where you opened this form, or launch without it"
+        message, fix = "the follow-up of this run can no longer be read", "go back to where you opened this form, or launch without it"
         form.values[WANTED] = ""
         return [Problem("", None, message, fix)]
     return found.kind.problems(form, found.wish)

@@ -81,14 +81,14 @@ def examine_place(form: LaunchForm, found: Examination) -> None:
     if refusal := hold_reasons.find_queue_refusal(form.team, queue):
         note_problems(form, found.problems, 0, "", [Problem("queue", queue, refusal.rstrip("."), "choose another, or ask an admin of the team")])
     elif reason := hold_reasons.predict_hold_reasons(form.team, queue):
-        found.warnings.append(Finding("", "", "", f"It would wait: {reason} It starts by itself when there is room."))
+        found.warnings.append(Finding("", "", "", f"It will wait: {reason} It starts automatically when there is room."))
 
 
 def checked_spec(form: LaunchForm, number: int, spec: dict[str, Any]) -> RunSpec:
     """The spec as ``launch`` will make it. Raises SpecError."""
     output = str(Path(settings.RUNS_ROOT) / "new")
     if number:
-        spec = {**spec, "policy": {"kind": "run", "folder": "the stage before", "checkpoint": FINAL}, "output": output}
+        spec = {**spec, "policy": {"kind": "run", "folder": "the previous stage", "checkpoint": FINAL}, "output": output}
         return parse_spec({key: value for key, value in spec.items() if key != "dataset"})
     return launch.check_launch_spec(form.team, {**spec, "output": output}, parent=form.parent)
 

@@ -253,7 +253,7 @@ class LaunchForm:
             for stage in self._plain_stages
             if self.values.get(f"{composer.make_stage_prefix(stage.number)}.add", "").strip()
         ]
-        self.errors |= dict.fromkeys(places, "This is not in the recipe yet: press Add, or clear the text.")
+        self.errors |= dict.fromkeys(places, "This method has not been added yet: press Add, or clear the field.")
         return bool(places)
 
     def refuse(self, number: int, problem: Problem) -> None:

@@ -81,16 +81,16 @@ def build_header_actions(run: Run) -> list[Action]:
 
     launch, able = reverse("launch"), live.describe_run_state(run)["can"]
     if run.outside:  # nothing here can start, clone or kill somebody else's process; it reads at its next report that it shall stop
-        return [Action("stop", "Ask it to stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run))]
-    kill_text = "The trainer is ended at once. The steps since the last checkpoint are trained again when it is resumed."
-    feeds = Action("feeds", "Label as it trains", "label", url("run-feeds"), post=False)
+        return [Action("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run))]
+    kill_text = "The trainer is killed immediately. Steps since the last checkpoint are lost and are trained again if you resume the run."
+    feeds = Action("feeds", "Label during training", "label", url("run-feeds"), post=False)
     ablate = Action("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
     return [
         # Asks nothing: resume undoes it.
         Action("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
         Action("resume", "Resume", "play", url("run-resume"), find_resume_objection(run) if able["resume"] else no_resume(run)),
         Action("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
-        Action("chain", "Chain a next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
+        Action("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
         *([feeds] if run.trainer == "grpo" and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
         Action(
@@ -98,7 +98,7 @@ def build_header_actions(run: Run) -> list[Action]:
             "Kill",
             "close",
             url("run-kill"),
-            "" if able["kill"] else "Nothing is training this run.",
+            "" if able["kill"] else "This run is not training.",
             tone="danger",
             confirm=f"Kill run #{run.number} without saving?",
             confirm_text=kill_text,
@@ -107,13 +107,13 @@ def build_header_actions(run: Run) -> list[Action]:
 
 
 def no_stop(run: Run) -> str:
-    return "It is stopping already." if run.status == Status.STOPPING else f"It is {run.status}; there is nothing to stop."
+    return "It is already stopping." if run.status == Status.STOPPING else f"It is {run.status}; there is nothing to stop."
 
 
 def no_resume(run: Run) -> str:
     if run.status == Status.FINISHED:
-        return "It has finished. Chain a next stage to train its policy further."
-    return "It is queued already." if run.status == Status.QUEUED else "It is still training."
+        return "It has finished. Launch a next stage to train its policy further."
+    return "It is already queued." if run.status == Status.QUEUED else "It is still training."
 
 
 def no_chain(run: Run) -> str:
@@ -129,11 +129,11 @@ def build_run_notice(run: Run) -> Notice | None:
     if run.status in (Status.QUEUED, Status.LOST):
         return build_waiting_notice(run)
     if run.status == Status.FAILED:
-        advice = "Read the end of the log; resume goes on from the last checkpoint, clone-and-edit starts anew with other values."
+        advice = "Check the end of the log. Resume continues from the last checkpoint; “Clone and edit” starts over with other values."
         return Notice("bad", "This run failed.", run.reason or "No reason was reported.", advice, logs, "Open the logs")
     if run.status == Status.STOPPED:
         return Notice(
-            "info", "This run was stopped.", run.reason, "Resume goes on from the last checkpoint." if run.step else "Resume queues it again."
+            "info", "This run was stopped.", run.reason, "Resume continues from the last checkpoint." if run.step else "Resume queues it again."
         )
     return None
 
@@ -141,10 +141,10 @@ def build_run_notice(run: Run) -> Notice | None:
 def build_outside_notice(run: Run) -> Notice:
     """What became of a script that trains elsewhere."""
     if run.status == Status.LOST:
-        advice = "What it writes meanwhile is kept beside it. If it has ended, send the rest: python -m trainers send FOLDER"
-        return Notice("warn", "Nothing is heard of this run.", format_held_reason(run.reason) + ".", advice)
+        advice = "Its data is kept where it runs. If it has ended, send the rest: python -m trainers send FOLDER"
+        return Notice("warn", "No data from this run.", format_held_reason(run.reason) + ".", advice)
     title = "This run failed where it was trained." if run.status == Status.FAILED else "This run was stopped."
-    return Notice("bad" if run.status == Status.FAILED else "info", title, run.reason, "Start its script again where it ran.")
+    return Notice("bad" if run.status == Status.FAILED else "info", title, run.reason, "Restart its script where it ran.")
 
 
 def build_waiting_notice(run: Run) -> Notice:
@@ -156,16 +156,16 @@ def build_waiting_notice(run: Run) -> Notice:
     if parent is not None:
         held = f"It starts from the policy of #{parent.number} {parent.name}, which is {parent.status}."
         blocked = reason.kind == "blocked"
-        advice = "Resume that run; this one starts when it finishes." if blocked else "It starts by itself when that run finishes."
+        advice = "Resume that run; this one starts when it finishes." if blocked else "It starts automatically when that run finishes."
         tone, link, label = "warn" if blocked else "info", reverse("run", args=[parent.pk]), f"Open #{parent.number}"
     elif reason.kind == "held":
-        said, held, advice = "", format_held_reason(reason.why), "It starts by itself when there is room."
+        said, held, advice = "", format_held_reason(reason.why), "It starts automatically when there is room."
         tone, link, label = "warn", reverse("usage"), "Usage"
     elif reason.kind == "worker":
-        held, advice = f"No live worker takes the queue “{run.queue}”.", f"Start one: .venv/bin/python manage.py worker --queues {run.queue}"
+        held, advice = f"No worker is on the queue “{run.queue}”.", f"Start one: .venv/bin/python manage.py worker --queues {run.queue}"
         tone, link, label = "warn", reverse("workers"), "Workers"
     else:
-        held, advice = f"It is {reason.why}." if "next" in reason.why else f"{reason.why}.", "It starts by itself when a worker is free."
+        held, advice = f"{reason.why[:1].upper()}{reason.why[1:]}.", "It starts automatically when a worker is free."
         tone, link, label = "warn" if lost else "info", reverse("workers"), "Workers"
     return Notice(tone, title, f"{said} {held}".strip(), advice, link, label)
 

@@ -54,14 +54,14 @@ def read_query(params: QueryDict) -> Query:
     notes = []
     chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
     if "status" in chosen and chosen["status"] not in (*GROUPS, *Status.values):
-        notes.append(f"There is no status “{chosen.pop('status')}”; runs of every status are shown.")
+        notes.append(f"Unknown status “{chosen.pop('status')}”; showing runs of all statuses.")
     if "who" in chosen and parse_whole_number(chosen["who"]) is None:
-        notes.append(f"There is no person “{chosen.pop('who')}”; everybody's runs are shown.")
+        notes.append(f"Unknown person “{chosen.pop('who')}”; showing everyone's runs.")
     if "project" in chosen and chosen["project"] != projects.NONE and not projects.key_of(chosen["project"]):
-        notes.append(f"There is no project “{chosen.pop('project')}”; runs of every project are shown.")
+        notes.append(f"Unknown project “{chosen.pop('project')}”; showing runs of all projects.")
     sort = params.get("sort", NEWEST_FIRST)
     if sort.removeprefix("-") not in SORTS:
-        notes.append(f"Runs cannot be sorted by “{sort[:40]}”; the newest come first.")
+        notes.append(f"Runs cannot be sorted by “{sort[:40]}”; showing newest first.")
         sort = NEWEST_FIRST
     return Query(chosen, sort, parse_whole_number(params.get("page"), 10**6 - 1, 1) or 1, notes)
 

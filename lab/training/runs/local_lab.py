@@ -89,7 +89,7 @@ class LocalLab:
         while not self.answers():
             self.check()
             if time.monotonic() > deadline:
-                raise LabError(f"the web process did not answer within {READY_SECONDS} s; see {self.children[0].log}")
+                raise LabError(f"the web process did not respond within {READY_SECONDS} s; see {self.children[0].log}")
             time.sleep(0.2)
 
     def answers(self) -> bool:

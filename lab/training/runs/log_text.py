@@ -73,7 +73,7 @@ def parse_styled_spans(line: str, style: Style) -> Line:
     """One line, without its newline; ``style`` carries over to the next."""
     line = collapse_progress_line(line)
     if len(line) > MAX_LINE:
-        line = line[:MAX_LINE] + f" … ({len(line) - MAX_LINE:,} more characters; download the log to read them)"
+        line = line[:MAX_LINE] + f" … ({len(line) - MAX_LINE:,} more characters; download the log to see them)"
     found: Line = []
     at = 0
     for match in ESCAPE.finditer(line):

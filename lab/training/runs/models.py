@@ -193,7 +193,7 @@ class Run(TeamOwned):
             Q(status__in=(Status.QUEUED, Status.LOST)),
             stop_requested_at=now,
             finished_at=now,
-            reason="stopped before it started" if not self.attempt else "stopped while it waited for a worker",
+            reason="stopped before it started" if not self.attempt else "stopped while waiting for a worker",
         ):
             return True
         if kill:
@@ -224,12 +224,12 @@ class Run(TeamOwned):
         expired = Q(status__in=ACTIVE, lease_until__lt=Now())
         gone = {"owner": "", "lease_until": None, "phase": ""}
         if self.outside:
-            reason = "its script has stopped reporting; it goes on as soon as that reports again"
+            reason = "its script has stopped reporting; the run continues when it reports again"
             return self._become(Status.LOST, expired, reason=reason, owner=self.owner, lease_until=None)
         if self.stop_requested_at:
-            return self._become(Status.STOPPED, expired, reason="its worker was lost while it stopped", finished_at=Now(), **gone)
+            return self._become(Status.STOPPED, expired, reason="its worker was lost while stopping", finished_at=Now(), **gone)
         if self.rescues >= MAX_RESCUES:
-            reason = f"its worker was lost {self.rescues + 1} times; resume it once the cause is known"
+            reason = f"its worker was lost {self.rescues + 1} times; resume it once the cause is fixed"
             return self._become(Status.FAILED, expired, reason=reason, finished_at=Now(), **gone)
         return self._become(
             Status.LOST, expired, rescues=F("rescues") + 1, reason=f"lost its worker {self.owner.split('/')[0]}; waiting for another", **gone

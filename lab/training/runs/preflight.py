@@ -35,7 +35,7 @@ def run_preflight(spec: dict[str, Any], *, policy_pending: bool = False) -> dict
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise PreflightError(f"the check took longer than {SECONDS} s and was ended; try again, the machine may be busy") from None
+        raise PreflightError(f"the check timed out after {SECONDS} s; try again, the machine may be busy") from None
     except OSError as error:
         raise PreflightError(f"the check could not be started: {error}") from None
     try:

@@ -49,22 +49,22 @@ def resolve_path_below(root: Path, part: Spec, key: str, field: str, paths: bool
     key = key if key in part else "path"
     value, field = part.get(key), f"{field}.{key}"
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise SpecError([Problem(field, value, "not a name", "choose one that the form lists", given=value is not None)])
+        raise SpecError([Problem(field, value, "not a name", "choose one from the form", given=value is not None)])
     if paths and key == "path":
         return str(Path(value).expanduser().resolve())
     if Path(value).name != value or value == "..":
         raise SpecError(
-            [Problem(field, value, "a path; only the name of something the lab holds is taken", f"put it in {root.name}/ and give its name")]
+            [Problem(field, value, "a path; only names of files and folders in the lab are accepted", f"put it in {root.name}/ and enter its name")]
         )
     found = root / value
     if not found.exists():
         names = sorted(path.name for path in root.iterdir() if not path.name.startswith(".")) if root.is_dir() else []
         there = f"there are: {', '.join(names)}" if names else f"nothing is there yet; put it in {root}"
-        raise SpecError([Problem(field, value, "nothing of that name", there)])
+        raise SpecError([Problem(field, value, "not found", there)])
     return str(found)
 
 
-OUTSIDE = "was trained by a script of its own, which has kept the policy"
+OUTSIDE = "was trained by an external script, which has the policy"
 
 
 def run_policy(team: Team, policy: Spec, paths: bool, parent: Run | None) -> Spec:
@@ -93,7 +93,7 @@ def run_named(team: Team, name: Any) -> Run:
 def has_checkpoint(run: Run, checkpoint: Any) -> None:
     """Raises SpecError unless the run holds what ``checkpoint`` names."""
     steps = sorted(set(run.checkpoints.filter(final=False).values_list("step", flat=True)))
-    there = f"it has checkpoints of the steps {', '.join(map(str, steps))}" if steps else "wait for it to finish or to write a checkpoint"
+    there = f"it has checkpoints at steps {', '.join(map(str, steps))}" if steps else "wait for it to finish or to write a checkpoint"
     if checkpoint == FINAL:
         if run.status != Status.FINISHED and not (run.folder / FINAL / "config.json").exists():
             raise SpecError([Problem("policy.run", str(run), f"is {run.status} and has no final policy yet", there)])

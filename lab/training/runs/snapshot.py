@@ -95,7 +95,7 @@ def list_run_marks(run: Run) -> list[dict[str, Any]]:
     found = []
     for attempt in run.attempts.all():
         if attempt.number > 1:
-            found.append({"step": attempt.from_step, "kind": "resume", "label": f"attempt {attempt.number} goes on from step {attempt.from_step}"})
+            found.append({"step": attempt.from_step, "kind": "resume", "label": f"attempt {attempt.number} resumes from step {attempt.from_step}"})
     for checkpoint in run.checkpoints.order_by("step", "attempt"):
         kind, what = ("saved", "policy saved") if checkpoint.final else ("checkpoint", "checkpoint")
         found.append({"step": checkpoint.step, "kind": kind, "label": f"{what} at step {checkpoint.step}"})

@@ -27,8 +27,8 @@ def stage_specs(catalog: Catalog, recipe: str, overrides: Spec) -> list[Spec]:
     single = overrides.get("stages") or [{} for _ in stages]
     check_stages(recipe, stages, single)
     if len(stages) > 1 and common.get("dataset"):
-        fix = "give it to the stage it is for, for example stages.0.dataset"
-        raise SpecError([Problem("dataset", common["dataset"], "the stages of a chain need rows of different kinds", fix)])
+        fix = "set it for a single stage, for example stages.0.dataset"
+        raise SpecError([Problem("dataset", common["dataset"], "the stages of a recipe need different kinds of rows", fix)])
     alone = len(stages) == 1
     specs = []
     for number, stage in enumerate(stages):
@@ -50,7 +50,7 @@ def check_stages(recipe: str, stages: list[Spec], single: Any) -> None:
     for number, changes in enumerate(single[1:], start=1):
         if "policy" in changes:
             raise SpecError(
-                [Problem(f"stages.{number}.policy", changes["policy"], "a later stage trains the policy of the stage before", "leave it out")]
+                [Problem(f"stages.{number}.policy", changes["policy"], "a later stage trains the policy of the previous stage", "remove it")]
             )
 
 
@@ -116,7 +116,7 @@ def from_assignments(assignments: list[str]) -> Spec:
         key, equals, value = text.partition("=")
         parts = key.strip().split(".")
         if not equals or not all(parts):
-            problems.append(Problem(text, None, "not of the form key=value", "for example training.max_steps=20", given=False))
+            problems.append(Problem(text, None, "not in the form key=value", "for example training.max_steps=20", given=False))
             continue
         problems += set_dotted_value(result, parts, decode_json_or_text(value))
     if problems:
@@ -133,7 +133,7 @@ def from_argument(text: str) -> Spec:
         if equals and key.strip():
             config[key.strip()] = decode_json_or_text(value.strip())
         else:
-            problems.append(Problem(text, None, f"{part} is not of the form key=value", "for example rs-grpo:risk=3", given=False))
+            problems.append(Problem(text, None, f"{part} is not in the form key=value", "for example rs-grpo:risk=3", given=False))
     if not name.strip():
         problems.append(Problem(text, None, "names no method", "for example rs-grpo:risk=3", given=False))
     if problems:

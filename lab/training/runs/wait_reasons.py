@@ -47,4 +47,4 @@ def _explain_waiting_run(run: Run, served: set[str], ahead: list[UUID], held: st
     if run.queue not in served:
         return Waiting("worker", f"no worker for {run.queue}", queue=run.queue)
     place = ahead.index(run.pk) if run.pk in ahead else 0
-    return Waiting("position", "next in the queue" if place == 0 else f"{place} before it in the queue", queue=run.queue)
+    return Waiting("position", f"queue position {place + 1}", queue=run.queue)

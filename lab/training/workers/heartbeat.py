@@ -50,7 +50,7 @@ def register_worker(name: str, queues: list[str], gpu: str) -> Worker:
     with transaction.atomic():
         other = Worker.objects.select_for_update().filter(name=name).first()
         if other and Worker.objects.alive().filter(pk=other.pk).exists() and not is_ours_and_dead(other):
-            raise Refusal(f"a worker named {name!r} is alive on {other.host} (process {other.pid}); give this one another --name")
+            raise Refusal(f"a worker named {name!r} is already running on {other.host} (process {other.pid}); give this one another --name")
         worker, _ = Worker.objects.update_or_create(name=name, defaults=fields)
     return worker
 

@@ -34,7 +34,7 @@ LEASE = timedelta(seconds=60)  # longer than any one sending takes
 TIMEOUT = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 6 * 3600.0
 MAX_TRIES = 10  # over about a day
-GIVE_UP = timedelta(days=3)  # a webhook that has failed for so long is switched off
+GIVE_UP = timedelta(days=3)  # a webhook that has failed for so long is disabled
 ROUND_SECONDS = 20.0
 AT_ONCE = 50
 
@@ -65,11 +65,11 @@ def lease_next_delivery() -> Delivery | None:
 def send_delivery(one: Delivery) -> Outcome:
     """Sends a leased delivery and writes down what became of it."""
     if not is_delivery_wanted(one):
-        record_delivery_outcome(one, Outcome(None, "no longer wanted: the person left, or the webhook is switched off"), DeliveryState.DROPPED)
+        record_delivery_outcome(one, Outcome(None, "no longer wanted: the person left, or the webhook is disabled"), DeliveryState.DROPPED)
         return Outcome(None, "dropped")
     if one.notice is not None and mails.too_many(one.notice):
         record_delivery_outcome(
-            one, Outcome(None, f"more than {mails.AN_HOUR} mails to this person within an hour; it stands in the inbox"), DeliveryState.DROPPED
+            one, Outcome(None, f"more than {mails.AN_HOUR} e-mails to this person within an hour; see the inbox"), DeliveryState.DROPPED
         )
         return Outcome(None, "dropped")
     if one.webhook is None and not has_mail_server():
@@ -86,7 +86,7 @@ def keep_unsent(one: Delivery) -> Outcome:
     """Without a mail server a mail becomes a file that reaches nobody: it is not delivered, and what it says stands in the inbox."""
     outcome = mails.send_notice_mail(one)
     if outcome.taken:
-        outcome = Outcome(None, "not sent: the lab has no mail server (LAB_EMAIL_URL); it stands in the inbox")
+        outcome = Outcome(None, "not sent: the lab has no mail server (LAB_EMAIL_URL); see the inbox")
     if one.notice is not None:
         Notice.objects.same_row(one.notice).update(inbox=True)
     record_delivery_outcome(one, outcome, DeliveryState.DROPPED)
@@ -138,14 +138,14 @@ def update_webhook_health(hook: Webhook, outcome: Outcome) -> None:
         Webhook.objects.same_row(hook).update(failing_since=None, delivered_at=now)
         return
     Webhook.objects.same_row(hook).filter(failing_since=None).update(failing_since=now)
-    why = f"failed since {now - GIVE_UP:%Y-%m-%d} or longer; the last time: {outcome.problem}"[:200]
+    why = f"failed since {now - GIVE_UP:%Y-%m-%d} or longer; last error: {outcome.problem}"[:200]
     off = Webhook.objects.same_row(hook).filter(enabled=True, failing_since__lt=now - GIVE_UP).update(enabled=False, disabled_why=why)
     if off:
-        log.warning("webhook %s of team %s is switched off: %s", hook.pk, hook.team_id, why)
+        log.warning("webhook %s of team %s is disabled: %s", hook.pk, hook.team_id, why)
         url = team_path(hook.team, "webhook", hook.pk)
         people = list_alert_managers(hook.team)
         notify_members(
-            hook.team, WEBHOOK, f"Webhook {hook.name} is switched off", url=url, text=why, users=people, key=f"webhook:{hook.pk}:off:{now:%Y%m%d%H}"
+            hook.team, WEBHOOK, f"Webhook {hook.name} is disabled", url=url, text=why, users=people, key=f"webhook:{hook.pk}:off:{now:%Y%m%d%H}"
         )
 
 
@@ -157,7 +157,7 @@ def requeue_delivery(pk: UUID, team_id: int) -> bool:
 
 def send_webhook_test(hook: Webhook) -> Delivery:
     """Sends a test at once and returns it with its outcome; tried once."""
-    event = {"kind": "test", "subject": "A test of this webhook", "text": "Nothing has happened.", "at": timezone.now().isoformat()}
+    event = {"kind": "test", "subject": "Test of this webhook", "text": "Nothing has happened.", "at": timezone.now().isoformat()}
     event["url"] = team_path(hook.team, "webhook", hook.pk)
     now = database_now()
     made = Delivery.objects.create(

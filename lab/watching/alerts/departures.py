@@ -9,4 +9,4 @@ from lab.watching.alerts.models import Rule
 
 def list_held_alert_rules(team: Team, user: User) -> list[Held]:
     count = Rule.objects.of(team, user).filter(enabled=True).count()
-    return [Held(f"{count} alert rule{'' if count == 1 else 's'} of theirs fall{'s' if count == 1 else ''} silent.")] if count else []
+    return [Held(f"{count} alert rule{'' if count == 1 else 's'} of theirs stop{'s' if count == 1 else ''}.")] if count else []

@@ -16,7 +16,7 @@ MOST_WEBHOOKS = 20
 def explain_webhook_limit(team: Team) -> str:
     """Why there cannot be one more; empty when there can."""
     count = Webhook.objects.filter(team=team).count()
-    return f"The team has {MOST_WEBHOOKS} webhooks already. Delete one that is no longer needed." if count >= MOST_WEBHOOKS else ""
+    return f"The team already has {MOST_WEBHOOKS} webhooks. Delete one that is no longer needed." if count >= MOST_WEBHOOKS else ""
 
 
 def create_webhook(team: Team, by: User | None, fields: dict[str, Any]) -> tuple[Webhook, str]:

@@ -72,7 +72,7 @@ def read_all(request: LabRequest) -> HttpResponse:
 def undo_mark_all_read(request: LabRequest) -> HttpResponse:
     when = parse_read_moment(request.POST.get("at", ""))
     count = read_marks.unmark_read_batch(list_own_notices(request), when) if when else 0
-    messages.success(request, f"{count} unread again." if count else "Nothing was changed: these notices were read at another time.")
+    messages.success(request, f"{count} unread again." if count else "Nothing was changed: these notifications were read at another time.")
     return redirect("inbox")
 
 

@@ -32,18 +32,26 @@ KINDS: Registry[Kind] = Registry.of(
     (
         Kind(FINISHED, "Run finished", "A run reached its last step.", "runs.read", "run", default=True),
         Kind(FAILED, "Run failed", "A run ended with an error, or lost its worker too often.", "runs.read", "run", default=True, mail=True),
-        Kind(STALLED, "Run stalled or lost", "A trainer has been silent for two minutes, or its worker is gone.", "runs.read", "run", default=True),
-        Kind(METRIC, "Metric above or below a number", "Once a run, at the first point beyond the number.", "runs.read", "run"),
-        Kind(FLAT, "Metric without change", "Once a run, when a metric stayed within a band for that many steps.", "runs.read", "run"),
-        Kind(DOCTOR, "Doctor finding", "Once for each thing the doctor finds in a run while it trains.", "runs.read", "run"),
         Kind(
-            DUE, "Queue due", "A day before a queue is due while items wait, and when it is overdue.", "label.see", "queue", default=True, mail=True
+            STALLED, "Run stalled or lost", "A trainer has reported nothing for two minutes, or its worker is lost.", "runs.read", "run", default=True
         ),
-        Kind(CONFLICTS, "Labels in conflict", "Labels of a queue differ and wait for a decision; at most once a day a queue.", "label.lead", "queue"),
-        Kind(QUOTA, "Quota near or over", "The team has used most or all of a quota.", "usage.read", "team"),
-        Kind(PROMOTION, "Promotion asked", "Somebody proposed a checkpoint for an alias.", "policies.promote", "team", default=True),
-        Kind(WEBHOOK, "Webhook switched off", "A webhook failed for days and was switched off.", "alerts.manage", "team", ruled=False),
-        Kind(NEWS, "News", "Something else that concerns you.", "lab.enter", "team", ruled=False),
+        Kind(METRIC, "Metric above or below a threshold", "Once per run, at the first value past the threshold.", "runs.read", "run"),
+        Kind(FLAT, "Metric without change", "Once per run, when a metric stays within a band for that many steps.", "runs.read", "run"),
+        Kind(DOCTOR, "Health check finding", "Once for each finding of a run's health checks during training.", "runs.read", "run"),
+        Kind(
+            DUE,
+            "Queue due",
+            "A day before a queue with unfinished items is due, and when it is overdue.",
+            "label.see",
+            "queue",
+            default=True,
+            mail=True,
+        ),
+        Kind(CONFLICTS, "Labels in conflict", "Labels of a queue differ and need a decision; at most once a day per queue.", "label.lead", "queue"),
+        Kind(QUOTA, "Quota nearly or fully used", "The team has used most or all of a quota.", "usage.read", "team"),
+        Kind(PROMOTION, "Alias requested", "Someone requested an alias for a checkpoint.", "policies.promote", "team", default=True),
+        Kind(WEBHOOK, "Webhook disabled", "A webhook failed for days and was disabled.", "alerts.manage", "team", ruled=False),
+        Kind(NEWS, "Other", "Other events that concern you.", "lab.enter", "team", ruled=False),
     ),
 )
 ON_METRICS = (METRIC, FLAT)

@@ -32,9 +32,9 @@ def send_notice_mail(one: Delivery) -> Outcome:
     try:
         build_notice_mail(one, one.notice).send()
     except smtplib.SMTPResponseException as error:
-        return Outcome(error.smtp_code, f"the mail server answered {error.smtp_code}")
+        return Outcome(error.smtp_code, f"the mail server responded {error.smtp_code}")
     except (smtplib.SMTPException, OSError) as error:
-        return Outcome(None, f"the mail could not be sent: {type(error).__name__}")
+        return Outcome(None, f"the e-mail could not be sent: {type(error).__name__}")
     return Outcome(None, "")
 
 
@@ -49,4 +49,4 @@ def format_notice_body(notice: Notice) -> str:
     link = build_absolute_url(notice.url) if notice.url else ""
     reason = f"You get this because of your rule “{notice.rule}”" if notice.rule and notice.rule.owner_id else "You get this as a member of the team"
     where = build_absolute_url(team_path(notice.team, "alerts"))
-    return "\n\n".join(part for part in (notice.subject, notice.text, link, f"-- \n{reason}. What you are told of: {where}") if part) + "\n"
+    return "\n\n".join(part for part in (notice.subject, notice.text, link, f"-- \n{reason}. Notification settings: {where}") if part) + "\n"

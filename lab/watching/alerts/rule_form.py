@@ -19,35 +19,35 @@ from lab.watching.alerts.models import Direction, Rule, Webhook
 MAX_STEPS = 10_000_000
 NUMBER = {"inputmode": "decimal", "autocomplete": "off"}
 PLAIN = {"autocomplete": "off", "spellcheck": "false"}
-NO_NUL = "This holds a character that cannot be stored. Write it again by hand."
+NO_NUL = "This contains a character that cannot be stored. Type it again."
 
 
 def number_field(label: str, **more: Any) -> forms.FloatField:
-    errors = {"invalid": "This is no number. Write one such as 0.5 or -2."}
+    errors = {"invalid": "Enter a number, such as 0.5 or -2."}
     return forms.FloatField(label=label, required=False, widget=forms.TextInput(attrs=NUMBER), error_messages=errors, **more)
 
 
 class RuleForm(forms.Form):
     """``owner`` None: a rule of the team, which may call a webhook."""
 
-    kind = forms.ChoiceField(label="Tell me of", error_messages={"invalid_choice": "Choose one of the list."})
+    kind = forms.ChoiceField(label="Notify me about", error_messages={"invalid_choice": "Choose one from the list."})
     metric = forms.CharField(label="Metric", required=False, max_length=200, widget=forms.TextInput(attrs={**PLAIN, "list": "metric-names"}))
-    direction = forms.ChoiceField(label="Is", required=False, choices=Direction.choices)
-    number = number_field("This number")
+    direction = forms.ChoiceField(label="Condition", required=False, choices=Direction.choices)
+    number = number_field("Threshold")
     band = number_field("Stays within", help_text="The difference between the largest and the smallest value.")
     steps = forms.IntegerField(
-        label="For this many steps",
+        label="Number of steps",
         required=False,
         min_value=2,
         max_value=MAX_STEPS,
         widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
-        error_messages={"invalid": "This is no whole number. Write one such as 200.", "min_value": "Write 2 or more."},
+        error_messages={"invalid": "Enter a whole number, such as 200.", "min_value": "Enter 2 or more."},
     )
     run = forms.CharField(label="Only run", required=False, max_length=12, widget=forms.TextInput(attrs={**PLAIN, "placeholder": "#12"}))
     words = forms.CharField(label="Name contains", required=False, max_length=100, widget=forms.TextInput(attrs=PLAIN))
     recipe = forms.ChoiceField(label="Recipe", required=False)
     project = forms.ModelChoiceField(Project.objects.none(), label="Project", required=False, empty_label="Any project")
-    mine = forms.BooleanField(label="Only what is mine", required=False)
+    mine = forms.BooleanField(label="Only mine", required=False)
     inbox = forms.BooleanField(label="Inbox", required=False)
     email = forms.BooleanField(label="E-mail", required=False)
     webhook = forms.ModelChoiceField(Webhook.objects.none(), label="Webhook", required=False, empty_label="None")
@@ -64,7 +64,7 @@ class RuleForm(forms.Form):
         self.fields["project"].queryset = Project.objects.of(team).order_by("name")  # type: ignore[attr-defined]
         if owner is None:
             del self.fields["mine"]
-            self.fields["kind"].label = "Tell the team of"
+            self.fields["kind"].label = "Notify the team about"
             self.fields["webhook"].queryset = Webhook.objects.filter(team=team)  # type: ignore[attr-defined]
         else:
             del self.fields["webhook"]
@@ -84,7 +84,7 @@ class RuleForm(forms.Form):
         if found is None:
             newest = Run.objects.of(self.team).aggregate(newest=Max("number"))["newest"]
             raise forms.ValidationError(
-                f"There is no such run. Write its number, 1 to {newest}." if newest else "The team has no run yet. Leave it empty."
+                f"There is no such run. Enter its number, 1 to {newest}." if newest else "The team has no runs yet. Leave this empty."
             )
         return found
 
@@ -101,20 +101,20 @@ class RuleForm(forms.Form):
         else:
             found |= {"metric": "", "direction": "", "number": None, "steps": None}
         if not (found.get("inbox") or found.get("email") or found.get("webhook")):
-            self.add_error("inbox", "Choose at least one way to be told.")
+            self.add_error("inbox", "Choose at least one channel.")
         return found
 
     def check_metric(self, kind: str, found: dict[str, Any]) -> None:
         if not found.get("metric") and "metric" not in self.errors:
-            self.add_error("metric", "Name a metric, such as reward.")
+            self.add_error("metric", "Enter a metric, such as reward.")
         name = "number" if kind == METRIC else "band"
         value = found.get(name)
         if name not in self.errors and (value is None or not math.isfinite(value) or (kind == FLAT and value < 0)):
-            self.add_error(name, "Write a number." if kind == METRIC else "Write 0 or a small number, such as 0.01.")
+            self.add_error(name, "Enter a number." if kind == METRIC else "Enter 0 or a small number, such as 0.01.")
         if kind == FLAT:
             found |= {"number": value, "direction": ""}
             if found.get("steps") is None and "steps" not in self.errors:
-                self.add_error("steps", "Write for how many steps, such as 200.")
+                self.add_error("steps", "Enter the number of steps, such as 200.")
         else:
             found["steps"] = None
             if not found.get("direction"):

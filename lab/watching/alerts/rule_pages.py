@@ -47,9 +47,9 @@ def edit_alert_rule(request: LabRequest, owner: User | None, rule: Rule | None) 
     saved, fresh = rules.save_rule_form(form, rule, request.user)
     if saved is not None:
         if fresh:
-            messages.success(request, f"You will be told: {saved}." if owner else f"The team will be told: {saved}.")
+            messages.success(request, f"Alert saved: {saved}." if owner else f"Team alert saved: {saved}.")
         else:
-            messages.info(request, f"There is such a rule already: {saved}.")
+            messages.info(request, f"This rule already exists: {saved}.")
         return redirect("alerts" if owner else "team-alerts")
     return render(request, "alerts/rule.html", {"room": "alerts", "form": form, "rule": rule, "shared": owner is None})
 
@@ -74,7 +74,7 @@ def toggle_alert_rule(request: LabRequest, owner: User | None, rule_id: int) -> 
 
 def remove_alert_rule(request: LabRequest, owner: User | None, rule_id: int) -> HttpResponse:
     rules.delete_alert_rule(find_alert_rule(request, owner, rule_id))
-    messages.success(request, "The rule is deleted. What it told stays in the inbox.")
+    messages.success(request, "Rule deleted. Its notifications stay in the inbox.")
     return redirect("alerts" if owner else "team-alerts")
 
 

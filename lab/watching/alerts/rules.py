@@ -38,7 +38,7 @@ def save_rule_form(form: RuleForm, rule: Rule | None, by: User | None) -> tuple[
     None where the form says what is wrong; a new one that says what another does already is that other one: the form was sent twice.
     """
     if form.is_valid() and rule is None and list_alert_rules(form.team, form.owner).count() >= MOST_RULES:
-        form.add_error(None, f"There are {MOST_RULES} rules already. Delete one that is no longer needed.")
+        form.add_error(None, f"There are already {MOST_RULES} rules. Delete one that is no longer needed.")
     if not form.is_valid():
         return None, False
     if rule is None and (there := find_equal_rules(form.rule()).first()):

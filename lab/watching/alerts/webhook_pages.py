@@ -28,13 +28,13 @@ class WebhookForm(forms.Form):
     url = forms.CharField(
         label="Address",
         max_length=1000,
-        help_text="Where the lab posts to. It must be on the public internet, unless the lab's operator allows more.",
+        help_text="URL that receives the messages. It must be on the public internet, unless the lab's operator allows others.",
         widget=forms.TextInput(
             attrs={"inputmode": "url", "autocomplete": "off", "spellcheck": "false", "placeholder": "https://hooks.example.org/…"}
         ),
-        error_messages={"required": "Write the address, beginning with https://."},
+        error_messages={"required": "Enter a URL that begins with https://."},
     )
-    enabled = forms.BooleanField(label="Switched on", required=False, initial=True)
+    enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
 
     def __init__(self, *arguments: Any, hook: Webhook | None = None, **more: Any) -> None:
         """``hook``: the webhook that is changed; its address is not shown again, and stays when none is written."""
@@ -43,7 +43,7 @@ class WebhookForm(forms.Form):
         if hook:
             field = self.fields["url"]
             field.required, field.widget.attrs["placeholder"] = False, hook.shown
-            field.help_text = f"It is kept sealed and shown as {hook.shown}. Write a new one to change it; empty, it stays."
+            field.help_text = f"Stored encrypted and shown as {hook.shown}. Enter a new one to change it; leave empty to keep it."
 
     def clean_url(self) -> str:
         url = str(self.cleaned_data["url"])
@@ -80,7 +80,7 @@ def edit_webhook(request: LabRequest, webhook_id: int) -> HttpResponse:
     if form is None or not form.is_valid():
         return render_webhook_page(request, hook, form=form)
     hooks.update_webhook(hook, form.cleaned_data)
-    messages.success(request, "The webhook is changed.")
+    messages.success(request, "Webhook saved.")
     return redirect("webhook", hook.pk)
 
 
@@ -97,9 +97,9 @@ def send_test_delivery(request: LabRequest, webhook_id: int) -> HttpResponse:
     hook = find_webhook(request, webhook_id)
     one = deliveries.send_webhook_test(hook)
     if one.state == DeliveryState.DELIVERED:
-        messages.success(request, f"The test arrived: answered {one.status}.")
+        messages.success(request, f"Test delivered: response {one.status}.")
     else:
-        messages.error(request, f"The test did not arrive: {one.problem}.")
+        messages.error(request, f"Test failed: {one.problem}.")
     return redirect("webhook", hook.pk)
 
 
@@ -114,7 +114,7 @@ def rotate_webhook_secret(request: LabRequest, webhook_id: int) -> HttpResponse:
 def delete_webhook(request: LabRequest, webhook_id: int) -> HttpResponse:
     hook = find_webhook(request, webhook_id)
     hooks.delete_webhook(hook)
-    messages.success(request, f"Webhook {hook.name} is deleted, with its log.")
+    messages.success(request, f"Webhook {hook.name} and its log were deleted.")
     return redirect("team-alerts")
 
 
@@ -137,7 +137,7 @@ def resend_delivery(request: LabRequest, delivery_id: UUID) -> HttpResponse:
     if one is None:
         raise Http404("no such delivery")
     if deliveries.requeue_delivery(one.pk, request.team.pk):
-        messages.success(request, "It is sent again in a few seconds, under the same id.")
+        messages.success(request, "It will be sent again in a few seconds, with the same id.")
     else:
-        messages.info(request, "It waits to be sent anyway." if one.webhook_id else "Mails are not sent again by hand.")
+        messages.info(request, "It is already waiting to be sent." if one.webhook_id else "E-mails cannot be sent again manually.")
     return redirect("webhook", one.webhook_id) if one.webhook_id else redirect("deliveries")

@@ -19,7 +19,7 @@ from lab.watching.usage.months import Month
 
 BY = {"person": "Person", "project": "Project", "recipe": "Recipe", "run": "Run"}
 LONGEST_LABEL = 600.0  # seconds that one label counts at most: a page left open is not work
-NOBODY, NO_PROJECT, GONE = "a command or a member who left", "no project", "deleted run"
+NOBODY, NO_PROJECT, GONE = "command line or former member", "no project", "deleted run"
 
 
 @dataclass
@@ -139,7 +139,7 @@ def sum_label_seconds() -> Sum:
 
 
 def sum_usage_lines(lines: Iterable[Line]) -> Line:
-    whole = Line("Together")
+    whole = Line("Total")
     for line in lines:
         whole.gpu_hours += line.gpu_hours
         whole.compute_hours += line.compute_hours

@@ -19,44 +19,44 @@ PRICES = ("gpu_hour_price", "compute_hour_price", "label_minute_price", "currenc
 
 
 def make_amount_field(label: str, most: float, help_text: str, unit: str) -> forms.FloatField:
-    errors = {"invalid": f"This is no number. Write {unit} as 40 or 2.5, or nothing for no limit.", "max_value": f"At most {most:,.0f}."}
-    errors["min_value"] = "This is below 0. Write 0 or more, or nothing."
+    errors = {"invalid": f"Enter {unit}, such as 40 or 2.5, or leave empty for no limit.", "max_value": f"At most {most:,.0f}."}
+    errors["min_value"] = "Enter 0 or more, or leave empty."
     widget = forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"})
     return forms.FloatField(label=label, required=False, min_value=0, max_value=most, help_text=help_text, error_messages=errors, widget=widget)
 
 
 class QuotaForm(forms.Form):
     concurrent_runs = forms.IntegerField(
-        label="Runs at once",
+        label="Concurrent runs",
         required=False,
         min_value=0,
         max_value=MOST_RUNS,
-        help_text="How many may train at the same time; others wait in the queue. 0 lets nothing start.",
-        error_messages={"invalid": "This is no whole number. Write one, or nothing for no limit.", "min_value": "This is below 0. Write 0 or more."},
+        help_text="How many runs may train at the same time; others wait in the queue. 0 lets no run start.",
+        error_messages={"invalid": "Enter a whole number, or leave empty for no limit.", "min_value": "Enter 0 or more."},
         widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
     )
-    gpu_hours = make_amount_field("GPU-hours a month", MOST_HOURS, "Of a calendar month (UTC). Workers without a GPU do not count.", "hours")
+    gpu_hours = make_amount_field("GPU-hours per month", MOST_HOURS, "Per calendar month (UTC). Workers without a GPU do not count.", "hours")
     storage = make_amount_field("Storage, GiB", MOST_GIB, "Checkpoints, spools, datasets and the team's share of the database.", "GiB")
     queues = forms.CharField(
         label="Queues",
         required=False,
         max_length=2000,
-        help_text="Which Celery queues its runs may go to, with commas between them.",
+        help_text="Celery queues that its runs may use, separated by commas.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     warn_percent = forms.IntegerField(
-        label="Warn from, %",
+        label="Warn at, %",
         min_value=1,
         max_value=100,
-        help_text="From which share of a limit on people are warned.",
-        error_messages={"required": "This is empty. Write a share from 1 to 100; 80 is usual.", "invalid": "Write a whole number from 1 to 100."},
+        help_text="Share of a limit from which people are warned.",
+        error_messages={"required": "Enter a share from 1 to 100; the default is 80.", "invalid": "Enter a whole number from 1 to 100."},
         widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
     )
-    gpu_hour_price = make_amount_field("A GPU-hour", MOST_PRICE, "", "prices")
-    compute_hour_price = make_amount_field("An hour of a worker without a GPU", MOST_PRICE, "", "prices")
-    label_minute_price = make_amount_field("A minute of labelling", MOST_PRICE, "", "prices")
+    gpu_hour_price = make_amount_field("Price per GPU-hour", MOST_PRICE, "", "prices")
+    compute_hour_price = make_amount_field("Price per CPU worker hour", MOST_PRICE, "", "prices")
+    label_minute_price = make_amount_field("Price per label minute", MOST_PRICE, "", "prices")
     currency = forms.RegexField(
-        r"^[A-Za-z]{3}$", label="Currency", help_text="Three letters.", error_messages={"invalid": "Write three letters, such as EUR or USD."}
+        r"^[A-Za-z]{3}$", label="Currency", help_text="Three letters.", error_messages={"invalid": "Enter three letters, such as EUR or USD."}
     )
 
     @classmethod
@@ -77,9 +77,9 @@ class QuotaForm(forms.Form):
     def clean_queues(self) -> list[str] | None:
         names = list(dict.fromkeys(name for name in re.split(r"[,\s]+", self.cleaned_data["queues"]) if name))
         if wrong := [name for name in names if not QUEUE.fullmatch(name)]:
-            raise ValidationError(f"“{wrong[0][:50]}” is no name of a queue: letters, digits, dot, dash and underscore, at most 50.")
+            raise ValidationError(f"“{wrong[0][:50]}” is not a queue name: use letters, digits, dots, dashes and underscores, at most 50.")
         if len(names) > MOST_QUEUES:
-            raise ValidationError(f"These are {len(names)} queues. Name at most {MOST_QUEUES}.")
+            raise ValidationError(f"These are {len(names)} queues. Enter at most {MOST_QUEUES}.")
         return names or None
 
     def clean_currency(self) -> str:

@@ -70,7 +70,7 @@ def edit_usage_limits(request: LabRequest) -> HttpResponse:
     form = QuotaForm.of(quota_of(request.team), request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         changed = save_quota_limits(request.team, form)
-        messages.success(request, "The quotas are saved. Runs that have room now start by themselves." if changed else "Nothing was changed.")
+        messages.success(request, "Quotas saved. Waiting runs that now have room start automatically." if changed else "Nothing was changed.")
         return redirect("usage")
     context = {"room": "usage", "form": form, "standing": quotas.compute_quota_standing(request.team)}
     return render(request, "usage/limits.html", context, status=422 if form.errors else 200)

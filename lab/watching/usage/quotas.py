@@ -107,7 +107,7 @@ def compute_quota_standing(team: Team, quota: Quota | None = None) -> Standing:
     return Standing(
         team=team,
         month=month,
-        running=Use("running", "Runs at once", running, quota.concurrent_runs, warn),
+        running=Use("running", "Concurrent runs", running, quota.concurrent_runs, warn),
         gpu_hours=Use("gpu_hours", "GPU-hours this month", gpu_hours, quota.gpu_hours, warn),
         storage=Use("storage", "Storage", stored.total, quota.storage_bytes, warn),
         compute_hours=compute_hours,
@@ -128,12 +128,12 @@ def lock_quota(team_id: int) -> Quota | None:
 def explain_quota_block(found: Standing, queue: str, gpu: bool) -> str:
     """Why a run of the team may not start on ``queue``; empty when it may. ``gpu``: whether it would use GPU-hours."""
     if refusal := explain_queue_refusal(found, queue):
-        return f"{refusal} An admin can allow it on the usage page."
+        return f"{refusal} An admin can raise the quota on the usage page."
     running, hours, storage = found.running, found.gpu_hours, found.storage
     if running.full:
-        return f"team {found.team.name} already runs {running.words} at once."
+        return f"team {found.team.name} already has {running.words} concurrent runs."
     if gpu and hours.full:
-        return f"the month's {hours.amount(hours.limit or 0)} on GPUs are used up; they start anew on {found.month.next.start:%-d %B}."
+        return f"the month's {hours.amount(hours.limit or 0)} on GPUs are used up; they reset on {found.month.next.start:%-d %B}."
     if storage.full:
         return f"storage is full ({storage.words}): delete checkpoints that nobody needs, or ask an admin for more."
     return ""

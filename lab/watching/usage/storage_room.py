@@ -26,4 +26,4 @@ def check_storage_quota(team: Team, more: int) -> Problem | None:
     message = (
         f"the team's storage quota has {format_byte_size(max(0, quota.storage_bytes - used))} left of {format_byte_size(quota.storage_bytes)}{needs}"
     )
-    return Problem("storage", message, "delete checkpoints that nobody needs, on the Models page, or ask an admin for more")
+    return Problem("storage", message, "delete checkpoints you no longer need, on the Models page, or ask an admin for more")

@@ -52,17 +52,17 @@ def test_without_a_mail_server_the_first_owner_is_told_so(client: Client, db: No
     assert "Send the link" not in page
     assert not (tmp_path / "mail").exists()
     client.post("/account/address/verify/")
-    assert "no address can be verified" in client.get("/account/").content.decode()
+    assert "addresses cannot be verified" in client.get("/account/").content.decode()
 
 
 def test_the_proof_is_mailed_again_and_not_more_often_than_every_three_minutes(as_owner: Client, owner: User) -> None:
-    for words in ("A link is on its way to owner@example.org", "less than three minutes ago"):
+    for words in ("A link was sent to owner@example.org", "less than three minutes ago"):
         response = as_owner.post("/account/address/verify/", follow=True)
         assert words in response.content.decode()
     assert [one.to for one in mail.outbox] == [["owner@example.org"]]
-    assert "nobody has shown yet that the address is theirs" in str(mail.outbox[0].body)
+    assert "the address has not been verified yet" in str(mail.outbox[0].body)
     mark_verified(owner)
-    assert "verified already" in as_owner.post("/account/address/verify/", follow=True).content.decode()
+    assert "already verified" in as_owner.post("/account/address/verify/", follow=True).content.decode()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -75,7 +75,7 @@ def test_with_the_proof_falls_whatever_was_set_up_before(owner: User, team: Team
     thief.force_login(owner)
     thief.post("/accounts/email/", {"action_add": "", "email": "thief@example.org"})
     page = Client().get(link_of_reset(owner), follow=True).content.decode()
-    assert "Second factors, passkeys, connections to single sign-on and access tokens from before are removed" in page
+    assert "Second factors, passkeys, connections to single sign-on and access tokens set up earlier are removed" in page
     reset(owner.email)
     assert is_verified(owner)
     assert not Authenticator.objects.filter(user=owner).exists()
@@ -101,7 +101,7 @@ def test_a_mailbox_alone_takes_no_second_factor_from_a_verified_account(owner: U
     give_app(owner)
     _, secret = tokens.create_access_token(team, owner, "laptop", ["runs.read"], None)
     page = Client().get(link_of_reset(owner), follow=True).content.decode()
-    assert "A second factor is still asked for" in page
+    assert "Your second factor is still required" in page
     client = reset(owner.email)
     assert sign_in(client, owner.email, NEW).headers["Location"].startswith("/accounts/2fa/authenticate/")
     assert client.get("/account/").status_code == 302

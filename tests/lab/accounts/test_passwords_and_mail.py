@@ -56,7 +56,7 @@ def test_a_stranger_learns_nothing_about_who_has_an_account(owner: User) -> None
     answers = [Client().post("/accounts/password/reset/", {"email": email}) for email in (owner.email, "nobody@example.org")]
     assert len({(one.status_code, one.headers["Location"]) for one in answers}) == 1
     assert [one.to for one in mail.outbox] == [[owner.email], ["nobody@example.org"]]
-    assert "No account has this address" in str(mail.outbox[1].body)
+    assert "There is no account with this address" in str(mail.outbox[1].body)
 
 
 def test_a_mail_server_that_is_away_is_no_error_and_tells_nothing(client: Client, owner: User, settings: pytest.FixtureRequest) -> None:

@@ -108,11 +108,11 @@ def test_a_team_that_asks_for_one_leads_there_and_says_why(closed: Team, as_owne
     response = as_owner.get("/t/reasoning/runs/", headers=PAGE)
     assert response.headers["Location"] == "/t/reasoning/accounts/2fa/"
     page = as_owner.get(response.headers["Location"], headers=PAGE).content.decode()
-    assert "Team Reasoning asks its members for a second factor" in page
+    assert "Team Reasoning requires a second factor" in page
     assert 'class="rail"' not in page  # nothing of the team, its rail neither
     give_app(owner)
     assert as_owner.get("/t/reasoning/runs/", headers=PAGE).status_code == 200
-    assert "asks its members" not in as_owner.get("/t/reasoning/accounts/2fa/").content.decode()
+    assert "requires a second factor" not in as_owner.get("/t/reasoning/accounts/2fa/").content.decode()
 
 
 @pytest.mark.parametrize("path", ["/runs/", "/rollouts/", "/label/", "/datasets/", "/launch/", "/"])
@@ -120,7 +120,7 @@ def test_nothing_of_such_a_team_is_reached_without(path: str, closed: Team, as_o
     for headers in ({}, {"HX-Request": "true", "Accept": "text/html"}):
         response = as_owner.get(f"/t/reasoning{path}", headers=headers)
         assert response.status_code == 403
-        assert response.json()["message"].startswith("Team Reasoning asks")
+        assert response.json()["message"].startswith("Team Reasoning requires")
     assert as_owner.post(f"/t/reasoning{path}", {}, content_type="application/json").status_code in (403, 405)
 
 
@@ -130,7 +130,7 @@ def test_the_other_teams_of_a_person_stay_open(closed: Team, as_owner: Client, o
     assert as_owner.get("/t/open/runs/").status_code == 200
     page = as_owner.get("/account/").content.decode()
     assert "/t/open/" in page
-    assert "Team Reasoning asks its members" in page
+    assert "Team Reasoning requires a second factor" in page
 
 
 def test_who_needs_one(closed: Team, owner: User, teammate: User) -> None:

@@ -227,7 +227,7 @@ def test_a_mail_server_that_is_away_is_tried_again(team: Team, owner: User, sett
     tell(team)
     deliveries.send_due_deliveries()
     one = Delivery.across_teams.get()
-    assert (one.state, one.problem) == (DeliveryState.WAITING, "the mail could not be sent: ConnectionRefusedError")
+    assert (one.state, one.problem) == (DeliveryState.WAITING, "the e-mail could not be sent: ConnectionRefusedError")
 
 
 def test_a_webhook_is_made_tested_and_given_a_new_secret_in_the_browser(team: Team, as_owner: Client, receiver: Callable[..., Server]) -> None:

@@ -34,7 +34,7 @@ def signed_in(user: User) -> Client:
 
 
 def test_the_inbox_shows_what_i_was_told_and_nothing_of_others(team: Team, owner: User, teammate: User, as_owner: Client) -> None:
-    assert "Nothing has been told yet" in as_owner.get("/inbox/").content.decode()
+    assert "No notifications" in as_owner.get("/inbox/").content.decode()
     tell(team, owner, "mine")
     theirs = tell(team, teammate, "theirs")
     page = as_owner.get("/inbox/").content.decode()
@@ -125,18 +125,18 @@ def test_a_rule_that_is_changed_looks_anew(team: Team, owner: User, as_owner: Cl
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"kind": "gossip"}, "Choose one of the list."),
-        ({"metric": ""}, "Name a metric"),
-        ({"number": ""}, "Write a number."),
-        ({"number": "nan"}, "This is no number."),
-        ({"number": "x"}, "This is no number."),
-        ({"run": "#99"}, "There is no such run. Write its number, 1 to 1."),
+        ({"kind": "gossip"}, "Choose one from the list."),
+        ({"metric": ""}, "Enter a metric"),
+        ({"number": ""}, "Enter a number."),
+        ({"number": "nan"}, "Enter a number"),
+        ({"number": "x"}, "Enter a number"),
+        ({"run": "#99"}, "There is no such run. Enter its number, 1 to 1."),
         ({"run": "9" * 12}, "There is no such run"),
-        ({"inbox": ""}, "Choose at least one way"),
+        ({"inbox": ""}, "Choose at least one channel"),
         ({"words": "a\0b"}, "Null characters are not allowed"),
-        ({"kind": "metric-flat", "band": "-1", "steps": "5"}, "Write 0 or a small number"),
-        ({"kind": "metric-flat", "band": "0.1", "steps": ""}, "Write for how many steps"),
-        ({"kind": "metric-flat", "band": "0.1", "steps": "1"}, "Write 2 or more."),
+        ({"kind": "metric-flat", "band": "-1", "steps": "5"}, "Enter 0 or a small number"),
+        ({"kind": "metric-flat", "band": "0.1", "steps": ""}, "Enter the number of steps"),
+        ({"kind": "metric-flat", "band": "0.1", "steps": "1"}, "Enter 2 or more."),
         ({"project": "999999999999999999999"}, "Select a valid choice"),
     ],
 )
@@ -165,8 +165,8 @@ def test_the_preview_counts_last_week(team: Team, owner: User, as_owner: Client)
     query = {"kind": "metric", "metric": "kl", "direction": "above", "number": "0.8"}
     assert "1 time</strong>" in as_owner.get("/alerts/preview/", query).content.decode()
     assert "2 times</strong>" in as_owner.get("/alerts/preview/", {"kind": "run-finished", "mine": "on"}).content.decode()
-    assert "Fill in the rest" in as_owner.get("/alerts/preview/", {"kind": "metric"}).content.decode()
-    assert "no history" in as_owner.get("/alerts/preview/", {"kind": "doctor"}).content.decode()
+    assert "Fill in the remaining fields" in as_owner.get("/alerts/preview/", {"kind": "metric"}).content.decode()
+    assert "No history" in as_owner.get("/alerts/preview/", {"kind": "doctor"}).content.decode()
 
 
 def test_rules_of_others_are_not_found_and_the_team_s_are_for_admins(

@@ -61,7 +61,7 @@ def test_a_change_without_an_address_keeps_it_and_one_with_it_replaces_it(team: 
 def test_under_another_signing_key_the_delivery_says_what_to_do(team: Team, settings: Any) -> None:
     hook = Webhook.objects.create(team=team, name="Chat", **addresses.build_address_fields(URL), secret=signatures.seal_webhook_secret("whsec"))
     settings.SECRET_KEY = "another key " * 6
-    assert deliveries.send_webhook_test(hook).problem == "this webhook address was stored under another signing key; enter it again"
+    assert deliveries.send_webhook_test(hook).problem == "this webhook address was stored with a different signing key; enter it again"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -87,7 +87,7 @@ def test_a_silent_trainer_and_a_lost_worker_are_told(team: Team, owner: User, ru
     lost = make_run(team, name="lost", status=Status.LOST, reason="lost its worker w1", rescues=1)
     look()
     look()
-    assert set(Notice.across_teams.values_list("subject", flat=True)) == {f"{silent} is silent", f"{lost} lost its worker"}
+    assert set(Notice.across_teams.values_list("subject", flat=True)) == {f"{silent} has stalled", f"{lost} lost its worker"}
     Run.across_teams.filter(pk=lost.pk).update(rescues=2)  # taken up, and lost again
     look()
     assert Notice.across_teams.filter(user=owner).count() == 3

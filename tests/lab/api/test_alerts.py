@@ -120,7 +120,7 @@ def test_what_was_sent_is_listed_and_sent_again(api: ApiClient, team: Team) -> N
         Delivery.objects.create(team=team, webhook=hook, key=f"k{number}", event={"subject": f"told {number}"}, state=DeliveryState.FAILED)
     first = api.ask("deliveries", limit=2, state="failed", webhook=hook.pk).json()
     second = api.ask("deliveries", limit=2, state="failed", webhook=hook.pk, after=first["next"]).json()
-    assert [one["subject"] for page in (first, second) for one in page["items"]] == ["told 1", "told 0", "A test of this webhook"]
+    assert [one["subject"] for page in (first, second) for one in page["items"]] == ["told 1", "told 0", "Test of this webhook"]
     again = api.send(f"deliveries/{first['items'][0]['id']}/again")
     assert again.json()["state"] == "waiting"
     assert api.send(f"deliveries/{first['items'][0]['id']}/again").status_code == 409

@@ -150,10 +150,10 @@ def test_ticked_rollouts_are_tagged_and_what_had_it_is_said(as_owner: Client, te
     ids = list(Rollout.across_teams.values_list("pk", flat=True)[:3])
     body = send(as_owner, tag=" Loop ", id=ids[:2], query="?run=1&sort=-reward")
     assert "Tagged 2 rollouts “Loop”." in body
-    assert "1 had it already" not in body
-    assert "1 had it already" in send(as_owner, tag="loop", id=ids[1:], query="")
+    assert "1 already had it" not in body
+    assert "1 already had it" in send(as_owner, tag="loop", id=ids[1:], query="")
     assert sorted(RolloutTag.across_teams.values_list("rollout_id", "tag__name")) == [(pk, "Loop") for pk in sorted(ids)]
-    assert "Took “loop” off 1 of 1 rollout." in send(as_owner, tag="loop", id=ids[:1], act="remove")
+    assert "Removed “loop” from 1 of 1 rollout." in send(as_owner, tag="loop", id=ids[:1], act="remove")
     assert RolloutTag.across_teams.count() == 2
 
 
@@ -165,9 +165,9 @@ def test_tagging_many_is_undone_and_leaves_what_was_tagged_before(as_owner: Clie
     assert "more rollouts." not in as_owner.get("/rollouts/").content.decode()  # offered once
     response = as_owner.post("/rollouts/tag/undo/", {"query": "?f=step:le:2"}, follow=True)
     assert response.redirect_chain[0][0] == "/rollouts/?f=step%3Ale%3A2"
-    assert "Took “loop” off 15 rollouts again." in response.content.decode()
+    assert "Undone: removed “loop” from 15 rollouts." in response.content.decode()
     assert list(RolloutTag.across_teams.values_list("rollout_id", flat=True)) == [first]
-    assert "nothing left to undo" in as_owner.post("/rollouts/tag/undo/", follow=True).content.decode()
+    assert "Nothing left to undo" in as_owner.post("/rollouts/tag/undo/", follow=True).content.decode()
 
 
 def test_a_whole_selection_is_tagged(as_owner: Client, run: Run) -> None:
@@ -180,8 +180,8 @@ def test_tagging_says_what_is_missing_and_keeps_the_address(as_owner: Client, ru
     key = Rollout.across_teams.latest("pk").pk
     assert "Type a tag first" in send(as_owner, tag=" ", id=[key])
     assert "at most 50 characters" in send(as_owner, tag="x" * 51, id=[key])
-    assert "No rollout is ticked" in send(as_owner, tag="x")
-    assert "No rollout is ticked" in send(as_owner, tag="x", id=["0", "-1", "9" * 30, "x"])
+    assert "No rollouts selected" in send(as_owner, tag="x")
+    assert "No rollouts selected" in send(as_owner, tag="x", id=["0", "-1", "9" * 30, "x"])
     monkeypatch.setattr("lab.rollouts.browse.actions.MOST_TAGGED", 5)
     assert "more than 5 rollouts" in send(as_owner, tag="x", scope="all")
     assert not RolloutTag.across_teams.exists()
@@ -190,6 +190,6 @@ def test_tagging_says_what_is_missing_and_keeps_the_address(as_owner: Client, ru
 
 
 def test_another_teams_rollouts_are_not_tagged(as_stranger: Client, run: Run) -> None:
-    assert "No rollout is ticked" in send(as_stranger, tag="x", id=[Rollout.across_teams.latest("pk").pk])
-    assert "No rollout is ticked" in send(as_stranger, tag="x", scope="all", query="?run=1")
+    assert "No rollouts selected" in send(as_stranger, tag="x", id=[Rollout.across_teams.latest("pk").pk])
+    assert "No rollouts selected" in send(as_stranger, tag="x", scope="all", query="?run=1")
     assert not RolloutTag.across_teams.exists()

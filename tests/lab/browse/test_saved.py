@@ -64,7 +64,9 @@ def test_a_name_is_not_taken_twice_and_a_second_press_saves_once(as_owner: Clien
     assert only().query == QUERY[1:]
 
 
-@pytest.mark.parametrize(("name", "words"), [("", "Give the view a name."), (" \t ", "Give the view a name."), ("x" * 81, "at most 80 characters")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("", "Enter a name for the view."), (" \t ", "Enter a name for the view."), ("x" * 81, "at most 80 characters")]
+)
 def test_a_name_that_cannot_be_used_loses_nothing(name: str, words: str, as_owner: Client) -> None:
     response = as_owner.post("/rollouts/views/", {"name": name, "query": QUERY}, follow=True)
     assert words in response.content.decode()
@@ -116,7 +118,7 @@ def test_deleting_can_be_undone_under_the_same_address(as_owner: Client, as_team
     page = as_owner.post(f"/rollouts/views/{key}/delete/", follow=True)
     assert not SavedView.across_teams.exists()
     banner = page.context["deleted_view"]
-    assert "The view “<bdi>short</bdi>” is deleted." in page.content.decode()
+    assert "The view “<bdi>short</bdi>” was deleted." in page.content.decode()
     assert as_teammate.post("/rollouts/views/restore/", {"token": banner["token"]}).status_code == 404
     as_owner.post("/rollouts/views/restore/", {"token": banner["token"]})
     view = only()
@@ -128,7 +130,7 @@ def test_deleting_can_be_undone_under_the_same_address(as_owner: Client, as_team
 
 @pytest.mark.parametrize("token", ["", "x", "a:b:c", "é\0"])
 def test_a_forged_way_back_brings_nothing(token: str, as_owner: Client) -> None:
-    assert "cannot be brought back" in as_owner.post("/rollouts/views/restore/", {"token": token}, follow=True).content.decode()
+    assert "can no longer be restored" in as_owner.post("/rollouts/views/restore/", {"token": token}, follow=True).content.decode()
     assert not SavedView.across_teams.exists()
 
 

@@ -93,7 +93,7 @@ def test_a_filter_that_cannot_be_used_stays_in_the_form_with_the_fix(as_owner: C
         ("f=run__team:eq:1", "there is no field"),
         ("f=reward:regex:x", "is not an operator of this field"),
         ("f=reward:ge:high", "is not a number"),
-        ("run=x", "is not the number of a run"),
+        ("run=x", "is not a run number"),
         ("sort=prompt__team", "cannot be sorted by"),
         ("re=(", "the regular expression is invalid"),
     ],
@@ -188,14 +188,14 @@ def test_htmx_gets_the_browser_alone_and_the_canonical_address(as_owner: Client,
 
 
 def test_empty_pages_say_why_and_what_to_do(as_owner: Client, team: Team) -> None:
-    assert "Every completion that a run samples is kept" in page(as_owner)
+    assert "Every completion that a run samples is stored" in page(as_owner)
     run = make_run(team)
-    assert "have not sampled anything yet" in page(as_owner, "?run=1")
+    assert "have no rollouts yet" in page(as_owner, "?run=1")
     store(run, started(), *steps(1, 1))
     body = page(as_owner, "?f=reward:ge:7&f=step:ge:0")
-    assert "No rollout matches" in body
+    assert "No results" in body
     assert "without <bdi>Reward ≥ 7</bdi>" in body
-    assert "nothing further" in page(as_owner, "?f=reward:ge:7").lower() or "Loosen one" in page(as_owner, "?f=reward:ge:7")
+    assert "nothing further" in page(as_owner, "?f=reward:ge:7").lower() or "Remove one" in page(as_owner, "?f=reward:ge:7")
 
 
 def test_a_run_that_the_team_does_not_have_is_said_to_be_none(as_owner: Client, run: Run) -> None:
@@ -228,8 +228,8 @@ def test_a_pattern_that_takes_too_long_says_how_far_it_came_and_goes_on(as_owner
     monkeypatch.setattr(regex.search_matching_keys, "__defaults__", (1.0,))  # seconds
     store(run, rollout(9, 0, 0, completion="x" * 4001 + "y"))
     body = page(as_owner, "?run=1&re=" + quote(r"^(x+)(x+)(x+)\1\2\3y$"))
-    assert re.search(r"The regular expression took too long: it looked at \d+ of about 25 rollouts\.", body)
-    on = unescape(re.search(r'<a href="([^"]+)"[^>]*>Go on from there', body)[1])  # type: ignore[index]
+    assert re.search(r"The regular expression timed out after searching \d+ of about 25 rollouts\.", body)
+    on = unescape(re.search(r'<a href="([^"]+)"[^>]*>Continue from there', body)[1])  # type: ignore[index]
     assert "after=" in on
     page(as_owner, on)
 

@@ -53,7 +53,7 @@ def test_from_a_queue_to_a_version(as_owner: Client, team: Team, queue: Queue) -
     made = as_owner.post("/datasets/new/", {"name": "First", "form": "preference", "queue": [queue.pk]})
     dataset = Dataset.across_teams.get()
     assert made["Location"] == f"/datasets/{dataset.pk}/"
-    assert "None is frozen yet" in page(as_owner, f"/datasets/{dataset.pk}/")
+    assert "No versions yet" in page(as_owner, f"/datasets/{dataset.pk}/")
     preview = page(as_owner, f"/datasets/{dataset.pk}/preview/", **RULE, queues=queue.pk, last_step=2)
     assert re.findall(r"<dd>(\d+)</dd>", preview) == ["4", "0", "6"]
     assert "answers of other steps" in preview
@@ -81,7 +81,7 @@ def test_what_cannot_work_is_named_and_nothing_is_lost(as_owner: Client, dataset
     dataset.refresh_from_db()
     assert not dataset.versions.exists()
     assert list(dataset.queues.all()) == [queue]
-    for sent, word in (({}, "A name is missing"), ({"name": "x" * 101, "queue": queue.pk}, "at most 100"), ({"name": "x"}, "No queue is chosen")):
+    for sent, word in (({}, "Enter a name"), ({"name": "x" * 101, "queue": queue.pk}, "at most 100"), ({"name": "x"}, "No queue is chosen")):
         response = as_owner.post("/datasets/new/", sent)
         assert response.status_code == 422
         assert word in response.content.decode()
@@ -110,7 +110,7 @@ def test_rows_are_filtered(as_owner: Client, dataset: Dataset, queue: Queue, tea
     version = frozen(as_owner, dataset, queue)
     assert page(as_owner, f"/datasets/versions/{version.pk}/", labeller=teammate.pk).count('class="pair-row"') == 5
     assert page(as_owner, f"/datasets/versions/{version.pk}/", q="answer 1.0.0").count('class="pair-row"') == 1
-    assert "No row is like that" in page(as_owner, f"/datasets/versions/{version.pk}/", split="test")
+    assert "No results" in page(as_owner, f"/datasets/versions/{version.pk}/", split="test")
 
 
 def test_changed_labels_are_told_and_shown_without_changing_the_version(as_owner: Client, dataset: Dataset, queue: Queue) -> None:

@@ -139,8 +139,8 @@ def test_rules_decide_what_is_left_out_and_say_how_much(dataset: Dataset, owner:
     version = ready(dataset, min_agreement=0.8, first_step=1, last_step=2)
     left_out = {
         "pairs with too little agreement": 1,
-        "pairs that are ties": 1,
-        "items that still wait for labels": 1,
+        "ties": 1,
+        "items with missing labels": 1,
         "answers of other steps": 2,
     }
     assert version.counts["left_out"] == left_out

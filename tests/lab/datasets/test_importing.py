@@ -82,19 +82,19 @@ def test_a_file_becomes_a_frozen_version_whose_rows_name_their_lines(as_owner: C
     content = lines(*rows[:2]) + b"not json\n" + lines({"prompt": "x"}, *rows[2:], rows[0])
     token = token_of(send(as_owner, content))
     page = as_owner.get("/datasets/import/", {"upload": token}).content.decode()
-    assert "2 broken rows" in page
+    assert "2 invalid rows" in page
     assert "is not JSON" in page
     assert "rejected is missing" in page or "chosen is missing" in page
     refused = as_owner.post("/datasets/import/", {"upload": token, "act": "make", "name": "Theirs"})
     assert refused.status_code == 422
-    assert b"2 rows are broken" in refused.content
+    assert b"2 rows are invalid" in refused.content
     assert not Dataset.across_teams.exists()
     version = imported(as_owner, token, skip="1")
     assert version.state == VersionState.READY, version.error
     assert (version.dataset.source, version.number, version.dataset.team) == (Source.IMPORT, 1, team)
     assert [row.provenance["line"] for row in version.rows.order_by("place")] == [1, 2, 5, 6]
     assert {row.provenance["file"] for row in version.rows.all()} == {"pairs.jsonl"}
-    assert version.counts["left_out"] == {"broken rows of the file": 2, "duplicates": 1}
+    assert version.counts["left_out"] == {"invalid rows of the file": 2, "duplicates": 1}
     assert len(read_rows(version.path(), "dpo")) == 4
     assert uploads.find_upload(team, token) is None
     assert as_owner.get(f"/datasets/versions/{version.pk}/").status_code == 200
@@ -189,13 +189,13 @@ def test_columns_that_are_left_out_are_listed_and_agreed_to(as_owner: Client, te
     token = token_of(send(as_owner, lines(*rows)))
     page = as_owner.get("/datasets/import/", {"upload": token}).content.decode()
     assert "Recognized as <strong>Orca</strong>" in page
-    assert "2 columns left out" in page
+    assert "2 unused columns" in page
     assert page.count('class="pair-row"') == 2
     sent = {"upload": token, "act": "make", "name": "Theirs", "rule": "1", "test_share": "0"}
     for more in ({}, {"leave": "1"}, {"left_out": ["id", "source"]}, {"leave": "1", "left_out": ["id"]}):
         refused = as_owner.post("/datasets/import/", {**sent, **more})
         assert refused.status_code == 422
-        assert b"2 columns are left out: id, source" in refused.content
+        assert b"2 columns are unused: id, source" in refused.content
     assert not Dataset.across_teams.exists()
     version = imported(as_owner, token, leave="1", left_out=["id", "source"])
     first, second = version.rows.order_by("place")
@@ -217,7 +217,7 @@ def test_a_build_refuses_columns_that_nobody_agreed_to_leave_out(as_owner: Clien
     build_version(again.pk)
     again.refresh_from_db()
     assert again.state == VersionState.FAILED
-    assert "nobody agreed to leave out: winner" in again.error
+    assert "unconfirmed unused columns: winner" in again.error
 
 
 def test_a_recorded_preference_is_used_or_the_import_is_refused(as_owner: Client) -> None:

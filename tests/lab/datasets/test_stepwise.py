@@ -170,8 +170,8 @@ def test_what_is_left_out_is_counted_with_its_reason(team: Team, ann: User) -> N
         label(queue, ann, marks)
     found = preview_next_version(dataset_of(team, ann, queue, form=Form.STEPWISE), Rule(queues=(queue.pk,)))
     assert found.left_out == {
-        "steps from the first that nobody marked": 2 + 3,
-        "answers whose first step is not decided": 1,
+        "steps from the first unmarked one": 2 + 3,
+        "answers whose first step is undecided": 1,
         "answers without marked steps": 1,
     }
 
@@ -311,7 +311,7 @@ def test_pages_show_steps_as_text(team: Team, owner: User, ann: User, as_owner: 
         assert page.status_code == 200
         assert SCRIPT not in page.content.decode()
     page = as_owner.get(reverse("version", args=[version.pk])).content.decode()
-    for words in ("+ right", "− wrong", "2 of 2 steps", "1 marked stretch", "As good: only bad marks make a step wrong"):
+    for words in ("+ right", "− wrong", "2 of 2 steps", "1 marked span", "As good: only bad marks make a step wrong"):
         assert words in page
     assert 'name="neutral"' in as_owner.get(reverse("dataset", args=[dataset.pk])).content.decode()
 
@@ -343,7 +343,7 @@ def test_a_dataset_of_steps_wants_a_queue_that_asks_for_them(team: Team, owner: 
     sent = {"name": "Steps", "form": "stepwise"}
     refused = as_owner.post(reverse("dataset-new"), {**sent, "queue": [without.pk]})
     assert refused.status_code == 422
-    assert "marks of steps" in refused.content.decode()
+    assert "step marks" in refused.content.decode()
     assert as_owner.post(reverse("dataset-new"), {**sent, "queue": [without.pk, asking.pk]}).status_code == 302
     assert Dataset.across_teams.get().form == Form.STEPWISE
 
@@ -355,7 +355,7 @@ def test_no_trainer_takes_it_and_the_page_says_what_to_do(team: Team, owner: Use
     address = reverse("version-train", args=[version.pk])
     page = as_owner.get(address)
     assert page.status_code == 200
-    assert "No trainer of the lab takes marked steps yet" in page.content.decode()
+    assert "Training on marked steps is not supported yet" in page.content.decode()
     assert reverse("version-export", args=[version.pk]) in page.content.decode()
     assert as_owner.post(address, {"trainer": "dpo"}).status_code == 422
     stranger = make_member("else@example.org", Team.objects.create(name="Elsewhere", slug="elsewhere"), Role.OWNER)

@@ -186,7 +186,7 @@ def test_why_there_is_nothing_is_said_in_words(team: Team, ann: User, bob: User)
     single = pair_queue(team, items=1)
     claim_items(single, bob)
     why = why_nothing(single, ann)
-    assert "held by others" in why.reason
+    assert "assigned to others" in why.reason
     assert "15 min" in why.fix
     judge(single, bob, "b")
     assert "Every item" in why_nothing(single, ann).reason

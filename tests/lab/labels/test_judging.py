@@ -255,7 +255,7 @@ def test_where_skipping_is_not_allowed_it_is_refused_in_words(team: Team, ann: U
     queue = pair_queue(team, skipping=Skipping.NEVER)
     with pytest.raises(AnswerError, match="not allowed"):
         judge(queue, ann, "skip", reason="?")
-    with pytest.raises(AnswerError, match="Say why"):
+    with pytest.raises(AnswerError, match="Give a reason"):
         judge(pair_queue(team), ann, "skip", reason="  ")
 
 
@@ -301,7 +301,7 @@ def test_a_labeller_who_misses_too_much_of_what_is_known_is_paused(team: Team, a
         judge(queue, ann, verdict)
     member = QueueMember.across_teams.get()
     assert (member.user, member.labels) == (ann, True)
-    assert member.paused_reason == "You agreed with 1 of 3 items whose answer is known; this queue wants 60%."
+    assert member.paused_reason == "You agreed with 1 of 3 gold items; this queue requires 60%."
     with refused(match="1 of 3"):
         claim_items(queue, ann)
     assert not Claim.across_teams.filter(user=ann, seated=True).exists()

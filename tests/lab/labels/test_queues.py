@@ -70,8 +70,8 @@ def page(client: Client, url: str) -> str:
 
 
 def test_without_queues_the_list_says_how_to_make_one(as_owner: Client, as_annotator: Client) -> None:
-    assert "Make a queue" in page(as_owner, "/label/")
-    assert "Make a queue" not in page(as_annotator, "/label/")
+    assert "Create queue" in page(as_owner, "/label/")
+    assert "Create queue" not in page(as_annotator, "/label/")
 
 
 def test_annotators_see_only_queues_open_to_them(as_annotator: Client, annotator: User, queue: Queue) -> None:
@@ -108,8 +108,8 @@ def test_annotators_do_not_see_gold_nor_what_a_queue_was_made_from(as_owner: Cli
     queue.items.update(gold={"verdict": "a", "by": "correct"})
     for part in ("", "?part=items", "?part=forecast", "?state=gold"):
         assert "gold" not in page(as_annotator, f"/label/{queue.pk}/{part}").lower()
-    assert "Made from" in page(as_owner, f"/label/{queue.pk}/")
-    assert "Made from" not in page(as_annotator, f"/label/{queue.pk}/")
+    assert "Source" in page(as_owner, f"/label/{queue.pk}/")
+    assert "Source" not in page(as_annotator, f"/label/{queue.pk}/")
 
 
 def test_a_queue_is_made_from_a_selection_with_everything_that_was_asked(as_owner: Client, annotator: User, run: Run) -> None:
@@ -135,24 +135,24 @@ def test_a_queue_is_made_from_a_selection_with_everything_that_was_asked(as_owne
 
 
 WRONG = [
-    ({"name": " "}, "Give the queue a name."),
-    ({"most": "many"}, "This is not a whole number."),
+    ({"name": " "}, "Enter a name for the queue."),
+    ({"most": "many"}, "Enter a whole number"),
     ({"most": 100_001}, "At most 100,000."),
     ({"kind": "poem"}, "is not on offer"),
-    ({"kind": "single", "strategy": "largest-gap"}, "A single answer has no gap."),
-    ({"how": "time", "early_from": 5, "early_to": 2, "late_from": 1, "late_to": 9}, "This is before step 5"),
-    ({"how": "time"}, "Give a step."),
+    ({"kind": "single", "strategy": "largest-gap"}, "A single answer has no reward gap."),
+    ({"how": "time", "early_from": 5, "early_to": 2, "late_from": 1, "late_to": 9}, "Enter 5 or more."),
+    ({"how": "time"}, "Enter a step."),
     ({"how": "runs", "a_run": 99, "b_run": 1}, "Your team has no run #99."),
     ({"how": "runs", "a_run": 1, "b_run": 1}, "Both sides are the same run"),
     ({"gold": 5}, "Choose the reward function"),
-    ({"gold": 5, "gold_by": "correct", "most": 5}, "most of those should be real questions"),
+    ({"gold": 5, "gold_by": "correct", "most": 5}, "most of which should be real questions"),
     ({"gold": 5, "gold_by": "made up"}, "No run of the selection has this reward function."),
     ({"gold": 5, "gold_by": "correct", "kind": "ranking"}, "Only pairs and single answers can be gold."),
     ({"assigned_only": "on"}, "Choose at least one person"),
-    ({"people": [10**12]}, "not in the team any more"),
-    ({"due": "2001-01-01T00:00"}, "This moment is over."),
+    ({"people": [10**12]}, "no longer in the team"),
+    ({"due": "2001-01-01T00:00"}, "This time is in the past."),
     ({"rubric_label": ["x"], "rubric_kind": ["choice"], "rubric_choices": ["one"]}, "Give 2 to 12 choices"),
-    ({"selection": "f=step:gt:1000"}, "This gives no items"),
+    ({"selection": "f=step:gt:1000"}, "These settings give no items"),
     ({"guidelines": "x" * 20_001}, "At most 20,000 characters."),
     ({"a_run": 10**30, "how": "runs", "b_run": 1}, "At most"),
 ]
@@ -213,7 +213,7 @@ def test_pause_close_and_open(as_owner: Client, queue: Queue) -> None:
 def test_only_a_queue_without_labels_is_deleted(as_owner: Client, queue: Queue, owner: User) -> None:
     judge(queue, owner)
     shown = as_owner.post(f"/label/{queue.pk}/act/", {"act": "delete"}, follow=True).content.decode()
-    assert "so it is not deleted" in shown
+    assert "so it was not deleted" in shown
     Judgement.across_teams.all().delete()
     as_owner.post(f"/label/{queue.pk}/act/", {"act": "delete"})
     assert not Queue.across_teams.exists()
@@ -235,7 +235,7 @@ def test_more_items_come_after_the_others_and_are_not_those_it_has(as_owner: Cli
 @pytest.mark.parametrize("count", ["", "0", "-1", "many", "99999999999999", "10001"])
 def test_a_wrong_number_of_further_items_is_told(as_owner: Client, queue: Queue, count: str) -> None:
     shown = as_owner.post(f"/label/{queue.pk}/act/", {"act": "more", "count": count}, follow=True).content.decode()
-    assert "How many more items?" in shown
+    assert "More items:" in shown
 
 
 def test_who_is_removed_or_paused_gives_back_what_they_held(as_owner: Client, queue: Queue, annotator: User) -> None:
@@ -276,7 +276,7 @@ def test_settings_before_and_after_labels(as_owner: Client, queue: Queue, owner:
     judge(queue, owner)
     shown = as_owner.post(f"/label/{queue.pk}/settings/", form(overlap=0, blind="on"))
     assert shown.status_code == 422
-    assert "so it stays" in shown.content.decode()
+    assert "so it cannot be removed" in shown.content.decode()
     changes = {"overlap": 3, "blind": "on", "reviewed": "on", "rubric_label": ["Why so?"], "rubric_kind": ["scale"], "rubric_name": ["why"]}
     assert as_owner.post(f"/label/{queue.pk}/settings/", form(**changes)).status_code == 302
     queue.refresh_from_db()
@@ -299,7 +299,7 @@ def test_more_labels_an_item_open_what_was_done(as_owner: Client, queue: Queue, 
 
 def test_the_forecast_has_an_adjustable_width(as_owner: Client, queue: Queue) -> None:
     shown = page(as_owner, f"/label/{queue.pk}/?part=forecast&width=0.2")
-    assert "No vote about answers with different rewards yet" in shown
+    assert "No votes on answers with different rewards yet" in shown
     assert "narrower than 20 points" in shown
     for width in ("nan", "inf", "-3", "x" * 50):
         assert as_owner.get(f"/label/{queue.pk}/", {"part": "forecast", "width": width}).status_code == 200

@@ -59,9 +59,9 @@ def test_who_judged_an_item_does_not_decide_it(team: Team, ann: User, owner: Use
     queue = pair_queue(team, items=1, overlap=2)
     judge(queue, owner, "a")
     judge(queue, ann, "b")
-    with refused(match="judged this item yourself"):
+    with refused(match="labelled this item yourself"):
         decide_queue_item(item_of(queue), owner, {"choice": "1"}, [0, 1])
-    with refused(match="do not review"):
+    with refused(match="are not a reviewer"):
         decide_queue_item(item_of(queue), make_member("cy@example.org", team, Role.ANNOTATOR), {"choice": "1"}, [0, 1])
     assert item_of(queue).state == ItemState.CONFLICT
 
@@ -86,7 +86,7 @@ def test_a_decision_is_an_answer(team: Team, owner: User, data: dict[str, Any], 
 def test_reviewers_accept_and_send_back_but_never_their_own(team: Team, ann: User, bob: User, owner: User) -> None:
     queue = pair_queue(team, items=1, reviewed=True)
     said = judge(queue, ann, "a")
-    with refused(match="do not review"):
+    with refused(match="are not a reviewer"):
         accept_judgement(said, bob)
     member = QueueMember.objects.create(queue=queue, user=ann, reviews=True)
     with refused(match="your own"):

@@ -376,7 +376,7 @@ def test_an_expired_lock_is_a_conflict_that_names_who_has_the_item(as_ann: Clien
     assert (reply["error"], "owner@example.org" in reply["message"], "kept" in reply["fix"]) == ("expired", True, True)
     assert ask(as_ann, queue, "draft", 409, token=held["token"], draft={"choice": "1"})["error"] == "expired"
     assert ask(as_ann, queue, "renew", tokens=[held["token"]]) == {"held": {}}
-    assert ask(as_ann, queue, "next")["reason"].startswith("All items that are left are held by others")
+    assert ask(as_ann, queue, "next")["reason"].startswith("All remaining items are assigned to others")
 
 
 def test_another_queue_is_named_only_while_there_is_one(as_ann: Client, team: Team) -> None:

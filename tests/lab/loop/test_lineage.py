@@ -83,7 +83,7 @@ def test_recalled_labels_mark_everything_below(as_owner: Client, team: Team, own
     Recall.objects.create(team=team, kind=RecallKind.QUEUE, queue=Queue.across_teams.get(), reason="r", by=owner)
     graph = graph_of(team)
     marked = {node.title: node.flag for node in graph.nodes.values() if node.flag}
-    assert marked == {"Pairs": "recalled", "Preferences v1": "recalled labels", f"#2 {child.name}": "on recalled labels"}
+    assert marked == {"Pairs": "recalled", "Preferences v1": "recalled labels", f"#2 {child.name}": "recalled labels"}
     assert "labels · recalled" in page(as_owner, run=2)
 
 
@@ -106,7 +106,7 @@ def test_mangled_addresses_are_not_found(as_owner: Client, query: str) -> None:
 
 
 def test_a_team_without_anything_is_told_what_to_do(as_owner: Client) -> None:
-    assert "The graph begins with a run" in page(as_owner, other="ignored")
+    assert "The graph starts with a run" in page(as_owner, other="ignored")
 
 
 def test_hostile_names_are_text(as_owner: Client, version: Version, child: Run) -> None:

@@ -135,10 +135,10 @@ def test_prompts_are_drawn_with_a_seed_and_people_are_assigned(run: Run, owner: 
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        ([], "has no held-out answers of its last step"),
-        (heldout(0, BEFORE), "has no held-out answers of its last step"),
-        (heldout(100, AFTER), "was not measured before its first step"),
-        ([*heldout(0, BEFORE), *heldout(100, BEFORE)], f"all {PROMPTS} held-out prompts with the same text"),
+        ([], "has no held-out answers at its last step"),
+        (heldout(0, BEFORE), "has no held-out answers at its last step"),
+        (heldout(100, AFTER), "was not evaluated before its first step"),
+        ([*heldout(0, BEFORE), *heldout(100, BEFORE)], f"all {PROMPTS} held-out prompts identically"),
     ],
 )
 def test_what_cannot_be_compared_says_why(team: Team, owner: User, events: list[Any], words: str) -> None:

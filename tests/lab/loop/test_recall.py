@@ -82,7 +82,7 @@ def test_a_labellers_labels_go_with_their_history(as_owner: Client, version: Ver
     reach = find_recall_downstream(recall)
     assert ([one.pk for one in reach.trained], [one.pk for one in reach.descended]) == ([child.pk], [grandchild.pk])
     for run in (child, grandchild):
-        assert "Labels behind this run were recalled" in as_owner.get(f"/runs/{run.pk}/").content.decode()
+        assert "Labels used by this run were recalled" in as_owner.get(f"/runs/{run.pk}/").content.decode()
     source = Run.across_teams.get(name="source")
     assert flags_of_run(source) == []
     assert "were recalled" not in as_owner.get(f"/runs/{source.pk}/").content.decode()
@@ -192,7 +192,7 @@ def test_workers_finish_what_a_person_did_not_wait_for(as_owner: Client, version
     monkeypatch.setattr(recall_work, "BATCH", 3)
     recall = Recall.objects.create(team=version.dataset.team, kind=RecallKind.QUEUE, queue=Item.across_teams.all()[0].queue, reason="r", by=owner)
     assert not recall_work.carry_out(recall, seconds=0)
-    assert "the workers go on" in as_owner.get("/recalls/").content.decode()
+    assert "workers are continuing" in as_owner.get("/recalls/").content.decode()
     for _ in range(20):
         chores.run_loop_chores()
     assert states() == {"withdrawn": 16}
@@ -235,12 +235,12 @@ def test_several_workers_take_every_label_back_once(version: Version, owner: Use
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"kind": "labeller", "labeller": ""}, "Choose what to take back"),
+        ({"kind": "labeller", "labeller": ""}, "Choose what to recall"),
         ({"kind": "labeller", "labeller": "99999999999999999999"}, "no such labeller"),
         ({"kind": "prompt", "prompt": "-1"}, "no such prompt"),
         ({"kind": "queue", "queue": "x"}, "no such queue"),
         ({"kind": "rule", "rule": "{}"}, "no such rule"),
-        ({"kind": "labeller", "labeller": "{ann}", "reason": "  "}, "Write why"),
+        ({"kind": "labeller", "labeller": "{ann}", "reason": "  "}, "Enter a reason"),
         ({"kind": "labeller", "labeller": "{ann}", "reason": "x" * 2001}, "At most 2,000"),
     ],
 )

@@ -83,7 +83,7 @@ def test_sending_the_form_twice_launches_once(as_owner: Client, version: Version
         ("learning_rate", "nan", "is not a number above 0"),
         ("prompts", "0", "is not a whole number"),
         ("overlap", "99", "is not a whole number from 1 to 9"),
-        ("evaluation", "0", "measure some"),
+        ("evaluation", "0", "turn the blind A/B off"),
         ("policy", "nothing", "Choose a policy"),
         ("policy", "{run}:77", "has no such checkpoint"),
         ("batch", str(10**30), "is not a whole number"),
@@ -130,7 +130,7 @@ def test_every_form_of_dataset_has_its_trainer(as_owner: Client, team: Team, own
     other = frozen(team, owner, *version.dataset.queues.all(), name="Other form", form=form)
     text = page(as_owner, other)
     assert f'name="trainer" value="{trainer}"' in text
-    assert "Make a dataset of that form" in text
+    assert "Create a dataset of that form" in text
     assert send(as_owner, other, trainer=trainer).status_code == 302
     run = Run.across_teams.get(name="Taught")
     assert run.spec["training"]["trainer"] == trainer
@@ -201,7 +201,7 @@ def test_no_match_where_the_box_is_unticked_or_none_was_asked_for(as_owner: Clie
 def test_a_match_without_held_out_prompts_is_refused_at_their_number(as_owner: Client, all_settings: dict[str, str]) -> None:
     response = as_owner.post("/launch/dpo/", {**all_settings, "stages.0.evaluation.prompts": "0"})
     assert response.status_code == 422
-    assert "blind A/B compares" in error_of(response.content.decode(), "stages.0.evaluation.prompts")
+    assert "blind A/B needs" in error_of(response.content.decode(), "stages.0.evaluation.prompts")
     assert not Match.across_teams.exists()
 
 
@@ -240,7 +240,7 @@ def test_an_import_lets_the_person_choose_the_policy(as_owner: Client, version: 
     Row.objects.filter(version=version).update(rollouts=[])
     text = page(as_owner, version)
     source = Run.across_teams.get(name="source", team__slug="reasoning")
-    assert "No rollout of your team is in this version" in text
+    assert "This version contains no rollouts of your team" in text
     assert send(as_owner, version, policy="elsewhere", elsewhere=f"{source.pk}:final").status_code == 302
     assert Run.across_teams.get(name="Taught").parent == source
 

@@ -75,10 +75,10 @@ def test_a_folder_shares_task_rewards_and_seed_with_the_run_that_sampled_the_row
     [
         ({"policy": "folder", "folder": ""}, "folder", "Choose a folder. There are: small-qwen."),
         ({"policy": "folder", "folder": "../../etc"}, "folder", "There is no folder “../../etc”. There are: small-qwen."),
-        ({"policy": "hub", "hub": ""}, "hub", "No model is named"),
+        ({"policy": "hub", "hub": ""}, "hub", "No model entered"),
         ({"policy": "hub", "hub": "../policy"}, "hub", "is not the id of a model on the hub"),
         ({"policy": "folder", "folder": "small-qwen", "task": "chess:hard"}, "task", "There is no task “chess:hard”"),
-        ({"policy": "folder", "folder": "small-qwen", "evaluation": "0"}, "evaluation", "measure some"),
+        ({"policy": "folder", "folder": "small-qwen", "evaluation": "0"}, "evaluation", "turn the blind A/B off"),
     ],
 )
 def test_what_cannot_be_started_from_is_refused_at_its_field(

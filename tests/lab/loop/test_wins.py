@@ -135,30 +135,30 @@ def test_withdrawn_returned_and_unreviewed_votes_do_not_count(match: Match, owne
 
 
 def test_the_panel_says_too_few_then_the_rate_with_its_interval(as_owner: Client, run: Run, match: Match, owner: User) -> None:
-    assert "Nobody has labelled yet" in panel(as_owner, run)
+    assert "No labels yet" in panel(as_owner, run)
     vote(match, owner, "wwww")
     text = panel(as_owner, run)
-    assert "4 votes: too few to say" in text
+    assert "4 votes: not enough votes" in text
     assert "win-line" not in text
     assert "every 20s" in text
     vote(match, make_member("two@example.org", run.team), "wwwwwwwwwwwwwwwwww")
     text = panel(as_owner, run)
     assert "100\u202f%</strong>" in text
     assert "People prefer this run" in text
-    assert "4 of 24 held-out prompts were answered with the same text" in text
+    assert "4 of 24 held-out prompts were answered identically" in text
     assert "4 of 20 labelled" in text
     assert f"/label/{match.queue_id}/work/" in text
 
 
 def test_the_panel_while_the_run_trains_and_when_it_stops(as_owner: Client, run: Run) -> None:
     Match.objects.create(team=run.team, child=run)
-    for status, words in ((Status.RUNNING, "Comes by itself once this run has finished"), (Status.FAILED, "this run is failed")):
+    for status, words in ((Status.RUNNING, "Starts automatically when this run has finished"), (Status.FAILED, "this run is failed")):
         Run.across_teams.filter(pk=run.pk).update(status=status)
         assert words in panel(as_owner, run)
 
 
 def test_a_run_without_a_match_offers_one_to_leads_only(as_owner: Client, client: Client, run: Run, team: Team) -> None:
-    assert "Queue a blind A/B" in panel(as_owner, run)
+    assert "Create blind A/B" in panel(as_owner, run)
     client.force_login(make_member("viewer@example.org", team, Role.VIEWER))
     assert panel(client, run).strip() == ""
 

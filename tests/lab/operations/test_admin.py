@@ -78,7 +78,7 @@ def test_staff_without_a_second_factor_are_led_to_setting_one_up(as_operator: Cl
     assert as_operator.post(page).status_code == 403
     response = as_operator.get(page, headers={"Accept": "text/html"}, follow=True)
     assert response.redirect_chain == [("/accounts/2fa/", 302)]
-    assert "The operators&#x27; pages need a second factor" in response.content.decode()
+    assert "The operators&#x27; pages require a second factor" in response.content.decode()
     assert "Set up" in response.content.decode()
 
 
@@ -203,7 +203,7 @@ def test_the_dashboard_says_what_is_the_matter(as_operator: Client, team: Team, 
 
 def test_the_dashboard_opens_while_redis_is_away(as_operator: Client, settings: object) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"  # type: ignore[attr-defined]
-    assert b"Redis is away" in as_operator.get("/admin/").content
+    assert b"Redis is down" in as_operator.get("/admin/").content
 
 
 def test_an_act_asks_first_and_says_what_it_will_do(as_operator: Client, team: Team, owner: User) -> None:
@@ -226,7 +226,7 @@ def test_tokens_are_revoked_once(as_operator: Client, team: Team, owner: User) -
     token.refresh_from_db()
     assert token.revoked_at is not None
     assert token.revoked_by is not None
-    assert "revoked already" in act(as_operator, "accounts_apitoken", "revoke_tokens", token.pk)
+    assert "already revoked" in act(as_operator, "accounts_apitoken", "revoke_tokens", token.pk)
     assert Entry.objects.filter(action="token.revoke", team=team).count() == 1
 
 

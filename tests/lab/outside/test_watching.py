@@ -86,7 +86,7 @@ def test_another_teams_token_does_not_find_the_run(client_of: LabClient, live_se
     assert Sender(client_of, folder).finish(20)
     key = json.loads((folder / "outside.json").read_text())["key"]
     theirs = tokens.create_access_token(stranger.memberships.get().team, stranger, "theirs", ["runs.send"], None)[1]
-    with pytest.raises(LabError, match="No run was begun with this key"):
+    with pytest.raises(LabError, match="No run was started with this key"):
         LabClient(live_server.url, theirs).send(key, 0, b"")
 
 

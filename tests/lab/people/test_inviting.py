@@ -250,7 +250,7 @@ def test_who_is_in_the_team_or_invited_already_is_said_at_the_field(as_owner: Cl
     sent(as_owner)
     for email, words in (
         ("NEW@example.org", "has an open invitation"),
-        ("Teammate@example.org", "in the team already, as researcher"),
+        ("Teammate@example.org", "already in the team, as researcher"),
         ("no address", "valid email"),
         ("", "required"),
     ):
@@ -316,7 +316,7 @@ def test_a_team_sends_fifty_a_day(as_owner: Client, owner: User, team: Team, mon
     as_owner.post(f"/t/reasoning/team/invitations/{made.pk}/again/")  # counts too
     response = as_owner.post(INVITE, {"email": "b@example.org", "role": "viewer"})
     assert response.status_code == 422
-    assert "2 is the most" in response.content.decode()
+    assert "2 the limit is" in response.content.decode()
     assert len(mail.outbox) == 2
 
 
@@ -371,7 +371,7 @@ def test_an_invitation_names_queues_and_one_closed_meanwhile_is_left_out_and_tol
     visitor = Client()
     new_account(path, visitor)
     said = visitor.get("/t/reasoning/label/").content.decode()
-    assert "You label in Sums. Not in Words, a queue that is deleted: closed since you were invited." in said
+    assert "You can label in Sums. Not in Words, a queue that is deleted: closed since you were invited." in said
     user = User.objects.get(email="new@example.org")
     assert list(QueueMember.across_teams.filter(user=user).values_list("queue", "labels")) == [(sums.pk, True)]
     assert Entry.across_teams.get(action="member.join").details["closed_queues"] == ["Words", "a queue that is deleted"]
@@ -396,12 +396,12 @@ def test_queues_that_cannot_be_named_are_refused_at_their_field(as_owner: Client
         response = as_owner.post(INVITE, {"email": "new@example.org", "role": "annotator", "queues": [sums.pk, wrong]})
         assert response.status_code == 422
         page = response.content.decode()
-        assert "One of these queues is not open any more." in page
+        assert "One of these queues is no longer open." in page
         assert re.search(rf'value="{sums.pk}"[^>]*checked', page)
         assert "new@example.org" in page
     response = as_owner.post(INVITE, {"email": "new@example.org", "role": "viewer", "queues": [sums.pk]})
     assert response.status_code == 422
-    assert "A viewer labels nothing. Choose another role, or no queue." in response.content.decode()
+    assert "The role viewer cannot label. Choose another role, or no queue." in response.content.decode()
     with pytest.raises(Refusal, match="1 of these queues is not open"):
         invitations.create_invitation(team, "new@example.org", "annotator", owner, [theirs.pk])
     assert not Invitation.across_teams.exists()

@@ -117,7 +117,7 @@ def test_reactivated_they_have_their_role_and_nothing_else(team: Team, owner: Us
     token.refresh_from_db()
     assert (member.active, member.deactivated_at, member.role) == (True, None, Role.RESEARCHER)
     assert token.revoked_at is not None
-    with pytest.raises(Refusal, match="active already"):
+    with pytest.raises(Refusal, match="already active"):
         departures.reactivate_member(member, owner)
 
 
@@ -148,11 +148,11 @@ def test_leaving_takes_all_but_the_session(team: Team, member: Membership, clien
 def test_who_may_not(verb: Any, team: Team, owner: User, member: Membership, stranger: User) -> None:
     admin = make_member("admin@example.org", team, Role.ADMIN)
     for by, target, why in (
-        (member.user, Membership.objects.get(user=admin), "do not manage"),
-        (stranger, member, "do not manage"),
+        (member.user, Membership.objects.get(user=admin), "can no longer manage"),
+        (stranger, member, "can no longer manage"),
         (admin, Membership.objects.get(user=owner), "Only an owner"),
-        (admin, Membership.objects.get(user=admin), "This is you"),
-        (None, member, "do not manage"),
+        (admin, Membership.objects.get(user=admin), "You cannot change your own membership"),
+        (None, member, "can no longer manage"),
     ):
         with pytest.raises(Refusal, match=why):
             verb(target, by)

@@ -90,7 +90,7 @@ def test_admins_let_somebody_in_with_a_role_or_refuse(team: Team, owner: User, s
     ask(as_stranger, "reasoning", "<b>hello</b>")
     page = as_owner.get("/t/reasoning/team/").content.decode()
     assert "&lt;b&gt;hello" in page
-    assert '1<span class="visually-hidden"> waiting to be let in' in page
+    assert '1<span class="visually-hidden"> pending join requests' in page
     [asked] = JoinRequest.across_teams.all()
     url = f"/t/reasoning/team/requests/{asked.pk}/"
     as_owner.post(url, {"act": "let in", "role": "god"})
@@ -99,7 +99,7 @@ def test_admins_let_somebody_in_with_a_role_or_refuse(team: Team, owner: User, s
     assert Membership.objects.get(team=team, user=stranger).role == Role.ANNOTATOR
     assert [entry.action for entry in Entry.objects.filter(team=team).order_by("pk")] == ["join.ask", "member.join", "join.answer"]
     said = as_owner.post(url, {"act": "refuse"}, follow=True).context["messages"]
-    assert "answered or taken back" in [str(one) for one in said][-1]
+    assert "answered or withdrawn" in [str(one) for one in said][-1]
 
 
 def test_a_refusal_is_quiet_for_a_week_and_an_admin_makes_no_owner(team: Team, owner: User, stranger: User, as_stranger: Client) -> None:
@@ -253,5 +253,5 @@ def test_a_team_with_open_runs_is_not_deleted_and_owners_only_delete(team: Team,
         delete_team(team, owner, "Reasoning")
     Run.across_teams.filter(pk=run.pk).update(status=Status.STOPPED)
     admin = make_member("admin@example.org", team, Role.ADMIN)
-    with pytest.raises(Refusal, match="do not own"):
+    with pytest.raises(Refusal, match="no longer own"):
         delete_team(team, admin, "Reasoning")

@@ -91,7 +91,7 @@ def test_both_sides_write_and_the_same_seed_writes_the_same_again(team: Team, ow
 def test_greedy_answers_are_all_the_same_and_cannot_be_asked_about(team: Team, owner: User, sides: list[Checkpoint]) -> None:
     made = sampled(team, owner, sides[0], temperature="0", max_tokens="4")
     assert len({text for row in texts(made) for text in row}) == 1
-    with pytest.raises(Refusal, match="All answers are the same"):
+    with pytest.raises(Refusal, match="All answers are identical"):
         stored_samples.to_queue(made, owner)
     assert not Queue.across_teams.exists()
     assert not Rollout.across_teams.filter(phase="play").exists()
@@ -182,9 +182,9 @@ def test_files_that_are_gone_are_said(team: Team, owner: User, run: Run, sides: 
     shutil.rmtree(run.folder / "checkpoints")
     sampling.run_sampling(str(made.pk))
     made.refresh_from_db()
-    assert (made.status, "not on the disk any more" in made.error) == (SamplingStatus.FAILED, True)
+    assert (made.status, "no longer on disk" in made.error) == (SamplingStatus.FAILED, True)
     answer = as_owner.post("/playground/", {**ASKED, "first": str(sides[0].pk)})
-    assert "files are not on the disk" in answer.content.decode()
+    assert "files are no longer on disk" in answer.content.decode()
 
 
 def test_a_policy_that_cannot_be_loaded_fails_with_one_readable_line(team: Team, owner: User, run: Run, sides: list[Checkpoint]) -> None:
@@ -200,7 +200,7 @@ def test_the_page_asks_once_shows_everything_and_leads_to_a_queue(as_owner: Clie
     page = as_owner.post("/playground/", given).headers["Location"]
     assert as_owner.post("/playground/", given).headers["Location"] == page
     made = Sampling.across_teams.get()
-    assert "The policy is being loaded" in as_owner.get(page).content.decode()
+    assert "Loading the policy" in as_owner.get(page).content.decode()
     sampling.run_sampling(str(made.pk))
     state = as_owner.get(f"{page}state.json").json()
     assert (state["status"], len(state["sides"]), len(state["sides"][0]["samples"])) == ("finished", 2, 2)

@@ -222,7 +222,7 @@ def test_saving_rules_names_the_field_and_keeps_what_was_typed(client: Client, t
     typed = {"keep_last": "0", "keep_best": "2", "metric": "heldout/reward", "keep_every": "7", "after_hours": "5", "active": "on"}
     answer = client.post("/policies/retention/", typed)
     assert answer.status_code == 422
-    assert "The newest of each run: give a whole number from 1" in answer.content.decode()
+    assert "Newest checkpoints per run: enter a whole number from 1" in answer.content.decode()
     assert 'value="7"' in answer.content.decode()
     assert not Retention.across_teams.exists()
     assert client.post("/policies/retention/", {**typed, "keep_last": "3"}).status_code == 302

@@ -57,7 +57,7 @@ def test_every_policy_once_sorted_and_filtered_by_the_address(as_owner: Client, 
     assert rows(as_owner, "?alias=candidate") == ["step 100"]
     page = as_owner.get("/policies/?sort=user__password&kind=x&run=%00&project=zz&page=99999999999999999999").content.decode()
     assert "cannot be sorted by" in page
-    assert "There is no kind" in page
+    assert "Unknown kind" in page
 
 
 def test_metrics_are_those_at_the_checkpoints_step(run: Run) -> None:
@@ -73,9 +73,9 @@ def test_what_is_gone_is_said_and_can_be_shown(as_owner: Client, run: Run) -> No
     assert rows(as_owner) == ["final policy"]
     assert sorted(rows(as_owner, "?gone=1")) == ["final policy", "step 50"]
     page = as_owner.get(f"/policies/{at(run, 50).pk}/").content.decode()
-    assert "not on the disk any more" in page
+    assert "no longer on disk" in page
     assert "Download" not in page
-    assert "not on the disk" in as_owner.get(f"/policies/{at(run, 50).pk}/download/", follow=True).content.decode()
+    assert "no longer on disk" in as_owner.get(f"/policies/{at(run, 50).pk}/download/", follow=True).content.decode()
 
 
 def test_win_rates_stand_in_the_list_and_on_the_page(as_owner: Client, team: Team, owner: User) -> None:
@@ -143,7 +143,7 @@ def test_an_id_no_row_can_have_is_not_found(as_owner: Client, number: int) -> No
 
 def test_a_new_team_is_told_what_to_do(as_owner: Client) -> None:
     page = as_owner.get("/policies/").content.decode()
-    assert "No policy was saved yet" in page
+    assert "No models yet" in page
     assert "Launch a run" in page
 
 

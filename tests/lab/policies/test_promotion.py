@@ -149,7 +149,7 @@ def test_an_alias_without_a_gate_is_given_at_once_and_one_with_a_gate_is_not(tea
     promotion.assign_alias(team, admin, at(run, 50), "candidate")
     promotion.assign_alias(team, admin, final_of(run), "Candidate ")
     assert Alias.objects.get(team=team).checkpoint == final_of(run)  # one alias, one holder
-    with pytest.raises(Refusal, match="A gate stands before production"):
+    with pytest.raises(Refusal, match="production has a gate"):
         promotion.assign_alias(team, admin, final_of(run), "production")
     with pytest.raises(Refusal, match="your role is researcher"):
         promotion.assign_alias(team, teammate, final_of(run), "candidate")
@@ -181,7 +181,7 @@ def test_what_is_about_to_be_deleted_gets_no_alias_and_what_has_one_is_not_delet
 @pytest.mark.parametrize("name", ["", "Über", "a b", "-x", "x" * 41, "a/b", "1st", "a\0b"])
 def test_names_of_aliases(team: Team, admin: User, name: str) -> None:
     run = trained(team, admin)
-    with pytest.raises(Refusal, match="An alias is"):
+    with pytest.raises(Refusal, match="An alias has"):
         promotion.assign_alias(team, admin, final_of(run), name)
     assert not Alias.across_teams.exists()
 

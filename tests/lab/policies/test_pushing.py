@@ -100,7 +100,7 @@ def test_the_token_shows_nowhere(hub: Hub, team: Team, admin: User, checkpoint: 
 
 def test_what_goes_wrong_is_said_in_words(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint, settings: Any) -> None:
     hub.token = "another"
-    assert "does not know the token" in pushed(team, admin, checkpoint).problem
+    assert "rejected the token" in pushed(team, admin, checkpoint).problem
     hub.token, hub.refuse = SECRET, 403
     assert "may not write to our-team/math-grpo" in pushed(team, admin, checkpoint).problem
     hub.refuse = 0
@@ -191,11 +191,11 @@ def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, c
     assert client.post("/policies/hub/token/", {"secret": SECRET}).status_code == 403
     client.force_login(admin)
     page = client.post(f"/policies/{checkpoint.pk}/push/", {"repository": "no slash"}, follow=True).content.decode()
-    assert "A repository is owner/name" in page
+    assert "Enter the repository as owner/name" in page
     client.post(f"/policies/{checkpoint.pk}/push/", {"repository": "a/b"})
     push = Push.across_teams.get()
     assert (push.private, push.state) == (True, PushState.QUEUED)
-    assert "Waits for a worker" in client.get(f"/policies/pushes/{push.pk}/").content.decode()
+    assert "Waiting for a worker" in client.get(f"/policies/pushes/{push.pk}/").content.decode()
     client.post(f"/policies/pushes/{push.pk}/cancel/")
     push.refresh_from_db()
     assert push.state == PushState.CANCELLED

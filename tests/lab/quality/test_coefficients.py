@@ -152,7 +152,7 @@ def test_what_is_not_defined_says_why_and_is_never_nan() -> None:
             found.low is None and found.why for found in everything(few)
         )  # few items, or nobody who differs: an interval without width would be a lie
     nobody = np.zeros(0, dtype=np.int64)
-    assert cohen_kappa(nobody, nobody, 2, nobody).why == "they share no item"
+    assert cohen_kappa(nobody, nobody, 2, nobody).why == "no shared items"
 
 
 def everything(counts: np.ndarray) -> list[Coefficient]:

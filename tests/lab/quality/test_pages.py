@@ -88,9 +88,9 @@ def test_a_viewer_sees_coefficients_and_no_names(team: Team, queue: Queue, confl
 def test_every_kind_of_queue_and_one_without_labels_has_a_quality_page(team: Team, as_owner: Client) -> None:
     run = scored_run(team, [[1.0, 0.0, 0.5, 0.2]])
     for kind in (Kind.RANKING, Kind.CLEARER):
-        assert "not defined: no item has labels of two people yet" in page(as_owner, f"/label/{queue_of(run, kind=kind).pk}/quality/")
+        assert "not defined: no item has labels from two people yet" in page(as_owner, f"/label/{queue_of(run, kind=kind).pk}/quality/")
     single = queue_of(scored_run(team, [[1.0]]), kind=Kind.SINGLE, steps=True)
-    assert "Nobody has labelled here yet" in page(as_owner, f"/label/{single.pk}/quality/")
+    assert "No labels yet" in page(as_owner, f"/label/{single.pk}/quality/")
 
 
 def test_a_lead_pauses_a_labeller_and_lets_them_go_on(queue: Queue, conflict: Item, first: User, as_owner: Client) -> None:
@@ -166,7 +166,7 @@ def test_nobody_decides_an_item_they_labelled(queue: Queue, first: User, owner: 
     judge(item, owner, "b")
     assert "You labelled this item yourself" in page(as_owner, f"/label/{queue.pk}/conflicts/")
     response = decided(as_owner, item, {"choice": "1"})
-    assert (response.status_code, response.json()["message"]) == (403, "You have judged this item yourself.")
+    assert (response.status_code, response.json()["message"]) == (403, "You labelled this item yourself.")
     item.refresh_from_db()
     assert item.state == ItemState.CONFLICT
 
@@ -251,12 +251,12 @@ def test_sending_back_needs_a_comment(conflict: Item, as_owner: Client) -> None:
 def test_nobody_reviews_their_own(queue: Queue, owner: User, as_owner: Client) -> None:
     judgement = judge(queue.items.order_by("place")[0], owner, "a")
     body = page(as_owner, f"/label/{queue.pk}/review/")
-    assert "somebody else reviews" in body
+    assert "someone else must review" in body
     assert f"judgement={judgement.pk}" not in body
-    assert "This label is your own" in page(as_owner, f"/label/{queue.pk}/review/?judgement={judgement.pk}")
+    assert "This is your own label" in page(as_owner, f"/label/{queue.pk}/review/?judgement={judgement.pk}")
     response = reviewed(as_owner, judgement, "accept")
     assert response.status_code == 403
-    assert "This label is your own." in response.content.decode()
+    assert "This is your own label." in response.content.decode()
     as_owner.post(f"/label/{queue.pk}/review/accept/", {"by": owner.pk})
     judgement.refresh_from_db()
     assert judgement.state == JudgementState.SUBMITTED
@@ -270,7 +270,7 @@ def test_only_reviewers_review(queue: Queue, conflict: Item, first: User, second
     assert reviewed(client, judgement, "accept").status_code == 403
     body = json.dumps({"act": "accept"})
     response = client.post(f"/label/judgements/{judgement.pk}/review/", body, content_type="application/json")
-    assert (response.status_code, response.json()["message"]) == (403, "You do not review in this queue.")
+    assert (response.status_code, response.json()["message"]) == (403, "You are not a reviewer of this queue.")
     assert client.post(f"/label/{queue.pk}/review/accept/", {"by": first.pk}).status_code == 403
     QueueMember.objects.create(queue=queue, user=second, reviews=True)
     assert client.post(f"/label/judgements/{judgement.pk}/review/", body, content_type="application/json").json() == {"state": "accepted"}
@@ -283,7 +283,7 @@ def test_bulk_accept_takes_one_labellers_labels_that_nobody_contradicts(
     judge(agreed, first, "a")
     judge(agreed, second, "a")
     judge(waiting, first, "a")
-    assert "Accept the 1 that nobody contradicts" in page(as_owner, f"/label/{queue.pk}/review/?by={first.pk}")
+    assert "Accept 1 without disagreement" in page(as_owner, f"/label/{queue.pk}/review/?by={first.pk}")
     assert as_owner.post(f"/label/{queue.pk}/review/accept/", {"by": first.pk}).status_code == 302
     accepted = Judgement.across_teams.filter(state=JudgementState.ACCEPTED)
     assert list(accepted.values_list("item", "user")) == [(agreed.pk, first.pk)]

@@ -202,9 +202,9 @@ def test_prompts_are_found_by_their_words(as_owner: Client, lessons: Run) -> Non
     assert listed(as_owner, "?run=1&find=kept+or+lost&state=unlearned") == ["lost"]
     response = as_owner.get("/prompts/?run=1&find=kept")
     assert all("find=kept" in query for _, _, query, _, _ in response.context["states"])
-    assert "No prompt has these words" in as_owner.get("/prompts/?run=1&find=nowhere").content.decode()
+    assert "No results" in as_owner.get("/prompts/?run=1&find=nowhere").content.decode()
     without = as_owner.get("/prompts/?find=...")
-    assert "has no word to look for" in without.content.decode()
+    assert "contains no word" in without.content.decode()
     assert len(without.context["rows"]) == 4
 
 

@@ -52,7 +52,7 @@ def test_the_page_names_the_rollout_and_leads_to_its_group_prompt_and_step(run: 
     store(run, started(), rollout(3, 1, 2, advantage=-0.5, filtered="reward is NaN", reference="the <b>answer</b>"))
     found = one(run)
     html = as_owner.get(f"/rollouts/{found.pk}/").content.decode()
-    for text in ("Step 3 · group 1 · sample 2", "correct</bdi> +1", "−0.5<", "left out of the loss: reward is NaN", "&lt;b&gt;answer&lt;/b&gt;"):
+    for text in ("Step 3 · group 1 · sample 2", "correct</bdi> +1", "−0.5<", "excluded from the loss: reward is NaN", "&lt;b&gt;answer&lt;/b&gt;"):
         assert text in html
     for url in (
         f"/runs/{run.pk}/groups/train/3/1/",
@@ -151,7 +151,7 @@ def test_what_cannot_be_coloured_says_why(run: Run) -> None:
     store(run, started(), rollout(1, advantage=-1.25, logprobs=b"", entropies=b""), rollout(1, 0, 1, phase="heldout"))
     train, heldout = (one(run, phase=phase) for phase in ("train", "heldout"))
     why = opened(pack_rollout(train, train.tokens, {}))[0]["reasons"]
-    assert why["kl"] == "this run kept no reference policy"
+    assert why["kl"] == "this run has no reference policy"
     assert why["advantage"].endswith("the rollout's advantage, −1.25")
     assert {"entropy", "logprob", "ratio", "weight", "mask"} <= set(why)
     assert "only rollouts of training steps" in opened(pack_rollout(heldout, heldout.tokens, {}))[0]["reasons"]["kl"]

@@ -149,7 +149,7 @@ def test_the_workers_of_the_queue_say_which_device(team: Team, finished: Any, ma
 
 def test_a_chain_takes_what_its_stages_take_and_is_unknown_where_one_is(team: Team, finished: Any) -> None:
     finished(60, trainer="sft")
-    before = {"kind": "run", "folder": "the stage before", "checkpoint": "final"}
+    before = {"kind": "run", "folder": "the previous stage", "checkpoint": "final"}
     chain = [spec("sft"), spec("grpo", before)]
     assert [stage.trainer for stage in estimate_launch(team, "gpu", chain).unknown] == ["grpo"]
     finished(80)
@@ -186,13 +186,13 @@ def test_the_launch_form_says_it_beside_its_check(as_owner: Client, team: Team, 
     def ask() -> str:
         return " ".join(as_owner.post(reverse("launch-preflight"), filled).content.decode().split())
 
-    assert "No finished run like it yet: GRPO with this policy on this device." in ask()
+    assert "No similar finished run yet: GRPO with this policy on this device." in ask()
     finished(60)
     finished(90)
     Quota.objects.create(team=team, gpu_hours=0.06)
     said = ask()
     assert "about 3 min to 4 min 30 s" in said
     assert "It may pass the month's GPU-hours." in said
-    assert "300 steps at 0.600 to 0.900 s, as 2 newly finished runs of your team took with this policy, task and device." in said
+    assert "300 steps at 0.600 to 0.900 s, as 2 recent runs of your team took with this policy, task and device." in said
     filled["stages.0.training.max_steps"] = "-1"
-    assert "How long it will take" not in ask()
+    assert "Estimated time" not in ask()

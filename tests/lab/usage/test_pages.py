@@ -80,9 +80,9 @@ def test_label_minutes_count_and_an_open_page_does_not(team: Team, owner: User, 
 def test_the_page_shows_a_month_with_its_cost(as_owner: Client, team: Team, november: Project) -> None:
     Quota.objects.create(team=team, gpu_hours=5, gpu_hour_price=2.5, compute_hour_price=1)
     page = texts(as_owner.get(reverse("usage") + "?month=2026-11&by=project"))
-    assert all(words in page for words in ("November 2026", "Sums", "15.00 EUR", "15.50 EUR", "0.50 EUR", "Hours a day"))
+    assert all(words in page for words in ("November 2026", "Sums", "15.00 EUR", "15.50 EUR", "0.50 EUR", "Hours per day"))
     empty = texts(as_owner.get(reverse("usage") + "?month=2025-01"))
-    assert "Nothing was used in January 2025" in empty
+    assert "No usage in January 2025" in empty
     assert as_owner.get(reverse("usage") + "?month=nonsense&by=nonsense").status_code == 200
 
 
@@ -121,7 +121,7 @@ def test_an_admin_sets_quotas_and_the_change_is_audited(as_owner: Client, team: 
         ("gpu_hours", "nan", "no number"),
         ("gpu_hours", "1e300", "At most"),
         ("storage", "lots", "no number"),
-        ("queues", "gpu, no good!", "no name of a queue"),
+        ("queues", "gpu, no good!", "not a queue name"),
         ("warn_percent", "", "from 1 to 100"),
         ("currency", "euros", "three letters"),
     ],
@@ -146,11 +146,11 @@ def test_researchers_see_usage_and_do_not_set_it(team: Team, teammate: User) -> 
 
 
 def test_launching_shows_what_is_left_and_what_would_hold_it(as_owner: Client, team: Team) -> None:
-    assert "Runs at once" not in texts(as_owner.get(reverse("usage-left")))
+    assert "Concurrent runs" not in texts(as_owner.get(reverse("usage-left")))
     Quota.objects.create(team=team, concurrent_runs=4)
     assert "0 of 4" in texts(as_owner.get(reverse("usage-left")))
     Quota.across_teams.update(concurrent_runs=0)
-    assert "A run launched now waits: Team Reasoning already runs 0 of 0 at once." in texts(as_owner.get(reverse("usage-left")))
+    assert "A run launched now will wait: Team Reasoning already has 0 of 0 concurrent runs." in texts(as_owner.get(reverse("usage-left")))
     assert f'hx-get="{reverse("usage-left")}"' in texts(as_owner.get(reverse("launch-recipe", args=["grpo"])))
 
 
@@ -215,7 +215,7 @@ def test_the_preflight_names_the_quota_that_would_hold_the_run(team: Team) -> No
     examine_place(form, found)
     assert found.problems == []
     assert [warning.text for warning in found.warnings] == [
-        "It would wait: team Reasoning already runs 0 of 0 at once. It starts by itself when there is room."
+        "It will wait: team Reasoning already has 0 of 0 concurrent runs. It starts automatically when there is room."
     ]
 
 

@@ -40,7 +40,7 @@ def test_a_run_waits_for_the_end_of_another_and_is_then_claimed(team: Team, quot
     assert run_claims.claim_run(first, "a:1/x", "a:1")
     assert not run_claims.claim_run(second, "b:1/y", "b:1")
     second = again(second)
-    assert (second.status, second.reason) == ("queued", "Waiting: team Reasoning already runs 1 of 1 at once.")
+    assert (second.status, second.reason) == ("queued", "Waiting: team Reasoning already has 1 of 1 concurrent runs.")
     assert wait_reasons.find_waiting_reasons([second])[second.pk].kind == "held"
     assert first.end("a:1/x", Status.FINISHED)
     assert select_unheld_runs([second]) == [second]
@@ -84,7 +84,7 @@ def test_gpu_hours_hold_gpu_workers_only(team: Team, quota: Quota, make_worker: 
     run = make_run(team)
     assert not run_claims.claim_run(run, "gpu:1/x", "gpu:1")
     following = Month.now().next.start
-    assert again(run).reason == f"Waiting: the month's 2 h on GPUs are used up; they start anew on {following:%-d %B}."
+    assert again(run).reason == f"Waiting: the month's 2 h on GPUs are used up; they reset on {following:%-d %B}."
     assert quotas.explain_held_run(again(run)) == ""  # a worker without a GPU could take it
     assert run_claims.claim_run(run, "cpu:1/x", "cpu:1")
     assert Lease.across_teams.get(owner="cpu:1/x").gpus == 0
@@ -95,7 +95,7 @@ def test_full_storage_and_a_forbidden_queue_hold(team: Team, quota: Quota) -> No
     Storage.objects.create(team=team, checkpoints=3 << 30, spools=1 << 30)
     Quota.across_teams.update(storage_bytes=4 << 30)
     assert quotas.explain_held_run(run) == (
-        "Waiting: storage is full (4.0 GiB of 4.0 GiB): delete checkpoints that nobody needs, or ask an admin for more."
+        "Waiting: storage is full (4.0 GiB of 4.0 GiB): delete checkpoints you no longer need, or ask an admin for more."
     )
     Quota.across_teams.update(storage_bytes=5 << 30, queues=["small"])
     assert "may not use the queue gpu (only small)" in quotas.explain_held_run(run)
@@ -114,7 +114,7 @@ def test_the_header_says_what_it_waits_for(team: Team, quota: Quota) -> None:
     Quota.across_teams.update(concurrent_runs=0)
     notice = build_run_header(make_run(team), "overview")["notice"]
     assert notice.title == "Waiting in the queue."
-    assert notice.text == "Team Reasoning already runs 0 of 0 at once."
+    assert notice.text == "Team Reasoning already has 0 of 0 concurrent runs."
 
 
 @pytest.mark.django_db(transaction=True)

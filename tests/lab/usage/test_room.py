@@ -93,7 +93,7 @@ def test_freezing_is_refused_when_it_is_full(as_owner: Client, team: Team, datas
     limit(team, 3 * MIB, checkpoints=3 * MIB)
     response = as_owner.post(f"/datasets/{dataset.pk}/freeze/", {})
     page = response.content.decode()
-    assert "Nothing was frozen." in page
+    assert "Not frozen." in page
     assert f"storage: The team&#x27;s storage quota has 0 B left of 3.0 MiB. {FIX}" in page
     assert not Version.across_teams.exists()
 

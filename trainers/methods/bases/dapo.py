@@ -10,7 +10,7 @@ from trainers.methods.card import Card
 
 
 class Config(Strict):
-    epsilon_high: float = param(0.28, "Upper clip range; the lower one is the trainer's epsilon.", title="Clip above", gt=0, lt=10)
+    epsilon_high: float = param(0.28, "Upper clip range; the lower one is the trainer's epsilon.", title="Clip ε high", gt=0, lt=10)
 
 
 class DAPO(Base):

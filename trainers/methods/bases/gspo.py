@@ -10,8 +10,8 @@ from trainers.methods.card import Card
 
 
 class Config(Strict):
-    epsilon_low: float = param(3e-4, "Clip range of the sequence ratio below 1.", title="Clip below", gt=0, lt=1)
-    epsilon_high: float = param(4e-4, "Clip range of the sequence ratio above 1.", title="Clip above", gt=0, lt=10)
+    epsilon_low: float = param(3e-4, "Clip range of the sequence ratio below 1.", title="Clip ε low", gt=0, lt=1)
+    epsilon_high: float = param(4e-4, "Clip range of the sequence ratio above 1.", title="Clip ε high", gt=0, lt=10)
 
 
 class GSPO(Base):

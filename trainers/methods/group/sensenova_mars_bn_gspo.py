@@ -43,8 +43,8 @@ def clipped_loss(ratios: Tensor, advantages: Tensor, mask: Tensor, low: float, h
 
 class Config(Strict):
     batch_norm: bool = param(True, "Standardise advantages over the batch once more; off is GSPO.", title="Batch normalisation")
-    epsilon_low: float = param(0.2, "Clip range of the sequence ratio below 1.", title="Clip below", gt=0, lt=1)
-    epsilon_high: float = param(0.28, "Clip range of the sequence ratio above 1.", title="Clip above", gt=0, lt=10)
+    epsilon_low: float = param(0.2, "Clip range of the sequence ratio below 1.", title="Clip ε low", gt=0, lt=1)
+    epsilon_high: float = param(0.28, "Clip range of the sequence ratio above 1.", title="Clip ε high", gt=0, lt=10)
     format_weight: float = param(0.5, "Added to the reward for a right form, in tasks that have one.", ge=0, le=10)
 
 

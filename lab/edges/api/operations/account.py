@@ -53,7 +53,7 @@ class Member(Schema):
     since: datetime
 
 
-@router.get("/me", auth=any_token, response=Me, summary="Whose token this is")
+@router.get("/me", auth=any_token, response=Me, summary="Token information")
 def me(request: HttpRequest) -> object:
     """The first thing to ask: shows that the token works, for whom and for what."""
     caller = caller_of(request)
@@ -67,7 +67,7 @@ def me(request: HttpRequest) -> object:
     }
 
 
-@router.get("/members", auth=require_permission("members.read"), response=list[Member], summary="Who is in the team")
+@router.get("/members", auth=require_permission("members.read"), response=list[Member], summary="Team members")
 def list_members(request: HttpRequest) -> object:
     """Active members, oldest first."""
     return [{"user": serialize_person(one.user), "role": one.role, "since": one.created_at} for one in select_active_members(request)]

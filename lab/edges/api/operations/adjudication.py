@@ -27,7 +27,7 @@ from lab.labelling.quality.posted_forms import COMMENT
 from lab.lib.refusals import Refusal
 
 router = make_router("Review and conflicts")
-WHY = "a decision is somebody's"
+WHY = "a decision belongs to a person"
 REVEAL = Query(False, description="With run, step, reward and labellers of a blind queue. Say so when you decide.")
 
 
@@ -199,7 +199,7 @@ def decide_item(request: HttpRequest, item_id: int, given: DecideIn) -> object:
     return serialize_conflict(item, asker.user, given.reveal)
 
 
-@router.delete("/items/{int:item_id}/decision", auth=require_permission("label.work"), response=ConflictOut, summary="Take a decision back")
+@router.delete("/items/{int:item_id}/decision", auth=require_permission("label.work"), response=ConflictOut, summary="Undo a decision")
 def undecide_item(request: HttpRequest, item_id: int) -> object:
     """The item is again what its labels make of it. Your own decision; those who lead take back anybody's."""
     asker, item = reviewed_item(request, item_id)

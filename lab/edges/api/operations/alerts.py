@@ -20,7 +20,7 @@ from lab.watching.alerts.models import Rule
 from lab.watching.alerts.rule_form import MAX_STEPS, RuleForm
 
 router = make_router("Inbox and alerts")
-WHY = "an alert rule of one's own is somebody's"
+WHY = "an alert rule of one's own belongs to a person"
 
 
 class KindOut(Schema):
@@ -115,7 +115,7 @@ def rule_of(caller: Caller, owner: User | None, rule_id: int) -> Rule:
     return found
 
 
-@router.get("/alerts/kinds", auth=require_permission("lab.enter"), response=list[KindOut], summary="What rules are made of")
+@router.get("/alerts/kinds", auth=require_permission("lab.enter"), response=list[KindOut], summary="Kinds of alert rules")
 def list_kinds(request: HttpRequest) -> object:
     """Those that your role is told of."""
     role = caller_of(request).role
@@ -130,7 +130,7 @@ def list_rules(request: HttpRequest) -> object:
     return [serialize_alert_rule(one) for one in rules.in_order(rules.list_alert_rules(caller.team, user))]
 
 
-@router.post("/alerts", auth=require_permission("alerts.rules"), response={201: RuleOut, 200: RuleOut}, summary="Make an alert rule")
+@router.post("/alerts", auth=require_permission("alerts.rules"), response={201: RuleOut, 200: RuleOut}, summary="Create an alert rule")
 def make_rule(request: HttpRequest, given: OwnRuleIn) -> object:
     """A rule that says what another of yours does already is that other one (200)."""
     caller, user = require_rule_owner(request)
@@ -167,7 +167,7 @@ def list_team_rules(request: HttpRequest) -> object:
 
 
 @router.post(
-    "/alerts/team", auth=require_permission("alerts.manage"), response={201: RuleOut, 200: RuleOut}, summary="Make an alert rule of the team"
+    "/alerts/team", auth=require_permission("alerts.manage"), response={201: RuleOut, 200: RuleOut}, summary="Create an alert rule of the team"
 )
 def make_team_rule(request: HttpRequest, given: TeamRuleIn) -> object:
     """A rule that says what another does already is that other one (200)."""

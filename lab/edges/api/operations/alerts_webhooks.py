@@ -100,7 +100,7 @@ def list_webhooks(request: HttpRequest) -> object:
     return [serialize_webhook(one) for one in Webhook.objects.filter(team=caller_of(request).team).select_related("created_by")]
 
 
-@router.post("/webhooks", auth=require_permission("alerts.manage"), response={201: WebhookMade}, summary="Make a webhook")
+@router.post("/webhooks", auth=require_permission("alerts.manage"), response={201: WebhookMade}, summary="Create a webhook")
 def make_webhook(request: HttpRequest, given: WebhookIn) -> object:
     """Its secret is in the answer, once. Rules of the team name it."""
     caller, fields = caller_of(request), validate_webhook_fields(given)
@@ -165,5 +165,5 @@ def deliver_again(request: HttpRequest, delivery_id: UUID) -> object:
     if not rows.filter(pk=delivery_id).exists():
         raise Http404
     if not deliveries.requeue_delivery(delivery_id, team.pk):
-        raise ApiProblem("conflict", "It waits to be sent anyway, or it is a mail: those are not sent again by hand.")
+        raise ApiProblem("conflict", "It is already waiting to be sent, or it is an e-mail, which cannot be sent again manually.")
     return serialize_delivery(rows.get(pk=delivery_id))

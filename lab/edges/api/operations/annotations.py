@@ -120,9 +120,7 @@ def require_annotator(request: HttpRequest) -> tuple[Caller, User]:
     return caller, caller.person(WHY)
 
 
-@router.get(
-    "/rollouts/{int:rollout_id}/annotations", auth=require_permission("runs.read"), response=Annotations, summary="What was said about a rollout"
-)
+@router.get("/rollouts/{int:rollout_id}/annotations", auth=require_permission("runs.read"), response=Annotations, summary="Annotations of a rollout")
 def get_annotations(request: HttpRequest, rollout_id: int) -> object:
     """By everybody of the team."""
     return serialize_annotations(find_team_rollout(request, rollout_id))
@@ -141,7 +139,7 @@ def add_tag(request: HttpRequest, rollout_id: int, given: TagIn) -> object:
     "/rollouts/{int:rollout_id}/tags/{int:tag_id}",
     auth=require_permission("rollouts.annotate"),
     response=Annotations,
-    summary="Take a tag off a rollout",
+    summary="Remove a tag from a rollout",
 )
 def remove_tag(request: HttpRequest, rollout_id: int, tag_id: int) -> object:
     """Nothing happens when it is not there."""
@@ -160,9 +158,7 @@ def rate(request: HttpRequest, rollout_id: int, given: RatingIn) -> object:
     return serialize_annotations(rollout)
 
 
-@router.delete(
-    "/rollouts/{int:rollout_id}/rating", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Take your rating back"
-)
+@router.delete("/rollouts/{int:rollout_id}/rating", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Remove your rating")
 def unrate(request: HttpRequest, rollout_id: int) -> object:
     """Nothing happens when there is none."""
     _, user = require_annotator(request)
@@ -186,7 +182,7 @@ def set_mark(request: HttpRequest, rollout_id: int, start: int, given: MarkIn) -
 
 
 @router.delete(
-    "/rollouts/{int:rollout_id}/marks/{int:start}", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Take a mark back"
+    "/rollouts/{int:rollout_id}/marks/{int:start}", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Remove a mark"
 )
 def remove_mark(request: HttpRequest, rollout_id: int, start: int) -> object:
     """Nothing happens when there is none."""
@@ -223,7 +219,7 @@ def add_comment(request: HttpRequest, rollout_id: int, given: CommentIn, key: Ke
     )
 
 
-@router.post("/comments/{int:comment_id}/answers", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Answer a comment")
+@router.post("/comments/{int:comment_id}/answers", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Reply to a comment")
 def answer_comment(request: HttpRequest, comment_id: int, given: AnswerIn, key: Key) -> object:
     """An answer to an answer goes to its thread."""
     caller, user = require_annotator(request)

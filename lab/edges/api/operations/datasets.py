@@ -155,7 +155,7 @@ def get_dataset(request: HttpRequest, dataset_id: int) -> object:
     return {**serialize_dataset(found), "rule": stored_rule(found).as_json(), "versions": versions_shown(versions)}
 
 
-@router.post("/datasets", auth=require_permission("datasets.write"), response={201: DatasetOut, 200: DatasetOut}, summary="Make a dataset")
+@router.post("/datasets", auth=require_permission("datasets.write"), response={201: DatasetOut, 200: DatasetOut}, summary="Create a dataset")
 def make_dataset(request: HttpRequest, given: DatasetIn, key: Key) -> object:
     """From queues; freeze it to get rows."""
     caller = caller_of(request)
@@ -252,11 +252,13 @@ def match_shown(match: Match, run: Run) -> dict[str, Any]:
     return {**about, "state": one.state, "votes": votes, "rate": one.tally.rate if one.tally else None}
 
 
-@router.post("/runs/{uuid:run_id}/match", auth=require_permission("label.lead"), response={201: MatchOut}, summary="Ask people which run is better")
+@router.post(
+    "/runs/{uuid:run_id}/match", auth=require_permission("label.lead"), response={201: MatchOut}, summary="Start a blind comparison of two runs"
+)
 def ask_match(request: HttpRequest, run_id: UUID, given: MatchIn) -> object:
     """Makes a blind queue over held-out prompts that both answered."""
     caller, run = caller_of(request), find_team_run(request, run_id)
-    user = caller.person("somebody answers for a queue")
+    user = caller.person("a queue needs a responsible person")
     against = Run.objects.of(caller.team).filter(pk=given.against).first() if given.against else None
     if given.against and against is None:
         raise make_invalid_problem("against", "your team has no such run", "give the id of one of its runs")

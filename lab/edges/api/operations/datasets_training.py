@@ -101,11 +101,11 @@ class TrainIn(Given):
     evaluation: int | None = Field(None, description="Held-out prompts that are measured.")
     overrides: dict[str, Any] = Field({}, description="Further changes to the spec, as for a launch.", examples=[{"training": {"beta": 0.2}}])
     match: MatchWanted | None = Field(None, description="Once it has finished, ask people blindly whether its answers are better than before.")
-    check: bool = Field(True, description="False leaves out the trainers' own check, which takes seconds.")
+    check: bool = Field(True, description="false skips the trainer's own check, which takes seconds.")
 
 
 @router.get(
-    "/versions/{int:version_id}/training", auth=require_permission("runs.launch"), response=TrainingOut, summary="What training on a version would do"
+    "/versions/{int:version_id}/training", auth=require_permission("runs.launch"), response=TrainingOut, summary="Preview training on a version"
 )
 def get_training(
     request: HttpRequest,
@@ -149,7 +149,7 @@ def train_version(request: HttpRequest, version_id: int, given: TrainIn, key: Ke
     match_by = None
     if given.match is not None:
         check_caller_permission(caller, "label.lead")
-        match_by = caller.person("somebody answers for a queue")
+        match_by = caller.person("a queue needs a responsible person")
     spec = spec_of(form, given)
     warnings = [FieldProblem(field="policy", message=one) for one in form.warnings]
 
@@ -167,10 +167,10 @@ def train_version(request: HttpRequest, version_id: int, given: TrainIn, key: Ke
 def explain_unready_version(version: Version) -> str:
     """Why nothing can be trained on the version; empty when something can."""
     if version.state != VersionState.READY:
-        return f"{version} is {version.state}: it can be trained on once it is ready."
+        return f"{version} is {version.state}: it must be ready for training."
     if not version.train_file:
         return f"{version} has no rows to train on."
-    return "" if goals_of(version) else "The lab trains on no version of marked steps. Export it for a process reward model."
+    return "" if goals_of(version) else "The lab cannot train on marked steps. Export it for a process reward model."
 
 
 def goal_of(version: Version, trainer: str | None) -> Goal:
@@ -193,17 +193,17 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
     form = TrainForm(version, goal_of(version, given.trainer), data)
     if given.policy is None and form.best is None:
         fix = "name one: {run, checkpoint}, {kind: folder, folder} or {kind: hub, name}"
-        raise make_invalid_problem(
-            "policy", "no policy that your team has sampled the rows of this version: there is none to start from by itself", fix
-        )
+        raise make_invalid_problem("policy", "no policy of your team sampled the rows of this version, so there is no default", fix)
     if given.match is None:
         return form
     if not form.goal.answers:
-        raise make_invalid_problem("match", "a reward model writes no answers that people could compare", "leave it out")
+        raise make_invalid_problem("match", "a reward model generates no answers to compare", "remove it")
     form.data = {**data, "match": "on", "prompts": str(given.match.prompts), "overlap": str(given.match.overlap)}
     known = {one.pk for one in form.labellers}
     if strangers := [one for one in given.match.labellers if one not in known]:
-        raise make_invalid_problem("match.labellers", f"nobody of the id {strangers[0]} may label in your team", "take ids from the list of members")
+        raise make_invalid_problem(
+            "match.labellers", f"no member with the id {strangers[0]} may label in your team", "take ids from the list of members"
+        )
     form.assigned = tuple(dict.fromkeys(given.match.labellers))
     return form
 
@@ -218,7 +218,7 @@ def inputs_of(policy: PolicyIn) -> dict[str, str]:
         )
     if foreign := sorted(policy.model_fields_set - {"kind", *own}):
         raise make_validation_problem(
-            FieldProblem(field=f"policy.{one}", message=f"does not go with the kind {policy.kind}", fix="leave it out") for one in foreign
+            FieldProblem(field=f"policy.{one}", message=f"does not go with the kind {policy.kind}", fix="remove it") for one in foreign
         )
     if policy.kind == FOLDER:
         return {"policy": FOLDER, "folder": policy.folder}
@@ -235,7 +235,7 @@ def spec_of(form: TrainForm, given: TrainIn) -> dict[str, Any]:
     if spec is None:
         raise make_validation_problem(FieldProblem(field=PLACES.get(name, name), message=words) for name, words in form.errors.items())
     fixed = [
-        FieldProblem(field=f"overrides.{part}", message=f"is what {who} says", fix="leave it out") for part, who in FIXED.items() if part in changes
+        FieldProblem(field=f"overrides.{part}", message=f"is what {who} says", fix="remove it") for part, who in FIXED.items() if part in changes
     ]
     training = changes.get("training")
     if isinstance(training, dict) and training.get("trainer", form.goal.trainer) != form.goal.trainer:
@@ -250,7 +250,7 @@ def spec_of(form: TrainForm, given: TrainIn) -> dict[str, Any]:
     measured = evaluation.get("prompts") if isinstance(evaluation, dict) else None
     if given.match is not None and not measured:
         raise make_invalid_problem(
-            "overrides.evaluation.prompts", "a match compares answers to held-out prompts", "measure some, or leave the match out"
+            "overrides.evaluation.prompts", "a match needs held-out prompts", "set held-out prompts above 0, or remove the match"
         )
     return spec
 
@@ -262,7 +262,7 @@ def check_training_form(form: TrainForm, spec: dict[str, Any]) -> list[FieldProb
     except SpecError as error:
         raise of_form(form, error) from None
     except PreflightError as error:
-        raise ApiProblem("away", f"The check before the launch could not be made: {error}. Send check: false to launch without it.") from None
+        raise ApiProblem("away", f"The pre-launch check failed to run: {error}. Send check: false to launch without it.") from None
     if problems := [make_training_problem(form, one) for one in report.get("problems", [])]:
         raise make_validation_problem(problems)
     return [make_training_problem(form, one) for one in report.get("warnings", [])]

@@ -20,7 +20,7 @@ from lab.watching.alerts.kinds import KINDS
 from lab.watching.alerts.models import Notice, NoticeQuerySet
 
 router = make_router("Inbox and alerts")
-WHY = "an inbox is somebody's"
+WHY = "an inbox belongs to a person"
 
 
 class NoticeOut(Schema):
@@ -71,11 +71,11 @@ def select_older_rows(rows: Any, every: Any, after: str) -> Any:
     except ValueError:
         last = None
     if last is None:
-        raise make_invalid_problem("after", "is not the next of a page", "take it from the page before as it is, or leave it out for the first page")
+        raise make_invalid_problem("after", "is not a valid page cursor", "use the value of the previous page, or leave it out for the first page")
     return rows.filter(Q(created_at__lt=last.created_at) | Q(created_at=last.created_at, pk__gt=last.pk))
 
 
-@router.get("/inbox", auth=require_permission("lab.enter"), response=InboxOut, summary="What you were told")
+@router.get("/inbox", auth=require_permission("lab.enter"), response=InboxOut, summary="Notifications")
 def list_notices(
     request: HttpRequest,
     after: After,
@@ -85,7 +85,7 @@ def list_notices(
 ) -> object:
     """Newest first."""
     if kind and kind not in KINDS:
-        raise make_invalid_problem("kind", "is no kind of notice", f"take one of {', '.join(KINDS)}")
+        raise make_invalid_problem("kind", "is not a kind of notification", f"use one of {', '.join(KINDS)}")
     every = select_own_notices(request)
     rows = every.unread() if unread else every
     rows = rows.filter(kind=kind) if kind else rows
@@ -112,10 +112,10 @@ def read_all(request: HttpRequest) -> object:
     return {"read": count, "at": f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"}
 
 
-@router.post("/inbox/unread", auth=require_permission("lab.enter"), response=UnreadOut, summary="Take back having read all")
+@router.post("/inbox/unread", auth=require_permission("lab.enter"), response=UnreadOut, summary="Undo marking all read")
 def unread_all(request: HttpRequest, given: UnreadIn) -> object:
     """Only what was read at that moment is unread again."""
     at = given.at if timezone.is_aware(given.at) else timezone.make_aware(given.at)
     if not 2000 <= at.year < 9000:
-        raise make_invalid_problem("at", "is no moment at which anything was read", "take it as having read all answered it")
+        raise make_invalid_problem("at", "is not a time at which notifications were read", "use the value returned by marking all read")
     return {"unread": read_marks.unmark_read_batch(select_own_notices(request), at)}

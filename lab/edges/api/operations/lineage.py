@@ -54,7 +54,7 @@ def get_lineage(
         root, _ = root_of(team, request.GET)
     except Http404 as error:
         raise make_invalid_problem(
-            next(name for name, one in asked.items() if one.strip()), str(error), "give one of its own, or leave it out"
+            next(name for name, one in asked.items() if one.strip()), str(error), "give one of its own, or remove it"
         ) from None
     graph, left_out = build_lineage_graph(team, root)
     nodes = [

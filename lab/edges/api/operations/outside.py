@@ -23,7 +23,7 @@ class OpeningIn(Given):
     trainer: str = Field("other", examples=["grpo"], description=f"One of {', '.join(received_spools.TRAINERS)}.")
     policy: str = Field("", examples=["Qwen/Qwen3-0.6B"])
     task: str = ""
-    total_steps: int = Field(0, description="0 when nobody knows.")
+    total_steps: int = Field(0, description="0 if unknown.")
     config: dict[str, Any] = Field(default_factory=dict, description="Settings worth showing, up to 64 KiB; no secrets.")
 
 
@@ -35,10 +35,10 @@ class Opened(Schema):
 
 class Heard(Schema):
     offset: int = Field(description="Bytes of the spool that the lab has: go on from there.")
-    stop: bool = Field(description="Somebody asked for the run to stop.")
+    stop: bool = Field(description="A stop of the run was requested.")
 
 
-@router.post("/outside/runs", auth=require_permission("runs.send"), response=Opened, summary="Begin a run trained elsewhere, or go on with it")
+@router.post("/outside/runs", auth=require_permission("runs.send"), response=Opened, summary="Start or resume an external run")
 def open_outside_run(request: HttpRequest, given: OpeningIn) -> object:
     """The run appears in the lab at once; its events follow with the next operation."""
     caller = caller_of(request)
@@ -50,14 +50,14 @@ def open_outside_run(request: HttpRequest, given: OpeningIn) -> object:
     "/outside/runs/{key}/events",
     auth=require_permission("runs.send"),
     response=Heard,
-    summary="Send events of a run trained elsewhere",
+    summary="Send events of an external run",
     openapi_extra={"requestBody": {"required": True, "content": {"application/x-ndjson": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 def send_events(request: HttpRequest, key: uuid.UUID, offset: int = Query(ge=0, description="Where in the spool the first byte belongs.")) -> object:
     """Whole lines of the spool, events as docs/run-files.md describes them. What does not begin where the lab's copy ends is not stored."""
     run = Run.objects.of(caller_of(request).team).filter(pk=received_spools.pk_of(caller_of(request).team, key), outside=True).first()
     if run is None:
-        raise Http404("No run was begun with this key.")
+        raise Http404("No run was started with this key.")
     try:
         heard = received_spools.receive_spool_piece(run, offset, request.read(received_spools.PIECE_BYTES + 1))
     except received_spools.Later as error:

@@ -156,7 +156,7 @@ def list_policies(
     if after:
         last = listing.of_team(team).filter(pk=parse_after_id(after)).first()
         if last is None:
-            raise make_invalid_problem("after", "is a policy that is gone", "begin with the first page again")
+            raise make_invalid_problem("after", "is a deleted policy", "start again with the first page")
         rows = [row for row in rows if (row.checkpoint.created_at, row.checkpoint.pk) < (last.created_at, last.pk)]
     rows = rows[: limit + 1]
     listing.fill_policy_rows(rows[:limit])
@@ -216,7 +216,10 @@ def delete_policy(request: HttpRequest, checkpoint_id: int) -> object:
 
 
 @router.post(
-    "/policies/{int:checkpoint_id}/keep", auth=require_permission("policies.promote"), response=PolicyDetail, summary="Keep a policy after all"
+    "/policies/{int:checkpoint_id}/keep",
+    auth=require_permission("policies.promote"),
+    response=PolicyDetail,
+    summary="Cancel the deletion of a policy",
 )
 def keep_policy(request: HttpRequest, checkpoint_id: int) -> object:
     """Takes its deletion back; the team's rules leave it alone from then on."""

@@ -35,7 +35,7 @@ class GateIn(Given):
     complete: bool = Field(True, description="Every prompt of the match is answered.")
     second_reviewer: bool = Field(True, description="Who approves neither asked nor launched the run.")
     no_recalls: bool = True
-    no_findings: bool = Field(False, description="The doctor finds nothing.")
+    no_findings: bool = Field(False, description="Health checks find no issues.")
 
 
 class GateOut(GateIn):
@@ -174,7 +174,7 @@ def list_aliases(request: HttpRequest) -> object:
 
 
 @router.post(
-    "/policies/{int:checkpoint_id}/aliases", auth=require_permission("policies.promote"), response=AliasOut, summary="Give a policy an alias"
+    "/policies/{int:checkpoint_id}/aliases", auth=require_permission("policies.promote"), response=AliasOut, summary="Assign an alias to a policy"
 )
 def give_alias(request: HttpRequest, checkpoint_id: int, given: GiveIn) -> object:
     """At once, where no gate stands before it; otherwise ask for it, and another admin approves."""
@@ -192,7 +192,7 @@ def roll_back_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> obje
     return serialize_fresh_alias(request, one.name)
 
 
-@router.post("/aliases/{int:alias_id}/clear", auth=require_permission("policies.promote"), response=AliasOut, summary="Take an alias away")
+@router.post("/aliases/{int:alias_id}/clear", auth=require_permission("policies.promote"), response=AliasOut, summary="Remove an alias")
 def clear_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
     """Nobody holds it afterwards."""
     caller, one = caller_of(request), alias_of(request, alias_id)
@@ -220,7 +220,7 @@ def remove_gate(request: HttpRequest, name: str) -> object:
     "/policies/{int:checkpoint_id}/gate",
     auth=require_permission("policies.read"),
     response=list[ConditionOut],
-    summary="What an alias asks of a policy",
+    summary="Gate of an alias",
 )
 def get_conditions(
     request: HttpRequest, checkpoint_id: int, alias: str = Query(gates.GATED, max_length=NAME_LENGTH, description="The alias whose gate it is.")
@@ -252,7 +252,7 @@ def list_proposals(
     "/policies/{int:checkpoint_id}/proposals",
     auth=require_permission("policies.use"),
     response={201: ProposalDetail, 200: ProposalDetail},
-    summary="Ask that a policy get an alias",
+    summary="Request an alias for a policy",
 )
 def ask_alias(request: HttpRequest, checkpoint_id: int, given: AskIn, key: Key) -> object:
     """Admins are told; one of them approves or refuses."""

@@ -94,13 +94,13 @@ def serialize_judged_policy(one: retention.Judged) -> dict[str, Any]:
     }
 
 
-@router.get("/retention", auth=require_permission("policies.read"), response=RetentionOut, summary="What is kept")
+@router.get("/retention", auth=require_permission("policies.read"), response=RetentionOut, summary="Retention rules")
 def get_retention(request: HttpRequest) -> object:
     """The team's rules, and what is going to be deleted."""
     return serialize_retention(caller_of(request).team)
 
 
-@router.post("/retention/preview", auth=require_permission("policies.read"), response=RetentionPlan, summary="What rules would delete")
+@router.post("/retention/preview", auth=require_permission("policies.read"), response=RetentionPlan, summary="Preview retention rules")
 def preview_retention(request: HttpRequest, given: RulesIn) -> object:
     """Nothing is changed."""
     team = caller_of(request).team
@@ -113,7 +113,7 @@ def preview_retention(request: HttpRequest, given: RulesIn) -> object:
     }
 
 
-@router.put("/retention", auth=require_permission("policies.promote"), response=RetentionOut, summary="Set what is kept")
+@router.put("/retention", auth=require_permission("policies.promote"), response=RetentionOut, summary="Set retention rules")
 def set_retention(request: HttpRequest, given: RulesIn) -> object:
     """All of the rules at once. While they are in force, what they do not keep is deleted by a worker; what something relies on stays."""
     caller = caller_of(request)

@@ -99,7 +99,7 @@ def get_project(request: HttpRequest, project_id: int) -> object:
     return serialize_project(project_of(request, project_id))
 
 
-@router.post("/projects", auth=require_permission("projects.manage"), response={201: ProjectOut, 200: ProjectOut}, summary="Make a project")
+@router.post("/projects", auth=require_permission("projects.manage"), response={201: ProjectOut, 200: ProjectOut}, summary="Create a project")
 def make_project(request: HttpRequest, given: ProjectIn, key: Key) -> object:
     """Names are unique in a team, whatever their case."""
     caller = caller_of(request)
@@ -151,7 +151,7 @@ def find_unknown_keys(kind: str, asked: list[int], rows: list[Any]) -> list[Fiel
     """Those of ``asked`` that are not among ``rows``."""
     known = {getattr(row, verbs.KINDS[kind][1]) for row in rows}
     return [
-        FieldProblem(field=f"{FIELDS[kind]}.{place}", message=f"your team has no {kind} {key}", fix="leave it out")
+        FieldProblem(field=f"{FIELDS[kind]}.{place}", message=f"your team has no {kind} {key}", fix="remove it")
         for place, key in enumerate(asked)
         if key not in known
     ]

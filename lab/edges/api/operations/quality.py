@@ -86,7 +86,7 @@ def pairs_of(ratings: Ratings) -> list[dict[str, Any]]:
     ]
 
 
-@router.get("/queues/{int:queue_id}/agreement", auth=require_permission("label.see"), response=AgreementOut, summary="How far labellers agree")
+@router.get("/queues/{int:queue_id}/agreement", auth=require_permission("label.see"), response=AgreementOut, summary="Agreement between labellers")
 def get_agreement(request: HttpRequest, queue_id: int) -> object:
     """Who only labels gets no numbers over others: an empty list."""
     caller, queue = caller_of(request), find_visible_queue(request, queue_id)
@@ -100,7 +100,7 @@ def get_agreement(request: HttpRequest, queue_id: int) -> object:
 
 
 @router.get(
-    "/queues/{int:queue_id}/labellers", auth=require_permission("label.see"), response=list[LabellerOut], summary="What is known of each labeller"
+    "/queues/{int:queue_id}/labellers", auth=require_permission("label.see"), response=list[LabellerOut], summary="Statistics of each labeller"
 )
 def list_labellers(request: HttpRequest, queue_id: int) -> object:
     """Most labels first. Who leads sees everybody who labelled or skipped, who labels their own line, a viewer none."""
@@ -133,7 +133,7 @@ def pause_labeller(request: HttpRequest, queue_id: int, user_id: int, given: Pau
     "/queues/{int:queue_id}/labellers/{int:user_id}/pause",
     auth=require_permission("label.lead"),
     response={204: None},
-    summary="Let a labeller go on",
+    summary="Resume a labeller",
 )
 def resume_labeller(request: HttpRequest, queue_id: int, user_id: int) -> object:
     """Nothing happens when they are not paused."""

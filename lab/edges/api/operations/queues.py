@@ -29,7 +29,7 @@ from lab.teams.accounts.models import User
 from lab.teams.accounts.permissions import is_role_allowed
 
 router = make_router("Labelling")
-WHY = "a label is somebody's"
+WHY = "a label belongs to a person"
 
 
 class QueueOut(Schema):
@@ -184,11 +184,11 @@ def get_queue(request: HttpRequest, queue_id: int) -> object:
     return {**serialize_queue(queue), "selection": selection, "progress": count_queue_progress(queue, caller.user)}
 
 
-@router.post("/queues", auth=require_permission("label.lead"), response={201: QueueOut, 200: QueueOut}, summary="Make a queue")
+@router.post("/queues", auth=require_permission("label.lead"), response={201: QueueOut, 200: QueueOut}, summary="Create a queue")
 def make_queue(request: HttpRequest, given: QueueIn, key: Key) -> object:
     """From a selection of rollouts, with the rules of the form in the browser. What gives no item is refused."""
     caller = caller_of(request)
-    user = caller.person("somebody answers for a queue")
+    user = caller.person("a queue needs a responsible person")
     with under_way(request):
         [pk], fresh = run_idempotent_action(request, caller, key, lambda: [queue_made(caller.team, user, given).pk])
     return Status(201 if fresh else 200, serialize_queue(Queue.objects.of(caller.team).select_related("team").get(pk=pk)))
@@ -220,7 +220,7 @@ def release_items(request: HttpRequest, queue_id: int, given: TokensIn) -> objec
     return {"released": item_claims.release_claims(queue, user, given.tokens)}
 
 
-@router.post("/queues/{int:queue_id}/undo", auth=require_permission("label.work"), response=Undone, summary="Take your last answer back")
+@router.post("/queues/{int:queue_id}/undo", auth=require_permission("label.work"), response=Undone, summary="Undo your last answer")
 def undo_answer(request: HttpRequest, queue_id: int) -> object:
     """You hold its item again."""
     queue, user, _ = load_labeller_context(request, queue_id)

@@ -61,14 +61,17 @@ def set_queue_status(request: HttpRequest, queue_id: int, given: StatusIn) -> ob
     return serialize_queue(find_team_queue(request, queue_id))
 
 
-@router.get("/queues/{int:queue_id}/people", auth=require_permission("label.lead"), response=list[LabelWorker], summary="Who works in a queue")
+@router.get("/queues/{int:queue_id}/people", auth=require_permission("label.lead"), response=list[LabelWorker], summary="People of a queue")
 def list_queue_people(request: HttpRequest, queue_id: int) -> object:
     """Everybody who may, and everybody who has."""
     return [serialize_queue_worker(one) for one in people_of(find_team_queue(request, queue_id))]
 
 
 @router.put(
-    "/queues/{int:queue_id}/people/{int:user_id}", auth=require_permission("label.lead"), response=LabelWorker, summary="Let somebody label or review"
+    "/queues/{int:queue_id}/people/{int:user_id}",
+    auth=require_permission("label.lead"),
+    response=LabelWorker,
+    summary="Allow a person to label or review",
 )
 def change_worker(request: HttpRequest, queue_id: int, user_id: int, given: WorkerIn) -> object:
     """What is left out stays as it is. Who labels here no more loses what they hold; their labels stay."""

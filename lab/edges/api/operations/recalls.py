@@ -25,7 +25,7 @@ from lab.edges.api.problems import FieldProblem, make_validation_problem
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 
 router = make_router("Datasets and the loop")
-WHY = "a recall is somebody's"
+WHY = "a recall belongs to a person"
 Id = int | None
 
 
@@ -153,7 +153,7 @@ def get_recall(request: HttpRequest, recall_id: int) -> object:
     return serialize_recall_detail(recall_of(request, recall_id))
 
 
-@router.post("/recalls/preview", auth=require_permission("datasets.recall"), response=Reach, summary="What a recall would touch")
+@router.post("/recalls/preview", auth=require_permission("datasets.recall"), response=Reach, summary="Preview a recall")
 def preview_recall(request: HttpRequest, given: TargetIn) -> object:
     """Nothing is changed."""
     target = target_of(request, given, "looked at")
@@ -191,7 +191,7 @@ def undo_recall(request: HttpRequest, recall_id: int) -> object:
     "/recalls/{int:recall_id}/rebuild/{int:version_id}",
     auth=require_permission("datasets.write"),
     response={201: VersionOut, 200: VersionOut},
-    summary="Freeze a version again without what was recalled",
+    summary="Freeze a version again without recalled labels",
 )
 def rebuild_version(request: HttpRequest, recall_id: int, version_id: int, key: Key) -> object:
     """Under the version's own rule."""

@@ -116,13 +116,13 @@ def review_label(request: HttpRequest, judgement_id: int, given: ReviewIn) -> ob
 
 
 @router.post(
-    "/queues/{int:queue_id}/review/accept", auth=require_permission("label.work"), response=Accepted, summary="Accept what nobody contradicts"
+    "/queues/{int:queue_id}/review/accept", auth=require_permission("label.work"), response=Accepted, summary="Accept labels without disagreement"
 )
 def accept_labels(request: HttpRequest, queue_id: int, given: AcceptIn) -> object:
     """One person's labels of complete items on which nobody disagrees, 500 at most at once."""
     asker, queue = reviewed_queue(request, queue_id)
     if given.by == asker.user.pk:
-        raise make_invalid_problem("by", "is yourself, and nobody reviews their own labels", "let somebody else accept them")
+        raise make_invalid_problem("by", "is yourself; you cannot review your own labels", "someone else must accept them")
     if not Judgement.objects.filter(queue=queue, user=given.by).exclude(state=JudgementState.WITHDRAWN).exists():
         raise make_invalid_problem("by", "has no label in this queue", "take the id of somebody who labelled in it")
     accepted, left = accept_uncontradicted(queue, given.by, asker.user)

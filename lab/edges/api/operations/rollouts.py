@@ -179,7 +179,7 @@ def list_rollouts(
     run: list[int] = Query([], description="Numbers of runs; without any, all of the team's.", examples=[[2]]),
     f: list[str] = Query([], description=FILTER, examples=[["reward:ge:0.5"]]),
     q: str = Query("", description="Words of the completion."),
-    re: str = Query("", description="A regular expression over completions; a page ends when its time is over and `next` goes on from there."),
+    re: str = Query("", description="A regular expression over completions; a page ends when its time is over and `next` continues from there."),
     sort: str = Query("", description="A field, with - for the largest first; newest first when empty.", examples=["-reward"]),
     tries: Literal["0", "1"] = Query("0", description="1: also steps that a resumed attempt did again."),
 ) -> object:

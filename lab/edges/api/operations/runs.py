@@ -91,7 +91,7 @@ class Checked(Schema):
 class Clone(Given):
     name: str = Field("", max_length=NAME_LENGTH, description="Empty: the name of the run that is cloned.")
     overrides: dict[str, Any] = Field({}, description="Changes to its spec, as for a launch.", examples=[{"training": {"learning_rate": 1e-6}}])
-    check: bool = Field(True, description="False leaves out the trainers' own check, which takes seconds.")
+    check: bool = Field(True, description="false skips the trainer's own check, which takes seconds.")
 
 
 def serialize_run(run: Run, reason: Waiting | None) -> dict[str, Any]:

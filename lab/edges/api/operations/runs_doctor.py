@@ -35,7 +35,7 @@ class FindingOut(Schema):
     links: list[LinkOut]
 
 
-@router.get("/runs/{uuid:run_id}/doctor", auth=require_permission("runs.read"), response=list[FindingOut], summary="What the doctor finds in a run")
+@router.get("/runs/{uuid:run_id}/doctor", auth=require_permission("runs.read"), response=list[FindingOut], summary="Health checks of a run")
 def get_findings(request: HttpRequest, run_id: UUID) -> object:
     """Every rule with its evidence: first what was found, the bad before the doubtful. Worked out anew each time, also while the run trains."""
     run = find_team_run(request, run_id)

@@ -126,7 +126,7 @@ def get_month(
     team = caller_of(request).team
     asked = Month.read(month) if month else Month.now()
     if asked is None:
-        raise make_invalid_problem("month", f"“{month}” is no month", "write year and month, as 2026-11")
+        raise make_invalid_problem("month", f"“{month}” is not a month", "write year and month, as 2026-11")
     quota, found = quota_of(team), figures.clip_leases_to_month(team, asked)
     lines = figures.build_usage_breakdown(team, asked, found, by)
     return {
@@ -160,11 +160,11 @@ def set_limits(request: HttpRequest, given: LimitsIn) -> object:
 def check_queues(names: list[str]) -> None:
     """What the form's one line of text could not tell apart. Raises ApiProblem."""
     if not names:
-        raise make_invalid_problem("queues", "names no queue", "name at least one, or give null for every queue")
+        raise make_invalid_problem("queues", "contains no queue", "give at least one, or null for every queue")
     for place, name in enumerate(names):
         if not QUEUE.fullmatch(name):
             raise make_invalid_problem(
-                f"queues.{place}", f"“{name[:50]}” is no name of a queue", "use letters, digits, dot, dash and underscore, at most 50"
+                f"queues.{place}", f"“{name[:50]}” is not a queue name", "use letters, digits, dot, dash and underscore, at most 50"
             )
 
 

@@ -30,7 +30,7 @@ def run_queue_action(request: LabRequest, queue_id: int) -> HttpResponse:
     found = find_visible_queue(request, queue_id)
     verb = VERBS.get(request.POST.get("act", ""))
     if verb is None:
-        messages.error(request, "This is nothing a queue can do. Nothing was changed.")
+        messages.error(request, "Unknown action. Nothing was changed.")
         return redirect("queue", queue_id=found.pk)
     return redirect(verb(request, found))
 
@@ -54,16 +54,14 @@ def delete_queue(request: LabRequest, queue: Queue) -> str:
             len(queue.items.order_by("pk").select_for_update(nowait=True).values_list("pk"))
             locked = Queue.objects.select_for_update(nowait=True).same_row(queue).get()
             if locked.judgements.exists():
-                messages.error(
-                    request, "People have labelled in this queue, so it is not deleted. Close it: nobody is asked any more, and every label stays."
-                )
+                messages.error(request, "This queue has labels, so it cannot be deleted. Close it instead: labelling stops and all labels are kept.")
                 return here
             record_audit_entry("queue.delete", locked)
             locked.delete()
     except OperationalError:  # a lock is taken
-        messages.error(request, "Somebody is working in this queue at this moment, so it is not deleted. Pause it first, or try again.")
+        messages.error(request, "Someone is labelling in this queue right now, so it was not deleted. Pause it first, or try again.")
         return here
-    messages.success(request, f"“{queue.name}” is deleted. Nobody had labelled anything in it.")
+    messages.success(request, f"“{queue.name}” was deleted. It had no labels.")
     return reverse("queues")
 
 
@@ -72,20 +70,18 @@ def add_items(request: LabRequest, queue: Queue) -> str:
     here = reverse("queue", args=[queue.pk])
     count = parse_whole_number(request.POST.get("count", "").strip(), MOST_MORE)
     if not count:
-        messages.error(request, f"How many more items? Give a whole number from 1 to {MOST_MORE:,}.")
+        messages.error(request, f"More items: enter a whole number from 1 to {MOST_MORE:,}.")
         return here
     if queue.items.count() + count > MOST_ITEMS:
-        messages.error(request, f"A queue has at most {MOST_ITEMS:,} items. Give fewer, or make another queue.")
+        messages.error(request, f"A queue has at most {MOST_ITEMS:,} items. Enter fewer, or create another queue.")
         return here
     try:
         made = queue_items.plan_more_items(queue, count)
     except TooSlow:
-        messages.error(request, "The regular expression of the selection takes too long now. Nothing was added.")
+        messages.error(request, "The regular expression of the selection is too slow. Nothing was added.")
         return here
     if not len(made):
-        messages.warning(
-            request, f"The selection gives no further items: {nothing_left(made)}. Copy the queue as a new one to change how items are made."
-        )
+        messages.warning(request, f"The selection gives no further items: {nothing_left(made)}. Copy the queue to change how items are created.")
         return here
 
     def add() -> str:
@@ -104,17 +100,17 @@ def nothing_left(made: queue_items.Plan) -> str:
 def reorder_queue_items(request: LabRequest, queue: Queue) -> str:
     here = reverse("queue", args=[queue.pk])
     if queue.strategy != Strategy.DISAGREEMENT:
-        messages.error(request, "Only a queue with the strategy “disagreement first” is put in a new order as labels come in.")
+        messages.error(request, "Only queues with the item order “disagreement first” can be re-ordered.")
         return here
     done = item_order.reorder_unseen_items(queue)
-    rest = f"a model fitted on {done.votes:,} votes" if done.votes else "reward gap, spread and entropy: there are too few votes for a model"
-    messages.success(request, f"{done.moved:,} items that nobody has seen got another place, by {rest}.")
+    rest = f"a model fitted on {done.votes:,} votes" if done.votes else "reward gap, spread and entropy (not enough votes for a model)"
+    messages.success(request, f"{done.moved:,} unseen items re-ordered by {rest}.")
     return here
 
 
 VERBS: dict[str, Callable[[LabRequest, Queue], str]] = {
-    "pause": set_status(QueueStatus.PAUSED, "The queue is paused. Drafts are kept, and nobody gets new items."),
-    "close": set_status(QueueStatus.CLOSED, "The queue is closed. Its labels stay where they are."),
+    "pause": set_status(QueueStatus.PAUSED, "The queue is paused. Drafts are kept; no new items are assigned."),
+    "close": set_status(QueueStatus.CLOSED, "The queue is closed. Its labels are kept."),
     "open": set_status(QueueStatus.OPEN, "The queue is open."),
     "delete": delete_queue,
     "more": add_items,

@@ -32,7 +32,7 @@ from trainers.contract.problems import Problem
 
 SAMPLES = 3
 OFFERED_RUNS = 50
-TOO_SLOW = "The regular expression of the selection takes too long for all of its rollouts. Narrow the selection with a filter or words first."
+TOO_SLOW = "The regular expression is too slow for the whole selection. Narrow the selection with a filter or words first."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -64,7 +64,7 @@ def save_new_queue(request: LabRequest, recipe: RecipeForm, form: QueueForm, que
         recipe.add_error("selection", TOO_SLOW)
         return render_new_queue_page(request, recipe, form, questions, selection, status=422)
     if not len(found):
-        recipe.add_error(None, "This gives no items, so there is nothing to label. What was left out, and why, is listed in the preview.")
+        recipe.add_error(None, "These settings give no items. The preview lists what was excluded, and why.")
         return render_new_queue_page(request, recipe, form, questions, selection, status=422)
 
     def act() -> str:

@@ -27,7 +27,7 @@ from lab.teams.accounts.roles import has_team_permission
 
 ITEMS = 25  # of a page
 WIDTHS = (0.3, 0.2, 0.1, 0.05)
-STATE_WORDS = {"open": "wants labels", "done": "done", "conflict": "conflict", "settled": "decided", "dropped": "dropped"}
+STATE_WORDS = {"open": "needs labels", "done": "done", "conflict": "conflict", "settled": "decided", "dropped": "dropped"}
 
 
 @require_safe

@@ -22,10 +22,10 @@ from lab.teams.audit.recording import record_audit_entry
 
 FIXED = ("blind", "reviewed")  # once there are labels: they would be of two sorts
 WHY = {
-    "blind": "Labels given blind and not blind cannot be told apart afterwards.",
-    "reviewed": "Labels that counted at once would stop counting, or the other way round.",
-    "overlap": "It can only grow: items that have their labels would have too many.",
-    "rubric": "Questions that people have answered stay as they are; new ones can be added.",
+    "blind": "Blind and non-blind labels could not be told apart afterwards.",
+    "reviewed": "Labels that already count would stop counting, or vice versa.",
+    "overlap": "It can only increase: finished items would have too many labels.",
+    "rubric": "Answered questions cannot be changed; new ones can be added.",
 }
 
 
@@ -49,7 +49,7 @@ def edit_queue_settings(request: LabRequest, queue_id: int) -> HttpResponse:
     if not form.is_valid() or any(question.problems for question in questions):
         return render_queue_settings(request, queue, form, questions, labelled, status=422)
     save_queue_settings(queue, form, questions)
-    messages.success(request, "Saved. People who are labelling get it with their next item.")
+    messages.success(request, "Saved. Labellers get the changes with their next item.")
     return redirect("queue", queue_id=queue.pk)
 
 
@@ -58,16 +58,16 @@ def check_answered(queue: Queue, form: QueueForm, questions: list[rubric.Questio
     form.is_valid()
     overlap = form.cleaned_data.get("overlap")
     if overlap is not None and overlap < queue.overlap:
-        form.add_error("overlap", f"{WHY['overlap']} Give {queue.overlap} or more.")
+        form.add_error("overlap", f"{WHY['overlap']} Enter {queue.overlap} or more.")
     sent = {one["name"]: one for one in rubric.to_stored_questions(questions)}
     for old in queue.rubric:
         new = sent.get(old["name"])
         if new is None:
             questions.append(next(one for one in rubric.questions_of([old])))
-            questions[-1].problems["label"] = "People may have answered this question, so it stays. Make it optional instead."
+            questions[-1].problems["label"] = "This question may have answers, so it cannot be removed. Make it optional instead."
         elif (new["kind"], new["choices"]) != (old["kind"], old.get("choices", [])):
             changed = next(one for one in questions if one.label == new["label"])
-            changed.problems["kind"] = "People may have answered this question, so its kind and its choices stay. Add another question instead."
+            changed.problems["kind"] = "This question may have answers, so its type and choices cannot change. Add another question instead."
 
 
 def save_queue_settings(queue: Queue, form: QueueForm, questions: list[rubric.Question]) -> None:

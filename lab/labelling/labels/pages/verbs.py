@@ -31,7 +31,7 @@ from lab.lib.refusal_answers import build_json_refusal
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.requests import LabRequest
 
-NOWHERE = "No other queue wants your labels now. What comes to this one appears here by itself."
+NOWHERE = "No other queue needs your labels. New items of this queue appear here automatically."
 View = Callable[[LabRequest, int], HttpResponse]
 Verb = Callable[[LabRequest, Queue, dict[str, Any]], dict[str, Any]]
 
@@ -102,9 +102,9 @@ def compare_with_gold(said: Judgement) -> dict[str, Any] | None:
     if item.gold is None or hit is None:
         return None
     if hit:
-        return {"right": True, "message": "This item's answer was known, and yours agrees with it."}
+        return {"right": True, "message": "This was a gold item, and your answer is correct."}
     known = as_shown(Judgement(verdict=item.gold["verdict"], tiers=item.gold.get("tiers")), said.order)
-    return {"right": False, "message": f"This item's answer was known: {KNOWN.get(known['choice'], 'another ranking')}."}
+    return {"right": False, "message": f"This was a gold item. The correct answer: {KNOWN.get(known['choice'], 'another ranking')}."}
 
 
 KNOWN = {"1": "the first is better", "2": "the second is better", "tie": "neither is better", "bad": "bad", "good": "good", "neutral": "neutral"}

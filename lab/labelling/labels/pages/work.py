@@ -27,7 +27,7 @@ REASONS = (
     "I do not know the subject",
     "The prompt is unclear or broken",
     "Harmful or private content",
-    "Something is not shown as it should be",
+    "Display problem",
 )
 
 

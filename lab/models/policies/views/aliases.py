@@ -57,9 +57,9 @@ def save_alias_gate(request: LabRequest) -> HttpResponse:
     def act() -> str:
         if request.POST.get("act") == "remove":
             promotion.set_gate(request.team, request.user, name, None)
-            return f"“{promotion.normalize_alias_name(name)}” has no gate any more; admins give it at once."
+            return f"“{promotion.normalize_alias_name(name)}” no longer has a gate; admins can assign it directly."
         promotion.set_gate(request.team, request.user, name, parse_gate_form(request))
-        return f"The gate of “{promotion.normalize_alias_name(name)}” is saved."
+        return f"Gate of “{promotion.normalize_alias_name(name)}” saved."
 
     return run_act_and_redirect(request, act, f"{reverse('aliases')}#alias-{name.lower() if promotion.NAME.fullmatch(name.lower()) else ''}")
 
@@ -69,13 +69,13 @@ def parse_gate_form(request: LabRequest) -> dict[str, Any]:
     votes, low = read_post_text(request, "votes", 20), read_post_text(request, "low", 20)
     wanted = parse_whole_number(votes, MOST_VOTES)
     if wanted is None:
-        raise Refusal(f"Votes: give a whole number from 0 to {MOST_VOTES:,}, not “{votes[:40]}”.")
+        raise Refusal(f"Votes: enter a whole number from 0 to {MOST_VOTES:,}, not “{votes[:40]}”.")
     try:
         share = float(low)
     except ValueError:
         share = -1.0
     if not 0 <= share < 100:
-        raise Refusal(f"Lower bound: give a percentage from 0 to 99, not “{low[:40]}”.")
+        raise Refusal(f"Lower bound: enter a percentage from 0 to 99, not “{low[:40]}”.")
     against = request.POST.get("against", "")
     checks = {name: request.POST.get(name) == "on" for name in ("complete", "second_reviewer", "no_recalls", "no_findings")}
     return {"votes": wanted, "low": share / 100, "against": against if against in Gate.Against.values else Gate.Against.ANY, **checks}
@@ -143,7 +143,7 @@ def refuse_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
 
     def act() -> str:
         promotion.refuse_proposal(request.team, request.user, found, read_post_text(request, "comment"))
-        return "Refusal; whoever asked can read why."
+        return "Refusal; the requester can read your comment."
 
     return run_act_and_redirect(request, act, reverse("proposal", args=[found.pk]))
 

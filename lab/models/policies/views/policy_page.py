@@ -149,7 +149,7 @@ def delete_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
 
     def act() -> str:
         removal.request_removal(request.team, request.user, checkpoint)
-        return f"{format_checkpoint_label(checkpoint)} is deleted in 15 minutes; until then it can be kept."
+        return f"{format_checkpoint_label(checkpoint)} will be deleted in 15 minutes; until then you can undo this."
 
     return run_act_and_redirect(request, act, reverse("policy", args=[checkpoint.pk]))
 

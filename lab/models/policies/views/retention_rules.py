@@ -29,14 +29,14 @@ def edit_retention_rules(request: LabRequest) -> HttpResponse:
     if request.method == "POST":
         asked, errors = retention.parse_retention_rules(request.POST, request.team)
         if "keep_last" not in request.POST:
-            errors["keep_last"] = "The rules did not come with the form; nothing was saved. Reload the page and save again."
+            errors["keep_last"] = "Not saved: the form had no rules. Reload the page and save again."
         if not errors:
             try:
                 retention.save_retention_rules(request.team, request.user, asked)
             except Refusal as error:
                 messages.error(request, str(error))
             else:
-                messages.success(request, "Saved. The rules are in force." if asked.active else "Saved. The rules are off: nothing is deleted.")
+                messages.success(request, "Saved. The rules are on." if asked.active else "Saved. The rules are off: nothing is deleted.")
             return redirect("retention")
         return render_retention_page(request, asked, errors, status=422)
     asked, errors = (
@@ -86,9 +86,9 @@ def save_hub_token(request: LabRequest) -> HttpResponse:
     def act() -> str:
         if request.POST.get("act") == "remove":
             hub_token.remove_hub_token(request.team, request.user)
-            return "The token is removed. Pushes that have not begun will fail."
+            return "Token removed. Pushes that have not started will fail."
         hub_token.store_hub_token(request.team, request.user, request.POST.get("secret", ""))
-        return "The token is stored, encrypted. Nobody can read it here again."
+        return "Token stored, encrypted. It is not shown again."
 
     return run_act_and_redirect(request, act, reverse("policy-hub"))
 
@@ -101,7 +101,7 @@ def push_checkpoint(request: LabRequest, checkpoint_id: int) -> HttpResponse:
         made = pushes.request_push(
             request.team, request.user, checkpoint, read_post_text(request, "repository", 300), request.POST.get("public") != "on"
         )
-        return f"Queued: a worker pushes it to {made.repository}."
+        return f"Queued: a worker will push it to {made.repository}."
 
     return run_act_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}#push")
 
@@ -118,7 +118,7 @@ def cancel_push(request: LabRequest, push_id: int) -> HttpResponse:
 
     def act() -> str:
         if not pushes.cancel_push(request.team, request.user, found):
-            raise Refusal("It has ended already.")
-        return "Cancelled; a worker in the middle of it stops at its next read."
+            raise Refusal("It has already ended.")
+        return "Cancelled; a running upload stops at its next read."
 
     return run_act_and_redirect(request, act, f"{reverse('policy', args=[found.checkpoint_id])}#push")

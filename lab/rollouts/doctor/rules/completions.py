@@ -34,22 +34,24 @@ def cut_off(facts: Facts) -> Verdict:
         seen.append(f"The limit is {facts.length_limit} tokens.")
     seen += told_by_answers(facts.answers)
     if ended:
-        seen.append(f"Before that they did end, {describe_cut_window(ended[-1])}: the limit has become too short or the completions too long.")
+        seen.append(
+            f"Before that, completions did end, {describe_cut_window(ended[-1])}: the limit has become too short or the completions too long."
+        )
         advice = (
             "Raise max_completion_length.",
             "Read the cut-off rollouts for repetition; a length penalty or a shorter demonstration helps there.",
         )
     else:
-        seen.append("At no time did clearly fewer of them reach it: the end-of-sequence token may never be written.")
+        seen.append("The share was never clearly lower: the policy may never emit the end-of-sequence token.")
         advice = (
-            "Check that the chat template's end token is the one the tokenizer and generation config call EOS.",
-            "For a base model, add a cold start (SFT) that teaches the ending.",
+            "Check that the chat template's end token is the EOS token of the tokenizer and generation config.",
+            "For a base model, add a cold start (SFT) that teaches it to stop.",
             "If the rollouts are simply unfinished, raise max_completion_length.",
         )
-    title = "Completions used to end, now nearly all are cut off" if ended else "Nearly every completion is cut off, from the first step on"
+    title = "Nearly all completions are now cut off" if ended else "Nearly all completions are cut off since the first step"
     links = (
         Link("Cut-off rollouts of these steps", (f"step:ge:{now.first}", "finish:is:length"), "-length"),
-        Link("Those that did end", ("finish:is:stop",)),
+        Link("Completions that ended", ("finish:is:stop",)),
         Link("Chart", chart="clipped_ratio"),
     )
     return Verdict("found", tuple(seen), title, "bad", links, advice)
@@ -66,11 +68,9 @@ def told_by_answers(answers: Sequence[Answer]) -> list[str]:
         return []
     found = []
     if rewarded := sum(bool(answer.reward and answer.reward > 0) for answer in cut):
-        found.append(
-            f"{rewarded} of the newest {len(cut)} cut-off rollouts earned a reward all the same: the answer was there, only the end was missing."
-        )
+        found.append(f"{rewarded} of the newest {len(cut)} cut-off rollouts still got a reward: the answer was present, only the end was missing.")
     if looping := sum(has_repeated_ending(answer.tail) for answer in cut):
-        found.append(f"{looping} of the newest {len(cut)} end in a passage that repeats itself.")
+        found.append(f"{looping} of the newest {len(cut)} end in a repetition loop.")
     return found
 
 
@@ -89,9 +89,9 @@ def length_drift(facts: Facts) -> Verdict:
         f"Mean completion length: {format_number(line.start)} → {format_number(line.end)} tokens over steps {series.steps[0]} to {series.steps[-1]}"
     )
     if abs(line.t) < SURE or abs(line.relative) < DRIFT or abs(line.change) < 1:
-        return make_clear_verdict(f"{course}, fitted by a line.")
+        return make_clear_verdict(f"{course} (linear fit).")
     longer = line.change > 0
-    seen = [f"{course} ({100 * line.relative:+.0f} %), fitted by a line.".replace("-", "−")]
+    seen = [f"{course} ({100 * line.relative:+.0f} %, linear fit).".replace("-", "−")]
     reward = facts.of("reward")
     gained = fit_trend_line(reward) if len(reward) >= ENOUGH else None
     if gained:
@@ -107,9 +107,9 @@ def length_drift(facts: Facts) -> Verdict:
         Link("Chart", chart="mean_length"),
     )
     advice = (
-        ("Read the longest rollouts: padding and repetition call for a length penalty, real work for a higher limit.",)
+        ("Read the longest rollouts: use a length penalty against padding and repetition, a higher limit for real work.",)
         if longer
-        else ("Read the shortest rollouts: if the working is gone, reward it or lower the pressure for brevity.",)
+        else ("Read the shortest rollouts: if the reasoning is gone, reward it or reduce the pressure for brevity.",)
     )
     fairer = suggest_alternatives("If reward is averaged per sequence, compare with a loss that does not favour a length", facts, "dr-grpo", "dapo")
     more = (*advice, *fairer)
@@ -120,7 +120,5 @@ def last_steps(facts: Facts) -> str:
     return f"step:ge:{compute_newest_window(facts.of(LENGTH)).first}"
 
 
-CUT_OFF = Rule("cut-off", "Cut-off completions", "the share of completions cut off at the length limit", (CUT,), cut_off)
-LENGTH_DRIFT = Rule(
-    "length-drift", "Length drift", "the trend of the mean completion length, beside the reward's", (LENGTH,), length_drift, ("reward",)
-)
+CUT_OFF = Rule("cut-off", "Cut-off completions", "share of completions cut off at the length limit", (CUT,), cut_off)
+LENGTH_DRIFT = Rule("length-drift", "Length drift", "trend of the mean completion length and of the reward", (LENGTH,), length_drift, ("reward",))

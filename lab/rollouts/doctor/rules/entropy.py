@@ -35,17 +35,17 @@ def judge_entropy_collapse(facts: Facts) -> Verdict:
     gained = rise_of(facts) > 0
     links = (
         Link("Least uncertain rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "mean_entropy"),
-        Link("Groups without spread", (f"step:ge:{now.first}", "zero_variance:is:yes")),
+        Link("Zero-variance groups", (f"step:ge:{now.first}", "zero_variance:is:yes")),
         Link("Chart", chart=ENTROPY),
     )
     advice = (
         *suggest_alternatives(
-            "If reward still has to grow, keep exploration up: a higher temperature, a higher clip, an entropy method", facts, "dapo", "siren"
+            "If the reward should still grow, keep up exploration: higher temperature, higher clip ε, an entropy method", facts, "dapo", "siren"
         ),
-        "If the task is solved, this is what certainty looks like; sample it more than once to see what variety is left.",
+        "If the task is solved, low entropy is expected; sample several times to check the remaining diversity.",
     )
     deep = share <= DEEP[0] and now.mean <= DEEP[1] and not gained
-    return Verdict("found", tuple(seen), "Token entropy has nearly gone", "bad" if deep else "warn", links, advice)
+    return Verdict("found", tuple(seen), "Token entropy has collapsed", "bad" if deep else "warn", links, advice)
 
 
 def describe_entropy_window(window: Window) -> str:
@@ -55,7 +55,7 @@ def describe_entropy_window(window: Window) -> str:
 COLLAPSE = Rule(
     "entropy-collapse",
     "Entropy collapse",
-    "mean token entropy now against the start, relative and absolute",
+    "mean token entropy now vs. the start, relative and absolute",
     (ENTROPY,),
     judge_entropy_collapse,
     ("heldout/reward",),

@@ -18,7 +18,7 @@ def zero_variance(facts: Facts) -> Verdict:
     if len(share) < FEW_POINTS:
         return make_early_verdict(len(share), FEW_POINTS, SHARE)
     now = compute_newest_window(share)
-    seen = f"{format_number(100 * now.mean)} % of the groups had no spread in reward over steps {now.first} to {now.last}."
+    seen = f"{format_number(100 * now.mean)} % of the groups had zero reward variance over steps {now.first} to {now.last}."
     if now.low < NEAR_ALL:
         return make_clear_verdict(seen)
     evidence = [seen]
@@ -28,21 +28,21 @@ def zero_variance(facts: Facts) -> Verdict:
         level, best = compute_newest_window(reward), max(window.mean for window in split_into_windows(reward))
         evidence.append(f"The mean reward there was {format_number(level.mean)}; the best over as many steps was {format_number(best)}.")
         if level.mean <= 1e-6:
-            evidence.append("So nearly every group fails as a whole.")
-            advice += ["Easier prompts, a cold start on demonstrations, or a reward that gives part of the credit."]
+            evidence.append("So in nearly every group all members fail.")
+            advice += ["Use easier prompts, a cold start on demonstrations, or a reward with partial credit."]
         elif level.mean >= 0.9 * best:
-            evidence.append("That is close to the best it has reached: the groups seem to be solved rather than hopeless.")
-            advice += ["Harder prompts; or stop here, as little is left to learn from these."]
-    advice.append("More generations a group or a higher temperature give spread a chance.")
+            evidence.append("That is close to its best value: the groups seem solved rather than too hard.")
+            advice += ["Use harder prompts, or stop here: little is left to learn from these."]
+    advice.append("More generations per group or a higher temperature can increase variance.")
     links = (
-        Link("Groups without spread, these steps", (f"step:ge:{now.first}", "zero_variance:is:yes")),
-        Link("Groups that still differ", (f"step:ge:{now.first}", "zero_variance:is:no")),
+        Link("Zero-variance groups of these steps", (f"step:ge:{now.first}", "zero_variance:is:yes")),
+        Link("Groups with variance", (f"step:ge:{now.first}", "zero_variance:is:no")),
         Link("Chart", chart=SHARE),
     )
     severity: Severity = "bad" if now.low >= 0.97 else "warn"
-    return Verdict("found", tuple(evidence), "Almost no group has any spread in reward", severity, links, tuple(advice))
+    return Verdict("found", tuple(evidence), "Almost all groups have zero reward variance", severity, links, tuple(advice))
 
 
 ZERO_VARIANCE = Rule(
-    "zero-variance", "Groups without spread", "the share of groups whose members all earn the same", (SHARE,), zero_variance, ("reward",)
+    "zero-variance", "Zero-variance groups", "share of groups whose members all get the same reward", (SHARE,), zero_variance, ("reward",)
 )

@@ -38,16 +38,16 @@ def no_gradient(facts: Facts) -> Verdict:
         seen.append(f"{course.name} stood at {format_number(compute_newest_window(course).mean)} over those steps, without a trend.")
     spread = facts.of("frac_reward_zero_std")
     if len(spread):
-        seen.append(f"{format_number(100 * compute_newest_window(spread).mean)} % of the groups had no spread there.")
+        seen.append(f"{format_number(100 * compute_newest_window(spread).mean)} % of the groups had zero variance there.")
     rate = facts.of("learning_rate")
     if len(rate) and compute_newest_window(rate).mean <= ZERO * 1e-3:
-        seen.append("The learning rate is 0 there.")
+        seen.append("The learning rate was 0 there.")
     links = (Link("Rollouts of these steps", (f"step:ge:{now.first}",)), Link("Chart", chart=NORM))
     advice = (
-        "If groups have no spread, the advantages are all 0: change the prompts or the reward first.",
-        "Otherwise check that something is trainable (LoRA targets, frozen weights) and that completions are not all masked out of the loss.",
+        "If groups have zero variance, all advantages are 0: change the prompts or the reward first.",
+        "Otherwise check that weights are trainable (LoRA targets, frozen weights) and that not all completions are masked.",
     )
-    return Verdict("found", tuple(seen), "No gradient reaches the policy", "bad", links, advice)
+    return Verdict("found", tuple(seen), "The policy gets no gradient", "bad", links, advice)
 
 
 def is_series_flat(series: Series) -> bool:
@@ -75,17 +75,17 @@ def not_finite(facts: Facts) -> Verdict:
         seen.append(f"{name}: {len(at)} of {len(one)} values are NaN or infinite, first at step {at[0]}, last at step {at[-1]}.")
     links = (Link("Rollouts around it", (f"step:ge:{max(0, first - 2)}", f"step:le:{first + 2}")), Link("Chart", chart=next(iter(bad))))
     advice = (
-        "Look at the step before the first of them: a very long completion or an extreme ratio often starts it.",
+        "Check the step before the first one: often a very long completion or an extreme ratio is the cause.",
         "Lower the learning rate or max_grad_norm, or train in bf16/fp32 instead of fp16.",
     )
     severe: Severity = "bad" if {"loss", "grad_norm"} & set(bad) else "warn"
-    return Verdict("found", tuple(seen), "Values that are not finite", severe, links, advice)
+    return Verdict("found", tuple(seen), "NaN or infinite values", severe, links, advice)
 
 
 NO_GRADIENT = Rule(
     "no-gradient",
     "No gradient",
-    "gradient norms of 0 beside a reward that stands still",
+    "gradient norms of 0 while the reward does not change",
     (NORM,),
     no_gradient,
     ("reward", "loss", "frac_reward_zero_std", "learning_rate"),

@@ -26,22 +26,27 @@ def both_fall(facts: Facts) -> Verdict:
         line = fit_trend_line(margin)
         seen.append(
             f"The margin went from {format_number(line.start)} to {format_number(line.end)} over the same steps: "
-            "it may grow although both sides lose."
+            "it can grow although both log-probabilities fall."
         )
     links = (
         Link("Held-out rollouts, worst first", ("phase:is:heldout",), "reward"),
-        Link("Sampled answers the pairs were made of", ("phase:is:sampled",)),
+        Link("Sampled answers of the pairs", ("phase:is:sampled",)),
         Link("Chart", chart="logps"),
     )
     advice = (
         "Lower the learning rate or raise beta.",
-        "Hold the chosen answers up with a supervised term on them.",
-        *suggest_alternatives("Bound the margin with another base", facts, "ipo"),
-        "Look for pairs whose two answers are nearly the same: there, pushing one down pushes the other too.",
+        "Add a supervised (SFT) term on the chosen answers.",
+        *suggest_alternatives("Bound the margin with a different base", facts, "ipo"),
+        "Look for pairs with nearly identical answers: lowering one also lowers the other.",
     )
-    return Verdict("found", tuple(seen), "Chosen and rejected answers both become less likely", "warn", links, advice)
+    return Verdict("found", tuple(seen), "Chosen and rejected log-probabilities both fall", "warn", links, advice)
 
 
 BOTH_FALL = Rule(
-    "both-fall", "Chosen and rejected both fall", "the trends of both log-probabilities", (CHOSEN, REJECTED), both_fall, ("rewards/margins",)
+    "both-fall",
+    "Falling log-probabilities",
+    "trends of the chosen and rejected log-probabilities",
+    (CHOSEN, REJECTED),
+    both_fall,
+    ("rewards/margins",),
 )

@@ -30,7 +30,7 @@ def one_component(facts: Facts) -> Verdict:
     first, last = min(answer.step for answer in answers), max(answer.step for answer in answers)
     over = f"over the newest {len(answers)} training rollouts (steps {first} to {last})"
     if len(active) < 2:
-        return make_clear_verdict(f"Only {escape_invisible_text(next(iter(active), 'no component'))} has a weight, so there is nothing to dominate.")
+        return make_clear_verdict(f"Only {escape_invisible_text(next(iter(active), 'no component'))} has a weight, so no component can dominate.")
     size = {name: float(np.abs(values).mean()) for name, values in active.items()}
     total = sum(size.values())
     if not total:
@@ -47,15 +47,15 @@ def one_component(facts: Facts) -> Verdict:
     )
     seen = [f"{escape_invisible_text(top)} makes up {format_number(100 * share)} % of the reward {over}; {rest}."]
     if spread:
-        seen.append(f"Of the variance, which is what advantages are made of, it has {format_number(100 * float(active[top].var()) / spread)} %.")
+        seen.append(f"Its share of the variance, which determines the advantages, is {format_number(100 * float(active[top].var()) / spread)} %.")
     links = (
         Link(f"Where {escape_invisible_text(top)} is highest", (f"step:ge:{first}",), f"-component.{top}"),
         Link("Where the reward is lowest", (f"step:ge:{first}",), "reward"),
         Link("Chart", chart="rewards/"),
     )
     advice = (
-        "Lower its weight or raise the others', if they are meant to count.",
-        "Read the rollouts where it is highest: do they earn it as intended?",
+        "Lower its weight or raise the other weights, if they should matter.",
+        "Read the rollouts where it is highest: is it earned as intended?",
     )
     return Verdict("found", tuple(seen), f"One component makes up {format_number(100 * share)} % of the reward", "warn", links, advice)
 
@@ -91,21 +91,25 @@ def judge_reward_overfitting(facts: Facts) -> Verdict:
         Link("Chart", chart="heldout"),
     )
     advice = (
-        "Read the best-rewarded rollouts of the last steps: what do they do that the held-out measurement does not value?",
-        f"Take the policy of the checkpoint nearest to step {best_step}, or stop earlier.",
-        "A KL penalty (beta), more varied prompts or a stricter reward make it harder to gain reward without getting better.",
+        "Read the best-rewarded rollouts of the last steps: what do they do that the held-out evaluation does not reward?",
+        f"Use the checkpoint nearest to step {best_step}, or stop earlier.",
+        "A KL penalty (beta), more diverse prompts or a stricter reward make reward hacking harder.",
     )
-    seen = (f"{course}.", f"Meanwhile the {training}.", "Both are evidence of fitting the reward rather than the task, not proof of it.")
+    seen = (f"{course}.", f"Meanwhile the {training}.", "Both are evidence of reward hacking, not proof of it.")
     return Verdict("found", seen, "Held-out reward falls while the training reward rises", "bad", links, advice)
 
 
 ONE_COMPONENT = Rule(
-    "one-component", "One reward component", "each component times its weight, over the newest stored training rollouts", ("reward",), one_component
+    "one-component",
+    "Dominant reward component",
+    "each component times its weight, over the newest stored training rollouts",
+    ("reward",),
+    one_component,
 )
 GOODHART = Rule(
     "goodhart",
-    "Held-out against training reward",
-    "held-out reward since its best, beside the training reward",
+    "Held-out vs. training reward",
+    "held-out reward since its best value, and the training reward",
     (HELD, "reward"),
     judge_reward_overfitting,
 )

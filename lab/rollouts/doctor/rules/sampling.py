@@ -20,26 +20,26 @@ def judge_sampler_mismatch(facts: Facts) -> Verdict:
     if len(apart) < FEW_POINTS:
         return make_early_verdict(len(apart), FEW_POINTS, DIFFERENCE)
     now, ratio, largest = compute_newest_window(apart), facts.of(RATIO), facts.of(LARGEST)
-    seen = [f"Sampler and trainer differ by {format_number(now.mean)} nats a token on average over steps {now.first} to {now.last}."]
+    seen = [f"Sampler and trainer differ by {format_number(now.mean)} nats per token on average over steps {now.first} to {now.last}."]
     level = compute_newest_window(ratio) if len(ratio) else None
     if level:
         seen.append(f"Mean importance ratio {format_number(level.mean)}.")
     if len(largest):
-        seen.append(f"Largest difference of one token: {format_number(float(largest.values[-now.count :].max()))} nats.")
+        seen.append(f"Largest difference for a single token: {format_number(float(largest.values[-now.count :].max()))} nats.")
     if now.low < TOO_FAR and (level is None or (level.low < 1 + OFF and level.high > 1 - OFF)):
         return make_clear_verdict(" ".join(seen))
     links = (Link("Rollouts of these steps", (f"step:ge:{now.first}",)), Link("Chart", chart="sampling/"))
     advice = (
-        "Compare the precision of both engines, and that the same weights, temperature and chat template reach the sampler.",
-        "Keep the importance correction on and capped; without it the gradient belongs to another policy.",
+        "Check that the sampler uses the same precision, weights, temperature and chat template as the trainer.",
+        "Keep importance-sampling correction on and capped; without it the gradient is off-policy.",
     )
-    return Verdict("found", tuple(seen), "The sampler and the trained policy disagree", "bad" if now.low >= 3 * TOO_FAR else "warn", links, advice)
+    return Verdict("found", tuple(seen), "Sampler and trainer log-probabilities differ", "bad" if now.low >= 3 * TOO_FAR else "warn", links, advice)
 
 
 MISMATCH = Rule(
     "sampler-mismatch",
     "Sampler mismatch",
-    "log-probabilities of the sampler against the trainer's",
+    "log-probabilities of the sampler vs. the trainer",
     (DIFFERENCE,),
     judge_sampler_mismatch,
     (RATIO, LARGEST),

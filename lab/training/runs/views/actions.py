@@ -22,7 +22,7 @@ from lab.training.runs.views.page import TABS, find_team_run
 def stop_run(request: HttpRequest, run_id: Any) -> HttpResponse:
     run = find_team_run(request, run_id)
     changed = run.request_stop()
-    said = "Stopped before it trained." if run.status == Status.STOPPED else "Stopping: it finishes its step and saves."
+    said = "Stopped before training." if run.status == Status.STOPPED else "Stopping: the run finishes its step and saves a checkpoint."
     return render_action_answer(request, run, changed, said)
 
 
@@ -30,7 +30,7 @@ def stop_run(request: HttpRequest, run_id: Any) -> HttpResponse:
 def kill_run(request: HttpRequest, run_id: Any) -> HttpResponse:
     run = find_team_run(request, run_id)
     changed = run.is_active and run.request_stop(kill=True)
-    return render_action_answer(request, run, changed, "Killing: the trainer is ended without saving.")
+    return render_action_answer(request, run, changed, "Killing the trainer without saving.")
 
 
 @require_POST
@@ -39,7 +39,7 @@ def resume_run(request: HttpRequest, run_id: Any) -> HttpResponse:
     changed = run.resume()
     if changed:
         enqueue_run(run)
-    return render_action_answer(request, run, changed, "Queued again; it goes on from its last checkpoint.")
+    return render_action_answer(request, run, changed, "Queued again; the run continues from its last checkpoint.")
 
 
 def render_action_answer(request: HttpRequest, run: Run, changed: bool, said: str) -> HttpResponse:

@@ -69,7 +69,7 @@ def launch_demo(request: LabRequest) -> HttpResponse:
     except SpecError as error:
         messages.error(request, f"The demo was not launched: {error.problems[0].message}.")
         return redirect("launch")
-    messages.success(request, "The demo is queued: three runs, each starts when the one before has finished.")
+    messages.success(request, "The demo is queued: three runs, each starting when the previous one has finished.")
     return redirect(url)
 
 
@@ -91,7 +91,7 @@ def show_launch_form(request: LabRequest, recipe: str) -> HttpResponse:
     if filled.refuse_unfinished() or found.problems:
         return render_launch_form(request, filled, found, status=422)
     if found.broken:
-        messages.warning(request, f"The check before the launch could not be made: {found.broken}. The trainer checks again when it starts.")
+        messages.warning(request, f"The pre-launch check failed to run: {found.broken}. The trainer checks again when it starts.")
     try:
         url = act_once_per_token(request, f"launch/{token_of(request)}", lambda: run_url(launch_form_runs(request, filled)))
     except SpecError as error:

@@ -28,7 +28,7 @@ COLUMNS = (
     ("age", "Age", "num"),
     ("who", "Who", "wide-only"),
 )
-STATUSES = (("open", "Open (will go on)"), ("ended", "Ended"), *((status.value, status.label) for status in Status))
+STATUSES = (("open", "Open (queued or running)"), ("ended", "Ended"), *((status.value, status.label) for status in Status))
 
 
 def show_home(request: HttpRequest) -> HttpResponse:

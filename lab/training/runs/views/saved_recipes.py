@@ -33,7 +33,7 @@ def save_recipe_version(request: LabRequest, recipe: str) -> HttpResponse:
         return render_launch_form(request, filled, status=422)
     found = examine_launch_form(filled)
     if found.problems:
-        filled.other_errors.append("The recipe was not saved: what it holds could not be launched.")
+        filled.other_errors.append("The recipe was not saved: its settings cannot be launched.")
         return render_launch_form(request, filled, found, status=422)
     titles = [title for title, _ in draft.stages]
     stages = [{"title": title, "spec": spec} for title, spec in zip(titles, form_changes.complete_specs(filled), strict=True)]
@@ -44,7 +44,7 @@ def save_recipe_version(request: LabRequest, recipe: str) -> HttpResponse:
     if is_new:
         messages.success(request, f"Saved as “{name}”, version {version.number}.")
     else:
-        messages.info(request, f"Nothing has changed since “{name}”, version {version.number}.")
+        messages.info(request, f"No changes since “{name}”, version {version.number}.")
     return redirect(f"{reverse('launch-recipe', args=[recipe])}?saved={version.pk}")
 
 
@@ -79,7 +79,7 @@ def delete_saved_recipe(request: LabRequest, key: int) -> HttpResponse:
     with transaction.atomic():
         recipe.delete_softly()
         record_audit_entry("recipe.delete", recipe)
-    messages.success(request, f"“{recipe.name}” is deleted. It can be restored at the end of this page.")
+    messages.success(request, f"“{recipe.name}” is deleted. You can restore it at the bottom of this page.")
     return redirect("launch")
 
 
@@ -89,5 +89,5 @@ def restore_saved_recipe(request: LabRequest, key: int) -> HttpResponse:
     with transaction.atomic():
         recipe.restore()
         record_audit_entry("recipe.restore", recipe)
-    messages.success(request, f"“{recipe.name}” is back.")
+    messages.success(request, f"“{recipe.name}” was restored.")
     return redirect("recipe-saved", key=recipe.pk)

@@ -34,7 +34,7 @@ def build_due_events(now: datetime) -> Iterator[Event]:
         late = queue.due <= now
         left = Item.objects.filter(queue=queue, state=ItemState.OPEN).count()
         subject = f"Queue “{queue.name}” is {'overdue' if late else 'due soon'}"
-        text = f"{left} item{'' if left == 1 else 's'} wait{'s' if left == 1 else ''}; due {queue.due:%Y-%m-%d %H:%M} UTC."
+        text = f"{left} item{'' if left == 1 else 's'} left; due {queue.due:%Y-%m-%d %H:%M} UTC."
         key = f"queue:{queue.pk}:{'overdue' if late else 'soon'}:{queue.due:%Y%m%d%H%M}"
         # That it is due soon concerns whoever may still do something; an old due date concerns nobody who came later.
         yield Event(queue.team, DUE, key, subject, text, team_path(queue.team, "queue", queue.pk), queue.due if late else now, queue=queue)
@@ -50,7 +50,7 @@ def build_conflict_events(now: datetime) -> Iterator[Event]:
         newest = Judgement.across_teams.filter(queue=pk, item__state=ItemState.CONFLICT).order_by("-changed_at").first()
         count = Item.across_teams.filter(queue=pk, state=ItemState.CONFLICT).aggregate(count=Count("pk"))["count"]
         subject = f"{count} conflict{'' if count == 1 else 's'} in queue “{queue.name}”"
-        text = "Labels differ and wait for somebody who decides."
+        text = "Labels differ and need a decision."
         at = newest.changed_at if newest else now
         url = team_path(queue.team, "queue-conflicts", queue.pk)
         yield Event(queue.team, CONFLICTS, f"queue:{pk}:conflicts:{at:%Y%m%d}", subject, text, url, at, queue=queue)

@@ -27,5 +27,5 @@ def watch_quotas(since: datetime, now: datetime) -> None:
 def event_of(team: Team, use: Use, now: datetime) -> Event:
     word = "used up" if use.full else "nearly used up"
     subject = f"{use.title} of team {team.name}: {word}"
-    text = f"{use.words} used." + (" Runs over it wait until there is room." if use.full else "")
+    text = f"{use.words} used." + (" Runs over quota wait until there is room." if use.full else "")
     return Event(team, QUOTA, f"quota:{use.name}:{'over' if use.full else 'near'}:{now:%Y-%m}", subject, text, team_path(team, "usage"))

@@ -30,7 +30,7 @@ def collect_run_events(since: datetime, now: datetime) -> Iterator[Event]:
         yield build_run_end_event(run)
     for run in runs.filter(status__in=ACTIVE, progress_at__gt=since - SILENCE, progress_at__lte=now - SILENCE):
         subject, text = (
-            f"{run} is silent",
+            f"{run} has stalled",
             f"Its trainer has reported nothing for {format_duration(SILENCE.total_seconds())}. {format_run_position(run)}",
         )
         at = (run.progress_at or now) + SILENCE

@@ -10,11 +10,11 @@ from lab.teams.accounts import setup_link
 
 
 class Command(BaseCommand):
-    help = "Prints the one-time link that makes the first account; an earlier link stops working. Says so when somebody has an account already."
+    help = "Prints the one-time link that creates the first account; earlier links stop working. Reports if an account already exists."
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = setup_link.create_setup_link()
         if path is None:
-            self.stdout.write("Somebody has an account already; there is no set-up link.")
+            self.stdout.write("An account already exists; there is no set-up link.")
         else:
-            self.stdout.write(f"Nobody has an account yet. Make the first one here, once, within a day: <address of the lab>{path}")
+            self.stdout.write(f"No account exists yet. Create the first one with this link (valid once, for one day): <address of the lab>{path}")

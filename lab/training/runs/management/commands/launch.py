@@ -47,7 +47,7 @@ class Command(BaseCommand):
         )
         parser.add_argument("--policy", default="", help="tiny, tiny-untrained, a hub id, a folder, or run:NUMBER[@STEP] for a run's policy")
         parser.add_argument("--name", default="", help="name of the run (default: the recipe's)")
-        parser.add_argument("--wait", action="store_true", help="show the progress and wait for the end; Ctrl-C leaves the run going")
+        parser.add_argument("--wait", action="store_true", help="show progress and wait for the end; Ctrl-C does not stop the run")
         parser.add_argument("--user", default="", metavar="EMAIL", help="launch as this person (default: the first owner of the team)")
         parser.add_argument("--team", default="", metavar="SLUG", help="launch for this team (default: the only one)")
 
@@ -107,7 +107,7 @@ class Command(BaseCommand):
         try:
             ended = follow_runs([run.pk for run in runs], Console(soft_wrap=True))
         except KeyboardInterrupt:
-            self.stdout.write("Not followed any more; the run goes on.")
+            self.stdout.write("No longer following; the run continues.")
             raise SystemExit(130) from None
         for run in ended:
             self.stdout.write(f"{run}: {run.status}{f', {run.reason}' if run.reason else ''}")
@@ -139,7 +139,7 @@ def choose_launch_account(email: str, slug: str) -> tuple[Team, User | None]:
     teams = Team.objects.filter(slug=slug) if slug else Team.objects.order_by("pk")
     if slug and not teams:
         raise CommandError(
-            f"--team {slug}: no such team; there are: {join_sorted_names(Team.objects.values_list('slug', flat=True))}", returncode=REFUSED
+            f"--team {slug}: no such team; teams: {join_sorted_names(Team.objects.values_list('slug', flat=True))}", returncode=REFUSED
         )
     memberships = Membership.objects.filter(team__in=teams).select_related("team", "user").order_by("pk")
     if email:

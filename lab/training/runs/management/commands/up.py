@@ -22,12 +22,16 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--port", default=os.environ.get("PORT") or "8000", help="port of the web pages on 127.0.0.1 (default: PORT, or 8000)")
-        parser.add_argument("--no-worker", action="store_true", help="start no workers: runs and what-if questions wait for those started elsewhere")
+        parser.add_argument(
+            "--no-worker", action="store_true", help="start no workers: runs and what-if questions wait for workers started elsewhere"
+        )
 
     def handle(self, *args: Any, port: str, no_worker: bool, **options: Any) -> None:
         number = port_number(port)
         if not port_is_free(number):
-            raise CommandError(f"port {number} on {HOST} is taken: is the lab up already? Stop it, or choose another port: make up PORT={number + 1}")
+            raise CommandError(
+                f"port {number} on {HOST} is in use: is the lab already running? Stop it, or choose another port: make up PORT={number + 1}"
+            )
         self.say("Starting …")
         try:
             prepare_database()
@@ -35,19 +39,19 @@ class Command(BaseCommand):
                 self.greet(lab, no_worker)
                 while True:
                     for service in lab.check():
-                        self.say(f"{service} had ended and was started again; nothing in the database is lost.")
+                        self.say(f"{service} had exited and was restarted; no data is lost.")
                     time.sleep(0.5)
         except LabError as error:
             raise CommandError(f"{error}\nThe lab is stopped.") from None
         except KeyboardInterrupt:
-            self.say("Stopped. A run that was in progress is saved and goes on at the next start.")
+            self.say("Stopped. A run in progress was saved and continues at the next start.")
 
     def greet(self, lab: LocalLab, no_worker: bool) -> None:
         self.say(f"Policy Lab is at {lab.url}   (Ctrl-C stops it; logs in {lab.logs})")
         if no_worker:
-            self.say("No worker is started: runs wait for one. Start one with .venv/bin/python manage.py worker")
+            self.say("No worker was started: runs wait for one. Start one with .venv/bin/python manage.py worker")
         if path := setup_link.create_setup_link():
-            self.say(f"\nNobody has an account yet. Make the first one here, once, within a day:\n\n    {lab.url}{path}\n")
+            self.say(f"\nNo account exists yet. Create the first one with this link (valid once, for one day):\n\n    {lab.url}{path}\n")
 
     def say(self, text: str) -> None:
         self.stdout.write(text)

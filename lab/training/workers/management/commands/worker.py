@@ -22,14 +22,14 @@ QUEUE = re.compile(r"[\w.-]{1,50}")
 class Command(BaseCommand):
     help = (
         "Trains runs, one at a time. Start one worker for each GPU. "
-        "Ctrl-C or SIGTERM stops and saves the run in progress, gives it back to the queue and leaves; a second Ctrl-C leaves at once, "
-        "and the run goes on from its last checkpoint on the next worker."
+        "Ctrl-C or SIGTERM stops and saves the run in progress, returns it to the queue and exits; a second Ctrl-C exits immediately, "
+        "and the run continues from its last checkpoint on the next worker."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--queues", default="gpu", help="comma-separated names of the queues to serve (default: gpu)")
         parser.add_argument("--gpu", default=None, help="number of the GPU to use (default: the first, if the machine has any)")
-        parser.add_argument("--name", default="", help="name shown in the lab; unique among the workers alive (default: host:pid-random)")
+        parser.add_argument("--name", default="", help="name shown in the lab; unique among running workers (default: host:pid-random)")
         parser.add_argument(
             "--check", action="store_true", help="start nothing; exit 0 if a worker of this host is alive, else 1 (for health checks)"
         )
