@@ -123,6 +123,7 @@ def test_images_are_named_by_digest(services: dict[str, dict[str, Any]]) -> None
 
 NOT_PASSED = {  # documented, and not for a container
     "LAB_HOME": "the image sets it to its volume",
+    "LAB_STATIC": "the image sets it to what it has collected",
     "LAB_TOKEN": "of a script elsewhere that sends its run",
     "LAB_EMBEDDED": "set by the lab for the processes it starts",
     "LAB_WORKER": "set by the lab for the processes it starts",

@@ -1,8 +1,11 @@
 """Collected static files: hashed names that agree with each other, in templates, in imports between modules and in style sheets."""
 
 import json
+import os
 import posixpath
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +82,15 @@ def test_every_style_sheet_is_used() -> None:
     named = {name for path in (ROOT / "templates").rglob("*.html") for name in STATIC.findall(path.read_text())}
     sheets = {path.relative_to(ROOT / "static").as_posix() for path in (ROOT / "static").rglob("*.css")}
     assert sheets - named == {"team/operators.css"}  # the settings hand it to /admin/
+
+
+def test_the_image_collects_without_services_and_is_told_where(tmp_path: Path) -> None:
+    """The line of the Dockerfile, run here."""
+    found = re.search(r"^ENV LAB_STATIC=(\S+)\nRUN (.*) python (manage\.py collectstatic .*)$", (ROOT / "Dockerfile").read_text(), re.M)
+    assert found
+    folder, environment, command = found.groups()
+    assert folder.startswith("/")
+    variables = dict(one.split("=", 1) for one in environment.split())
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LAB_")}
+    subprocess.run([sys.executable, *command.split()], cwd=ROOT, env=kept | variables | {"LAB_STATIC": str(tmp_path)}, check=True)
+    assert (tmp_path / "staticfiles.json").is_file()
