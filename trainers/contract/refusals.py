@@ -118,7 +118,8 @@ def describe_refusal(item: ErrorDetails) -> str:
     """What pydantic refused, in a form's words; its own words where it says something else."""
     kind, context = item["type"], item.get("ctx", {})
     if kind in BOUNDS:
-        return BOUNDS[kind].format(**context)
+        whole = {key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in context.items()}
+        return BOUNDS[kind].format(**whole)
     named, _, rest = kind.partition("_")
     if rest in ("type", "parsing", "from_float") and named in TYPES:
         return TYPES[named]
