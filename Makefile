@@ -12,12 +12,13 @@ CHROMIUM = $(firstword $(foreach name,chromium chromium-browser google-chrome,$(
 # mypy reads Django's settings but connects to nothing
 LINT_ENV := DATABASE_URL=postgres:///lint REDIS_URL=unix:///lint SECRET_KEY=lint
 
-.PHONY: help setup setup-test demo up test lint format catalog lock images chromium clean
+.PHONY: help setup setup-test demo up test test-quick lint format catalog lock images chromium clean
 
 help:
 	@echo "make demo     train the built-in policy in three stages and show what each did (about 4 minutes)"
 	@echo "make up       the lab on http://127.0.0.1:$(PORT) (another port: make up PORT=8001)"
-	@echo "make test     all tests      make lint     all checks      make format   put the code into shape"
+	@echo "make test     all tests      make test-quick   those without training, browser and long files (about 2 minutes)"
+	@echo "make lint     all checks     make format   put the code into shape"
 	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write the two lock files anew"
 	@echo "make images   pin the images of Dockerfile and docker-compose.yml to the digests that their tags have now"
 	@echo "make clean    remove caches and .venv; var/, the data of the lab, stays"
@@ -48,13 +49,19 @@ demo: setup
 up: setup
 	@PORT=$(PORT) $(PY) manage.py up
 
-# Two processes, a core each, take one test file after the other; files that need minutes come first. Each has services of its own.
+# Two processes, a core each, take one test file after the other, the longest first (tests/order.py). Each has services of its own.
+PYTEST = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest
+TWO = -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 test: setup-test chromium
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest $(or $(ARGS),-n 2 --dist loadfile --no-loadscope-reorder --durations=20 tests/trainers tests/browser tests/lab tests/security)
+	$(PYTEST) $(or $(ARGS),$(TWO) tests/trainers tests/browser tests/lab tests/security)
+
+test-quick: setup-test
+	$(PYTEST) $(TWO) --quick tests/trainers tests/lab tests/security
 
 lint: setup-test
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
+	.venv/bin/oxlint --deny-warnings static
 	$(LINT_ENV) $(PY) -m mypy
 
 format: setup-test

@@ -130,6 +130,7 @@ def summary(small: dict[str, Asked], large: dict[str, Asked]) -> dict[str, Any]:
         "growth_bound": GROWTH,
         "ok": all(ratio[view] <= BOUNDS[view] and growth[view] <= GROWTH for view in large),
         "p95_ms": {view: round(asked.p95, 1) for view, asked in large.items()},
+        "first_ms": {view: round(asked.first, 1) for view, asked in large.items()},
         "p50_ms": {view: round(statistics.median(asked.own), 1) for view, asked in large.items()},
         "reference_p95_ms": {view: round(asked.reference_p95, 1) for view, asked in large.items()},
         "p95_ms_at_a_tenth": {view: round(asked.p95, 1) for view, asked in small.items()},
@@ -240,6 +241,7 @@ class Asked:
 
     own: list[float] = field(default_factory=list)
     reference: list[float] = field(default_factory=list)
+    first: float = 0.0  # of the view's very first request, when nothing of it is kept anywhere
 
     @property
     def p95(self) -> float:
@@ -256,8 +258,9 @@ def ask_all(web: WebProcess, views: dict[str, Callable[[], str]]) -> dict[str, A
     for view, address in views.items():
         paths = [address() for _ in range(WARM_UP + REQUESTS)]
         web.connect()
-        spent = [(web.get(path), web.get(REFERENCE)) for path in paths][WARM_UP:]
-        found[view] = Asked([own for own, _ in spent], [reference for _, reference in spent])
+        asked = [(web.get(path), web.get(REFERENCE)) for path in paths]
+        spent = asked[WARM_UP:]
+        found[view] = Asked([own for own, _ in spent], [reference for _, reference in spent], first=asked[0][0])
     return found
 
 

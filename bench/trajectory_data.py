@@ -101,10 +101,10 @@ def fill(run: Any, count: int, texts: Texts, seed: int) -> float:
 def keep_indexing(stop: threading.Event) -> None:
     from django.db import connection
 
-    from lab.rollouts.browse.indexing import index
+    from lab.rollouts.browse.indexing import index_rollouts
 
     while not stop.is_set():
-        index()
+        index_rollouts()
         stop.wait(0.2)
     connection.close()
 

@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponseBase
 from django.views import defaults
 
 from lab.edges.api.problems import ApiProblem, render_problem
+from lab.lib.busy_answers import build_busy_response
 from lab.lib.database_limits import describe_database_trouble
-from lab.lib.refusals import build_refusal_response
 
 API = "/api/"
 
@@ -43,4 +43,4 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
     if asks_the_api(request):
         kind = ApiProblem("broken", "This is not caused by your request. Try again.")
         return render_problem(request, kind if found is None else ApiProblem("away", found.words, headers={"Retry-After": str(found.seconds)}))
-    return defaults.server_error(request) if found is None else build_refusal_response(request, 503, found.words, found.seconds)
+    return defaults.server_error(request) if found is None else build_busy_response(request, 503, found.words, found.seconds)

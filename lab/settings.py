@@ -9,7 +9,9 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import environ
+from django.conf import global_settings
 from django.core.exceptions import ImproperlyConfigured
+from django.templatetags.static import static
 
 from lab.lib.content_policy import build_csp_directives
 from lab.lib.outgoing import parse_port_ranges
@@ -110,6 +112,7 @@ MIDDLEWARE = [
     "lab.teams.accounts.sessions.SeenMiddleware",
     "lab.teams.accounts.devices.DeviceMiddleware",
     "lab.teams.accounts.middleware.PermissionMiddleware",
+    "lab.lib.refusal_answers.RefusalMiddleware",
 ]
 
 ROOT_URLCONF = "lab.urls"
@@ -206,7 +209,10 @@ AUTH_PASSWORD_VALIDATORS = [
 # Attempts to sign in are counted in the database: they hold with Redis away, and over all processes.
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "lab_cache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
-    "template_fragments": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},  # what {% cache %} keeps, each process for itself
+    # What {% cache %} and the views keep, each process for itself.
+    "template_fragments": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "fragments"},
+    "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "process", "OPTIONS": {"MAX_ENTRIES": 2000}},
+    "curves": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "curves", "OPTIONS": {"MAX_ENTRIES": 32}},  # a megabyte each
 }
 EMAIL_BACKEND = "lab.teams.accounts.mail.PrivateFolder"
 EMAIL_FILE_PATH = str(HOME / "mail")
@@ -220,11 +226,11 @@ UNFOLD = {  # /admin/
     "SITE_HEADER": "Policy Lab",
     "SITE_SUBHEADER": "Operators",
     "SITE_URL": "/",
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: f"{STATIC_URL}favicon.svg"}],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("base/favicon.svg")}],
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "lab.edges.operations.site.build_admin_navigation"},
-    "STYLES": [lambda request: f"{STATIC_URL}operators.css"],
+    "STYLES": [lambda request: static("team/operators.css")],
 }
 
 LANGUAGE_CODE = "en-us"
@@ -233,14 +239,17 @@ FORMAT_MODULE_PATH = "lab.lib.formats"
 USE_TZ = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = None  # whitenoise serves from the apps and packages themselves; nothing is collected
+# Where collectstatic has put the files under hashed names (the image does). Without it whitenoise serves them from where they lie, unhashed.
+STATIC_ROOT = env.str("LAB_STATIC", default="") or None
+if STATIC_ROOT:
+    STORAGES = {**global_settings.STORAGES, "staticfiles": {"BACKEND": "lab.lib.static_names.HashedStaticFiles"}}
 STATICFILES_DIRS = [BASE / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
     "lab.lib.package_assets.PlotlyFinder",
 ]
-WHITENOISE_USE_FINDERS = True
+WHITENOISE_USE_FINDERS = not STATIC_ROOT
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 SESSION_COOKIE_SAMESITE = "Lax"
@@ -276,19 +285,19 @@ STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
 SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)
 WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.supervision.supervisor.sweeper.sweep_runs",
-    "lab.training.catalog.published.publish",
+    "lab.training.catalog.published.publish_catalog",
     "lab.teams.audit.chores.sweep_audit_log",
-    "lab.rollouts.browse.indexing.index",
+    "lab.rollouts.browse.indexing.index_rollouts",
     "lab.rollouts.replay.chores.sweep_replays",
-    "lab.models.playground.chores.sweep",
-    "lab.labelling.labels.chores.sweep",
+    "lab.models.playground.chores.sweep_samplings",
+    "lab.labelling.labels.item_order.reorder_grown",
     "lab.data.datasets.chores.sweep_versions_and_uploads",
     "lab.data.loop.chores.run_loop_chores",
     "lab.data.loop.feed_chores.route_feeds",
-    "lab.watching.alerts.chores.sweep",
-    "lab.watching.alerts.chores.deliver",
-    "lab.models.policies.chores.sweep",
-    "lab.watching.usage.storage_use.sweep",
+    "lab.watching.alerts.chores.run_due_watchers",
+    "lab.watching.alerts.deliveries.send_due_deliveries",
+    "lab.models.policies.chores.sweep_policies",
+    "lab.watching.usage.storage_use.weigh_due_storage",
 ]
 
 API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make

@@ -1,5 +1,6 @@
 """The cast: an owner and a teammate of one team, and a stranger from another."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -9,12 +10,14 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import redis
 from django.db import connection
-from django.test import Client
+from django.test import Client, TransactionTestCase
 
 from lab.lib.processes import Child, kill_tree, start_child_process
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.training.catalog import published
+from tests.emptying import empty_database
 
+TransactionTestCase._fixture_teardown = empty_database  # type: ignore[method-assign]
 published.LOOK.again = float("inf")  # test files read the catalogue while they are imported, before there is a test database
 
 
@@ -22,6 +25,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """A connection of the pool made before the test database would be used ever after: tests would ask one database, the lab's processes another."""
     if connection.connection is not None or connection._connection_pools:
         raise pytest.UsageError("a test file asked the database while it was imported: ask inside a fixture or a test")
+    gc.collect()
+    gc.freeze()  # what was imported stays to the end: a collection of garbage (each training makes two) need not look through torch again
 
 
 def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:

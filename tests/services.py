@@ -4,6 +4,8 @@ import os
 import tempfile
 import warnings
 
+import psycopg
+
 warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
 
 from lab import embedded  # noqa: E402
@@ -18,3 +20,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("SECRET_KEY", "of the tests: nothing signed with it is ever used elsewhere")
 
 embedded.provide_services()
+if os.environ.get(embedded.EMBEDDED) == "1":  # a database that ends with the tests outlives a crash of its server, not one of the machine
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        for change in ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()"):
+            connection.execute(change)

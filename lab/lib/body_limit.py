@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import Error
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.lib.proxies import App, Scope
 
 TITLES = {400: "The request cannot be read", 413: "The request is too large", 503: "Service unavailable"}
@@ -31,7 +31,7 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        length = whole_number(announced.decode("latin-1"))
+        length = parse_whole_number(announced.decode("latin-1"))
         if length is None:
             await refuse_request_body(scope, send, 400, "The header Content-Length is not a number.")
             return

@@ -23,7 +23,7 @@ from django.conf import settings
 from django.db import connection
 from django.http import HttpRequest, HttpResponseBase
 
-from lab.lib.refusals import build_refusal_response
+from lab.lib.busy_answers import build_busy_response
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def limit_costly_requests(when: Callable[[HttpRequest], bool] = lambda request: 
             try:
                 return while_sent(request, lambda: view(request, *args, **kwargs))
             except TooMany as error:
-                return build_refusal_response(request, error.status, error.words, error.seconds)
+                return build_busy_response(request, error.status, error.words, error.seconds)
 
         return counted
 

@@ -1,9 +1,11 @@
 """Numbers as lists and chips show them: three significant digits, thousands shortened, never a zero where there is no value."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 MAX_ID = 2**63 - 1  # of a bigint column
+MAX_INTEGER = 2**31 - 1  # of an integer column: numbers of runs, steps, places
 MOST_DIGITS = 40  # leading zeros included
 NONE = "–"
 SUFFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -48,12 +50,17 @@ def format_byte_size(count: float) -> str:
     return f"{count:.1f} {units[power]}" if power and count < 10 else f"{count:.0f} {units[power]}"
 
 
-def whole_number(text: str, most: int = MAX_ID, least: int = 0) -> int | None:
-    """The whole number that a person or a program wrote in ASCII digits, from ``least`` to ``most``; None for anything else, however long it is.
+def parse_whole_number(text: str | None, most: int = MAX_ID, least: int = 0) -> int | None:
+    """The whole number that a person or a program wrote in ASCII digits, from ``least`` to ``most``; None for anything else, however long.
 
     The one way from an address or a form to an integer: Python refuses to read more than 4,300 digits, and the database more than 19.
     """
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+    if not (text and text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
         return None
     number = int(text)
     return number if least <= number <= most else None
+
+
+def parse_ids(texts: Iterable[str]) -> list[int]:
+    """The ids among what a form or an address names, in its order; what can be no id is left out."""
+    return [pk for text in texts if (pk := parse_whole_number(text)) is not None]

@@ -20,6 +20,8 @@ from urllib.parse import quote, urlsplit
 
 from django.conf import settings
 
+from lab.lib.refusals import Refusal
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Lookup = Callable[[str, int], Sequence[str]]
@@ -37,10 +39,6 @@ WRAPPED_6 = tuple(ipaddress.ip_network(one) for one in ("2001::/23", "2002::/16"
 SET_ASIDE_4 = tuple(ipaddress.ip_network(one) for one in ("192.0.0.0/24", "192.88.99.0/24"))  # protocol assignments, 6to4 relays
 # Machines answer here about themselves, with credentials: never called, whatever an installation allows.
 METADATA = tuple(ipaddress.ip_network(one) for one in ("169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fe80::/10"))
-
-
-class Refused(Exception):
-    """The lab does not send there; the message says why in words for the person who typed the address."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def post_to_address(url: str, body: bytes, headers: Mapping[str, str], timeout: 
         with connect_to_target(target, addresses, deadline) as connection:
             send_message_bytes(connection, message, deadline)
             return judge_status(status_of(connection, deadline))
-    except Refused as error:
+    except Refusal as error:
         return Outcome(None, str(error))
     except ssl.SSLCertVerificationError as error:
         return Outcome(None, f"the certificate was not accepted: {error.verify_message}")
@@ -93,36 +91,36 @@ def post_to_address(url: str, body: bytes, headers: Mapping[str, str], timeout: 
 
 
 def parse_target(url: str) -> Target:
-    """What the address names, before any look-up. Raises Refused."""
+    """What the address names, before any look-up. Raises Refusal."""
     if len(url) > MAX_URL:
-        raise Refused(f"the address is longer than {MAX_URL} characters")
+        raise Refusal(f"the address is longer than {MAX_URL} characters")
     if not url.isascii() or not url.isprintable() or any(character in url for character in ' \\"<>^`{|}'):
-        raise Refused("the address may contain only printable ASCII characters; percent-encode other characters, and write host names as xn--…")
+        raise Refusal("the address may contain only printable ASCII characters; percent-encode other characters, and write host names as xn--…")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Refused("not a valid URL: its host or port cannot be read") from None
+        raise Refusal("not a valid URL: its host or port cannot be read") from None
     scheme = parts.scheme.lower()
     if scheme not in DEFAULT_PORTS:
-        raise Refused("the address must begin with https:// or http://")
+        raise Refusal("the address must begin with https:// or http://")
     if "@" in parts.netloc:
-        raise Refused("the address must not contain a user name or password")
+        raise Refusal("the address must not contain a user name or password")
     if "%" in parts.netloc:
-        raise Refused("the host may not be percent-encoded")
+        raise Refusal("the host may not be percent-encoded")
     host = (parts.hostname or "").lower()
     literal = literal_of(host, "[" in parts.netloc)
     if literal is not None:
         check_public_address(literal)
     port = DEFAULT_PORTS[scheme] if port is None else port
     if not any(port in range(first, last + 1) for first, last in settings.OUTGOING_PORTS):
-        raise Refused(f"port {port} is not allowed; allowed are 80, 443 and 8000 to 9999, unless the operator sets LAB_OUTGOING_PORTS")
+        raise Refusal(f"port {port} is not allowed; allowed are 80, 443 and 8000 to 9999, unless the operator sets LAB_OUTGOING_PORTS")
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     return Target(scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
 
 
 def literal_of(host: str, bracketed: bool) -> Address | None:
-    """The address that ``host`` spells; None for a name. Raises Refused for what is neither, such as 0x7f.1 or 2130706433."""
+    """The address that ``host`` spells; None for a name. Raises Refusal for what is neither, such as 0x7f.1 or 2130706433."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -130,18 +128,18 @@ def literal_of(host: str, bracketed: bool) -> Address | None:
         last = labels[-1]
         numeric = last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last)
         if bracketed or len(host) > 253 or numeric or not all(LABEL.fullmatch(label) for label in labels):
-            raise Refused("the host is neither a name nor an address as 93.184.216.34 or [2606:2800::1]") from None
+            raise Refusal("the host is neither a name nor an address as 93.184.216.34 or [2606:2800::1]") from None
         return None
 
 
 def check_public_address(address: Address) -> None:
-    """Raises Refused for every address that is not one of the public internet, or of a network this installation allows."""
+    """Raises Refusal for every address that is not one of the public internet, or of a network this installation allows."""
     plain = ipaddress.ip_address(str(address).split("%")[0])
     inside = getattr(plain, "ipv4_mapped", None) or plain
     never = inside.is_unspecified or inside.is_multicast or inside.is_link_local or any(has_address(network, inside) for network in METADATA)
     if not never and (is_public(plain) or any(has_address(network, plain) for network in settings.OUTGOING_ALLOW)):
         return
-    raise Refused("it leads to an address that is not on the public internet, which is not allowed")
+    raise Refusal("it leads to an address that is not on the public internet, which is not allowed")
 
 
 def is_public(address: Address) -> bool:
@@ -164,7 +162,7 @@ def look_up(host: str, port: int) -> Sequence[str]:
 def resolve_addresses(target: Target, seconds: float, lookup: Lookup) -> list[Address]:
     """All addresses of the host, each checked: one bad one refuses the name.
 
-    The system's look-up has no time limit of its own, so it runs in a thread. Raises Refused and TimeoutError.
+    The system's look-up has no time limit of its own, so it runs in a thread. Raises Refusal and TimeoutError.
     """
     answer: list[Sequence[str] | Exception] = []
 
@@ -180,7 +178,7 @@ def resolve_addresses(target: Target, seconds: float, lookup: Lookup) -> list[Ad
     if not answer:
         raise TimeoutError
     if isinstance(answer[0], Exception) or not answer[0]:
-        raise Refused("its name could not be looked up")
+        raise Refusal("its name could not be looked up")
     addresses = [ipaddress.ip_address(one) for one in answer[0]]
     for address in addresses:
         check_public_address(address)
@@ -238,7 +236,7 @@ def send_message_bytes(connection: socket.socket, message: bytes, deadline: floa
 
 
 def status_of(connection: socket.socket, deadline: float) -> int:
-    """The first status that is not 1xx, of at most ``MAX_ANSWER`` bytes. What follows it is never read. Raises Refused for no HTTP."""
+    """The first status that is not 1xx, of at most ``MAX_ANSWER`` bytes. What follows it is never read. Raises Refusal for no HTTP."""
     got = b""
     while len(got) < MAX_ANSWER:
         connection.settimeout(compute_remaining_seconds(deadline))
@@ -250,7 +248,7 @@ def status_of(connection: socket.socket, deadline: float) -> int:
             return int(found[1])
         if not piece:
             break
-    raise Refused("the response is not HTTP")
+    raise Refusal("the response is not HTTP")
 
 
 def judge_status(status: int) -> Outcome:

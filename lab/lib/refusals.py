@@ -1,19 +1,62 @@
-"""Answers that the lab gives when it cannot do something now: 429 or 503 with Retry-After, in the words and the form of whoever asks."""
+"""What the lab says when it does not do what somebody asked: one exception for every room, in words for the person who asked.
+
+Views let it through (``lab.lib.refusal_answers`` makes a page or JSON of it) or put it where it belongs: beside an input, into a message.
+The API answers it as problem JSON (``lab.edges.api.problems``). Without Django, so that children with limits can raise it too.
+"""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.template import loader
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-TITLES = {429: "Too many requests", 503: "The server is busy"}
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that has to change: the input ``field``, why, and what to do about it."""
+
+    field: str
+    message: str
+    fix: str = ""
 
 
-def build_refusal_response(request: HttpRequest, status: int, words: str, seconds: int) -> HttpResponse:
-    """A page for a person, plain words for a part of a page, JSON for a script. Reads nothing from the database."""
-    headers = {"Retry-After": str(seconds), "Cache-Control": "no-store"}
-    if request.headers.get("HX-Request"):
-        return HttpResponse(words, status=status, content_type="text/plain; charset=utf-8", headers=headers)
-    if "text/html" not in request.headers.get("Accept", "text/html"):
-        return JsonResponse({"message": words, "fix": f"Try again in {seconds} s."}, status=status, headers=headers)
-    page = loader.get_template("busy.html").render({"status": status, "title": TITLES[status], "words": words, "seconds": seconds})
-    return HttpResponse(page, status=status, headers=headers)
+class Refusal(Exception):
+    """``message`` says why not, ``fix`` what to do, ``field`` names the input at fault.
+
+    ``status`` is the answer's, ``code`` what a script tells refusals of one status apart by. ``problems``: everything that stands in the way, when
+    that is several things. ``counts``: what was counted on the way, for whoever keeps the refusal.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        fix: str = "",
+        field: str = "",
+        *,
+        status: int = 409,
+        code: str = "",
+        problems: Sequence[Problem] = (),
+        counts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.fix, self.field = message, fix, field
+        self.status, self.code, self.problems, self.counts = status, code, list(problems), dict(counts or {})
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.fix}".strip()
+
+
+class InputRefusal(Refusal):
+    """What was sent cannot be taken as it is: each input that has to change. ``place`` is where they stand in a body of the API."""
+
+    place = ""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(
+            "; ".join(f"{one.field}: {one.message}{f' ({one.fix})' if one.fix else ''}" for one in problems), status=422, problems=problems
+        )
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """As forms show them: input → words."""
+        return {one.field: one.message for one in self.problems}

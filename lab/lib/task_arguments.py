@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import uuid
 
-log = logging.getLogger(__name__)
+from lab.lib.numbers import MAX_ID
 
-MOST = 2**63 - 1  # the largest id a database column holds
+log = logging.getLogger(__name__)
 
 
 def row_uuid(task: str, value: object) -> str:
@@ -22,7 +22,7 @@ def row_uuid(task: str, value: object) -> str:
 
 def row_id(task: str, value: object) -> int:
     """``value`` as the id of a row; 0, which no row has, and a line in the log, when it is none."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_ID:
         return value
     log_refused_message(task)
     return 0

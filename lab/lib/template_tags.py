@@ -11,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from lab.lib import numbers, timeago
+from lab.lib.addresses import build_numbered_address
 
 register = template.Library()
 
@@ -18,8 +19,14 @@ register = template.Library()
 @register.simple_tag
 @lru_cache(None)
 def icon(name: str) -> SafeString:
-    """One of the symbols in static/icons.svg; decoration, so hidden from screen readers."""
-    return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("icons.svg"), name)
+    """One of the symbols in static/base/icons.svg; decoration, so hidden from screen readers."""
+    return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', static("base/icons.svg"), name)
+
+
+@register.simple_tag
+def numbered_url(page: str, *numbers: int) -> str:
+    """``{% url %}`` for pages whose address ends with numbers, in lists of many."""
+    return build_numbered_address(page, numbers)
 
 
 @register.simple_tag
@@ -30,7 +37,7 @@ def status_chip(status: str) -> SafeString:
 
 @register.simple_tag
 def when(moment: datetime | None) -> SafeString:
-    """A relative time, "5 min ago", whose tooltip is the exact one; lab.js keeps the age current through data-since."""
+    """A relative time, "5 min ago", whose tooltip is the exact one; base/page.js keeps the age current through data-since."""
     return render_age(moment, now="a moment", after=" ago")
 
 

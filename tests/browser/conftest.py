@@ -52,6 +52,11 @@ def until(page: Page, expression: str, timeout: float = 30_000, arg: object = No
         page.wait_for_timeout(100)
 
 
+def of_module(path: str, expression: str) -> str:
+    """The expression over ``module``, the one of static/ that the page runs too: a module is loaded once under its address."""
+    return f"import('/static/{path}').then((module) => {expression})"
+
+
 def others_at_work() -> bool:
     """Whether another connection to the test database is in a query or a transaction."""
     with connection.cursor() as cursor:
@@ -169,6 +174,20 @@ def context(browser: Browser, web: WebProcess) -> Iterator[BrowserContext]:
     made.close()
 
 
+def wait_with_keys_for_load(page: Page) -> None:
+    """Holds keys back until the page has loaded: a click on a link returns before the scripts of the next page have run, and a key would be lost."""
+
+    def wait_before(act: Callable[..., None]) -> Callable[..., None]:
+        def act_on_loaded_page(*args: object, **options: object) -> None:
+            page.wait_for_load_state()
+            act(*args, **options)
+
+        return act_on_loaded_page
+
+    keyboard = page.keyboard
+    keyboard.press, keyboard.type = wait_before(keyboard.press), wait_before(keyboard.type)  # type: ignore[method-assign]
+
+
 @pytest.fixture
 def page(context: BrowserContext) -> Iterator[Page]:
     """A page that fails the test when a script of it failed or a dialog of the browser opened."""
@@ -176,6 +195,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
     made = context.new_page()
     made.on("pageerror", lambda error: trouble.append(f"script error: {error}"))
     made.on("dialog", lambda dialog: (trouble.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    wait_with_keys_for_load(made)
     yield made
     assert trouble == []
 

@@ -42,7 +42,7 @@ def test_a_chart_leads_to_an_alert_about_its_metric(page: Page, team: Team, owne
     run = running(team)
     page.goto(f"/t/reasoning/runs/{run.pk}/")
     page.locator("[data-panel=reward]").hover()
-    page.locator("[data-panel=reward]").get_by_role("link", name="Tell me when").click()
+    page.locator("[data-panel=reward]").get_by_role("link", name="Notify me when").click()
     expect(page.get_by_label("Metric", exact=True)).to_have_value("reward")
     expect(page.get_by_label("Stays within")).to_be_hidden()
     page.get_by_label("Threshold").fill("0.25")

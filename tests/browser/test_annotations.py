@@ -106,7 +106,7 @@ def test_a_draft_survives_a_reload_and_a_lab_that_is_away(page: Page, one: Rollo
     expect(page.locator(".comment-form [data-quote]")).to_have_text("Two plus two")
     web.stop()
     page.locator(".comment-form textarea").press("Control+Enter")
-    expect(page.locator(".comment-form [data-error]")).to_contain_text("cannot be reached")
+    expect(page.locator(".comment-form [data-error]")).to_contain_text("is unreachable")
     web.start()
     page.locator(".comment-form textarea").press("Control+Enter")
     expect(page.locator(".thread .said-text")).to_have_text("half a thought")

@@ -19,7 +19,7 @@ from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.labelling.labels.settlement import send_back
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Role, Team, User
-from tests.browser.conftest import WebProcess
+from tests.browser.conftest import WebProcess, of_module
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.labels.queues import group_queue, pair_queue
@@ -194,14 +194,14 @@ def test_an_answer_that_comes_too_late_says_who_has_the_item_and_is_kept(visit: 
     card = page.locator("[data-lost] .lost-card")
     expect(card).to_contain_text("bea")
     expect(card.locator("textarea")).to_have_value("worked on for long")
-    card.get_by_role("button", name="Take it again").click()
+    card.get_by_role("button", name="Claim again").click()
     expect(page.locator(".toast")).to_contain_text("not free")
     page.reload()
     expect(card.locator("textarea")).to_have_value("worked on for long")
     Claim.across_teams.filter(pk=taken.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
     with transaction.atomic():
         clear_expired(queue)
-    card.get_by_role("button", name="Take it again").click()
+    card.get_by_role("button", name="Claim again").click()
     expect_item(page, first)
     expect(card).to_have_count(0)
     expect(page.locator("[data-stage]").get_by_label("Why?")).to_have_value("worked on for long")
@@ -335,7 +335,7 @@ def test_hostile_texts_stand_as_they_were_written(visit: Visit, team: Team, ann:
         word = max(rows[0].completion.split() or [""], key=len)
         if word.isascii() and word.isprintable() and not set(word) & set("`*#"):
             assert all(word in one for one in text), (word, text)
-        page.evaluate("lab.labelling.frame.held[0].item.keys().find((key) => key.id === 'diff').run()")
+        page.evaluate(of_module("labelling/frame.js", "module.frame.held[0].item.keys().find((key) => key.id === 'diff').run()"))
         assert page.evaluate("document.querySelectorAll('[data-stage] :is(script, img, iframe, svg, a, b)').length") == 0
         item = shown(page)
         press(page, "0", "Enter")
@@ -394,7 +394,7 @@ def test_a_lock_lost_while_writing_stops_the_work_and_keeps_the_words(visit: Vis
     page.keyboard.type("half a sentence")
     card = page.locator("[data-lost] .lost-card")  # the draft comes too late and is told so
     expect(card).to_contain_text("bea@example.org has it now")
-    expect(card.get_by_role("button", name="Take it again")).to_be_focused()
+    expect(card.get_by_role("button", name="Claim again")).to_be_focused()
     press(page, "Escape", "Tab", "Enter")
     expect(card).to_have_count(0)
     expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(item))
@@ -438,15 +438,15 @@ def test_the_spans_of_a_diff_are_the_two_texts(visit: Visit, team: Team, ann: Us
     page = visit(ann, pair_queue(team, 1))
     texts = [stored(text)[:3000] for text in PAYLOADS] + ["a b c d", "a c d e", "a  b\nc", "数据 结构", "数 据结构 x"]
     wrong = page.evaluate(
-        """texts => texts.flatMap((before, at) => texts.slice(at).flatMap((after) => {
-            const spans = lab.diff(before, after);
+        """texts => import("/static/labelling/diff.js").then(({ diffTexts }) => texts.flatMap((before, at) => texts.slice(at).flatMap((after) => {
+            const spans = diffTexts(before, after);
             const side = (left) => spans.filter((span) => span.kind !== left).map((span) => span.text).join("");
             return side("added") === before && side("removed") === after ? [] : [[before, after, spans]];
-        }))""",
+        })))""",
         texts,
     )
     assert wrong == []
-    assert page.evaluate("lab.diff('one two three', 'one 2 three')") == [
+    assert page.evaluate(of_module("labelling/diff.js", "module.diffTexts('one two three', 'one 2 three')")) == [
         {"kind": "same", "text": "one"},
         {"kind": "removed", "text": " two"},
         {"kind": "added", "text": " 2"},

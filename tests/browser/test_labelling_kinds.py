@@ -113,11 +113,11 @@ def test_tiers_are_moved_tied_untied_and_drafted(page: Page, team: Team, group: 
     expect(order).to_have_text("A = C > B")
     card.drag_to(page.locator(".tier").nth(1), target_position={"x": 30, "y": 3})  # at the border: between the two
     expect(order).to_have_text("C > A > B")
-    told = page.evaluate("""() => {
+    told = page.evaluate("""() => import("/static/labelling/tiers.js").then(({ makeTiers }) => {
       let seed = 7; const dice = (n) => { seed = (seed * 1103515245 + 12345) % 2147483648; return Math.floor((seed / 2147483648) * n); };
       const wrong = [];
       for (let round = 0; round < 300; round += 1) {
-        const size = 2 + dice(25); const tiers = lab.labelling.tiers(size);
+        const size = 2 + dice(25); const tiers = makeTiers(size);
         for (let move = 0; move < 60; move += 1) {
           const place = dice(size); const before = JSON.stringify(tiers.ranks());
           const name = ["up", "down", "tie", "untie", "best", "set"][dice(6)];
@@ -134,7 +134,7 @@ def test_tiers_are_moved_tied_untied_and_drafted(page: Page, team: Team, group: 
         }
       }
       return wrong.slice(0, 5);
-    }""")
+    })""")
     assert told == []
 
 

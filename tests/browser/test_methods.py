@@ -23,6 +23,7 @@ def test_from_the_catalogue_to_a_stack_without_a_conflict(page: Page, owner: Use
     page.goto("/runs/")
     page.get_by_role("link", name="Methods").click()
     expect(page.get_by_role("heading", name="Methods", level=1)).to_be_visible()
+    page.wait_for_load_state()  # the heading may stand before the script that hears the key
     page.keyboard.press("/")
     page.keyboard.type("risk-sens")
     expect(page.locator(".method-card")).to_have_count(1)

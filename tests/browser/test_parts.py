@@ -11,7 +11,7 @@ from lab.training.runs.models import Run, Status
 from lab.training.workers.models import Worker
 from lab.watching.alerts.kinds import FAILED
 from lab.watching.alerts.models import Notice
-from tests.browser.conftest import until
+from tests.browser.conftest import of_module, until
 from tests.browser.training import add, running
 from tests.lab.supervisor.spools import rollout
 
@@ -21,7 +21,7 @@ CLICK = """(selectors) => {
   for (const one of selectors) document.querySelector(one).dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
 }"""
 COUNT_CLICK = """(link) => link.addEventListener("click", (event) => { event.preventDefault(); window.clicked = true; })"""
-APPLY = "(status) => lab.live.apply({ ...lab.live.state, status })"
+APPLY = f"(status) => {of_module('run/live.js', 'module.liveRun.apply({ ...module.liveRun.state, status })')}"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def run(team: Team) -> Run:
 
 def on_the_rollouts_of(run: Run, page: Page) -> None:
     page.goto(f"/runs/{run.pk}/rollouts/")
-    until(page, "Boolean(lab.live.state)")
+    until(page, of_module("run/live.js", "Boolean(module.liveRun.state)"))
 
 
 def now(run: Run, status: Status) -> None:
@@ -70,7 +70,8 @@ def test_everybody_who_asked_waits_for_the_newest_and_a_failure_is_told(page: Pa
     page.route_web_socket("**/ws/**", lambda socket: None)  # the live inbox would ask for the same part
     page.goto("/t/reasoning/inbox/")
     Notice.objects.create(team=team, user=owner, kind=FAILED, subject="#7 failed", key="one")
-    asked = "(addresses) => Promise.all(addresses.map((one) => lab.part('inbox-list', one, { select: '#inbox-list' })))"
+    every = "Promise.all(addresses.map((one) => module.showPart('inbox-list', one, { select: '#inbox-list' })))"
+    asked = f"(addresses) => {of_module('base/parts.js', every)}"
     assert page.evaluate(asked, ["?page=1", "?kind=", "?show=unread"]) == ["?show=unread"] * 3
     expect(page.locator("[data-notice]")).to_have_count(1)
     assert page.evaluate(asked, ["/t/reasoning/nowhere/"]) == [None]
@@ -86,7 +87,7 @@ def test_a_pressed_button_stays_until_it_is_let_go(page: Page, run: Run) -> None
     page.mouse.down()
     now(run, Status.STOPPED)
     page.evaluate(APPLY, "stopped")
-    until(page, "lab.asked('run-head') !== null")
+    until(page, of_module("base/parts.js", "module.findPendingAddress('run-head') !== null"))
     page.mouse.up()
     assert page.evaluate("window.clicked") is True
     expect(page.locator("#run-head")).to_have_attribute("data-status", "stopped")

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from lab.teams.accounts.models import Team, User
 from lab.training.runs import live
 from lab.training.runs.models import Attempt, LogChunk, Run, Status
-from tests.browser.conftest import until
+from tests.browser.conftest import of_module, until
 from tests.browser.training import add, drawn_steps, open_overview, running
 from tests.lab.supervisor.spools import make_run, measured, started, steps
 from trainers.contract.events import Warned
@@ -43,10 +43,10 @@ def test_smoothing_keeps_the_raw_line_faint_and_starts_at_the_first_value(page: 
 
 def test_the_average_fades_over_a_gap_as_if_its_points_had_been_there(page: Page, run: Run) -> None:
     open_overview(page, run)
-    found = page.evaluate("lab.ema([1, 2, 3, 13], [1, 1, 1, 5], 0.5)")
+    found = page.evaluate(of_module("charts/series.js", "module.smoothSeries([1, 2, 3, 13], [1, 1, 1, 5], 0.5)"))
     past = (1 + 0.5 + 0.25) * 0.5**10
     assert found[3] == pytest.approx((past * 1 + 5) / (past + 1))
-    assert page.evaluate("lab.ema([1, 2, 3], [NaN, 2, NaN], 0.9)") == [None, 2, None]
+    assert page.evaluate(of_module("charts/series.js", "module.smoothSeries([1, 2, 3], [NaN, 2, NaN], 0.9)")) == [None, 2, None]
 
 
 def test_missing_steps_break_the_line(page: Page, run: Run) -> None:

@@ -39,16 +39,16 @@ def test_a_token_is_made_used_and_revoked(page: Page, web: WebProcess, owner: Us
 
     lab = requests.Session()
     lab.headers["Authorization"] = f"Bearer {secret}"
-    runs = lab.get(f"{web.url}/api/v1/runs", timeout=10)
+    runs = lab.get(f"{web.url}/api/v1/runs", timeout=60)
     assert [run["name"] for run in runs.json()["items"]] == ["waiting", "run mark"]
     assert int(runs.headers["RateLimit-Remaining"]) > 0
-    lines = lab.get(f"{web.url}/api/v1/rollouts/export", timeout=10, stream=True)
+    lines = lab.get(f"{web.url}/api/v1/rollouts/export", timeout=60, stream=True)
     assert len(list(lines.iter_lines())) == 2
-    stopped = lab.post(f"{web.url}/api/v1/runs/{runs.json()['items'][0]['id']}/stop", timeout=10)
+    stopped = lab.post(f"{web.url}/api/v1/runs/{runs.json()['items'][0]['id']}/stop", timeout=60)
     assert stopped.json()["status"] == "stopped"
-    nothing = lab.get(f"{web.url}/api/v1/nowhere", timeout=10)
+    nothing = lab.get(f"{web.url}/api/v1/nowhere", timeout=60)
     assert (nothing.status_code, nothing.headers["Content-Type"]) == (404, "application/problem+json")
-    huge = lab.post(f"{web.url}/api/v1/runs", data="x" * 3_000_000, headers={"Content-Type": "application/json"}, timeout=10)
+    huge = lab.post(f"{web.url}/api/v1/runs", data="x" * 3_000_000, headers={"Content-Type": "application/json"}, timeout=60)
     assert huge.status_code == 413
 
     page.reload()
@@ -57,4 +57,4 @@ def test_a_token_is_made_used_and_revoked(page: Page, web: WebProcess, owner: Us
     row.get_by_role("button", name="Revoke").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(page.get_by_text("notebook is revoked")).to_be_visible()
-    assert lab.get(f"{web.url}/api/v1/me", timeout=10).status_code == 401
+    assert lab.get(f"{web.url}/api/v1/me", timeout=60).status_code == 401

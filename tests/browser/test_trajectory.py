@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run, Status
+from tests.browser.conftest import of_module
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, rollout, started
@@ -34,6 +35,7 @@ SCROLL = """async (down) => {
   }
   return gaps.sort((one, other) => one - other)[Math.floor(gaps.length * 0.95)];
 }"""
+SELECTION = of_module("rollouts/trajectory-selection.js", "module.readSelection()")
 COPIED = """() => {
   const clipboard = new DataTransfer();
   document.dispatchEvent(new ClipboardEvent("copy", { clipboardData: clipboard, bubbles: true, cancelable: true }));
@@ -103,7 +105,7 @@ def test_the_units_are_those_of_the_server_and_blocks_say_who_wrote_them(page: P
     add(run, [started(special_tokens={4: "<|end|>"}), annotated()])
     found = visit(page)
     served = page.evaluate(f"fetch('/rollouts/{found.pk}/tokens/').then((answer) => answer.json())")
-    assert page.evaluate("lab.tokens.data.units.map((unit) => unit.slice(0, 4))") == served["units"]
+    assert page.evaluate(of_module("rollouts/trajectory-text.js", "module.completion.data.units.map((unit) => unit.slice(0, 4))")) == served["units"]
     heads = page.locator("#text .turn-head .role-name").all_inner_texts()
     assert heads == ["thinking", "call · look_up", "tool · not in the loss", "assistant"]
     expect(unit(page, 2)).to_have_text(" 🦊")  # three tokens, one unit
@@ -166,7 +168,7 @@ def test_the_card_tells_everything_by_pointer_and_by_arrow_keys(page: Page, run:
     expect(card).to_be_visible()
     said = dict(zip(card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts(), strict=True))
     assert (said["token"], said["id"], said["entropy"]) == ("12", "16  (position 6)", "2 nats")
-    assert (said["rank by entropy"], said["rank by surprise"]) == ("1 of 12", "6 of 12")
+    assert (said["rank by entropy"], said["rank by −log-probability"]) == ("1 of 12", "6 of 12")
     assert (said["log policy / reference"], said["clipped"], said["in the loss"]) == ("-0.600 nats", "no", "yes")
     assert said["KL, k3"] == "0.222 nats"  # exp(0.6) − 0.6 − 1
     page.mouse.move(5, 5)
@@ -177,7 +179,7 @@ def test_the_card_tells_everything_by_pointer_and_by_arrow_keys(page: Page, run:
     expect(card).to_contain_text("3 tokens make it")
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("Shift+ArrowRight")
-    assert (parameters(page), page.evaluate("lab.tokens.range().text")) == ({"token": "6", "tokens_at": "2-7"}, " 🦊\n12")
+    assert (parameters(page), page.evaluate(f"{SELECTION}.then((range) => range.text)")) == ({"token": "6", "tokens_at": "2-7"}, " 🦊\n12")
     page.keyboard.press("Escape")
     expect(card).to_be_hidden()
     assert parameters(page) == {}
@@ -204,7 +206,7 @@ def test_chart_and_text_lead_to_each_other_and_dragging_selects_tokens(page: Pag
     page.mouse.move(*place(7))
     page.mouse.up()
     assert parameters(page)["tokens_at"] == "5-8"
-    assert page.evaluate("lab.tokens.range()") == {"start": 5, "end": 8, "text": "\n12</think>"}
+    assert page.evaluate(SELECTION) == {"start": 5, "end": 8, "text": "\n12</think>"}
     unit(page, 1).hover()
     expect(page.locator("#token-chart-words")).to_have_text("1: “so”, entropy 0.200 nats")
     page.reload()
@@ -217,7 +219,7 @@ def test_a_selection_is_known_in_tokens_and_copied_as_the_text_it_is(page: Page,
     chosen = """([first, last]) => {
       const [a, b] = [first, last].map((one) => document.querySelector(`#text [data-first="${one}"]`).firstChild);
       getSelection().setBaseAndExtent(a, 1, b, b.length);
-      return lab.tokens.range();
+      return import('/static/rollouts/trajectory-selection.js').then((module) => module.readSelection());
     }"""
     found, copied = page.evaluate(chosen, [1, 10]), page.evaluate(COPIED)
     text = 'so 🦊\n12</think><tool_call>{"name": "look_up"}</tool_call>f\u200bund: 4'
@@ -247,7 +249,7 @@ def test_200_000_tokens_open_scroll_and_are_searched_without_freezing(page: Page
     freezes = [page.evaluate(SCROLL, down) for down in (True, False, True)]
     assert min(freezes) < MOST_FREEZE_MS, freezes
     assert page.evaluate("document.querySelectorAll('*').length") < MOST_ELEMENTS
-    assert page.evaluate("lab.tokens.filled") < 60
+    assert page.evaluate(of_module("rollouts/trajectory-text.js", "module.completion.filled")) < 60
     page.keyboard.press("f")
     page.locator("#find-input").fill("NEEDLE")
     expect(page.locator("#find-count")).to_have_text("1 of 1")
@@ -265,7 +267,7 @@ def test_without_tokens_and_without_scripts_the_text_is_there(page: Page, run: R
     expect(page.locator("#no-tokens")).to_contain_text("came without tokens")
     expect(page.locator("#text")).to_contain_text("<answer>4</answer>")
     assert page.locator('[data-choice="tokens"] button:not([aria-disabled])').count() == 1  # off
-    assert page.evaluate("lab.tokens.range()") is None
+    assert page.evaluate(SELECTION) is None
     page.locator("#text .chunk span").first.evaluate("(span) => getSelection().setBaseAndExtent(span.firstChild, 3, span.firstChild, 9)")
     assert page.evaluate(COPIED) == "ink>so"
     without_scripts.goto(f"/rollouts/{found.pk}/")

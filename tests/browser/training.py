@@ -11,7 +11,7 @@ from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Team
 from lab.training.runs import metrics, publisher
 from lab.training.runs.models import Run, Status
-from tests.browser.conftest import until
+from tests.browser.conftest import of_module, until
 from tests.lab.supervisor.spools import make_run, started, steps, write
 from trainers.contract.events import AnyEvent
 
@@ -54,7 +54,8 @@ def click_chart(page: Page, panel: str, share: float, height: float = 0.5) -> No
 
 def points_of(page: Page) -> dict[str, dict[int, float]]:
     """Every point the page holds; a step that is there twice is an error."""
-    series = page.evaluate("Object.fromEntries(Object.entries(lab.series).map(([name, one]) => [name, [one.steps, one.values]]))")
+    points = "Object.fromEntries(Object.entries(module.overview.series).map(([name, one]) => [name, [one.steps, one.values]]))"
+    series = page.evaluate(of_module("run/overview.js", points))
     for name, (steps_of, _) in series.items():
         assert steps_of == sorted(set(steps_of)), f"{name} has steps twice or out of order: {steps_of}"
     return {name: dict(zip(*one, strict=True)) for name, one in series.items()}

@@ -48,7 +48,7 @@ OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "v
 OBJECTS += ("project_id", "checkpoint_id", "alias_id", "proposal_id", "push_id")
 OBJECTS += ("sampling_id",)
 OBJECTS += ("notice_id", "rule_id", "team_rule_id", "webhook_id", "delivery_id")
-KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <int:key> is, by the first word of the URL's name
+KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <id:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "api-openapi", "csp-report", "invited", "account_")  # beginnings of names that need no login
 PUBLIC += ("socialaccount_", "openid_connect_", "mfa_authenticate", "mfa_login")
 

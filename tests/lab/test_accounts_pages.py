@@ -99,7 +99,7 @@ def test_two_people_with_the_same_link_make_one_owner(link: str) -> None:
 
 def test_signing_in_and_out(client: Client, owner: User) -> None:
     page = client.get("/accounts/login/").content.decode()
-    assert 'href="/static/lab.css"' in page
+    assert 'href="/static/base/lab.css"' in page
     wrong = client.post("/accounts/login/", {"login": owner.email, "password": "wrong"})
     assert "are not correct" in wrong.content.decode()
     right = client.post("/accounts/login/?next=/workers/", {"login": owner.email, "password": "correct horse battery", "next": "/workers/"})

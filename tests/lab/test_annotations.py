@@ -333,7 +333,7 @@ def test_text_of_people_and_models_is_text(run: Run, as_owner: Client) -> None:
         assert made.snapshot == Rollout.across_teams.get(pk=one.pk).completion
     body = as_owner.get("/comments/").content.decode()
     assert "<script>window" not in body
-    assert "<img" not in body.replace('<img src="/static/favicon.svg"', "")
+    assert "<img" not in body.replace('<img src="/static/base/favicon.svg"', "")
 
 
 def test_a_rollout_without_tokens_takes_comments_on_the_whole(run: Run, as_owner: Client) -> None:

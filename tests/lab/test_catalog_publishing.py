@@ -31,7 +31,7 @@ def test_a_worker_with_an_installed_package_publishes_its_task(tmp_path: Path, r
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-task\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[policy_lab.tasks]\necho = echo_task:Echo\n")
     assert "echo" not in {task["name"] for task in load_catalog().tasks}
-    code = "import django; django.setup(); from lab.training.catalog.published import publish; publish(); publish()"
+    code = "import django; django.setup(); from lab.training.catalog.published import publish_catalog; publish_catalog(); publish_catalog()"
     started = {**environment(run_folders), "PYTHONPATH": f"{ROOT}:{tmp_path}", "LAB_WORKER": "box:1"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=started, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -72,4 +72,4 @@ def test_what_no_worker_has_confirmed_for_a_day_is_forgotten(settings: Settings)
 
 
 def test_every_worker_publishes(settings: Settings) -> None:
-    assert "lab.training.catalog.published.publish" in settings.WORKER_CHORES
+    assert "lab.training.catalog.published.publish_catalog" in settings.WORKER_CHORES

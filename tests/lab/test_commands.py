@@ -50,7 +50,7 @@ QUICK = {
 
 def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, "manage.py", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([sys.executable, "manage.py", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=240, check=False)
 
 
 def run_command(*arguments: str) -> tuple[int, str, str]:
@@ -126,15 +126,15 @@ def begin_worker(start_process: Start, name: str = "w", **environment: str) -> C
 
 def test_a_worker_is_seen_drains_on_a_signal_and_leaves_no_trace(start_process: Start) -> None:
     child = begin_worker(start_process)
-    assert wait_for(lambda: Worker.objects.alive().filter(name="w", queues=["gpu"], pid=child.process.pid, draining=False).exists(), 10)
+    assert wait_for(lambda: Worker.objects.alive().filter(name="w", queues=["gpu"], pid=child.process.pid, draining=False).exists(), 60)
     assert run_command("worker", "--check")[0] == 0
     below = psutil.Process(child.process.pid).children(recursive=True)
     assert len(below) == 1  # the forked child that supervises
     child.process.send_signal(signal.SIGTERM)
-    assert child.process.wait(20) == 0, child.log.read_text()
+    assert child.process.wait(120) == 0, child.log.read_text()
     assert not Worker.objects.exists()
     assert run_command("worker", "--check")[0] == 1
-    assert not psutil.wait_procs(below, 5)[1]
+    assert not psutil.wait_procs(below, 60)[1]
 
 
 def test_a_killed_worker_takes_its_child_along_and_is_no_longer_alive(start_process: Start) -> None:
@@ -142,7 +142,7 @@ def test_a_killed_worker_takes_its_child_along_and_is_no_longer_alive(start_proc
     below = psutil.Process(child.process.pid).children(recursive=True)
     child.process.kill()
     child.process.wait()
-    assert not psutil.wait_procs(below, 5)[1]
+    assert not psutil.wait_procs(below, 60)[1]
     Worker.objects.update(seen_at=timezone.now() - ALIVE)
     assert not Worker.objects.alive().exists()
 
@@ -176,8 +176,8 @@ def test_a_worker_told_twice_leaves_nothing_running(start_process: Start, team: 
     child.process.send_signal(signal.SIGINT)
     time.sleep(0.05)
     child.process.send_signal(signal.SIGINT)
-    child.process.wait(30)
-    assert not psutil.wait_procs(below, 5)[1]
+    child.process.wait(120)
+    assert not psutil.wait_procs(below, 60)[1]
 
 
 # launch
@@ -332,11 +332,30 @@ def processes_of(home: Path) -> list[str]:
 
 
 def status_of(url: str) -> int:
-    with urllib.request.urlopen(url, timeout=20) as reply:
+    with urllib.request.urlopen(url, timeout=60) as reply:
         return int(reply.status)
 
 
-def test_the_lab_comes_up_with_a_link_for_the_first_account_and_stops_on_ctrl_c(up: Callable[..., Up], home: Path) -> None:
+def end_with_ctrl_c(lab: Up, home: Path) -> None:
+    lab.process.send_signal(signal.SIGINT)
+    assert lab.process.wait(180) == 0
+    assert wait_for(lambda: processes_of(home) == [], 60), processes_of(home)
+
+
+def kill_worker(lab: Up, which: str, home: Path) -> None:
+    """When a worker dies the lab says which and stops."""
+    commands = {process: process.cmdline() for process in psutil.Process(lab.process.pid).children()}
+    workers = {"analysis" if "--queues" in command else "worker": process for process, command in commands.items() if "worker" in command}
+    workers[which].kill()
+    assert lab.process.wait(180) == 1
+    text = lab.log.read_text()
+    assert f"the {which} process ended with exit code -9" in text
+    assert "Traceback" not in text
+    assert wait_for(lambda: processes_of(home) == [], 60), processes_of(home)
+
+
+@pytest.mark.timeout(600)
+def test_the_lab_comes_up_with_a_link_for_the_first_account_stops_on_ctrl_c_and_finds_the_data_again(up: Callable[..., Up], home: Path) -> None:
     port = free_port()
     lab = up(port)
     lab.says("Policy Lab is at")
@@ -349,52 +368,31 @@ def test_the_lab_comes_up_with_a_link_for_the_first_account_and_stops_on_ctrl_c(
     second = Up(home, port)
     assert second.process.wait(180) == 1
     assert f"port {port} on 127.0.0.1 is taken" in second.log.read_text()
-    began = time.monotonic()
-    lab.process.send_signal(signal.SIGINT)
-    assert lab.process.wait(180) == 0
-    assert time.monotonic() - began < 20
-    assert wait_for(lambda: processes_of(home) == [], 10), processes_of(home)
-
-
-def test_a_second_start_finds_the_data_again(up: Callable[..., Up], home: Path) -> None:
-    port = free_port()
-    lab = up(port)
-    lab.says("/setup/")
     make = "from lab.teams.accounts.models import User; User.objects.create_user('ada@example.org', 'correct horse battery')"
     env = {"LAB_HOME": str(home), "DATABASE_URL": "", "REDIS_URL": "", "SECRET_KEY": ""}
     assert manage("shell", "-v0", "-c", make, **env).returncode == 0
-    lab.process.send_signal(signal.SIGINT)
-    assert lab.process.wait(180) == 0
+    began = time.monotonic()
+    end_with_ctrl_c(lab, home)
+    assert time.monotonic() - began < 60  # and not the grace that a run would get
     again = up(port)
     assert "/setup/" not in again.says("Policy Lab is at")
+    kill_worker(again, "worker", home)
 
 
-@pytest.mark.parametrize("which", ["worker", "analysis"])
-def test_when_a_worker_dies_the_lab_says_which_and_stops(which: str, up: Callable[..., Up], home: Path) -> None:
+@pytest.mark.timeout(600)
+def test_killing_a_worker_stops_the_lab_and_killing_the_command_itself_leaves_no_worker_and_no_web_process(up: Callable[..., Up], home: Path) -> None:
     lab = up(free_port())
     lab.says("Policy Lab is at")
-    commands = {process: process.cmdline() for process in psutil.Process(lab.process.pid).children()}
-    workers = {"analysis" if "--queues" in command else "worker": process for process, command in commands.items() if "worker" in command}
-    workers[which].kill()
-    assert lab.process.wait(180) == 1
-    text = lab.log.read_text()
-    assert f"the {which} process ended with exit code -9" in text
-    assert "Traceback" not in text
-    assert wait_for(lambda: processes_of(home) == [], 10), processes_of(home)
-
-
-def test_killing_the_command_itself_leaves_no_worker_and_no_web_process(up: Callable[..., Up], home: Path) -> None:
+    kill_worker(lab, "analysis", home)
     lab = up(free_port())
     lab.says("Policy Lab is at")
     lab.process.kill()
     lab.process.wait()
     services = ("redis-server", "postgres")  # stay until the next start takes them over and stops them
-    assert wait_for(lambda: [line for line in processes_of(home) if not any(name in line for name in services)] == [], 30), processes_of(home)
+    assert wait_for(lambda: [line for line in processes_of(home) if not any(name in line for name in services)] == [], 60), processes_of(home)
     again = up(free_port())
     again.says("Policy Lab is at")
-    again.process.send_signal(signal.SIGINT)
-    assert again.process.wait(180) == 0
-    assert wait_for(lambda: processes_of(home) == [], 10), processes_of(home)
+    end_with_ctrl_c(again, home)
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "web", "-1"])
@@ -465,7 +463,7 @@ def test_an_interrupted_demo_does_not_train_before_the_next(chain: list[Run], te
 def test_a_demo_too_short_to_learn_goes_all_the_way_and_fails(home: Path) -> None:
     # A cold start just long enough that some answers are right, because DPO needs pairs; then too few steps to learn from them.
     few = {"max_steps": 4, "per_device_train_batch_size": 16}
-    stages = [{"training": {"max_steps": 200}}, {"training": few}, {"training": {**few, "sampled_prompts": 100}}]
+    stages = [{"training": {"max_steps": 150}}, {"training": few}, {"training": {**few, "sampled_prompts": 100}}]
     code = f"""
 import os, sys
 sys.argv = ["manage.py", "demo"]

@@ -177,7 +177,7 @@ def test_the_web_service_and_a_worker_run_and_are_found_healthy(
     def healthy(name: str) -> bool:
         command = natively(services[name], "health", port)
         env = environment_of(services[name], process_env)
-        return subprocess.run(command, env=env, capture_output=True, timeout=30, check=False).returncode == 0
+        return subprocess.run(command, env=env, capture_output=True, timeout=120, check=False).returncode == 0
 
     def begin(name: str) -> Child:
         children.append(start_child_process(name, natively(services[name], "run", port), tmp_path, environment_of(services[name], process_env)))
@@ -225,7 +225,7 @@ def test_a_web_process_that_hangs_is_ended_so_that_its_container_is_restarted(
         command[command.index(next(part for part in command if part.startswith("http")))] = "http://127.0.0.1:1/health/"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the image's python is ours
         assert subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": path}, check=False).returncode == 1
-        assert hung.wait(10) == -9
+        assert hung.wait(60) == -9
     finally:
         hung.kill()
         hung.wait()

@@ -62,7 +62,7 @@ class Page:
     async def say(self, **frame: Any) -> None:
         await self.socket.send_input({"type": "websocket.receive", **frame})
 
-    async def receive(self, timeout: float = 3) -> dict[str, Any]:
+    async def receive(self, timeout: float = 60) -> dict[str, Any]:
         frame = await self.socket.receive_output(timeout)
         assert frame["type"] == "websocket.send", frame
         message: dict[str, Any] = json.loads(frame["text"])
@@ -92,17 +92,17 @@ async def opened(path: str, user: Any, cursor: int = 0, **more: Any) -> AsyncIte
     scope = {"type": "websocket", "path": path, "query_string": b"", "headers": [], "subprotocols": [], "user": user, **more}
     socket = ApplicationCommunicator(URLRouter(websocket_urlpatterns), scope)
     await socket.send_input({"type": "websocket.connect"})
-    assert (await socket.receive_output(3))["type"] == "websocket.accept"
+    assert (await socket.receive_output(60))["type"] == "websocket.accept"
     try:
         yield Page(socket, cursor)
     finally:
         await socket.send_input({"type": "websocket.disconnect", "code": 1000})
-        await socket.wait(3)
+        await socket.wait(60)
 
 
 async def close_code(page: Page) -> int:
     for _ in range(40):
-        message = await page.socket.receive_output(3)
+        message = await page.socket.receive_output(60)
         if message["type"] == "websocket.close":
             return int(message["code"])
     raise AssertionError("it was not closed")

@@ -148,7 +148,7 @@ def test_a_run_is_stalled_after_two_silent_minutes_while_it_is_active(run: Run) 
 
 
 async def receive(channel: str, count: int) -> list[dict[str, Any]]:
-    return [await asyncio.wait_for(get_channel_layer().receive(channel), 10) for _ in range(count)]
+    return [await asyncio.wait_for(get_channel_layer().receive(channel), 60) for _ in range(count)]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 from django.utils import timezone
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts import setup_link
 from lab.teams.accounts.models import Membership, Role, SetupLink, Team, User
 
@@ -46,7 +47,7 @@ def test_it_stores_no_token() -> None:
 def test_it_works_once() -> None:
     token = fresh_token()
     setup_link.consume_setup_link(token, **WHO)
-    with pytest.raises(setup_link.SetupError, match="already set up"):
+    with pytest.raises(Refusal, match="already set up"):
         setup_link.consume_setup_link(token, **{**WHO, "email": "eve@example.org"})
     assert User.objects.count() == 1
     assert setup_link.create_setup_link() is None
@@ -54,7 +55,7 @@ def test_it_works_once() -> None:
 
 def test_a_newer_link_replaces_an_older_one() -> None:
     old, new = fresh_token(), fresh_token()
-    with pytest.raises(setup_link.SetupError, match="not valid"):
+    with pytest.raises(Refusal, match="not valid"):
         setup_link.check_setup_link(old)
     setup_link.check_setup_link(new)
 
@@ -62,7 +63,7 @@ def test_a_newer_link_replaces_an_older_one() -> None:
 def test_it_expires() -> None:
     token = fresh_token()
     SetupLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    with pytest.raises(setup_link.SetupError, match="expired"):
+    with pytest.raises(Refusal, match="expired"):
         setup_link.consume_setup_link(token, **WHO)
     assert not User.objects.exists()
 
@@ -70,7 +71,7 @@ def test_it_expires() -> None:
 @pytest.mark.parametrize("token", ["", "guess", "\0", "\ud800", "x" * 10_000])
 def test_it_refuses_a_guess(token: str) -> None:
     fresh_token()
-    with pytest.raises(setup_link.SetupError, match="not valid"):
+    with pytest.raises(Refusal, match="not valid"):
         setup_link.consume_setup_link(token, **WHO)
 
 
@@ -97,7 +98,7 @@ def test_of_two_at_the_same_time_one_becomes_the_owner() -> None:
         together.wait()
         try:
             outcomes.append(setup_link.consume_setup_link(token, **{**WHO, "email": email}).email)
-        except setup_link.SetupError:
+        except Refusal:
             outcomes.append("refused")
         finally:
             connection.close()

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.rollouts.annotations.token_stretches import NoSuchStretch, cut_into_steps, find_stretch
+from lab.lib.refusals import Refusal
+from lab.rollouts.annotations.token_stretches import cut_into_steps, find_stretch
 
 ENVIRONMENT, SPECIAL, TORN = 2, 1, 4
 
@@ -93,5 +94,5 @@ def test_a_range_is_widened_to_whole_characters_and_gives_its_text() -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(0, 3), (2, 2), (1, 0), (5, 9), (-1, 1)])
 def test_a_range_that_is_not_there_is_refused(start: int, end: int) -> None:
-    with pytest.raises(NoSuchStretch, match="which has 2"):
+    with pytest.raises(Refusal, match="which has 2"):
         find_stretch(units("a", "b"), start, end)

@@ -42,7 +42,7 @@ def undone(client: Client, url: str, data: dict[str, Any] | None = None) -> Any:
 def test_the_cast_has_a_value_for_every_parameter_of_every_url() -> None:
     missing = {address.name: address.unknown() for address in ALL if address.unknown()}
     assert missing == {}, (
-        "These URLs take parameters that tests/lab/cast.py does not know. Add an object of the team to Cast and OBJECTS (or KEYS for <int:key>), "
+        "These URLs take parameters that tests/lab/cast.py does not know. Add an object of the team to Cast and OBJECTS (or KEYS for <id:key>), "
         "or a plain value that opens the page to PLAIN, so that the tests of tenancy cover them."
     )
 

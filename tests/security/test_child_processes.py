@@ -144,7 +144,7 @@ def caught(monkeypatch: pytest.MonkeyPatch, module: Any, begin: Any) -> dict[str
         assert command[:3] == [sys.executable, "-m", "trainers"]
         kept = {name: value for name, value in options.items() if name in ("env", "cwd")}
         process = real([sys.executable, "-c", SHOW], stdout=subprocess.PIPE, **kept)
-        shown.append(json.loads(process.communicate(timeout=30)[0]))
+        shown.append(json.loads(process.communicate(timeout=120)[0]))
         raise Caught
 
     monkeypatch.setattr(subprocess, "Popen", instead)

@@ -92,7 +92,7 @@ async def test_a_socket_answers_garbage_in_words_and_still_serves(frames: list[d
         await socket.say(text=json.dumps({"type": "hello", "cursor": 0}))
         heard = []
         while not any(message["type"] in ("delta", "reset", "state") for message in heard):
-            output = await socket.socket.receive_output(5)
+            output = await socket.socket.receive_output(60)
             assert output["type"] == "websocket.send", output
             heard.append(json.loads(output["text"]))
         errors = [message["message"] for message in heard if message["type"] == "error"]

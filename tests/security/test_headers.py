@@ -23,9 +23,9 @@ PAGES = [
     "/health/",
     "/nothing-here/",
     "/runs/",
-    "/static/lab.css",
+    "/static/base/lab.css",
     "/static/vendor/plotly.min.js",
-    "/static/favicon.svg",
+    "/static/base/favicon.svg",
     "/static/none.css",
 ]
 
@@ -132,14 +132,14 @@ def test_reports_are_few_short_and_nothing_else(fresh_budget: None) -> None:
 
 
 def test_plotlys_own_rules_are_those_of_the_bundle() -> None:
-    """A new version of the package brings others: make static/plotly.css from them."""
+    """A new version of the package brings others: make static/charts/plotly.css from them."""
     spec = find_spec("plotly")
     assert spec is not None
     assert spec.origin is not None
     bundle = (Path(spec.origin).parent / "package_data" / "plotly.min.js").read_text()
     start = bundle.index('"X,X div":')
     rules = bundle[start : bundle.index("}", start)]
-    found = (Path(settings.BASE) / "static" / "plotly.css").read_text()
+    found = (Path(settings.BASE) / "static" / "charts" / "plotly.css").read_text()
     declarations = re.findall(r""":("(?:[^"\\]|\\.)*"|'[^']*')(?:,|$)""", rules)
     assert len(declarations) > 50
     for one in declarations:

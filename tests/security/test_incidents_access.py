@@ -85,7 +85,7 @@ def test_clearml_cve_2024_24593_a_foreign_page_with_a_token_is_still_foreign(cas
 
 @pytest.mark.django_db
 def test_aim_cve_2024_7760_no_answer_lets_other_origins_read(as_owner: Client) -> None:
-    for path in ("/runs/", "/health/", "/static/lab.css", "/api/v1/openapi.json"):
+    for path in ("/runs/", "/health/", "/static/base/lab.css", "/api/v1/openapi.json"):
         for method in ("get", "options"):
             response = getattr(as_owner, method)(path, headers={"Origin": EVIL, "Access-Control-Request-Method": "POST"})
             assert not [name for name in response.headers if name.lower().startswith("access-control-")], path

@@ -14,7 +14,7 @@ from django.conf import settings
 ROOT = Path(settings.BASE)
 SOURCES = sorted(path for package in ("lab", "trainers") for path in (ROOT / package).rglob("*.py"))
 TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
-SCRIPTS = sorted((ROOT / "static").glob("*.js"))
+SCRIPTS = sorted((ROOT / "static").rglob("*.js"))
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "os.system", "os.popen", "subprocess.getoutput", "commands.getoutput", "yaml.load", "yaml.unsafe_load"}
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 # Where a module's name is worked out; each takes it from the installation, none from a request: the fork server from the lab's own process.

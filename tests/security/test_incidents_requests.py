@@ -22,7 +22,8 @@ from django.test import Client
 
 from lab.data.datasets.models import Dataset
 from lab.lib import outgoing
-from lab.lib.outgoing import Refused, check_public_address, parse_port_ranges, parse_target, post_to_address
+from lab.lib.outgoing import check_public_address, parse_port_ranges, parse_target, post_to_address
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team
 
 LOOPBACK = [ipaddress.ip_network("127.0.0.1/32")]
@@ -160,7 +161,7 @@ def test_metadata_addresses_are_refused_whatever_is_allowed(settings: Any) -> No
         "224.0.0.1",
         "0.0.0.0",
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(Refusal):
             check_public_address(ipaddress.ip_address(address))
     check_public_address(ipaddress.ip_address("10.0.0.1"))
 

@@ -123,7 +123,7 @@ def test_the_web_processs_log_is_its_owners_and_holds_no_link(process_env: dict[
     try:
 
         def asked(path: str) -> bool:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             try:
                 connection.request("GET", path)
                 return connection.getresponse().status > 0
@@ -133,7 +133,7 @@ def test_the_web_processs_log_is_its_owners_and_holds_no_link(process_env: dict[
         assert wait_for(lambda: asked("/health/"), 60, 0.3), web.log.read_text()
         for link in LINKS:
             assert asked(link.removeprefix("https://lab.example.org"))
-        assert wait_for(lambda: web.log.read_text().count("GET ") > len(LINKS), 10), web.log.read_text()
+        assert wait_for(lambda: web.log.read_text().count("GET ") > len(LINKS), 60), web.log.read_text()
     finally:
         stop_child_processes([web], 10)
     text = web.log.read_text()

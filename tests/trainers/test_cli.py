@@ -26,7 +26,7 @@ def make_run(folder: Path, **parts: Any) -> Path:
 def shell(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "trainers", *arguments], input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "trainers", *arguments], input=stdin, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
 
 

@@ -424,7 +424,7 @@ def test_it_takes_under_a_second_and_no_heavy_import(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path)}
     started = time.perf_counter()
     result = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(spec), env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], input=json.dumps(spec), env=environment, capture_output=True, text=True, timeout=240, check=True
     )
     took = time.perf_counter() - started
     report, modules = result.stdout.splitlines()

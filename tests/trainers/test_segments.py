@@ -47,11 +47,11 @@ def test_every_character_of_a_step_is_in_a_token_that_holds_it(inside, lengths):
 
 
 def test_splitting_is_linear():
-    began = time.perf_counter()
+    began = time.process_time()
     for hostile in ("<search>" * 50_000, "<think>" + "a" * 300_000, "<think>" + " =" * 150_000, "<think>" + "." * 300_000):
         step_texts(hostile)
         find_search_spans(hostile)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(-5, 5, width=32)), min_size=8, max_size=8))

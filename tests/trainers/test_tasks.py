@@ -96,10 +96,10 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:16]))
 def test_hostile_completions_are_scored_quickly(task, text):
     example = examples_for(task, count=1)[0]
-    started = time.perf_counter()
+    started = time.process_time()
     scores = {name: reward.function(text, example) for name, reward in task.rewards.items()}
     task.respond(example, text)
-    assert time.perf_counter() - started < 0.25
+    assert time.process_time() - started < 0.25
     assert scores["correct"] == 0.0
 
 

@@ -58,7 +58,7 @@ def plugin(tmp_path: Path) -> Path:
 
 def python(plugin: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"PYTHONPATH": f"{ROOT}:{plugin}", "PATH": "/usr/bin:/bin"}
-    return subprocess.run([sys.executable, *arguments], cwd=plugin, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, *arguments], cwd=plugin, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_an_installed_package_adds_a_task(plugin):

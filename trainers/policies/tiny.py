@@ -9,8 +9,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def get_cache_root() -> Path:
     return Path(os.environ.get("LAB_CACHE") or Path.home() / ".cache" / "policy-lab").expanduser()
 
 
-def build_tokenizer_corpus() -> list[str]:
+@cache
+def build_tokenizer_corpus() -> tuple[str, ...]:
     """What the built-in tasks ask and how it is answered, all difficulties, the same everywhere."""
     texts = []
     for kind in BUILT_IN:
@@ -57,10 +59,10 @@ def build_tokenizer_corpus() -> list[str]:
         for difficulty in task.difficulties:
             for example in task.examples("train", CORPUS, 0, difficulty):
                 texts.append("\n".join([*(message.content for message in example.prompt), task.gold(example)]))
-    return [*texts, *(f"{role}\n" for role in ("system", "user", "assistant", "tool"))]
+    return (*texts, *(f"{role}\n" for role in ("system", "user", "assistant", "tool")))
 
 
-def build_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
+def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     """Byte-level BPE with single digits. Tags are ordinary tokens: as special ones, TRL would strip them before the rewards see them."""
     tokenizer = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -103,7 +105,7 @@ def build_model(tokenizer: Any) -> LlamaForCausalLM:
     return model
 
 
-def build_tiny_policy(folder: Path, texts: list[str]) -> None:
+def build_tiny_policy(folder: Path, texts: Sequence[str]) -> None:
     tokenizer = build_tokenizer(texts)
     build_model(tokenizer).save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)

@@ -7,4 +7,4 @@ class DatasetsConfig(AppConfig):
     def ready(self) -> None:
         from lab.data.datasets import departures
 
-        departures.register()
+        departures.register_folder_clearer()

@@ -13,8 +13,8 @@ from lab.teams.accounts.models import Team
 from lab.teams.people import team_deletion
 
 
-def register() -> None:
-    team_deletion.CLEARERS.append(make_folder_clearer)
+def register_folder_clearer() -> None:
+    team_deletion.CLEARERS.register("dataset folders", make_folder_clearer)
 
 
 def make_folder_clearer(team: Team) -> Callable[[], None]:

@@ -20,11 +20,12 @@ from lab.data.datasets import files, importing_rows, storage_room
 from lab.data.datasets.models import Dataset, Form, Row, Source, Version, VersionState
 from lab.data.datasets.row_building import BATCH, Composed, Progress, compose_rows, finalize_rows
 from lab.data.datasets.rows import Made
-from lab.data.datasets.rules import Problem, Refused, Rule, RuleError
+from lab.data.datasets.rules import Rule, RuleError
 from lab.data.datasets.sides import Side, read_sides
 from lab.data.datasets.votes import gold_scores, items_of, read_judged_items
 from lab.labelling.labels.models import Queue
 from lab.lib.clock import database_now
+from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.workers.models import ANALYSIS
@@ -86,8 +87,8 @@ def build_version(version_id: int) -> None:
         found = composed_of(version)
         version.beat(version.total)
         store_version_rows(version, found)
-    except (Refused, RuleError, storage_room.NoRoom) as error:
-        version.fail(str(error), getattr(error, "counts", None))
+    except Refusal as error:
+        version.fail(str(error), error.counts)
     except Exception as error:
         log.exception("version %s was not built", version_id)
         version.fail(f"The build failed: {type(error).__name__}: {error}. Nothing was saved; try again.")
@@ -100,7 +101,7 @@ def total_of(version: Version) -> int:
 
 
 def composed_of(version: Version) -> Composed:
-    """What the version will hold. Raises Refused when that is nothing."""
+    """What the version will hold. Raises Refusal when that is nothing."""
     rule = Rule.read(version.rule)
     if version.dataset.source == Source.IMPORT:
         found = compose_import(version, rule)
@@ -159,14 +160,14 @@ def refuse_empty(found: Composed, rule: Rule) -> None:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.most_common())
     if not found.rows:
         why = f" Excluded: {reasons}." if reasons else " These queues have no labels yet."
-        raise Refused(f"No rows are left, so there is nothing to freeze.{why} Relax the rule or label more items.", found.counts())
+        raise Refusal(f"No rows are left, so there is nothing to freeze.{why} Relax the rule or label more items.", counts=found.counts())
     if all(one.split == "test" for one in found.rows):
         words = f"All {len(found.rows)} rows fell into the test split (share {rule.test_share:g}). Lower the test share or change the split seed."
-        raise Refused(words, found.counts())
+        raise Refusal(words, counts=found.counts())
 
 
 def store_version_rows(version: Version, found: Composed) -> None:
-    """Files, rows and the state, in this order: a version that is ready is whole. Raises NoRoom."""
+    """Files, rows and the state, in this order: a version that is ready is whole. Raises Refusal."""
     uploaded = version.rule.get("import", {}).get("size", 0)  # forgotten at the end
     with storage_room.reserve_storage(
         version.dataset.team, sum(len(files.encode_split_rows(found.rows, split)) for split in files.SPLITS) - uploaded

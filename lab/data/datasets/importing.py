@@ -34,6 +34,7 @@ from lab.data.datasets.raw import KINDS, Unreadable
 from lab.data.datasets.row_diff import make_diff_entry
 from lab.data.datasets.row_display import build_row_display
 from lab.data.datasets.rules import Rule, RuleError
+from lab.lib.refusals import Refusal
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 from lab.teams.accounts import projects
 from lab.teams.accounts.requests import LabRequest
@@ -68,10 +69,8 @@ def receive_upload(request: LabRequest) -> HttpResponse:
     try:
         with storage_room.reserve_storage(request.team, sent.size or 0):
             found = uploads.save_upload(request.team, str(sent.name), sent.chunks())
-    except storage_room.NoRoom as error:
-        return show_import_form(request, str(error), 422)
-    except uploads.TooLarge as error:
-        return show_import_form(request, f"{uploads.clean_file_name(str(sent.name))} {error}. Split it.", 422)
+    except Refusal as refusal:
+        return show_import_form(request, str(refusal), 422)
     try:
         kind = detect_kind_in_child(uploads.path_of(request.team, found))
         importing_rows.read_first_rows(uploads.path_of(request.team, found), kind)

@@ -17,8 +17,8 @@ from lab.data.datasets.models import Version
 from lab.data.datasets.raw import Broken, Unreadable
 from lab.data.datasets.row_building import Composed
 from lab.data.datasets.rows import Made, hash_row_content
-from lab.data.datasets.rules import Refused
 from lab.lib.bounded_process import Limits
+from lab.lib.refusals import Refusal
 
 LISTED = 50  # broken rows that are named
 LOOKED_AT = 50  # rows a guess is made from
@@ -83,14 +83,14 @@ def describe_import(upload: uploads.Upload, mapped: Mapped, skip: bool, leaves: 
 
 
 def rows_of(version: Version, found: Composed) -> list[Made]:
-    """The rows of the file that ``rule["import"]`` names. Raises Refused."""
+    """The rows of the file that ``rule["import"]`` names. Raises Refusal."""
     own = version.rule["import"]
     team = version.dataset.team
     upload = uploads.find_upload(team, str(own.get("token", "")))
     if upload is None:
-        raise Refused("The upload has expired: uploads are kept for a day. Upload the file again.")
+        raise Refusal("The upload has expired: uploads are kept for a day. Upload the file again.")
     if own.get("format") not in FORMATS:
-        raise Refused("This import was started with another version of the lab. Upload the file again.")
+        raise Refusal("This import was started with another version of the lab. Upload the file again.")
     mapped, agreed = Mapped(own["format"], own["columns"], own["settings"]), set(own["left_out"])
     rows = []
     try:
@@ -98,14 +98,14 @@ def rows_of(version: Version, found: Composed) -> list[Made]:
             found.items += 1
             if isinstance(made, Made):
                 if more := sorted(set(unused) - agreed):
-                    raise Refused(f"{upload.name} has unconfirmed unused columns: {', '.join(more)}. Nothing was imported.")
+                    raise Refusal(f"{upload.name} has unconfirmed unused columns: {', '.join(more)}. Nothing was imported.")
                 rows.append(made)
                 continue
             if not own.get("skip"):
-                raise Refused(f"Import failed: line {made[0]} of {upload.name} {made[1]}. Nothing was imported.")
+                raise Refusal(f"Import failed: line {made[0]} of {upload.name} {made[1]}. Nothing was imported.")
             found.left_out[BROKEN] += 1
     except Unreadable as error:
-        raise Refused(f"{upload.name} {error.message}. {error.fix[:1].upper()}{error.fix[1:]}.") from None
+        raise Refusal(f"{upload.name} {error.message}. {error.fix[:1].upper()}{error.fix[1:]}.") from None
     return rows
 
 

@@ -20,9 +20,10 @@ from lab.data.datasets.models import Dataset, Form, Source, Version, VersionStat
 from lab.data.datasets.row_building import Composed
 from lab.data.datasets.row_diff import count_differences, diff_entries, entries_of, make_diff_entry
 from lab.data.datasets.row_display import build_row_display, names_of
-from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, Problem, Rule, RuleError
+from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, Rule, RuleError
 from lab.labelling.labels.models import ItemState, Kind, Purpose, Queue
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_ids
+from lab.lib.refusals import Problem
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Team
 from lab.teams.accounts.requests import LabRequest
@@ -79,8 +80,7 @@ def queue_choices(team: Team) -> list[Queue]:
 
 def chosen_queues(request: LabRequest, names: list[str]) -> list[Queue]:
     """Queues of the team; ids that are none are ignored."""
-    ids = [pk for one in names if (pk := whole_number(one)) is not None]
-    return list(labelled_queues(request.team).filter(pk__in=ids))
+    return list(labelled_queues(request.team).filter(pk__in=parse_ids(names)))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

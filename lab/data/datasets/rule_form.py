@@ -8,11 +8,11 @@ from typing import Any
 
 from django.http import QueryDict
 
-from lab.data.datasets.rules import Cleaning, Problem, Rule, RuleError
-from lab.lib.numbers import whole_number
+from lab.data.datasets.rules import Cleaning, Rule, RuleError
+from lab.lib.numbers import parse_ids
+from lab.lib.refusals import Problem
 
 SENT = "rule"  # a hidden input: an unticked box is then a no, not a setting that is missing
-MAX = 2**31 - 1
 BOXES = ("ties_against", "finished_only", "heldout", "dedupe")
 WHOLE = ("min_labels",)
 OPTIONAL = ("max_age", "age_from", "first_step", "last_step", "max_per_prompt")
@@ -34,7 +34,7 @@ def parse_rule_form(params: QueryDict, before: Rule) -> Rule:
     cleaning: dict[str, Any] = {"by": params.getlist("cleaning_by")}
     cleaning |= {name: params[f"cleaning_{name}"] for name in CLEANING_TEXTS if f"cleaning_{name}" in params}
     read_into(cleaning, params, CLEANING_SHARES, float, "a number", problems, "cleaning_")
-    values["queues"] = [pk for one in params.getlist("queues") if (pk := whole_number(one)) is not None]
+    values["queues"] = parse_ids(params.getlist("queues"))
     for name in (*WHOLE, *SHARES):
         if values.get(name, 0) is None:
             del values[name]
@@ -73,6 +73,6 @@ def build_rule_inputs(rule: Rule, params: QueryDict | None = None) -> Mapping[st
     if params is not None and SENT in params:
         shown |= {name: params[name] for name in shown if name in params and name not in ("queues", "cleaning_by")}
         shown |= {name: name in params for name in BOXES}
-        shown["queues"] = [pk for one in params.getlist("queues") if (pk := whole_number(one)) is not None]
+        shown["queues"] = parse_ids(params.getlist("queues"))
         shown["cleaning_by"] = params.getlist("cleaning_by")
     return {name: "" if value is None else value for name, value in shown.items()}

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from lab.data.datasets.models import Form
+from lab.lib.refusals import InputRefusal, Problem
 
 AGGREGATIONS = {
     "majority": "Majority of the labellers; an adjudicated answer decides",
@@ -37,27 +38,10 @@ VOTES = {"majority": "fewer than half of the reward functions agree with the lab
 ACTIONS = {"report": "Report only", "drop": "Leave out", "flip": "Swap chosen and rejected", "down-weight": "Give a smaller weight (column weight)"}
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with a setting, for the person who set it."""
+class RuleError(InputRefusal):
+    """Settings of a rule that have to change."""
 
-    field: str
-    message: str
-    fix: str
-
-
-class RuleError(ValueError):
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("; ".join(f"{one.field}: {one.message} ({one.fix})" for one in problems))
-        self.problems = problems
-
-
-class Refused(ValueError):
-    """A version that would be of no use; in words, with what was left out."""
-
-    def __init__(self, words: str, counts: dict[str, Any] | None = None) -> None:
-        super().__init__(words)
-        self.counts = counts or {}
+    place = "rule"
 
 
 @dataclass(frozen=True)

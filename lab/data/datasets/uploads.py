@@ -12,15 +12,12 @@ from pathlib import Path
 
 from django.conf import settings
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team
 
 MOST_BYTES = 50_000_000
 KEPT_SECONDS = 24 * 3600.0
 TOKEN = re.compile(r"[0-9a-f]{32}")
-
-
-class TooLarge(ValueError):
-    pass
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ def folder_of(team: Team) -> Path:
 
 
 def save_upload(team: Team, name: str, pieces: Iterable[bytes]) -> Upload:
-    """Writes the pieces. Raises TooLarge, then nothing is kept."""
+    """Writes the pieces. Raises Refusal, then nothing is kept."""
     token = secrets.token_hex(16)
     folder = folder_of(team)
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +49,7 @@ def save_upload(team: Team, name: str, pieces: Iterable[bytes]) -> Upload:
             for piece in pieces:
                 size += len(piece)
                 if size > MOST_BYTES:
-                    raise TooLarge(f"is larger than {MOST_BYTES // 1_000_000} MB")
+                    raise Refusal(f"{clean_file_name(name)} is larger than {MOST_BYTES // 1_000_000} MB. Split it.", field="file", status=422)
                 file.write(piece)
     except BaseException:
         path.unlink(missing_ok=True)

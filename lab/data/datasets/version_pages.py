@@ -27,7 +27,7 @@ from lab.data.datasets.rule_words import describe_rule, import_words
 from lab.data.datasets.rules import CLEANERS, Rule, RuleError
 from lab.data.datasets.votes import items_of
 from lab.labelling.labels.models import Queue
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.workers.models import ANALYSIS, Worker
@@ -57,7 +57,7 @@ class Asked:
         return cls(
             split if split in SPLITS else "",
             only if only in ONLY else "",
-            whole_number(labeller),
+            parse_whole_number(labeller),
             params.get("q", "").replace("\0", "").strip()[:200],
         )
 
@@ -220,7 +220,7 @@ def load_diff_sides(request: LabRequest, found: Version, against: str) -> tuple[
     if against == "now":
         rule = rule_form.parse_rule_form(request.GET, rule_of(found) or stored_rule(found.dataset))
         return entries_of(found), [make_diff_entry(one) for one in preview_next_version(found.dataset, rule).rows], None
-    key = whole_number(against)
+    key = parse_whole_number(against)
     if key is None:
         return [], None, None
     other = Version.objects.of(request.team).filter(pk=key, state=VersionState.READY).select_related("dataset").first()

@@ -9,7 +9,7 @@ from lab.teams.people.departures import Held
 
 
 def register_feed_leaving() -> None:
-    departures.register_leaving_hook(None, list_held_feeds)
+    departures.register_leaving_hook("loop", None, list_held_feeds)
 
 
 def list_held_feeds(team: Team, user: User) -> list[Held]:

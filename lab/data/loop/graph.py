@@ -20,6 +20,7 @@ from lab.data.datasets.downstream import flags_of
 from lab.data.datasets.models import Recall, RecallKind, Source, Version
 from lab.data.loop.policy_descent import Descended, Descent
 from lab.labelling.labels.models import Purpose, Queue
+from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import Team
 from trainers.contract.spec import FINAL
 
@@ -184,7 +185,7 @@ class Builder:
         for queue in self.queues:
             key, steps = self.queue(queue), found.get(queue.pk, {})
             for text in QueryDict(queue.selection.removeprefix("?")).getlist("run"):
-                run = self.numbers.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
+                run = self.numbers.get(parse_whole_number(text) or 0)
                 if run is not None:
                     steps.setdefault(run.pk, None)
             for pk, span in steps.items():

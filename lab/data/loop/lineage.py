@@ -13,7 +13,7 @@ from lab.data.datasets.models import Version
 from lab.data.loop.graph import Graph, Node, graph_of
 from lab.data.loop.graph_layout import HEIGHT, WIDTH, compute_graph_layout
 from lab.labelling.labels.models import Queue
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import Team
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.models import Run
@@ -66,7 +66,7 @@ def root_of(team: Team, query: QueryDict) -> tuple[tuple[str, str] | None, str]:
         text = query.get(kind, "").strip()
         if not text:
             continue
-        number = whole_number(text) or 0
+        number = parse_whole_number(text) or 0
         found: Run | Version | Queue | None
         if kind == "run":
             found = run_named(team, text, number)

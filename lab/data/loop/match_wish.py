@@ -52,4 +52,4 @@ class MatchWish:
 
 
 def register_match_wish() -> None:
-    follow_ups.KINDS[KIND] = MatchWish()
+    follow_ups.KINDS.register(KIND, MatchWish())

@@ -17,6 +17,7 @@ from django.utils import timezone
 from lab.data.loop.models import Match
 from lab.labelling.labels.models import Kind, Purpose, Queue, QueueMember, Skipping
 from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.lib.refusals import Refusal
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 from lab.teams.accounts.permissions import LABELLERS
@@ -27,10 +28,6 @@ GUIDELINES = """Two policies answered the same prompt. **Which answer is better?
 Read both completely. Prefer the correct answer; if both are correct, the clearer one. “Tie” and “both bad” are valid answers.
 The policies are hidden, and the sides change randomly between items.
 """
-
-
-class Refused(ValueError):
-    """There cannot be such a match; in words for the person who asked."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +54,21 @@ class Pairing:
 
 
 def request_match(team: Team, user: User | None, child: Run, against: Run | None = None, *, prompts: int = 50, overlap: int = 1) -> Match:
-    """A match of a finished run, paired at once. Raises Refused."""
+    """A match of a finished run, paired at once. Raises Refusal."""
     for run in (child, against):
         if run is not None and run.team_id != team.pk:
-            raise Refused("Your team has no such run.")
+            raise Refusal("Your team has no such run.")
     if against == child:
-        raise Refused("A run cannot be matched against itself. Leave the other run empty to match it against its starting policy.")
+        raise Refusal("A run cannot be matched against itself. Leave the other run empty to match it against its starting policy.")
     if child.status != Status.FINISHED or (against is not None and against.status != Status.FINISHED):
-        raise Refused("Both runs must have finished: a match compares their last evaluations.")
+        raise Refusal("Both runs must have finished: a match compares their last evaluations.")
     if problem := pair_heldout_answers(child, against)[1]:
-        raise Refused(problem)
+        raise Refusal(problem)
     try:
         with transaction.atomic():
             match = Match.objects.create(team=team, child=child, against=against, prompts=prompts, overlap=overlap, created_by=user)
     except IntegrityError:
-        raise Refused("This match already exists.") from None
+        raise Refusal("This match already exists.") from None
     pair_match(match.pk)
     match.refresh_from_db()
     return match

@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.data.datasets.models import Recall, RecallKind, Version
 from lab.labelling.labels.models import Judgement, Queue
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.rollouts.trajectories.models import Prompt
 from lab.teams.accounts.models import Team, User
 
@@ -68,7 +68,7 @@ class RecallForm:
             made.rule = json.loads(text) if text in dict(self.rules) else None
             found = made.rule is not None
         else:
-            number = whole_number(text) or 0
+            number = parse_whole_number(text) or 0
             found = getattr(self, f"_{self.kind}")(made, number)
         if not found:
             self.errors[self.kind] = f"Your team has no such {KINDS[RecallKind(self.kind)].lower()}: “{text[:40]}”."

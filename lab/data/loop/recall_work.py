@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from lab.data.datasets.models import Recall, RecallKind
 from lab.data.loop.models import Withdrawal
-from lab.labelling.labels.labeller_standing import Refused
 from lab.labelling.labels.models import COUNTING, Change, Item, ItemState, Judgement, JudgementState
 from lab.labelling.labels.settlement import drop_item, lock_item, restore_dropped_item, restore_judgement, update_item_state, withdraw_judgement
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import User
 
 BATCH = 50
@@ -130,7 +130,7 @@ def give_back(recall: Recall) -> bool:
         if held:
             pass  # another recall holds on to it
         elif row.judgement is not None:
-            with suppress(Refused):  # its author has taken it back or said something else meanwhile
+            with suppress(Refusal):  # its author has taken it back or said something else meanwhile
                 restore_judgement(row.judgement, recall.undone_by, comment)
         elif recall.kind == RecallKind.LABELLER:
             restore_final_answer(row.item_id, row.before or {}, recall.undone_by, comment)

@@ -13,21 +13,14 @@ from django.conf import settings
 
 from lab.data.loop import checkpoints
 from lab.data.loop.checkpoints import Candidate
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team
 from lab.training.runs.form_parts import names_in
 from lab.training.runs.models import Run
 from trainers.contract.spec import FINAL, HUB_ID
 
 ELSEWHERE, FOLDER, HUB = "elsewhere", "folder", "hub"  # texts of the input ``policy``, besides ``<run>:<checkpoint>``
-
-
-class NoStart(ValueError):
-    """No policy is named; ``field`` is the input that has to change."""
-
-    def __init__(self, field: str, words: str) -> None:
-        super().__init__(words)
-        self.field, self.words = field, words
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,7 @@ def list_policy_folders() -> list[str]:
 
 
 def read_start(team: Team, values: Mapping[str, str]) -> Start:
-    """What the inputs name: ``policy``, and with it ``elsewhere``, ``folder``, or ``hub`` and ``revision``. Raises NoStart."""
+    """What the inputs name: ``policy``, and with it ``elsewhere``, ``folder``, or ``hub`` and ``revision``. Raises Refusal."""
     kind = values.get("policy", "")
     if kind == FOLDER:
         return Start({"kind": FOLDER, "folder": folder_named(values.get("folder", "").strip())})
@@ -56,21 +49,21 @@ def read_start(team: Team, values: Mapping[str, str]) -> Start:
         name, revision = values.get("hub", "").strip(), values.get("revision", "").strip() or "main"
         if not re.fullmatch(HUB_ID, name):
             words = f"“{name[:80]}” is not the id of a model on the hub" if name else "No model entered"
-            raise NoStart("hub", f"{words}: enter it as owner/name, for example Qwen/Qwen2.5-0.5B-Instruct.")
+            raise Refusal(f"{words}: enter it as owner/name, for example Qwen/Qwen2.5-0.5B-Instruct.", field="hub", status=422)
         return Start({"kind": HUB, "name": name, "revision": revision})
     candidate = candidate_of(team, values.get(ELSEWHERE, "") if kind == ELSEWHERE else kind)
     if candidate is None:
-        raise NoStart("policy", "Choose a policy to start from.")
+        raise Refusal("Choose a policy to start from.", field="policy", status=422)
     return Start(candidate.policy, candidate)
 
 
 def folder_named(name: str) -> str:
-    """Raises NoStart for one that is not offered."""
+    """Raises Refusal for one that is not offered."""
     there = list_policy_folders()
     if name in there:
         return name
     fix = f"Available: {', '.join(there)}." if there else "None found: copy a model folder into the lab's policies folder."
-    raise NoStart("folder", f"{f'There is no folder “{name[:80]}”.' if name else 'Choose a folder.'} {fix}")
+    raise Refusal(f"{f'There is no folder “{name[:80]}”.' if name else 'Choose a folder.'} {fix}", field="folder", status=422)
 
 
 def candidate_of(team: Team, value: str) -> Candidate | None:
@@ -78,7 +71,7 @@ def candidate_of(team: Team, value: str) -> Candidate | None:
     run, checkpoint = find_chosen_run(team, value), value.partition(":")[2]
     if run is None:
         return None
-    if (step := whole_number(checkpoint, 999_999_999)) is not None:
+    if (step := parse_whole_number(checkpoint, 999_999_999)) is not None:
         return Candidate(run, step, step)
     known = {FINAL: run.step, checkpoints.START: 0}
     return Candidate(run, checkpoint, known[checkpoint]) if checkpoint in known else None

@@ -14,8 +14,9 @@ from lab.data.datasets.models import Form, Source, Version
 from lab.data.loop import checkpoints
 from lab.data.loop import start_policies as starting
 from lab.data.loop.checkpoints import Candidate, Choice, Sampled
-from lab.data.loop.start_policies import NoStart, Start, read_start
-from lab.lib.numbers import whole_number
+from lab.data.loop.start_policies import Start, read_start
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Project, User
 from lab.teams.accounts.permissions import LABELLERS
 from lab.training.catalog.catalog import load_catalog
@@ -179,10 +180,10 @@ class TrainForm:
         return [one.user for one in members.select_related("user").order_by("user__email")]
 
     @cached_property
-    def _start(self) -> Start | NoStart:
+    def _start(self) -> Start | Refusal:
         try:
             return read_start(self.version.dataset.team, self.values)
-        except NoStart as problem:
+        except Refusal as problem:
             return problem
 
     @property
@@ -239,7 +240,7 @@ class TrainForm:
     def whole(self, name: str, least: int, most: int) -> int:
         """The whole number of an input; one that is none, or out of range, is an error at its field."""
         text = self.values.get(name, "").strip()
-        found = whole_number(text, most, least)
+        found = parse_whole_number(text, most, least)
         if found is not None:
             return found
         self.errors[name] = f"“{text[:40]}” is not a whole number from {least} to {most:,}."
@@ -259,8 +260,8 @@ class TrainForm:
             self.whole("overlap", 1, MOST_OVERLAP)
             if not prompts and "evaluation" not in self.errors:
                 self.errors["evaluation"] = "A blind A/B needs held-out prompts: enter at least 1, or turn the blind A/B off."
-        if isinstance(self._start, NoStart):
-            self.errors[self._start.field] = self._start.words
+        if isinstance(self._start, Refusal):
+            self.errors[self._start.field] = self._start.message
         common = self.common()
         if self.errors or self.start is None:
             return None

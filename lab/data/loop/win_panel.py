@@ -17,7 +17,8 @@ from lab.data.loop.models import Match
 from lab.data.loop.train_form import MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS
 from lab.data.loop.win_rate import FEW, Rate, Record, Tally, tally_match
 from lab.labelling.labels.models import QueueStatus
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
@@ -99,10 +100,10 @@ def build_match_offer(run: Run, shown: list[Shown]) -> dict[str, Any]:
 def run_match(request: LabRequest, run_id: UUID) -> HttpResponse:
     """Queues a blind match of a finished run: ``against`` another run's id, or nothing for where it started."""
     run = find_team_run(request, run_id)
-    prompts, overlap = (parse_number_or_zero(request.POST.get(name, "")) for name in ("prompts", "overlap"))
+    prompts, overlap = (parse_whole_number(request.POST.get(name)) or 0 for name in ("prompts", "overlap"))
     try:
         if not 1 <= prompts <= MOST_PROMPTS or not 1 <= overlap <= MOST_OVERLAP:
-            raise matches.Refused(f"Enter 1 to {MOST_PROMPTS:,} prompts, with 1 to {MOST_OVERLAP} labels each.")
+            raise Refusal(f"Enter 1 to {MOST_PROMPTS:,} prompts, with 1 to {MOST_OVERLAP} labels each.")
         against = other_side(request, request.POST.get("against", ""))
 
         def act() -> str:
@@ -110,7 +111,7 @@ def run_match(request: LabRequest, run_id: UUID) -> HttpResponse:
             return reverse("queue", args=[made.queue_id]) if made.queue_id else f"{reverse('run', args=[run.pk])}#wins"
 
         url = act_once_per_token(request, f"match/{run.pk}/{against.pk if against else 'start'}", act)
-    except matches.Refused as error:
+    except Refusal as error:
         messages.error(request, str(error))
         return redirect("run", run_id=run.pk)
     return redirect(url)
@@ -124,10 +125,5 @@ def other_side(request: LabRequest, text: str) -> Run | None:
     except ValueError:
         found = None
     if found is None:
-        raise matches.Refused("Your team has no such run to compare with.")
+        raise Refusal("Your team has no such run to compare with.")
     return found
-
-
-def parse_number_or_zero(text: str) -> int:
-    """0 for what is none."""
-    return whole_number(text) or 0

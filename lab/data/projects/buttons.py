@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST
 
 from lab.data.projects import verbs
 from lab.data.projects.pages import project_of, render_project_list, render_project_page
+from lab.lib.refusals import InputRefusal, Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Project
 from lab.teams.accounts.requests import LabRequest
@@ -22,8 +23,8 @@ def create_project(request: LabRequest) -> HttpResponse:
     values = verbs.clean_project_values(request.POST)
     try:
         made = verbs.add_project(request.team, request.user, values)
-    except verbs.Refused as error:
-        return render_project_list(request, values, error.errors)
+    except InputRefusal as refusal:
+        return render_project_list(request, values, refusal.errors)
     return redirect("project", made.pk)
 
 
@@ -34,8 +35,8 @@ def edit_project(request: LabRequest, project_id: int) -> HttpResponse:
     values = verbs.clean_project_values(request.POST)
     try:
         changed = verbs.update_project(found, values)
-    except verbs.Refused as error:
-        return render_project_page(request, found, values, error.errors)
+    except InputRefusal as refusal:
+        return render_project_page(request, found, values, refusal.errors)
     messages.success(request, "Saved." if changed else "Nothing was changed.")
     return redirect("project", found.pk)
 
@@ -76,7 +77,7 @@ def move_to_project(request: LabRequest) -> HttpResponse:
         return back
     try:
         target = projects.parse_project(request.team, "" if to == projects.NONE else to)
-    except projects.UnknownProject:
+    except Refusal:
         raise Http404("no such project") from None
     if target is not None and target.archived_at:
         messages.error(request, f"“{target.name}” is archived: restore it first, or choose another project.")

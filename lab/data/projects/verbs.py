@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from lab.data.datasets.models import Dataset
 from lab.labelling.labels.models import Queue
+from lab.lib.refusals import InputRefusal, Problem
 from lab.teams.accounts.models import Project, Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Run
@@ -17,23 +18,15 @@ from lab.training.runs.models import Run
 NAME_LENGTH, ABOUT_LENGTH = 80, 300
 MOST_MOVED = 500
 KINDS: dict[str, tuple[Any, str]] = {"run": (Run, "number"), "queue": (Queue, "pk"), "dataset": (Dataset, "pk")}  # kind → model, what its id is
-TAKEN = {"name": "A project with this name already exists. Choose another name."}
-
-
-class Refused(ValueError):
-    """``errors``: field → words."""
-
-    def __init__(self, errors: dict[str, str]) -> None:
-        super().__init__(" ".join(errors.values()))
-        self.errors = errors
+TAKEN = [Problem("name", "A project with this name already exists. Choose another name.")]
 
 
 def clean_project_values(data: Mapping[str, str]) -> dict[str, str]:
     return {name: " ".join(data.get(name, "").replace("\0", "").split()) for name in ("name", "about")}
 
 
-def validate_project_values(team: Team, values: dict[str, str], own: Project | None = None) -> dict[str, str]:
-    errors = {}
+def validate_project_values(team: Team, values: dict[str, str], own: Project | None = None) -> list[Problem]:
+    errors: dict[str, str] = {}
     if not values["name"]:
         errors["name"] = "Enter a name."
     elif len(values["name"]) > NAME_LENGTH:
@@ -43,26 +36,26 @@ def validate_project_values(team: Team, values: dict[str, str], own: Project | N
         errors["name"] = f"There is {where} with this name already. Choose another name{', or restore that one' if other.archived_at else ''}."
     if len(values["about"]) > ABOUT_LENGTH:
         errors["about"] = f"This has {len(values['about'])} characters. Use at most {ABOUT_LENGTH}."
-    return errors
+    return [Problem(field, words) for field, words in errors.items()]
 
 
 def add_project(team: Team, user: User | None, values: dict[str, str]) -> Project:
-    """Raises Refused."""
-    if errors := validate_project_values(team, values):
-        raise Refused(errors)
+    """Raises InputRefusal."""
+    if problems := validate_project_values(team, values):
+        raise InputRefusal(problems)
     try:
         with transaction.atomic():
             made = Project.objects.create(team=team, created_by=user, **values)
             record_audit_entry("project.create", made)
     except IntegrityError:  # somebody was a moment faster
-        raise Refused(TAKEN) from None
+        raise InputRefusal(TAKEN) from None
     return made
 
 
 def update_project(found: Project, values: dict[str, str]) -> bool:
-    """Another name, or other words about it; whether anything was changed. Raises Refused."""
-    if errors := validate_project_values(found.team, values, found):
-        raise Refused(errors)
+    """Another name, or other words about it; whether anything was changed. Raises InputRefusal."""
+    if problems := validate_project_values(found.team, values, found):
+        raise InputRefusal(problems)
     changed = {name: [getattr(found, name), value] for name, value in values.items() if getattr(found, name) != value}
     try:
         with transaction.atomic():
@@ -70,7 +63,7 @@ def update_project(found: Project, values: dict[str, str]) -> bool:
             if changed:
                 record_audit_entry("project.change", found, label=values["name"], changed=changed)
     except IntegrityError:
-        raise Refused(TAKEN) from None
+        raise InputRefusal(TAKEN) from None
     return bool(changed)
 
 

@@ -27,7 +27,8 @@ from pydantic import ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from lab.edges.api import limits, problems, tokens
 from lab.edges.api.problems import ApiProblem
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import ApiToken, Membership, Team, User
 from lab.teams.accounts.permissions import TABLE, explain_role_refusal, is_role_allowed
 
@@ -146,7 +147,7 @@ def authenticate_caller(request: HttpRequest) -> Caller:
         raise ApiProblem("token", detail, headers=challenge)
     try:
         token, role = tokens.look_up(secret.strip())
-    except tokens.Refused as error:
+    except Refusal as error:
         raise ApiProblem("token", str(error), headers={"WWW-Authenticate": f'{challenge["WWW-Authenticate"]}, error="invalid_token"'}) from None
     tokens.act_as(token)
     rate = limits.count_token_request(str(token.pk))
@@ -173,7 +174,7 @@ def caller_of(request: HttpRequest) -> Caller:
 
 def one_of(rows: Any, key: int) -> Any:
     """The row with that id. Raises Http404, also for an id that no database holds."""
-    found = rows.filter(pk=key).first() if 0 <= key <= MAX_ID else None
+    found = rows.filter(pk=key).first()
     if found is None:
         raise Http404
     return found
@@ -290,7 +291,7 @@ def refuse_at_the_door(request: HttpRequest) -> None:
         raise Http404("API addresses contain no team: the token determines the team.")
     if LINES.fullmatch(request.path):
         return
-    length = whole_number(request.META.get("CONTENT_LENGTH") or "0", BODY)
+    length = parse_whole_number(request.META.get("CONTENT_LENGTH") or "0", BODY)
     if length is None:
         raise ApiProblem("size", f"Requests are limited to {BODY // 1000:,} kB; send less at once.")
     if request.method in ("POST", "PUT", "PATCH") and length and request.content_type != "application/json":

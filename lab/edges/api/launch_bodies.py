@@ -10,7 +10,6 @@ from ninja import Field
 
 from lab.edges.api.base import Caller, Given
 from lab.edges.api.problems import ApiProblem, FieldProblem, field_problem, make_invalid_problem, make_validation_problem, of_spec
-from lab.lib.numbers import MAX_ID
 from lab.teams.accounts.models import Project, Team
 from lab.training.catalog.catalog import CatalogError, load_catalog
 from lab.training.runs import launch, references
@@ -75,7 +74,7 @@ def of_body(team: Team, given: Launch) -> Wish:
 
 def place_of(team: Team, project: int) -> Place:
     """Raises ApiProblem."""
-    found = Project.objects.of(team).filter(pk=project, archived_at=None).first() if 0 < project <= MAX_ID else None
+    found = Project.objects.of(team).filter(pk=project, archived_at=None).first()
     if found is None:
         raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or remove it")
     return Place(found, find_usual_queue(team))

@@ -9,7 +9,7 @@ from ninja import Field, Schema
 
 from lab.edges.api.base import Query
 from lab.edges.api.problems import make_invalid_problem
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.numbers import MAX_ID, parse_whole_number
 
 Row = TypeVar("Row")
 MOST = 200
@@ -33,6 +33,6 @@ def parse_after_id(after: str) -> int:
     """The id a page begins after; MAX_ID for the first page of a list with the newest first. Raises ApiProblem."""
     if not after:
         return MAX_ID
-    if (found := whole_number(after)) is None:
+    if (found := parse_whole_number(after)) is None:
         raise make_invalid_problem("after", "is not a valid page cursor", "use the value of the previous page, or leave it out for the first page")
     return found

@@ -15,6 +15,8 @@ from ninja.errors import HttpError, ValidationError
 
 from lab.lib.costly import TooMany
 from lab.lib.database_limits import describe_database_trouble
+from lab.lib.refusals import InputRefusal, Refusal
+from lab.lib.refusals import Problem as RoomProblem
 from lab.training.runs.problem_words import message_of
 from trainers.contract.spec import Problem as SpecProblem
 from trainers.contract.spec import SpecError
@@ -22,6 +24,7 @@ from trainers.contract.spec import SpecError
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+INVALID = (400, 422)  # statuses of a refusal that names what has to change
 PAGE = "/api/"  # the page that explains each type
 TITLES = {
     "malformed": (400, "The request cannot be read"),
@@ -77,6 +80,16 @@ def make_validation_problem(errors: Iterable[FieldProblem]) -> ApiProblem:
 def of_spec(error: SpecError, place: str = "") -> ApiProblem:
     """The problems of a spec, each with its path in the request's body."""
     return make_validation_problem(field_problem(one, ".".join(part for part in (place, one.field) if part)) for one in error.problems)
+
+
+def of_refusal(refusal: Refusal) -> ApiProblem:
+    """What a room of the lab refuses; inputs at fault stand where the room says they are in a body."""
+    place = refusal.place if isinstance(refusal, InputRefusal) else ""
+    found = refusal.problems or ([RoomProblem(refusal.field, refusal.message, refusal.fix)] if refusal.status in INVALID else [])
+    errors = [FieldProblem(field=".".join(part for part in (place, one.field) if part), message=one.message, fix=one.fix) for one in found]
+    if refusal.status in INVALID:
+        return make_validation_problem(errors)
+    return ApiProblem({401: "token", 403: "permission", 404: "missing"}.get(refusal.status, "conflict"), str(refusal), errors)
 
 
 def field_problem(one: SpecProblem, field: str, about: str = "") -> FieldProblem:
@@ -165,6 +178,7 @@ def register_problem_handlers(api: NinjaAPI) -> None:
     api.add_exception_handler(InterfaceError, of_database)
     as_problem(api, ValidationError, of_validation)
     as_problem(api, SpecError, of_spec)
+    as_problem(api, Refusal, of_refusal)
     api.add_exception_handler(HttpError, of_http)
     as_problem(api, Http404, lambda error: ApiProblem("missing", describe_missing(error)))
     api.add_exception_handler(PermissionDenied, give("permission", "The token's role does not allow this."))

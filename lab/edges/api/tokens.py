@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import ApiToken, Membership, Role, Team, User
 from lab.teams.accounts.permissions import TABLE, is_role_allowed
 from lab.teams.accounts.second_factor import has_second_factor
@@ -24,10 +25,6 @@ ALPHABET = string.ascii_letters + string.digits
 NAME_LENGTH = 80
 WRITTEN = timedelta(minutes=1)  # how exactly the last use is known
 SERVICE_ROLES = (Role.VIEWER, Role.ANNOTATOR, Role.RESEARCHER, Role.ADMIN)  # nothing that runs by itself owns a team
-
-
-class Refused(Exception):
-    """Why a token does not let anybody in; the words name no person and no team."""
 
 
 def create_access_token(
@@ -83,19 +80,19 @@ def find_usable_token(secret: str) -> ApiToken | None:
     """The token, if it lets somebody in now."""
     try:
         return look_up(secret)[0]
-    except Refused:
+    except Refusal:
         return None
 
 
 def look_up(secret: str) -> tuple[ApiToken, str]:
-    """The token and the role it acts with. Raises Refused."""
+    """The token and the role it acts with. Raises Refusal."""
     token = ApiToken.across_teams.select_related("team", "user").filter(prefix=secret[: len(MARK) + 1 + SHOWN]).first() if is_one(secret) else None
     if token is None or not constant_time_compare(token.digest, hash_secret(secret)):
-        raise Refused("Unknown access token; check that it was copied completely.")
+        raise Refusal("Unknown access token; check that it was copied completely.", status=401)
     if token.revoked_at is not None:
-        raise Refused("This access token was revoked; create a new one.")
+        raise Refusal("This access token was revoked; create a new one.", status=401)
     if token.expires_at is not None and token.expires_at <= timezone.now():
-        raise Refused("This access token has expired; create a new one.")
+        raise Refusal("This access token has expired; create a new one.", status=401)
     return token, role_of(token)
 
 
@@ -104,14 +101,14 @@ def is_one(secret: str) -> bool:
 
 
 def role_of(token: ApiToken) -> str:
-    """Raises Refused when whom it stands for may not act any more."""
+    """Raises Refusal when whom it stands for may not act any more."""
     if token.user is None:
         return token.role
     member = Membership.objects.filter(team=token.team, user=token.user, active=True, user__is_active=True).first()
     if member is None:
-        raise Refused("The owner of this access token is not an active member of its team.")
+        raise Refusal("The owner of this access token is not an active member of its team.", status=401)
     if token.team.requires_mfa and not has_second_factor(token.user):
-        raise Refused("The team of this access token requires a second factor; set one up in the browser first.")
+        raise Refusal("The team of this access token requires a second factor; set one up in the browser first.", status=401)
     return str(member.role)
 
 

@@ -12,5 +12,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/<path:rest>", base.guard_api_view(base.reject_unknown_address), name="api-unknown"),
     path("tokens/", token_pages.show_tokens, name="tokens"),
     path("tokens/new/", token_pages.create_token, name="token-new"),
-    path("tokens/<int:token_id>/revoke/", token_pages.revoke_token, name="token-revoke"),
+    path("tokens/<id:token_id>/revoke/", token_pages.revoke_token, name="token-revoke"),
 ]

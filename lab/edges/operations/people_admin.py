@@ -14,13 +14,13 @@ from django.utils import timezone
 
 from lab.edges.operations.base import OperatorAdmin, make_confirmed_action, render_json_block
 from lab.edges.operations.site import site
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.address_proof import mail_reset_link, own_address, remove_ways_in
 from lab.teams.accounts.models import ApiToken, Membership, Team, User
 from lab.teams.accounts.second_factor import FACTORS
 from lab.teams.accounts.sessions import end_sessions
 from lab.teams.audit.recording import record_audit_entry, record_of_person
 from lab.teams.people import departures
-from lab.teams.people.member_rules import Refused
 
 MEMBERS = Count("memberships", filter=Q(memberships__active=True))
 
@@ -41,7 +41,7 @@ def deactivate_people(request: HttpRequest, user: User) -> str:
             User.objects.filter(pk=user.pk).update(is_active=False)
             record_of_person("admin.change", user, is_active=[user.is_active, False])
             end_sessions(user)
-    except Refused as refused:
+    except Refusal as refused:
         return str(refused)
     return ""
 
@@ -161,7 +161,7 @@ def deactivate_members(request: HttpRequest, member: Membership) -> str:
     by: Any = request.user
     try:
         departures.deactivate_member(member, by, operator=True)
-    except Refused as refused:
+    except Refusal as refused:
         return str(refused)
     return ""
 
@@ -171,7 +171,7 @@ def reactivate_members(request: HttpRequest, member: Membership) -> str:
     by: Any = request.user
     try:
         departures.reactivate_member(member, by, operator=True)
-    except Refused as refused:
+    except Refusal as refused:
         return str(refused)
     return ""
 

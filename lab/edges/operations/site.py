@@ -48,7 +48,7 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         return redirect("account_change_password")
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Colours stand in static/operators.css: unfold writes them as inline styles, which the content policy refuses."""
+        """Colours stand in static/team/operators.css: unfold writes them as inline styles, which the content policy refuses."""
         return {**super().each_context(request), "colors": None}
 
     def index(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:

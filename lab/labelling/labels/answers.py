@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lab.labelling.labels.models import Item, Kind, Queue, Rationale, Skipping, Verdict
-from lab.rollouts.annotations.token_stretches import NoSuchStretch, find_stretch
+from lab.lib.numbers import MAX_INTEGER
+from lab.lib.refusals import InputRefusal, Problem, Refusal
+from lab.rollouts.annotations.token_stretches import find_stretch
 from lab.rollouts.annotations.verbs import normalize_typed_text
 
 TEXT = {"rationale": 10_000, "correction": 100_000, "reason": 1_000}  # characters
 MARKED = 2_000  # steps or spans of one answer
-MAX_TOKEN = 2**31 - 1
 SCALE = range(1, 6)  # of a rubric question without choices of its own
 FIELDS = ("choice", "strength", "tiers", "rubric", "rationale", "correction", "steps", "spans", "reason")
 CHOICES = {
@@ -27,19 +28,10 @@ CHOICES = {
 MARKS = {"steps": ("good", "bad", "neutral"), "spans": ("good", "bad")}
 
 
-@dataclass(frozen=True)
-class Problem:
-    field: str
-    message: str
-    fix: str = ""
+class AnswerError(InputRefusal):
+    """The answer cannot be taken as it is."""
 
-
-class AnswerError(Exception):
-    """The answer cannot be taken as it is; ``problems`` name the fields."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("; ".join(f"{one.field}: {one.message}" for one in problems))
-        self.problems = problems
+    place = "answer"
 
 
 @dataclass(frozen=True)
@@ -246,7 +238,7 @@ class Reader:
             else:
                 try:
                     covered = find_stretch(units, start, end)
-                except NoSuchStretch as error:
+                except Refusal as error:
                     self.wrong(name, str(error), "Mark it again.")
                     return []
                 start, end, text = covered.start, covered.end, covered.text
@@ -265,7 +257,7 @@ def is_mark(one: Any, marks: tuple[str, ...]) -> bool:
     if not isinstance(one, dict) or set(one) - {"start", "end", "mark", "text"} or one.get("mark") not in marks:
         return False
     start, end = to_strict_integer(one.get("start")), to_strict_integer(one.get("end"))
-    return start is not None and end is not None and 0 <= start < end <= MAX_TOKEN
+    return start is not None and end is not None and 0 <= start < end <= MAX_INTEGER
 
 
 def offered_by(question: dict[str, Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from lab.teams.people.departures import Held
 
 
 def register_claim_freeing() -> None:
-    departures.register_leaving_hook(free_user_claims, describe_held_claims)
+    departures.register_leaving_hook("labels", free_user_claims, describe_held_claims)
 
 
 def free_user_claims(team: Team, user: User) -> None:

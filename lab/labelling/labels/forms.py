@@ -10,7 +10,9 @@ from django.utils import timezone
 
 from lab.labelling.labels.guidelines import MOST as MOST_GUIDELINES
 from lab.labelling.labels.models import Kind, Queue, Rationale, Skipping, Strategy
-from lab.labelling.labels.recipe import MAX_STEP, MOST_ITEMS, OF_ONE, PAIRED, How, Recipe, Side, Window
+from lab.labelling.labels.recipe import MOST_ITEMS, OF_ONE, PAIRED, How, Recipe, Side, Window
+from lab.lib.numbers import MAX_INTEGER
+from lab.lib.refusals import Refusal
 from lab.rollouts.browse.selection import Selection
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 from lab.teams.accounts import projects
@@ -60,19 +62,19 @@ class RecipeForm(LabForm):
     most = make_number_field(1, MOST_ITEMS, 200)
     per = make_number_field(0, 1000, 1, help_text="0: no limit.")
     phase = make_choice_field([("", "Any phase"), *PHASE_LABELS.items()], "")
-    early_from = make_number_field(0, MAX_STEP, None, required=False)
-    early_to = make_number_field(0, MAX_STEP, None, required=False)
-    late_from = make_number_field(0, MAX_STEP, None, required=False)
-    late_to = make_number_field(0, MAX_STEP, None, required=False)
-    a_run = make_number_field(1, MAX_STEP, None, required=False)
-    a_step = make_number_field(0, MAX_STEP, None, required=False)
-    b_run = make_number_field(1, MAX_STEP, None, required=False)
-    b_step = make_number_field(0, MAX_STEP, None, required=False)
+    early_from = make_number_field(0, MAX_INTEGER, None, required=False)
+    early_to = make_number_field(0, MAX_INTEGER, None, required=False)
+    late_from = make_number_field(0, MAX_INTEGER, None, required=False)
+    late_to = make_number_field(0, MAX_INTEGER, None, required=False)
+    a_run = make_number_field(1, MAX_INTEGER, None, required=False)
+    a_step = make_number_field(0, MAX_INTEGER, None, required=False)
+    b_run = make_number_field(1, MAX_INTEGER, None, required=False)
+    b_step = make_number_field(0, MAX_INTEGER, None, required=False)
     gold = make_number_field(0, MOST_GOLD, 0)
     gold_by = forms.ChoiceField(
         required=False, error_messages={"invalid_choice": "No run of the selection has this reward function. Choose one from the list."}
     )
-    seed = make_number_field(0, MAX_STEP, 0)
+    seed = make_number_field(0, MAX_INTEGER, 0)
 
     def __init__(self, data: Any, components: Sequence[str], runs: Sequence[int]) -> None:
         self.runs = frozenset(runs)  # numbers of the team's runs
@@ -182,7 +184,7 @@ class QueueForm(LabForm):
     correction = make_switch_field(False, "Corrected answer", "Labellers can write a corrected answer.")
     steps = make_switch_field(False, "Reasoning steps", "Good, bad or neutral for each step of a single answer.")
     spans = make_switch_field(False, "Token spans", "Good and bad spans of a single answer.")
-    reviewed = make_switch_field(False, "Reviewed", "A label counts only after a reviewer has accepted it.")
+    reviewed = make_switch_field(False, "Refusal", "A label counts only after a reviewer has accepted it.")
     trust = make_number_field(1, 100, None, required=False, help_text="Percentage of gold items right. Leave empty to never pause anyone.")
     trust_after = make_number_field(1, MOST_GOLD, 10)
 
@@ -204,7 +206,7 @@ class QueueForm(LabForm):
     def clean_project(self) -> Project | None:
         try:
             return projects.parse_project(self.team, self.cleaned_data["project"])
-        except projects.UnknownProject as error:
+        except Refusal as error:
             raise forms.ValidationError(str(error)) from None
 
     def clean_name(self) -> str:

@@ -20,13 +20,14 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from lab.labelling.labels.labeller_standing import Refused, may_label
+from lab.labelling.labels.labeller_standing import QueuePaused, may_label
 from lab.labelling.labels.models import Claim, Item, ItemState, Judgement, JudgementState, Kind, Queue, Verdict
 from lab.labelling.labels.settlement import lock_item, update_item_state
 from lab.lib.clock import database_now
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, User
 
-__all__ = ["Refused", "Why", "claim_items", "free_claims", "release_claims", "renew_claims", "why_nothing"]
+__all__ = ["Refusal", "Why", "claim_items", "free_claims", "release_claims", "renew_claims", "why_nothing"]
 
 MOST_HELD = 10
 ELSEWHERE = "Choose another queue."
@@ -42,12 +43,14 @@ class Why:
 
 
 def claim_items(queue: Queue, user: User, hold: int = 2) -> list[Claim]:
-    """The user's live claims, oldest first, topped up to ``hold``; each with its item. Extends none. Raises Refused."""
+    """The user's live claims, oldest first, topped up to ``hold``; each with its item. Extends none. Raises Refusal."""
     hold = min(max(hold, 1), MOST_HELD)
     try:
         may_label(queue, user)
-    except Refused as refused:
-        if not refused.waits and queue.claims.filter(user=user, seated=True).exists():
+    except QueuePaused:
+        raise
+    except Refusal:
+        if queue.claims.filter(user=user, seated=True).exists():
             free_claims(queue, user)
         raise
     with transaction.atomic():
@@ -168,7 +171,7 @@ def release_claims(queue: Queue, user: User, tokens: Iterable[uuid.UUID]) -> int
 
 
 def renew_claims(queue: Queue, user: User, tokens: Iterable[uuid.UUID]) -> dict[uuid.UUID, datetime]:
-    """Those that are still held, or could be taken again, with their new end. Raises Refused."""
+    """Those that are still held, or could be taken again, with their new end. Raises Refusal."""
     may_label(queue, user)
     with transaction.atomic():
         one_at_a_time(queue, user)

@@ -15,9 +15,9 @@ from django.db.models import Min
 from django.db.utils import IntegrityError
 from django.utils import timezone
 
-from lab.labelling.labels.answers import AnswerError, Problem, as_shown, read_answer, seconds_of, to_judgement_fields
+from lab.labelling.labels.answers import AnswerError, as_shown, read_answer, seconds_of, to_judgement_fields
 from lab.labelling.labels.item_claims import extend_claim, free_claims, one_at_a_time
-from lab.labelling.labels.labeller_standing import Refused, may_label
+from lab.labelling.labels.labeller_standing import may_label
 from lab.labelling.labels.models import Change, Claim, Item, ItemState, Judgement, JudgementState, Queue, QueueMember, Skipping, Verdict
 from lab.labelling.labels.outcome import is_gold_match
 from lab.labelling.labels.recording import Held, find_judgement_and_claim, record_again, record_judgement
@@ -32,35 +32,38 @@ from lab.labelling.labels.settlement import (
     update_item_state,
 )
 from lab.lib.clock import database_now
+from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.models import User
 
 
-class Expired(Exception):
+class Expired(Refusal):
     """The lock ran out and the seat is gone. ``item`` is None when nothing is known of the token; ``by`` holds or judged the item meanwhile."""
 
     def __init__(self, item: Item | None = None, by: User | None = None) -> None:
-        super().__init__("the lock on this item has expired")
+        message, fix = describe_expiry(item, by)
+        super().__init__(message, fix, code="expired")
         self.item, self.by = item, by
 
 
-class NothingToUndo(Exception):
-    def __init__(self, message: str, fix: str = "") -> None:
-        super().__init__(message)
-        self.message, self.fix = message, fix
-
-
-class Reviewed(Exception):
-    """A reviewer has had their word; the author's undo comes too late."""
-
-    def __init__(self, message: str, fix: str = "") -> None:
-        super().__init__(message)
-        self.message, self.fix = message, fix
+def describe_expiry(item: Item | None, by: User | None) -> tuple[str, str]:
+    """Why the lock is gone. Who has the item is said, what they answered is not."""
+    if item is None:
+        message = "This item is no longer assigned to you: it was submitted in another window, returned, or reassigned."
+        return message, "Continue with the next one."
+    kept = "Your answer is kept as your draft and in the item's history."
+    if item.state == ItemState.SETTLED:
+        message = f"{by or 'Somebody'} has decided this item."
+    elif item.state == ItemState.DROPPED:
+        message = "This item has left the queue."
+    else:
+        message = f"Your lock on this item expired, and {by or 'somebody else'} has it now."
+    return message, f"{kept} Continue with the next one."
 
 
 def submit_judgement(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement:
     """Records the answer to a claimed item; sending it again under its key gives the same judgement and changes nothing.
 
-    Raises Expired, Refused, AnswerError.
+    Raises Expired, Refusal, AnswerError.
     """
     taken = seconds_of(seconds)
     try:
@@ -73,9 +76,7 @@ def submit_judgement(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID,
     return result
 
 
-def process_submission(
-    queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float
-) -> Judgement | Expired | Refused:
+def process_submission(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement | Refusal:
     """What came of it. A refusal is returned, not raised, so that the draft it leaves is kept."""
     one_at_a_time(queue, user)
     said, claim = find_judgement_and_claim(queue, user, token, key)
@@ -85,7 +86,7 @@ def process_submission(
         return Expired()
     try:
         may_label(queue, user)
-    except Refused as refused:
+    except Refusal as refused:
         keep_answer_draft(queue, claim.id, data)
         return refused
     item = lock_item(claim.item, queue)
@@ -151,7 +152,7 @@ def look_at_trust(queue: Queue, user: User) -> None:
 
 
 def save_draft(queue: Queue, user: User, token: uuid.UUID, draft: dict[str, Any]) -> None:
-    """Keeps what the person has written so far, also when it is too late to submit it. Raises Expired, Refused."""
+    """Keeps what the person has written so far, also when it is too late to submit it. Raises Expired, Refusal."""
     with transaction.atomic():
         one_at_a_time(queue, user)
         claim = Claim.objects.filter(token=token, user=user, queue=queue).first()
@@ -167,14 +168,14 @@ def save_draft(queue: Queue, user: User, token: uuid.UUID, draft: dict[str, Any]
 def undo_last_judgement(queue: Queue, user: User) -> Claim:
     """Takes back the person's newest judgement of the queue and gives them the item again, with the answer as draft and the sides as they were.
 
-    Raises NothingToUndo, Reviewed, Refused.
+    Raises Refusal.
     """
     may_label(queue, user)
     with transaction.atomic():
         one_at_a_time(queue, user)
         said = Judgement.objects.filter(queue=queue, user=user).exclude(state=JudgementState.WITHDRAWN).order_by("-created_at", "-pk").first()
         if said is None:
-            raise NothingToUndo("You have no label in this queue to undo.")
+            raise Refusal("You have no label in this queue to undo.", code="nothing-to-undo")
         item = lock_item(said.item_id)
         said.refresh_from_db()
         refuse_undo(said, item)
@@ -200,29 +201,29 @@ def undo_last_judgement(queue: Queue, user: User) -> Claim:
 
 def refuse_undo(said: Judgement, item: Item) -> None:
     if said.state == JudgementState.ACCEPTED:
-        raise Reviewed("A reviewer has accepted your last label.", "Ask the reviewer to send it back to you.")
+        raise Refusal("A reviewer has accepted your last label.", "Ask the reviewer to send it back to you.", code="reviewed")
     if said.state == JudgementState.RETURNED:
-        raise Reviewed("A reviewer has sent your last label back.", "Change it where it is listed as sent back.")
+        raise Refusal("A reviewer has sent your last label back.", "Change it where it is listed as sent back.", code="reviewed")
     if item.state == ItemState.SETTLED:
-        raise Reviewed("Your last item has been decided.", "Ask the manager of the queue.")
+        raise Refusal("Your last item has been decided.", "Ask the manager of the queue.", code="reviewed")
     if said.verdict != Verdict.SKIP:
         if item.state == ItemState.DROPPED:
-            raise NothingToUndo("Your last item has left the queue.", "Go on with the next one.")
+            raise Refusal("Your last item has left the queue.", "Go on with the next one.", code="nothing-to-undo")
         return
     if item.state == ItemState.DROPPED:
         newest = Change.objects.filter(item=item).order_by("-pk").first()
         if newest is None or newest.judgement_id != said.pk or newest.what != "skipped":
-            raise NothingToUndo("The item you skipped last has left the queue.", "Go on with the next one.")
+            raise Refusal("The item you skipped last has left the queue.", "Go on with the next one.", code="nothing-to-undo")
         Item.objects.same_row(item).update(state=ItemState.OPEN)
         item.state = ItemState.OPEN
     elif item.room < 1:
-        raise NothingToUndo("The item you skipped last is assigned to someone else.", "Go on with the next one.")
+        raise Refusal("The item you skipped last is assigned to someone else.", "Go on with the next one.", code="nothing-to-undo")
 
 
 def revise_judgement(judgement: Judgement, user: User, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement:
     """Another answer in place of one's own: one that was sent back, or an earlier one nobody has accepted. Idempotent by key.
 
-    Raises Refused, Reviewed, AnswerError.
+    Raises Refusal, AnswerError.
     """
     taken = seconds_of(seconds)
     may_label(judgement.queue, user)
@@ -232,7 +233,7 @@ def revise_judgement(judgement: Judgement, user: User, key: uuid.UUID, data: dic
             item = lock_item(judgement.item_id)
             row = Judgement.objects.same_row(judgement).get()
             if row.user_id != user.pk:
-                raise Refused("This label belongs to someone else.", "Decide the item instead, or send the label back.")
+                raise Refusal("This label belongs to someone else.", "Decide the item instead, or send the label back.", status=403)
             if row.key == key:
                 return row
             refuse_revision(row, item)
@@ -253,11 +254,11 @@ def revise_judgement(judgement: Judgement, user: User, key: uuid.UUID, data: dic
 
 def refuse_revision(row: Judgement, item: Item) -> None:
     if row.state == JudgementState.ACCEPTED:
-        raise Reviewed("A reviewer has accepted this label.", "Ask the reviewer to send it back to you.")
+        raise Refusal("A reviewer has accepted this label.", "Ask the reviewer to send it back to you.", code="reviewed")
     if row.state == JudgementState.WITHDRAWN:
-        raise Refused("This label was withdrawn.", "Go on with the next item.")
+        raise Refusal("This label was withdrawn.", "Go on with the next item.", status=403)
     if row.verdict == Verdict.SKIP:
-        raise Refused("You skipped this item.", "You can undo the skip while it is your latest answer.")
+        raise Refusal("You skipped this item.", "You can undo the skip while it is your latest answer.", status=403)
     if item.state in (ItemState.SETTLED, ItemState.DROPPED):
         decided = item.state == ItemState.SETTLED
-        raise Refused("This item has been decided." if decided else "This item has left the queue.", "Your label is unchanged.")
+        raise Refusal("This item has been decided." if decided else "This item has left the queue.", "Your label is unchanged.", status=403)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.labelling.labels.answers import AnswerError, Problem
+from lab.labelling.labels.answers import AnswerError
 from lab.labelling.labels.models import KeyMap, Kind
+from lab.lib.refusals import Problem
 from lab.teams.accounts.models import User
 
 FRAME = {"skip": "s", "undo": "u", "guidelines": "i", "plain": "p", "spaces": "v", "thinking": "f", "lock": "l"}

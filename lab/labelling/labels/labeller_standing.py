@@ -8,16 +8,13 @@ from typing import NamedTuple
 from django.db import connection
 
 from lab.labelling.labels.models import Queue, QueueStatus
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import User
 from lab.teams.accounts.permissions import LABELLERS, LEADS
 
 
-class Refused(Exception):
-    """The person may not do this here and now; ``message`` says why, ``fix`` what to do. ``waits``: what they hold stays theirs meanwhile."""
-
-    def __init__(self, message: str, fix: str = "", waits: bool = False) -> None:
-        super().__init__(message)
-        self.message, self.fix, self.waits = message, fix, waits
+class QueuePaused(Refusal):
+    """What people hold stays theirs meanwhile."""
 
 
 # Written out: it runs in every request of a labelling page, and the ORM takes longer to write it than PostgreSQL to answer.
@@ -50,25 +47,25 @@ def fetch_standing_facts(queue: Queue, user: User) -> Facts:
 
 
 def may_label(queue: Queue, user: User) -> None:
-    """Raises Refused for a queue that is not open, and for who has left, may only read, is not assigned or is paused."""
+    """Raises Refusal for a queue that is not open, and for who has left, may only read, is not assigned or is paused."""
     found = fetch_standing_facts(queue, user)
     if found.role is None:
-        raise Refused("Your account was deactivated, or you are no longer in this team.", "Ask an owner or admin of the team.")
+        raise Refusal("Your account was deactivated, or you are no longer in this team.", "Ask an owner or admin of the team.", status=403)
     if found.role not in LABELLERS:
-        raise Refused("Your role is viewer: you can view but not label.", "An owner or admin can change your role.")
+        raise Refusal("Your role is viewer: you can view but not label.", "An owner or admin can change your role.", status=403)
     if found.status == QueueStatus.PAUSED:
-        raise Refused("This queue is paused.", "Your drafts are kept. Ask the manager of the queue when it resumes.", waits=True)
+        raise QueuePaused("This queue is paused.", "Your drafts are kept. Ask the manager of the queue when it resumes.", status=403)
     if found.status == QueueStatus.CLOSED:
-        raise Refused("This queue is closed.", "Choose another queue.")
+        raise Refusal("This queue is closed.", "Choose another queue.", status=403)
     if found.paused_at is not None:
         reason = found.paused_reason or "You are paused in this queue."
-        raise Refused(reason, "Ask the manager of the queue to resume you.")
+        raise Refusal(reason, "Ask the manager of the queue to resume you.", status=403)
     if found.labels is False or (found.assigned_only and not found.labels):
-        raise Refused("You are not assigned to label in this queue.", "Ask the manager of the queue to assign you.")
+        raise Refusal("You are not assigned to label in this queue.", "Ask the manager of the queue to assign you.", status=403)
 
 
 def may_review(queue: Queue, user: User) -> None:
-    """Raises Refused unless the person leads in the team or reviews in this queue."""
+    """Raises Refusal unless the person leads in the team or reviews in this queue."""
     found = fetch_standing_facts(queue, user)
     if found.role not in LEADS and not (found.role in LABELLERS and found.reviews):
-        raise Refused("You are not a reviewer of this queue.", "An owner, admin or researcher can make you one.")
+        raise Refusal("You are not a reviewer of this queue.", "An owner, admin or researcher can make you one.", status=403)

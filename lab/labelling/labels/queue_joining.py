@@ -14,7 +14,7 @@ DELETED = "a queue that is deleted"
 
 
 def register_queue_assigning() -> None:
-    queue_assignment.register_queue_hooks(list_open_queue_choices, assign_to_queues)
+    queue_assignment.ASSIGNERS.register("labels", queue_assignment.Assigner(list_open_queue_choices, assign_to_queues))
 
 
 def list_open_queue_choices(team: Team) -> list[tuple[int, str]]:

@@ -11,11 +11,10 @@ from django.db import models
 from django.http import QueryDict
 
 from lab.labelling.labels.models import Kind, Strategy
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.browse.selection import Selection
 
 MOST_ITEMS = 100_000
-MAX_STEP = 2**31 - 1
 
 
 class How(models.TextChoices):
@@ -90,27 +89,23 @@ class Recipe:
             how=How(how) if how in How.values else How.GROUP,
             strategy=Strategy(strategy),
             seed=seed,
-            most=parse_bounded_integer(given.get("most"), MOST_ITEMS) or 200,
-            per=parse_bounded_integer(given.get("per"), MOST_ITEMS) or 0,
+            most=parse_whole_number(given.get("most"), MOST_ITEMS) or 200,
+            per=parse_whole_number(given.get("per"), MOST_ITEMS) or 0,
             early=windows[0],
             late=windows[1],
             a=sides[0],
             b=sides[1],
             phase=given.get("phase", ""),
-            gold=parse_bounded_integer(given.get("gold"), MOST_ITEMS) or 0,
+            gold=parse_whole_number(given.get("gold"), MOST_ITEMS) or 0,
             gold_by=given.get("gold_by", ""),
         )
 
 
-def parse_bounded_integer(text: str | None, most: int) -> int | None:
-    return whole_number(text, most) if text else None
-
-
 def parse_step_window(given: Mapping[str, str], name: str) -> Window | None:
-    first, last = parse_bounded_integer(given.get(f"{name}_from"), MAX_STEP), parse_bounded_integer(given.get(f"{name}_to"), MAX_STEP)
+    first, last = parse_whole_number(given.get(f"{name}_from"), MAX_INTEGER), parse_whole_number(given.get(f"{name}_to"), MAX_INTEGER)
     return None if first is None or last is None else Window(first, last)
 
 
 def parse_policy_side(given: Mapping[str, str], name: str) -> Side | None:
-    run = parse_bounded_integer(given.get(f"{name}_run"), MAX_STEP)
-    return None if not run else Side(run, parse_bounded_integer(given.get(f"{name}_step"), MAX_STEP))
+    run = parse_whole_number(given.get(f"{name}_run"), MAX_INTEGER)
+    return None if not run else Side(run, parse_whole_number(given.get(f"{name}_step"), MAX_INTEGER))

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 
 from lab.labelling.labels.implied_preferences import derive_preferences
 from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Verdict
-from lab.lib.numbers import MAX_ID
+from lab.lib.numbers import MAX_INTEGER
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 from lab.teams.accounts.models import Team
@@ -34,7 +34,6 @@ WHERE item.prompt_id = ANY(%(prompts)s::bigint[]) AND item.rollouts && %(rollout
 """
 LISTED = 10
 COUNTS = {"chosen": "▲", "rejected": "▼", "tied": "=", "good": "✓", "neutral": "–", "bad": "✗"}  # with the sign that stands before each
-MAX_INT = 2**31 - 1
 
 
 @dataclass
@@ -141,7 +140,7 @@ def tally_rollouts(found: Iterable[Judgement], rollouts: Iterable[int]) -> defau
 def rollout_labels(request: LabRequest, rollout_id: int) -> HttpResponse:
     """The block "Labels" of a rollout's page."""
     team, leads = request.team, has_team_permission(request, "label.lead")
-    about = get_object_or_404(Rollout.objects.of(team).select_related("run").defer("completion"), pk=min(rollout_id, MAX_ID))
+    about = get_object_or_404(Rollout.objects.of(team).select_related("run").defer("completion"), pk=rollout_id)
     found = judgements_about(team, [about.prompt_id], [about.pk])
     total = Tally()
     for one in found:
@@ -180,7 +179,7 @@ def list_final_decisions(found: Iterable[Judgement], rollout: int) -> list[tuple
 def group_labels(request: LabRequest, run_id: Any, phase: str, step: int, group: int) -> HttpResponse:
     """The card "Labels" of a group's page: what was said of each member, and whether the reward orders them the same way."""
     run = get_object_or_404(Run.objects.of(request.team), pk=run_id)
-    if phase not in PHASE_LABELS or max(step, group) > MAX_INT:
+    if phase not in PHASE_LABELS or max(step, group) > MAX_INTEGER:
         raise Http404
     members = list(
         Rollout.objects.filter(run=run, phase=phase, step=step, group=group).only("pk", "sample", "reward", "prompt_id").order_by("sample", "pk")

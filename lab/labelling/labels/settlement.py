@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 from django.utils import timezone
 
-from lab.labelling.labels.answers import Answer, AnswerError, Problem, read_answer
+from lab.labelling.labels.answers import Answer, AnswerError, read_answer
 from lab.labelling.labels.implied_preferences import derive_preferences
-from lab.labelling.labels.labeller_standing import Refused, may_review
+from lab.labelling.labels.labeller_standing import may_review
 from lab.labelling.labels.models import COUNTING, Change, Item, ItemState, Judgement, JudgementState, Preference, Queue, Verdict
 from lab.labelling.labels.outcome import filter_opinions, find_agreed_verdict
+from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.models import User
 from lab.teams.audit.recording import record_audit_entry
 
@@ -102,14 +103,14 @@ def sync_preferences(judgement: Judgement, item: Item) -> None:
 
 
 def decide_queue_item(item: Item, user: User, data: dict[str, Any], order: list[int], comment: str = "") -> None:
-    """Settles the item with an answer (``data`` in the places of ``order``). Raises Refused for somebody who judged the item, AnswerError."""
+    """Settles the item with an answer (``data`` in the places of ``order``). Raises Refusal for somebody who judged the item, AnswerError."""
     with transaction.atomic():
         item = lock_item(item.pk)
         may_review(item.queue, user)
         if item.state == ItemState.DROPPED:
-            raise Refused("This item has left the queue.", "Go to the next one.")
+            raise Refusal("This item has left the queue.", "Go to the next one.", status=403)
         if Judgement.objects.filter(item=item, user=user, state__in=SEATED).exclude(verdict=Verdict.SKIP).exists():
-            raise Refused("You labelled this item yourself.", "Someone else must decide it.")
+            raise Refusal("You labelled this item yourself.", "Someone else must decide it.", status=403)
         answer = read_answer(item.queue, item, order, data, deciding=True)
         before = item.final
         item.final, item.final_by, item.final_at, item.final_comment = final_of(answer), user, timezone.now(), comment
@@ -125,14 +126,14 @@ def final_of(answer: Answer) -> dict[str, Any]:
 
 
 def accept_judgement(judgement: Judgement, reviewer: User, comment: str = "") -> Judgement:
-    """The judgement stands. Raises Refused for one's own and for one that was taken back."""
+    """The judgement stands. Raises Refusal for one's own and for one that was taken back."""
     return review_judgement(judgement, reviewer, JudgementState.ACCEPTED, "accepted", comment)
 
 
 def send_back(judgement: Judgement, reviewer: User, comment: str = "") -> Judgement:
     """Its author shall look at it again; until then it does not count but keeps its seat.
 
-    Raises Refused as ``accept_judgement`` does, AnswerError without a comment.
+    Raises Refusal as ``accept_judgement`` does, AnswerError without a comment.
     """
     if not comment.strip():
         raise AnswerError([Problem("comment", "A reason is required to send back a label.", "Write what the labeller should check.")])
@@ -145,11 +146,11 @@ def review_judgement(judgement: Judgement, reviewer: User, state: JudgementState
         row = Judgement.objects.same_row(judgement).get()
         may_review(item.queue, reviewer)
         if row.user_id == reviewer.pk:
-            raise Refused("This is your own label.", "Someone else must review it.")
+            raise Refusal("This is your own label.", "Someone else must review it.", status=403)
         if row.state == JudgementState.WITHDRAWN:
-            raise Refused("This label has been withdrawn.", "Reload the page.")
+            raise Refusal("This label has been withdrawn.", "Reload the page.", status=403)
         if row.verdict == Verdict.SKIP:
-            raise Refused("A skip is not a label and needs no review.", "Go to the next one.")
+            raise Refusal("A skip is not a label and needs no review.", "Go to the next one.", status=403)
         return change_judgement_state(row, item, reviewer, state, what, comment)
 
 
@@ -165,14 +166,14 @@ def restore_judgement(judgement: Judgement, by: User | None, comment: str = "") 
     """Undoes ``withdraw_judgement``: the judgement is again what it was, also when its seat has been taken meanwhile
     (the item then has a label more).
 
-    Raises Refused for one that its author has taken back or submitted anew.
+    Raises Refusal for one that its author has taken back or submitted anew.
     """
     with transaction.atomic():
         item = lock_item(judgement.item_id)
         row = Judgement.objects.same_row(judgement).get()
         newest = Change.objects.filter(judgement=row).order_by("-pk").first()
         if row.state != JudgementState.WITHDRAWN or newest is None or newest.what == "undone":
-            raise Refused("This label is not withdrawn, or its author took it back.", "Reload the page.")
+            raise Refusal("This label is not withdrawn, or its author took it back.", "Reload the page.", status=403)
         state = JudgementState((newest.before or {}).get("state", JudgementState.SUBMITTED))
         return change_judgement_state(row, item, by, state, "restored", comment)
 

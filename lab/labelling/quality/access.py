@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.shortcuts import get_object_or_404
 
-from lab.labelling.labels.labeller_standing import Refused, may_label, may_review
+from lab.labelling.labels.labeller_standing import may_label, may_review
 from lab.labelling.labels.models import Claim, Item, ItemState, Judgement, Queue
 from lab.labelling.labels.people import open_to
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Role
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission, role_of
 
-MOST = 2**63 - 1  # ids beyond it are in no database
-NO_REVIEWER = Refused("You are not a reviewer of this queue.", "An owner, admin or researcher can make you one.")
 CLOSED = (ItemState.DONE, ItemState.SETTLED)  # nobody judges these any more
 
 
@@ -28,19 +26,19 @@ def find_quality_queue(request: LabRequest, queue_id: int) -> Queue:
     """The team's queue, or 404; for annotators also of one that they have no part in."""
     team, user = request.team, request.user
     seen = open_to(team, user, sees_numbers(request))
-    return get_object_or_404(seen.select_related("team"), pk=min(queue_id, MOST))
+    return get_object_or_404(seen.select_related("team"), pk=queue_id)
 
 
 def item_of(request: LabRequest, item_id: int) -> Item:
     team = request.team
-    item = get_object_or_404(Item.objects.filter(queue__team=team).select_related("queue__team", "prompt", "final_by"), pk=min(item_id, MOST))
+    item = get_object_or_404(Item.objects.filter(queue__team=team).select_related("queue__team", "prompt", "final_by"), pk=item_id)
     find_quality_queue(request, item.queue_id)
     return item
 
 
 def judgement_of(request: LabRequest, judgement_id: int) -> Judgement:
     team = request.team
-    found = get_object_or_404(Judgement.objects.of(team).select_related("item", "queue__team", "user"), pk=min(judgement_id, MOST))
+    found = get_object_or_404(Judgement.objects.of(team).select_related("item", "queue__team", "user"), pk=judgement_id)
     find_quality_queue(request, found.queue_id)
     return found
 
@@ -53,17 +51,9 @@ def sees_numbers(request: LabRequest) -> bool:
 def can_review_queue(request: LabRequest, queue: Queue) -> bool:
     try:
         may_review(queue, request.user)
-    except Refused:
+    except Refusal:
         return False
     return True
-
-
-def reviewers_only(request: LabRequest, queue: Queue) -> None:
-    """Raises PermissionDenied in words."""
-    try:
-        may_review(queue, request.user)
-    except Refused as refused:
-        raise PermissionDenied(f"{refused.message} {refused.fix}") from refused
 
 
 def still_asked(request: LabRequest, queue: Queue) -> QuerySet[Item]:
@@ -78,7 +68,7 @@ def still_asked(request: LabRequest, queue: Queue) -> QuerySet[Item]:
 def labels_here(request: LabRequest, queue: Queue) -> bool:
     try:
         may_label(queue, request.user)
-    except Refused:
+    except Refusal:
         return False
     return True
 

@@ -8,9 +8,10 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from lab.labelling.labels.labeller_standing import Refused, may_review
+from lab.labelling.labels.labeller_standing import may_review
 from lab.labelling.labels.models import Change, Item, ItemState, Judgement, Queue, Verdict
 from lab.labelling.labels.settlement import SEATED, lock_item, update_item_state
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import User
 from lab.teams.audit.recording import record_audit_entry
 
@@ -43,14 +44,14 @@ def newest_decision(queue: Queue, user: User) -> Item | None:
 
 
 def undo_decision(item: Item, user: User, leads: bool) -> None:
-    """Takes a decision back; the item is again what its judgements make of it. Raises Refused unless it is one's own, or the person leads."""
+    """Takes a decision back; the item is again what its judgements make of it. Raises Refusal unless it is one's own, or the person leads."""
     with transaction.atomic():
         item = lock_item(item.pk)
         may_review(item.queue, user)
         if item.state != ItemState.SETTLED:
-            raise Refused("This item is not decided.", "Reload the page.")
+            raise Refusal("This item is not decided.", "Reload the page.", status=403)
         if item.final_by_id != user.pk and not leads:
-            raise Refused("Someone else decided this item.", "Ask them or the manager of the queue to undo it.")
+            raise Refusal("Someone else decided this item.", "Ask them or the manager of the queue to undo it.", status=403)
         before = item.final
         cleared: dict[str, str | datetime | None] = {"final": None, "final_by": None, "final_at": None, "final_comment": ""}
         for name, value in cleared.items():

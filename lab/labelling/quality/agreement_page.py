@@ -17,6 +17,7 @@ from lab.labelling.quality.agreement import compute_agreement_measures, compute_
 from lab.labelling.quality.drift import over_steps, over_time
 from lab.labelling.quality.labellers import gold_answers, summarize_labellers
 from lab.labelling.quality.ratings import ratings_of
+from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
@@ -64,9 +65,7 @@ def change_labeller_status(request: LabRequest, queue_id: int) -> HttpResponse:
 
 def labeller_of(queue: Queue, key: str) -> User:
     """Somebody of the team, or who labelled in the queue; else 404."""
-    if not key.isascii() or not key.isdigit() or len(key) > 18:
-        raise Http404
-    found = User.objects.filter(pk=int(key))
+    found = User.objects.filter(pk=parse_whole_number(key) or 0)
     user = (found.filter(memberships__team=queue.team) | found.filter(judgements__queue=queue)).distinct().first()
     if user is None:
         raise Http404

@@ -15,15 +15,17 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.labelling.labels.answers import CHOICES, AnswerError, Problem
-from lab.labelling.labels.labeller_standing import Refused
+from lab.labelling.labels.answers import CHOICES, AnswerError
+from lab.labelling.labels.labeller_standing import may_review
 from lab.labelling.labels.models import COUNTING, Item, ItemState, Judgement, Kind, Queue, Verdict
 from lab.labelling.labels.settlement import decide_queue_item
-from lab.labelling.quality.access import NO_REVIEWER, can_review_queue, find_quality_queue, item_of, queue_context, reviewers_only
+from lab.labelling.quality.access import find_quality_queue, item_of, queue_context
 from lab.labelling.quality.adjudication import STATES, conflicts_of, find_next_conflict, newest_decision, undo_decision
 from lab.labelling.quality.item_display import Said, build_shown_item, describe_judgement, describe_stored_answer, order_for
-from lab.labelling.quality.posted_forms import NotReadable, body_of, comment_of, not_readable, problems_json, refused_json, wants_json
-from lab.lib.numbers import whole_number
+from lab.labelling.quality.posted_forms import body_of, comment_of
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusal_answers import wants_json
+from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
 
@@ -56,7 +58,7 @@ class Choice:
 def show_conflicts(request: LabRequest, queue_id: int) -> HttpResponse:
     """``?state=`` conflict, settled or all; ``?item=`` which is shown; ``?reveal=1`` shows run, step, reward and labellers."""
     queue = find_quality_queue(request, queue_id)
-    reviewers_only(request, queue)
+    may_review(queue, request.user)
     return render_conflicts_page(request, queue, request.GET.get("item", ""))
 
 
@@ -69,7 +71,7 @@ def render_conflicts_page(
     state = state if state in STATES else "conflict"
     items = conflicts_of(queue, user, state)
     everything = conflicts_of(queue, user, "all")
-    number = whole_number(key) or 0
+    number = parse_whole_number(key) or 0
     item = everything.filter(pk=number).first() or items.filter(mine=False).first() or items.first()
     reveal = request.GET.get("reveal") == "1"
     pages = Paginator(items.annotate(asked=Left("prompt__text", ASKED)), LISTED)
@@ -141,13 +143,8 @@ def adjudicate_item(request: LabRequest, item_id: int) -> HttpResponse:
     the places of ``order``; answers with the item's state and the address of the next.
     """
     item = item_of(request, item_id)
-    try:
-        data = body_of(request)
-    except NotReadable:
-        return not_readable()
-    if wants_json(request) and not can_review_queue(request, item.queue):
-        return refused_json(NO_REVIEWER)
-    reviewers_only(request, item.queue)
+    data = body_of(request)
+    may_review(item.queue, request.user)
     try:
         if data.get("act") == "undo":
             undo_decision(item, request.user, has_team_permission(request, "label.lead"))
@@ -158,11 +155,11 @@ def adjudicate_item(request: LabRequest, item_id: int) -> HttpResponse:
         decide_queue_item(item, request.user, answer, order, comment)
     except AnswerError as error:
         if wants_json(request):
-            return problems_json(error.problems)
+            raise
         return render_conflicts_page(request, item.queue, str(item.pk), error.problems, data, 422)
-    except Refused as refused:
+    except Refusal as refused:
         if wants_json(request):
-            return refused_json(refused)
+            raise
         return render_conflicts_page(request, item.queue, str(item.pk), [Problem("decision", refused.message, refused.fix)], data, 403)
     remaining = conflicts_of(item.queue, request.user)
     return build_decision_response(request, item, find_next_conflict(remaining, item), "Decided.")

@@ -5,33 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.http import JsonResponse
-
-from lab.labelling.labels.answers import AnswerError, Problem
-from lab.labelling.labels.labeller_standing import Refused
+from lab.labelling.labels.answers import AnswerError
+from lab.lib.refusal_answers import wants_json
+from lab.lib.refusals import Problem
 from lab.teams.accounts.requests import LabRequest
 
 COMMENT = 10_000  # characters
 
 
-class NotReadable(Exception):
-    """The body is no JSON object."""
-
-
-def wants_json(request: LabRequest) -> bool:
-    return (request.content_type or "").startswith("application/json")
-
-
 def body_of(request: LabRequest) -> dict[str, Any]:
-    """The fields of a form, or of a JSON object. Raises NotReadable."""
+    """The fields of a form, or of a JSON object. Raises AnswerError."""
     if not wants_json(request):
         return dict(request.POST.items())
     try:
         found = json.loads(request.body)
-    except (ValueError, RecursionError) as error:
-        raise NotReadable from error
+    except (ValueError, RecursionError):
+        found = None
     if not isinstance(found, dict):
-        raise NotReadable
+        raise AnswerError([Problem("body", "The body is not a JSON object.", "Send an object with the fields of the page.")])
     return found
 
 
@@ -43,15 +34,3 @@ def comment_of(data: dict[str, Any]) -> str:
     if len(value) > COMMENT:
         raise AnswerError([Problem("comment", f"At most {COMMENT:,} characters; this has {len(value):,}.", "Shorten it.")])
     return value.replace("\0", "").strip()
-
-
-def refused_json(refused: Refused) -> JsonResponse:
-    return JsonResponse({"message": refused.message, "fix": refused.fix}, status=403)
-
-
-def problems_json(problems: list[Problem]) -> JsonResponse:
-    return JsonResponse({"problems": [problem.__dict__ for problem in problems]}, status=422)
-
-
-def not_readable() -> JsonResponse:
-    return problems_json([Problem("body", "The body is not a JSON object.", "Send an object with the fields of the page.")])

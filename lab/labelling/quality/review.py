@@ -14,16 +14,18 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.labelling.labels.answers import AnswerError, Problem
-from lab.labelling.labels.labeller_standing import Refused
+from lab.labelling.labels.answers import AnswerError
+from lab.labelling.labels.labeller_standing import may_review
 from lab.labelling.labels.models import ItemState, Judgement, JudgementState, Queue, Verdict
 from lab.labelling.labels.outcome import is_gold_match
 from lab.labelling.labels.settlement import accept_judgement, send_back
-from lab.labelling.quality.access import NO_REVIEWER, can_review_queue, find_quality_queue, judgement_of, queue_context, reviewers_only, still_asked
+from lab.labelling.quality.access import find_quality_queue, judgement_of, queue_context, still_asked
 from lab.labelling.quality.item_display import build_shown_item, describe_judgement
 from lab.labelling.quality.models import Review
-from lab.labelling.quality.posted_forms import NotReadable, body_of, comment_of, not_readable, problems_json, refused_json, wants_json
-from lab.lib.numbers import whole_number
+from lab.labelling.quality.posted_forms import body_of, comment_of
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusal_answers import wants_json
+from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
 
@@ -38,19 +40,13 @@ class Asked:
     def __init__(self, query: Any) -> None:
         state = str(query.get("state", ""))
         self.state = state if state in STATES else "submitted"
-        self.by = parse_review_id(query.get("by", ""))
-        self.judgement = parse_review_id(query.get("judgement", ""))
+        self.by = parse_whole_number(str(query.get("by", ""))) or 0
+        self.judgement = parse_whole_number(str(query.get("judgement", ""))) or 0
         self.page = query.get("page", "")
 
     def query(self, **changes: Any) -> str:
         now = {"state": self.state, "by": self.by or "", "judgement": "", **changes}
         return "?" + urlencode({name: value for name, value in now.items() if value and (name, value) != ("state", "submitted")})
-
-
-def parse_review_id(text: Any) -> int:
-    """0 where it is no id."""
-    text = str(text)
-    return whole_number(text) or 0
 
 
 def judgements_of(request: LabRequest, queue: Queue, asked: Asked) -> QuerySet[Judgement]:
@@ -72,7 +68,7 @@ def list_uncontradicted_labels(queue: Queue, by: int, user: int) -> QuerySet[Jud
 @require_safe
 def show_review_page(request: LabRequest, queue_id: int) -> HttpResponse:
     queue = find_quality_queue(request, queue_id)
-    reviewers_only(request, queue)
+    may_review(queue, request.user)
     return render_review_page(request, queue, Asked(request.GET))
 
 
@@ -141,24 +137,19 @@ def rows_by_author(queue: Queue, user: int) -> list[tuple[User, int]]:
 def judge_judgement(request: LabRequest, judgement_id: int) -> HttpResponse:
     """``act`` accept or return, with a comment. A form is answered with the next label, JSON with the label's state."""
     judgement = judgement_of(request, judgement_id)
-    try:
-        data = body_of(request)
-    except NotReadable:
-        return not_readable()
+    data = body_of(request)
     asked = Asked(request.GET)
-    if wants_json(request) and not can_review_queue(request, judgement.queue):
-        return refused_json(NO_REVIEWER)
-    reviewers_only(request, judgement.queue)
+    may_review(judgement.queue, request.user)
     try:
         judgement = record_review(judgement, request.user, data)
     except AnswerError as error:
         if wants_json(request):
-            return problems_json(error.problems)
+            raise
         asked.judgement = judgement.pk
         return render_review_page(request, judgement.queue, asked, error.problems, str(data.get("comment", "")), 422)
-    except Refused as refused:
+    except Refusal as refused:
         if wants_json(request):
-            return refused_json(refused)
+            raise
         asked.judgement = judgement.pk
         return render_review_page(
             request, judgement.queue, asked, [Problem("review", refused.message, refused.fix)], str(data.get("comment", "")), 403
@@ -171,7 +162,7 @@ def judge_judgement(request: LabRequest, judgement_id: int) -> HttpResponse:
 
 
 def record_review(judgement: Judgement, user: User, data: dict[str, Any]) -> Judgement:
-    """Raises AnswerError, Refused."""
+    """Raises AnswerError, Refusal."""
     act, comment = data.get("act"), comment_of(data)
     if act not in ("accept", "return"):
         raise AnswerError([Problem("act", "Accept the label or send it back.", "Choose one of the two buttons.")])
@@ -187,7 +178,7 @@ def accept_uncontradicted(queue: Queue, by: int, user: User) -> tuple[int, int]:
     for judgement in list_uncontradicted_labels(queue, by, user.pk)[:AT_ONCE]:
         try:
             record_review(judgement, user, {"act": "accept"})
-        except Refused:
+        except Refusal:
             continue  # taken back this moment
         accepted += 1
     return accepted, list_uncontradicted_labels(queue, by, user.pk).count()
@@ -197,7 +188,7 @@ def accept_uncontradicted(queue: Queue, by: int, user: User) -> tuple[int, int]:
 def accept_all(request: LabRequest, queue_id: int) -> HttpResponse:
     """Accepts one labeller's (``by``) labels that nobody contradicts."""
     queue = find_quality_queue(request, queue_id)
-    reviewers_only(request, queue)
+    may_review(queue, request.user)
     asked = Asked(request.POST)
     accepted, left = accept_uncontradicted(queue, asked.by, request.user) if asked.by else (0, 0)
     messages.success(request, f"{accepted} label{'s' * (accepted != 1)} accepted." + (f" {left} are left: press again." if left else ""))

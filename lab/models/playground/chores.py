@@ -20,7 +20,7 @@ FORGOTTEN = timedelta(hours=1)  # nobody waits for it any more
 AT_ONCE = 20
 
 
-def sweep() -> None:
+def sweep_samplings() -> None:
     """One round. Raises database errors; the caller sweeps again later."""
     Sampling.across_teams.lose()
     now = Now()

@@ -11,7 +11,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from lab.celery import app
-from lab.lib.numbers import MAX_ID
+from lab.lib.numbers import MAX_ID, MAX_INTEGER
 from lab.models.playground.models import Sampling, Side
 from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
 from lab.teams.accounts.models import Team, User
@@ -47,7 +47,7 @@ class AskForm(forms.Form):
     temperature = forms.FloatField(label="Temperature", min_value=0, max_value=5, initial=1.0, help_text="0 is greedy decoding.")
     top_p = forms.FloatField(label="Top-p", min_value=0.01, max_value=1, initial=1.0, help_text="1 samples from all tokens.")
     max_tokens = forms.IntegerField(label="Max completion tokens", min_value=1, max_value=MOST_TOKENS, initial=256, help_text="In tokens.")
-    seed = forms.IntegerField(label="Seed", min_value=0, max_value=2**31 - 1, initial=0, help_text="The same seed gives the same completions.")
+    seed = forms.IntegerField(label="Seed", min_value=0, max_value=MAX_INTEGER, initial=0, help_text="The same seed gives the same completions.")
 
     def __init__(self, team: Team, data: Mapping[str, Any] | None = None, initial: Mapping[str, Any] | None = None) -> None:
         super().__init__(data, initial=dict(initial or {}))

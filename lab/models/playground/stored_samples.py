@@ -15,6 +15,7 @@ from django.db.models import Max
 
 from lab.labelling.labels.models import Kind, Queue
 from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.lib.refusals import Refusal
 from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side
 from lab.rollouts.trajectories.models import Rollout as Stored
 from lab.supervision.supervisor.ingest import ingest_spool
@@ -26,28 +27,24 @@ from trainers.contract.events import Message, Rollout
 PHASE: Literal["play"] = "play"
 
 
-class Refused(Exception):
-    """Why the samples cannot be labelled; in words, with what to do."""
-
-
 def to_queue(sampling: Sampling, user: User | None) -> Queue:
-    """The queue of this sampling, made when it has none: both sides' answers as blind pairs, or one side's as single answers. Raises Refused."""
+    """The queue of this sampling, made when it has none: both sides' answers as blind pairs, or one side's as single answers. Raises Refusal."""
     with transaction.atomic():
         locked = Sampling.objects.select_for_update().same_row(sampling).get()
         if locked.queue is not None:
             return locked.queue
         if locked.status not in (SamplingStatus.FINISHED, SamplingStatus.STOPPED):
-            raise Refused("Wait until sampling has finished, or stop it.")
+            raise Refusal("Wait until sampling has finished, or stop it.")
         sides = list(locked.sides.select_related("checkpoint__run"))
         written = [list(side.samples.exclude(tokens=0)) for side in sides]
         if not all(written):
-            raise Refused("One side has no completions: there is nothing to compare.")
+            raise Refusal("One side has no completions: there is nothing to compare.")
         for side, samples in zip(sides, written, strict=True):
             store_samples_as_rollouts(locked, side, samples)
         prompt = Stored.objects.of(locked.team_id).values_list("prompt_id", flat=True).get(pk=written[0][0].rollout or 0)
         kind, groups = build_answer_groups(written)
         if not groups:
-            raise Refused("All answers are identical: there is nothing to compare.")
+            raise Refusal("All answers are identical: there is nothing to compare.")
         items = [NewItem(prompt, rollouts) for rollouts in groups]
         name = f"Playground: {' against '.join(side.label for side in sides)}"[:100]
         locked.queue = make_queue(locked.team, user, name=name, kind=kind, items=items)
@@ -68,12 +65,12 @@ def build_answer_groups(written: Sequence[Sequence[Sample]]) -> tuple[Kind, list
 
 
 def store_samples_as_rollouts(sampling: Sampling, side: Side, samples: Sequence[Sample]) -> None:
-    """Writes the samples to the run's spool and ingests them; each learns which rollout it is. Raises Refused."""
+    """Writes the samples to the run's spool and ingests them; each learns which rollout it is. Raises Refusal."""
     if side.checkpoint is None:
-        raise Refused(f"{side.label} was deleted; sample from another checkpoint.")
+        raise Refusal(f"{side.label} was deleted; sample from another checkpoint.")
     run = sampling.team.runs.select_for_update().get(pk=side.checkpoint.run_id)
     if run.is_open or run.outside:
-        raise Refused(f"#{run.number} is {run.status}: its answers can be labelled once it has ended.")
+        raise Refusal(f"#{run.number} is {run.status}: its answers can be labelled once it has ended.")
     step, path = side.checkpoint.step, run.folder / spool.SPOOL
     theirs = Stored.objects.filter(run=run, phase=PHASE, step=step)
     newest = theirs.aggregate(newest=Max("group"))["newest"]

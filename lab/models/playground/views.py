@@ -12,7 +12,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.models.playground import display, stored_samples
 from lab.models.playground.models import Sampling
 from lab.models.playground.requests import AskForm, list_sampleable_checkpoints
@@ -49,9 +50,9 @@ def collect_prefill_values(request: LabRequest) -> dict[str, Any]:
         found |= {"prompt": sampling.asked, "system": sampling.prompt[0]["content"] if len(sampling.prompt) > 1 else ""}
         found |= dict(zip(("first", "second"), sampling.sides.values_list("checkpoint", flat=True), strict=False))
     for field in ("first", "second"):
-        if (value := parse_id_parameter(request.GET.get(field, ""))) is not None:
+        if (value := parse_whole_number(request.GET.get(field, ""))) is not None:
             found[field] = value
-    if (key := parse_id_parameter(request.GET.get("prompt", ""))) is not None:
+    if (key := parse_whole_number(request.GET.get("prompt", ""))) is not None:
         prompt = Prompt.objects.filter(team=request.team, pk=key).first()
         found |= from_messages(prompt.messages) if prompt else {}
     return found
@@ -62,10 +63,6 @@ def from_messages(rows: Any) -> dict[str, str]:
     pairs = [(row[0], row[1]) if isinstance(row, list) else (row.get("role", ""), row.get("content", "")) for row in rows or []]
     system = "\n".join(text for role, text in pairs if role == "system")
     return {"system": system, "prompt": next((text for role, text in reversed(pairs) if role == "user"), "")}
-
-
-def parse_id_parameter(text: str) -> int | None:
-    return whole_number(text, MAX_ID)
 
 
 def render_ask_form(request: LabRequest, form: AskForm, status: int = 200) -> HttpResponse:
@@ -123,7 +120,7 @@ def queue_sampling_for_labelling(request: LabRequest, sampling_id: UUID) -> Http
     found = sampling_of(request, sampling_id)
     try:
         queue = stored_samples.to_queue(found, request.user)
-    except stored_samples.Refused as error:
+    except Refusal as error:
         messages.error(request, str(error))
         return redirect("sampling", found.pk)
     return redirect("queue", queue.pk)

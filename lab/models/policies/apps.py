@@ -9,5 +9,5 @@ class PoliciesConfig(AppConfig):
         from lab.models.policies.removal import explain_resume_objection
         from lab.training.runs.resumption import OBJECTIONS
 
-        OBJECTIONS.append(explain_resume_objection)
+        OBJECTIONS.register("policies", explain_resume_objection)
         departures.register_push_leaving()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from lab.lib.refusals import Refusal
 from lab.training.runs.models import Checkpoint
 from trainers.contract.spec import FINAL
 
@@ -21,8 +22,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
 ADAPTERS = "adapter_config.json"
 
 
-class Missing(Exception):
-    """The files are not there (any more); in words."""
+class Missing(Refusal):
+    """The files are not there (any more)."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words, status=404)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.models.policies import pushes, removal, retention
 
 
-def sweep() -> None:
+def sweep_policies() -> None:
     """One round. Raises database errors; the caller sweeps again later."""
     removal.carry_out()
     retention.apply_rules()

@@ -23,4 +23,4 @@ def list_held_pushes(team: Team, user: User) -> list[Held]:
 
 
 def register_push_leaving() -> None:
-    register_leaving_hook(let_go, list_held_pushes)
+    register_leaving_hook("policies", let_go, list_held_pushes)

@@ -6,9 +6,10 @@ import re
 
 from django.db import transaction
 
+from lab.lib.refusals import Refusal
 from lab.lib.sealed import seal_secret, unseal_secret
 from lab.models.policies.models import HubToken
-from lab.models.policies.promotion import Refused, require_team_permission
+from lab.models.policies.promotion import require_team_permission
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
 
@@ -19,11 +20,11 @@ LOOKS_LIKE = re.compile(r"\bhf_[A-Za-z0-9]{6,}\b|Bearer\s+\S+", re.IGNORECASE)
 
 
 def store_hub_token(team: Team, user: User, secret: str) -> HubToken:
-    """Replaces what was there. Raises Refused."""
+    """Replaces what was there. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     secret = secret.strip()
     if not TOKEN.fullmatch(secret):
-        raise Refused("Not an access token: tokens have 8 to 500 characters without spaces. Copy it from the hub's settings again.")
+        raise Refusal("Not an access token: tokens have 8 to 500 characters without spaces. Copy it from the hub's settings again.")
     with transaction.atomic():
         fields = {"sealed": seal_secret(PURPOSE, secret), "ending": secret[-SHOWN:] if len(secret) >= 4 * SHOWN else "", "stored_by": user}
         token, made = HubToken.objects.update_or_create(team=team, defaults=fields)
@@ -32,21 +33,21 @@ def store_hub_token(team: Team, user: User, secret: str) -> HubToken:
 
 
 def remove_hub_token(team: Team, user: User) -> None:
-    """Raises Refused."""
+    """Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         token = HubToken.objects.filter(team=team).first()
         if token is None:
-            raise Refused("No token is stored.")
+            raise Refusal("No token is stored.")
         record_audit_entry("secret.change", token, team=team, actor=user, label="hub token", stored=False)
         token.delete()
 
 
 def secret_of(team: Team) -> str:
-    """Raises Refused when there is none, Unreadable when it was sealed under another key."""
+    """Raises Refusal when there is none, Unreadable when it was sealed under another key."""
     token = HubToken.objects.filter(team=team).first()
     if token is None:
-        raise Refused("The team's hub token was removed; store one and push again.")
+        raise Refusal("The team's hub token was removed; store one and push again.")
     return unseal_secret(PURPOSE, bytes(token.sealed))
 
 

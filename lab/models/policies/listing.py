@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
 
 from lab.lib.listing import NEWEST_FIRST, ListQuery
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.models.policies import blind_votes, measures
 from lab.models.policies.blind_votes import Evidence
 from lab.models.policies.checkpoint_paths import format_checkpoint_step, has_checkpoint_files
@@ -41,7 +41,7 @@ def read_query(params: QueryDict) -> Query:
     notes = []
     chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
     for name, words in (("run", "run number"), ("project", "project")):
-        if name in chosen and not parse_number_or_zero(chosen[name].removeprefix("#")):
+        if name in chosen and not parse_whole_number(chosen[name].removeprefix("#"), MAX_INTEGER):
             notes.append(f"“{chosen.pop(name)}” is no {words}; it was ignored.")
     if "kind" in chosen and chosen["kind"] not in KINDS:
         notes.append(f"Unknown kind “{chosen.pop('kind')}”; showing both kinds.")
@@ -49,12 +49,7 @@ def read_query(params: QueryDict) -> Query:
     if sort.removeprefix("-") not in SORTS:
         notes.append(f"Policies cannot be sorted by “{sort[:40]}”; showing newest first.")
         sort = NEWEST_FIRST
-    return Query(chosen, sort, max(1, parse_number_or_zero(params.get("page", "1"))), notes)
-
-
-def parse_number_or_zero(text: str) -> int:
-    """0 for what is no whole number of a sensible size."""
-    return whole_number(text, 10**9 - 1) or 0
+    return Query(chosen, sort, parse_whole_number(params.get("page"), 10**9 - 1, 1) or 1, notes)
 
 
 def of_team(team: Team) -> QuerySet[Checkpoint]:
@@ -67,12 +62,12 @@ def filter_team_checkpoints(team: Team, chosen: Mapping[str, str]) -> QuerySet[C
     found = of_team(team).select_related("run", "run__project").defer("run__spec", "run__special_tokens", "run__latest")
     if text := chosen.get("q"):
         words = Q(run__name__icontains=text) | Q(run__policy__icontains=text) | Q(run__recipe__icontains=text)
-        number = parse_number_or_zero(text.removeprefix("#"))
+        number = parse_whole_number(text.removeprefix("#"))
         found = found.filter(words | Q(run__number=number) if number else words)
     if "run" in chosen:
-        found = found.filter(run__number=parse_number_or_zero(chosen["run"].removeprefix("#")))
+        found = found.filter(run__number=parse_whole_number(chosen["run"].removeprefix("#")) or 0)
     if "project" in chosen:
-        found = found.filter(run__project=parse_number_or_zero(chosen["project"]))
+        found = found.filter(run__project=parse_whole_number(chosen["project"]))
     if "alias" in chosen:
         found = found.filter(aliases__name__iexact=chosen["alias"])
     if "kind" in chosen:

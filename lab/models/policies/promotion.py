@@ -12,6 +12,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from lab.lib.refusals import Problem, Refusal
 from lab.models.policies import gates, promotion_notices
 from lab.models.policies.checkpoint_paths import format_checkpoint_label
 from lab.models.policies.gates import Condition
@@ -25,28 +26,20 @@ NAME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 MOST_ALIASES = 50
 
 
-class Refused(ValueError):
-    """It cannot be done; in words for the person who asked. ``conditions`` of a gate that are not met."""
-
-    def __init__(self, words: str, conditions: list[Condition] | None = None) -> None:
-        super().__init__(words)
-        self.conditions = conditions or []
-
-
 def propose_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, reason: str = "") -> Proposal:
-    """Asks that the checkpoint get the alias. Raises Refused."""
+    """Asks that the checkpoint get the alias. Raises Refusal."""
     require_team_permission(team, user, "policies.use")
     with transaction.atomic():
         alias, held = lock_alias_by_name(team, name), lock_team_checkpoint(team, checkpoint)
         if alias.checkpoint_id == held.pk:
-            raise Refused(f"{format_checkpoint_label(held)} already has {alias.name}.")
+            raise Refusal(f"{format_checkpoint_label(held)} already has {alias.name}.")
         if not gates.check_weights_present(held).met:
-            raise Refused("Its weights were deleted or are scheduled for deletion.")
+            raise Refusal("Its weights were deleted or are scheduled for deletion.")
         try:
             with transaction.atomic():
                 made = Proposal.objects.create(team=team, alias=alias, checkpoint=held, asked_by=user, reason=clean_comment_text(reason))
         except IntegrityError:
-            raise Refused(f"{alias.name} has already been requested for it; an admin must decide.") from None
+            raise Refusal(f"{alias.name} has already been requested for it; an admin must decide.") from None
         record_audit_entry("policy.ask", held, team=team, actor=user, label=format_checkpoint_label(held), alias=alias.name)
         promotion_notices.notify_proposal_approvers(made)
     return made
@@ -60,13 +53,16 @@ def evaluate_proposal_conditions(proposal: Proposal, approver: User | None = Non
 
 
 def approve_proposal(team: Team, user: User, proposal: Proposal, comment: str = "") -> AliasMove:
-    """Gives the alias to the checkpoint, if every condition is met now. Raises Refused."""
+    """Gives the alias to the checkpoint, if every condition is met now. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         opened = open_one(team, proposal)
         found = evaluate_proposal_conditions(opened, user)
         if missing := gates.select_unmet_conditions(found):
-            raise Refused("Not yet: " + " ".join(f"{one.title} ({one.words.rstrip('.')})." for one in missing), missing)
+            raise Refusal(
+                "Not yet: " + " ".join(f"{one.title} ({one.words.rstrip('.')})." for one in missing),
+                problems=[Problem(f"gate.{one.name}", f"{one.title}: {one.words}") for one in missing],
+            )
         save_proposal_decision(opened, user, ProposalState.APPROVED, comment, found)
         move = move_alias(opened.alias, opened.checkpoint, user, comment, opened)
         record_audit_entry(
@@ -83,10 +79,10 @@ def approve_proposal(team: Team, user: User, proposal: Proposal, comment: str = 
 
 
 def refuse_proposal(team: Team, user: User, proposal: Proposal, comment: str) -> None:
-    """Raises Refused; a refusal says why."""
+    """Raises Refusal; a refusal says why."""
     require_team_permission(team, user, "policies.promote")
     if not comment.strip():
-        raise Refused("Enter a comment, so that the requester knows what is missing.")
+        raise Refusal("Enter a comment, so that the requester knows what is missing.")
     with transaction.atomic():
         opened = open_one(team, proposal)
         save_proposal_decision(opened, user, ProposalState.REFUSED, comment, evaluate_proposal_conditions(opened, user))
@@ -103,12 +99,12 @@ def refuse_proposal(team: Team, user: User, proposal: Proposal, comment: str) ->
 
 
 def withdraw_proposal(team: Team, user: User, proposal: Proposal) -> None:
-    """By who asked, or an admin. Raises Refused."""
+    """By who asked, or an admin. Raises Refusal."""
     role = require_team_permission(team, user, "policies.use")
     with transaction.atomic():
         opened = open_one(team, proposal)
         if opened.asked_by_id != user.pk and not is_role_allowed(role, "policies.promote"):
-            raise Refused("Only the requester or an admin can withdraw this.")
+            raise Refusal("Only the requester or an admin can withdraw this.")
         save_proposal_decision(opened, user, ProposalState.WITHDRAWN, "", [])
         record_audit_entry(
             "policy.withdraw", opened.checkpoint, team=team, actor=user, label=format_checkpoint_label(opened.checkpoint), alias=opened.alias.name
@@ -116,16 +112,16 @@ def withdraw_proposal(team: Team, user: User, proposal: Proposal) -> None:
 
 
 def assign_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, comment: str = "") -> AliasMove:
-    """At once, by an admin, where no gate stands before the alias. Raises Refused."""
+    """At once, by an admin, where no gate stands before the alias. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         alias, held = lock_alias_by_name(team, name), lock_team_checkpoint(team, checkpoint)
         if gates.gate_of(alias, alias.name) is not None:
-            raise Refused(f"{alias.name} has a gate: request it, and another admin approves.")
+            raise Refusal(f"{alias.name} has a gate: request it, and another admin approves.")
         if alias.checkpoint_id == held.pk:
-            raise Refused(f"{format_checkpoint_label(held)} already has {alias.name}.")
+            raise Refusal(f"{format_checkpoint_label(held)} already has {alias.name}.")
         if not gates.check_weights_present(held).met:
-            raise Refused("Its weights were deleted or are scheduled for deletion.")
+            raise Refusal("Its weights were deleted or are scheduled for deletion.")
         Proposal.objects.filter(alias=alias, checkpoint=held, state=ProposalState.OPEN).update(
             state=ProposalState.APPROVED, decided_by=user, decided_at=timezone.now(), comment=clean_comment_text(comment)
         )
@@ -137,12 +133,12 @@ def assign_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, comm
 
 
 def release_alias(team: Team, user: User, alias: Alias, comment: str = "") -> AliasMove:
-    """Nobody holds it afterwards. Raises Refused."""
+    """Nobody holds it afterwards. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         own = lock_alias(team, alias)
         if own.checkpoint is None:
-            raise Refused(f"{own.name} is unassigned.")
+            raise Refusal(f"{own.name} is unassigned.")
         held = own.checkpoint
         move = move_alias(own, None, user, comment)
         record_audit_entry("policy.alias", held, team=team, actor=user, label=format_checkpoint_label(held), alias=own.name, taken=True)
@@ -150,16 +146,16 @@ def release_alias(team: Team, user: User, alias: Alias, comment: str = "") -> Al
 
 
 def roll_back(team: Team, user: User, alias: Alias, comment: str = "") -> AliasMove:
-    """To who held it before. Asks no gate: the one before has passed it, and going back must not wait. Raises Refused."""
+    """To who held it before. Asks no gate: the one before has passed it, and going back must not wait. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         own = lock_alias(team, alias)
         last = own.moves.first()
         if last is None or last.before_id is None:
-            raise Refused(f"{own.name} has no previous holder.")
+            raise Refusal(f"{own.name} has no previous holder.")
         held = lock_team_checkpoint(team, last.before)
         if not gates.check_weights_present(held).met:
-            raise Refused(f"The weights of {format_checkpoint_label(held)} were deleted; there is nothing to go back to.")
+            raise Refusal(f"The weights of {format_checkpoint_label(held)} were deleted; there is nothing to go back to.")
         move = move_alias(own, held, user, comment, back=True)
         record_audit_entry(
             "policy.alias", held, team=team, actor=user, label=format_checkpoint_label(held), alias=own.name, before=move.before_label, back=True
@@ -168,7 +164,7 @@ def roll_back(team: Team, user: User, alias: Alias, comment: str = "") -> AliasM
 
 
 def set_gate(team: Team, user: User, name: str, fields: dict[str, Any] | None) -> Gate | None:
-    """The alias's gate; None takes it away. Open proposals are judged by the new one. Raises Refused."""
+    """The alias's gate; None takes it away. Open proposals are judged by the new one. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         alias = lock_alias_by_name(team, name)
@@ -190,27 +186,27 @@ def require_team_permission(team: Team, user: User, permission: str) -> str:
     """The person's role. A verb asks by itself: not only pages call it."""
     member = Membership.objects.filter(team=team, user=user, active=True, user__is_active=True).first()
     if member is None:
-        raise Refused(f"You are not in team {team}.")
+        raise Refusal(f"You are not in team {team}.")
     if not is_role_allowed(member.role, permission):
-        raise Refused(explain_role_refusal(permission, member.role, str(team)))
+        raise Refusal(explain_role_refusal(permission, member.role, str(team)))
     return str(member.role)
 
 
 def normalize_alias_name(name: str) -> str:
-    """An alias's name as it is stored. Raises Refused."""
+    """An alias's name as it is stored. Raises Refusal."""
     name = name.strip().lower()
     if not NAME.fullmatch(name) or len(name) > NAME_LENGTH:
-        raise Refused(f"An alias has 1 to {NAME_LENGTH} lowercase letters, digits and dashes and starts with a letter, like “candidate”.")
+        raise Refusal(f"An alias has 1 to {NAME_LENGTH} lowercase letters, digits and dashes and starts with a letter, like “candidate”.")
     return name
 
 
 def lock_alias_by_name(team: Team, name: str) -> Alias:
-    """The team's alias of that name, made when it is new, locked until the transaction ends. Raises Refused."""
+    """The team's alias of that name, made when it is new, locked until the transaction ends. Raises Refusal."""
     name = normalize_alias_name(name)
     Team.objects.select_for_update(of=("self",), no_key=True).get(pk=team.pk)  # of two who make the same alias one waits
     if not Alias.objects.filter(team=team, name=name).exists():
         if Alias.objects.filter(team=team).count() >= MOST_ALIASES:
-            raise Refused(f"A team has at most {MOST_ALIASES} aliases; use an existing one.")
+            raise Refusal(f"A team has at most {MOST_ALIASES} aliases; use an existing one.")
         fresh = Alias.objects.create(team=team, name=name)
         if name == gates.GATED:
             Gate.objects.create(alias=fresh)
@@ -222,21 +218,21 @@ def lock_alias(team: Team, alias: Alias) -> Alias:
 
 
 def lock_team_checkpoint(team: Team, checkpoint: Checkpoint | None) -> Checkpoint:
-    """The checkpoint, locked against its deletion. Raises Refused."""
+    """The checkpoint, locked against its deletion. Raises Refusal."""
     rows = Checkpoint.objects.select_for_update(of=("self",), no_key=True).select_related("run__team", "run__created_by")
     found = rows.filter(pk=checkpoint.pk, run__team=team).first() if checkpoint is not None else None
     if found is None:
-        raise Refused("Your team has no such checkpoint.")
+        raise Refusal("Your team has no such checkpoint.")
     return found
 
 
 def open_one(team: Team, proposal: Proposal) -> Proposal:
-    """The proposal with its alias and its checkpoint locked, in the order every verb takes them. Raises Refused when it is answered."""
+    """The proposal with its alias and its checkpoint locked, in the order every verb takes them. Raises Refusal when it is answered."""
     alias = lock_alias(team, proposal.alias)
     held = lock_team_checkpoint(team, proposal.checkpoint)
     found = Proposal.objects.select_for_update(of=("self",)).select_related("asked_by").get(pk=proposal.pk, team=team)
     if found.state != ProposalState.OPEN:
-        raise Refused(f"This was already {found.state}.")
+        raise Refusal(f"This was already {found.state}.")
     found.alias, found.checkpoint = alias, held
     return found
 

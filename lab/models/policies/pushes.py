@@ -15,12 +15,13 @@ from django.db.models.functions import Now
 from kombu.exceptions import OperationalError
 
 from lab.celery import app
+from lab.lib.refusals import Refusal
 from lab.lib.sealed import Unreadable
 from lab.models.policies import hub, hub_token, model_card, push_checks
 from lab.models.policies.checkpoint_paths import Missing, format_checkpoint_label
 from lab.models.policies.download import Part, parts_of
 from lab.models.policies.models import HubToken, Push, PushState, Removal
-from lab.models.policies.promotion import Refused, lock_team_checkpoint, require_team_permission
+from lab.models.policies.promotion import lock_team_checkpoint, require_team_permission
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Checkpoint
@@ -36,49 +37,49 @@ AT_ONCE = 20
 
 
 def repository_of(text: str) -> str:
-    """As the hub takes it. Raises Refused."""
+    """As the hub takes it. Raises Refusal."""
     name = text.strip()
     parts = name.split("/")
     if len(parts) != 2 or not all(PART.fullmatch(part) for part in parts) or "--" in name or ".." in name or name.endswith((".git", ".ipynb")):
-        raise Refused("Enter the repository as owner/name: letters, digits, dots, dashes and underscores, like “our-team/math-grpo”.")
+        raise Refusal("Enter the repository as owner/name: letters, digits, dots, dashes and underscores, like “our-team/math-grpo”.")
     return name
 
 
 def request_push(team: Team, user: User, checkpoint: Checkpoint, repository: str, private: bool) -> Push:
-    """Raises Refused."""
+    """Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     repository = repository_of(repository)
     if not HubToken.objects.filter(team=team).exists():
-        raise Refused("The team has no hub token; store one first.")
+        raise Refusal("The team has no hub token; store one first.")
     with transaction.atomic():
         held = lock_team_checkpoint(team, checkpoint)
         if Removal.objects.filter(checkpoint=held, kept_at=None).exists():
-            raise Refused("It was deleted or is scheduled for deletion.")
+            raise Refusal("It was deleted or is scheduled for deletion.")
         size = hub.count_upload_bytes(vet_push_parts(held))
         try:
             with transaction.atomic():
                 push = Push.objects.create(team=team, checkpoint=held, repository=repository, private=private, total=size, by=user)
         except IntegrityError:
-            raise Refused(f"It is already being pushed to {repository}.") from None
+            raise Refusal(f"It is already being pushed to {repository}.") from None
         record_audit_entry("policy.push", held, team=team, actor=user, label=format_checkpoint_label(held), repository=repository, private=private)
         transaction.on_commit(lambda: enqueue_push(push.pk))
     return push
 
 
 def vet_push_parts(checkpoint: Checkpoint) -> list[Part]:
-    """What will be sent. Raises Refused."""
+    """What will be sent. Raises Refusal."""
     try:
         found = push_checks.find_push_problems(checkpoint)
         parts = parts_of(checkpoint)
     except Missing as error:
-        raise Refused(str(error)) from None
+        raise Refusal(str(error)) from None
     if found:
-        raise Refused(f"Not pushed: {'; '.join(found[:5])}.")
+        raise Refusal(f"Not pushed: {'; '.join(found[:5])}.")
     return parts
 
 
 def cancel_push(team: Team, user: User, push: Push) -> bool:
-    """Whether there was something to cancel. Raises Refused."""
+    """Whether there was something to cancel. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     own = Push.objects.same_row(push).filter(team=team)
     if own.filter(state=PushState.QUEUED).update(state=PushState.CANCELLED, cancel=True, ended_at=Now()):
@@ -107,7 +108,7 @@ def execute_push(push_id: int) -> None:
         )
     except hub.Cancelled:
         finish_push(push, PushState.CANCELLED, "Cancelled before anything was committed; the repository may have been created.")
-    except (Refused, Missing, Unreadable, hub.Failed) as error:
+    except (Refusal, Unreadable, hub.Failed) as error:
         finish_push(push, PushState.FAILED, hub_token.redact_secret(str(error), secret))
     except Exception as error:
         # No traceback: its frames hold the secret.
@@ -118,12 +119,12 @@ def execute_push(push_id: int) -> None:
 
 
 def verify_push_allowed(push: Push) -> Checkpoint:
-    """What was asked for may have been taken away since. Raises Refused."""
+    """What was asked for may have been taken away since. Raises Refusal."""
     if push.by is None:
-        raise Refused("The requester no longer has an account.")
+        raise Refusal("The requester no longer has an account.")
     require_team_permission(push.team, push.by, "policies.promote")
     if push.checkpoint.run.team_id != push.team_id:
-        raise Refused("The checkpoint is another team's.")
+        raise Refusal("The checkpoint is another team's.")
     vet_push_parts(push.checkpoint)
     return push.checkpoint
 

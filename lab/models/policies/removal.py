@@ -20,10 +20,11 @@ from django.db import connection, transaction
 from lab.data.loop.checkpoints import find_nearest_candidate, list_policy_candidates, updates_before
 from lab.data.loop.policy_descent import Descent
 from lab.lib.clock import database_now
+from lab.lib.refusals import Refusal
 from lab.models.policies import blind_votes
 from lab.models.policies.checkpoint_paths import folder_of, format_checkpoint_label
 from lab.models.policies.models import UNDER_WAY, UNDO, Alias, Proposal, ProposalState, Push, Removal
-from lab.models.policies.promotion import Refused, require_team_permission
+from lab.models.policies.promotion import require_team_permission
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import OPEN, RESUMABLE, Checkpoint, Run
@@ -42,20 +43,20 @@ WHERE own.team_id = %s
 
 
 def request_removal(team: Team, user: User, checkpoint: Checkpoint) -> Removal:
-    """The checkpoint will be deleted when UNDO is over. Raises Refused."""
+    """The checkpoint will be deleted when UNDO is over. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         held = Checkpoint.objects.select_for_update(of=("self",)).select_related("run__team").same_row(checkpoint).filter(run__team=team).first()
         if held is None:
-            raise Refused("Your team has no such checkpoint.")
+            raise Refusal("Your team has no such checkpoint.")
         if reasons := relied_on(team, [held])[held.pk]:
-            raise Refused(f"{format_checkpoint_label(held)} was not deleted: {'; '.join(reasons)}.")
+            raise Refusal(f"{format_checkpoint_label(held)} was not deleted: {'; '.join(reasons)}.")
         if folder_of(held) is None:
-            raise Refused("Its files are no longer on disk.")
+            raise Refusal("Its files are no longer on disk.")
         removal, made = Removal.objects.get_or_create(checkpoint=held, defaults={"team": team, "by": user, "due_at": database_now() + UNDO})
         if not made:
             if removal.kept_at is None:
-                raise Refused("It is already scheduled for deletion.")
+                raise Refusal("It is already scheduled for deletion.")
             removal.by, removal.asked_at, removal.due_at = user, database_now(), database_now() + UNDO
             removal.kept_at, removal.problem = None, ""
             removal.save()
@@ -64,14 +65,14 @@ def request_removal(team: Team, user: User, checkpoint: Checkpoint) -> Removal:
 
 
 def cancel_removal(team: Team, user: User, checkpoint: Checkpoint) -> None:
-    """Takes a deletion back; the team's rules leave the checkpoint alone from then on. Raises Refused when it is too late."""
+    """Takes a deletion back; the team's rules leave the checkpoint alone from then on. Raises Refusal when it is too late."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         removal = Removal.objects.select_for_update().filter(checkpoint=checkpoint, team=team).first()
         if removal is None or removal.kept_at is not None:
-            raise Refused("It is not scheduled for deletion.")
+            raise Refusal("It is not scheduled for deletion.")
         if removal.deleted_at is not None or folder_of(checkpoint) is None:
-            raise Refused("Too late: it was already deleted.")
+            raise Refusal("Too late: it was already deleted.")
         removal.kept_at = database_now()
         removal.save(update_fields=["kept_at"])
         record_audit_entry("policy.keep", checkpoint, team=team, actor=user, label=format_checkpoint_label(checkpoint))

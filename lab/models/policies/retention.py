@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from lab.lib.clock import database_now
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.models.policies import listing, measures
 from lab.models.policies.checkpoint_paths import folder_of
 from lab.models.policies.models import UNDO, Removal, Retention
@@ -115,7 +115,7 @@ def parse_retention_rules(data: Any, team: Team) -> tuple[Retention, dict[str, s
     found = Retention(team=team)
     for name, (least, most) in WHOLE.items():
         text = str(data.get(name, "")).strip() or str(getattr(found, name))
-        if (number := whole_number(text, most, least)) is not None:
+        if (number := parse_whole_number(text, most, least)) is not None:
             setattr(found, name, number)
         else:
             errors[name] = f"{WORDS[name]}: enter a whole number from {least} to {most:,}, not “{text[:40]}”."
@@ -128,7 +128,7 @@ def parse_retention_rules(data: Any, team: Team) -> tuple[Retention, dict[str, s
 
 
 def save_retention_rules(team: Team, user: User, rules: Retention) -> Retention:
-    """Raises Refused."""
+    """Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     fields = {name: getattr(rules, name) for name in FIELDS}
     with transaction.atomic():

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, F, Q
 from django.http import QueryDict
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.rollouts.annotations.models import Comment
 from lab.teams.accounts.models import Team, User
 
@@ -44,7 +44,7 @@ def read_comments(team: Team, user: User, asked: QueryDict) -> Comments:
     rows = everything.filter({"mine": Q(user=user), "open": Q(parent=None, resolved_at=None), "resolved": ~Q(resolved_at=None)}.get(show, Q()))
     if words:
         rows = rows.filter(Q(text__icontains=words) | Q(snapshot__icontains=words))
-    before = whole_number(asked.get("before", ""))
+    before = parse_whole_number(asked.get("before", ""))
     if before is not None:
         rows = rows.filter(pk__lt=before)
     found: list[Any] = list(

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lab.lib.refusals import Refusal
+
 BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
 LINES = re.compile(r"\n\s*")
 THOUGHT = re.compile(r"</think>\s*")
@@ -28,10 +30,6 @@ class Stretch:
     start: int
     end: int
     text: str
-
-
-class NoSuchStretch(ValueError):
-    """The range is not in the rollout; the message says what is."""
 
 
 def cut_into_steps(units: Sequence[Unit]) -> list[Stretch]:
@@ -94,10 +92,10 @@ def is_blank_or_markup(text: str) -> bool:
 
 
 def find_stretch(units: Sequence[Unit], start: int, end: int) -> Stretch:
-    """Tokens [start, end) widened to whole units, with the text that stands there now. Raises NoSuchStretch."""
+    """Tokens [start, end) widened to whole units, with the text that stands there now. Raises Refusal."""
     total = sum(unit[2] for unit in units)
     if not 0 <= start < end <= total:
-        raise NoSuchStretch(f"Tokens {start} to {end} are not in this rollout, which has {total}. Select the text again.")
+        raise Refusal(f"Tokens {start} to {end} are not in this rollout, which has {total}. Select the text again.", status=400, field="start")
     covered = [unit for unit in units if unit[2] and unit[1] < end and unit[1] + unit[2] > start]
     text = "".join(unit[0] for unit in covered if not unit[3] & SPECIAL) or "".join(unit[0] for unit in covered)
     if len(text) > SNAPSHOT_AT:

@@ -1,4 +1,4 @@
-"""What people do to a rollout while they read. Every verb may be sent twice and counts once; each raises Refused with words for the person."""
+"""What people do to a rollout while they read. Every verb may be sent twice and counts once; each raises Refusal with words for the person."""
 
 from __future__ import annotations
 
@@ -11,25 +11,17 @@ from django.db.models.functions import Lower
 from django.db.utils import IntegrityError
 from django.utils import timezone
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.rollouts.annotations.annotation_panel import load_rollout_steps, units_of
 from lab.rollouts.annotations.models import Comment, Mark, Rating, RolloutTag, StepMark, Tag
-from lab.rollouts.annotations.token_stretches import NoSuchStretch, Stretch, find_stretch
+from lab.rollouts.annotations.token_stretches import Stretch, find_stretch
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 
 TAG_LENGTH = 50
 COMMENT_LENGTH = 10_000
 MOST_TAGS = 30  # on one rollout
-MAX_TOKEN = 2**31 - 1
-
-
-class Refused(Exception):
-    """What was asked is not possible; ``field`` is the input to mend, ``status`` the answer's."""
-
-    def __init__(self, field: str, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.field, self.message, self.status = field, message, status
 
 
 @dataclass(frozen=True)
@@ -49,13 +41,15 @@ def tag_rollout(team: Team, user: User, rollout: Rollout, name: str) -> Done:
     """Puts a tag of the team on the rollout; makes it on first use. "Loop" and "loop" are one tag, written as it was first."""
     name = " ".join(normalize_typed_text(name).split())
     if not name:
-        raise Refused("name", "Type a tag first.")
+        raise Refusal("Type a tag first.", field="name", status=400)
     if len(name) > TAG_LENGTH:
-        raise Refused("name", f"A tag has at most {TAG_LENGTH} characters; this one has {len(name):,}. Shorten it, or write a comment.")
+        raise Refusal(
+            f"A tag has at most {TAG_LENGTH} characters; this one has {len(name):,}. Shorten it, or write a comment.", field="name", status=400
+        )
     with transaction.atomic():
         chosen = tag_named(team, name) or new_tag(team, user, name)
         if RolloutTag.objects.filter(rollout=rollout).exclude(tag=chosen).count() >= MOST_TAGS:
-            raise Refused("name", f"This rollout already has {MOST_TAGS} tags. Remove one first.")
+            raise Refusal(f"This rollout already has {MOST_TAGS} tags. Remove one first.", field="name", status=400)
         _, fresh = RolloutTag.objects.get_or_create(rollout=rollout, tag=chosen, defaults={"user": user})
     return Done(chosen.pk, fresh)
 
@@ -87,7 +81,7 @@ def rate_rollout(user: User, rollout: Rollout, value: str) -> Done:
         count, _ = Rating.objects.filter(rollout=rollout, user=user).delete()
         return Done(None, bool(count))
     if value not in ("1", "2", "3", "4", "5"):
-        raise Refused("value", "A rating is a whole number from 1 to 5.")
+        raise Refusal("A rating is a whole number from 1 to 5.", field="value", status=400)
     made, fresh = Rating.objects.update_or_create(rollout=rollout, user=user, defaults={"value": int(value)})
     return Done(made.pk, fresh)
 
@@ -95,32 +89,36 @@ def rate_rollout(user: User, rollout: Rollout, value: str) -> Done:
 def mark_step(user: User, rollout: Rollout, start: str, verdict: str) -> Done:
     """The person's verdict on the step that starts at a token; empty takes it back."""
     if verdict and verdict not in Mark.values:
-        raise Refused("mark", "A step is marked good, bad or neutral.")
+        raise Refusal("A step is marked good, bad or neutral.", field="mark", status=400)
     position = parse_token_position(start)
     if not verdict:
         count, _ = StepMark.objects.filter(rollout=rollout, user=user, start=position).delete()
         return Done(None, bool(count))
     step = next((step for step in load_rollout_steps(rollout.pk, rollout.run_id) if step.start == position), None)
     if step is None:
-        raise Refused("start", f"No step of this rollout starts at token {position}. Reload the page.")
+        raise Refusal(f"No step of this rollout starts at token {position}. Reload the page.", field="start", status=400)
     values = {"end": step.end, "mark": verdict, "snapshot": step.text[:COMMENT_LENGTH]}
     made, fresh = StepMark.objects.update_or_create(rollout=rollout, user=user, start=position, defaults=values)
     return Done(made.pk, fresh)
 
 
 def parse_token_position(text: str) -> int:
-    found = whole_number(text, MAX_TOKEN)
+    found = parse_whole_number(text, MAX_INTEGER)
     if found is None:
-        raise Refused("start", "A position is a whole number of tokens.")
+        raise Refusal("A position is a whole number of tokens.", field="start", status=400)
     return found
 
 
 def validate_comment_text(text: str) -> str:
     text = normalize_typed_text(text)
     if not text:
-        raise Refused("text", "Enter a comment first.")
+        raise Refusal("Enter a comment first.", field="text", status=400)
     if len(text) > COMMENT_LENGTH:
-        raise Refused("text", f"A comment has at most {COMMENT_LENGTH:,} characters; this one has {len(text):,}. Shorten it or split it in two.")
+        raise Refusal(
+            f"A comment has at most {COMMENT_LENGTH:,} characters; this one has {len(text):,}. Shorten it or split it in two.",
+            field="text",
+            status=400,
+        )
     return text
 
 
@@ -134,10 +132,7 @@ def start_comment_thread(team: Team, user: User, rollout: Rollout, text: str, st
 
 
 def stretch_of(rollout: Rollout, start: str, end: str) -> Stretch:
-    try:
-        return find_stretch(units_of(rollout), parse_token_position(start), parse_token_position(end))
-    except NoSuchStretch as error:
-        raise Refused("start", str(error)) from None
+    return find_stretch(units_of(rollout), parse_token_position(start), parse_token_position(end))
 
 
 def format_rollout_place(rollout: Rollout) -> str:
@@ -149,7 +144,7 @@ def answer_thread(team: Team, user: User, parent: Comment, text: str, key: str =
     """Answers a thread. An answer to an answer goes to its thread."""
     thread = parent.parent or parent
     if thread.deleted_at and not thread.answers.filter(deleted_at=None).exists():
-        raise Refused("text", "This thread has been deleted. Post your text as a new comment.", 409)
+        raise Refusal("This thread has been deleted. Post your text as a new comment.", field="text", status=409)
     return create_comment_once(
         user, key, {"team": team, "rollout": thread.rollout, "parent": thread, "text": validate_comment_text(text), "place": thread.place}
     )
@@ -160,7 +155,7 @@ def create_comment_once(user: User, key: str, values: dict[str, object]) -> Done
     try:
         unique = uuid.UUID(key) if key else uuid.uuid4()
     except ValueError:
-        raise Refused("key", "The page sent an invalid key. Reload it; your draft is kept.") from None
+        raise Refusal("The page sent an invalid key. Reload it; your draft is kept.", field="key", status=400) from None
     made, fresh = Comment.across_teams.get_or_create(user=user, key=unique, defaults=values)
     return Done(made.pk, fresh)
 
@@ -172,10 +167,10 @@ def edit_comment(user: User, found: Comment, text: str, seen: str) -> Done:
     if found.text == text:
         return Done(found.pk, False)
     if seen != format_comment_version(found):
-        raise Refused("text", "You changed this comment in another window. Copy your text, reload, and edit it again.", 409)
+        raise Refusal("You changed this comment in another window. Copy your text, reload, and edit it again.", field="text", status=409)
     unchanged = Comment.objects.same_row(found).filter(edited_at=found.edited_at, deleted_at=None)
     if not unchanged.update(text=text, edited_at=timezone.now()):
-        raise Refused("text", "This comment has been changed or deleted. Copy your text and reload.", 409)
+        raise Refusal("This comment has been changed or deleted. Copy your text and reload.", field="text", status=409)
     return Done(found.pk)
 
 
@@ -195,7 +190,7 @@ def restore_comment(user: User, found: Comment) -> Done:
 
 def require_comment_author(user: User, found: Comment) -> None:
     if found.user_id != user.pk:
-        raise Refused("text", "Only the author of a comment can change or delete it. Reply to it instead.", 403)
+        raise Refusal("Only the author of a comment can change or delete it. Reply to it instead.", field="text", status=403)
 
 
 def resolve_thread(user: User, found: Comment) -> Done:

@@ -16,12 +16,12 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.lib.numbers import MAX_ID
+from lab.lib.refusals import Refusal
 from lab.rollouts.annotations import verbs
 from lab.rollouts.annotations.annotation_panel import Said
 from lab.rollouts.annotations.listing import read_comments
 from lab.rollouts.annotations.models import Comment, Mark
-from lab.rollouts.annotations.verbs import Done, Refused
+from lab.rollouts.annotations.verbs import Done
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
@@ -37,15 +37,11 @@ VERBS: dict[str, Callable[..., Done]] = {
 
 def get_annotated_rollout(request: LabRequest, rollout_id: int) -> Rollout:
     """The team's rollout, or 404."""
-    if rollout_id > MAX_ID:
-        raise Http404
     return get_object_or_404(Rollout.objects.of(request.team).select_related("run"), pk=rollout_id)
 
 
 def comment_of(request: LabRequest, comment_id: int) -> Comment:
     """The team's comment with its rollout, or 404."""
-    if comment_id > MAX_ID:
-        raise Http404
     return get_object_or_404(Comment.objects.of(request.team).select_related("rollout__run", "parent"), pk=comment_id)
 
 
@@ -90,7 +86,7 @@ def apply_annotation_verb(request: LabRequest, rollout: Rollout | None, verb: Ca
     back = reverse("rollout", args=[rollout.pk]) + "#annotations" if rollout else reverse("comments")
     try:
         done = verb()
-    except Refused as refused:
+    except Refusal as refused:
         if wants_json(request):
             return JsonResponse({"error": refused.message, "field": refused.field}, status=refused.status)
         messages.error(request, refused.message)
@@ -111,8 +107,6 @@ def add_rollout_tag(request: LabRequest, rollout_id: int) -> HttpResponse:
 @require_POST
 def remove_rollout_tag(request: LabRequest, rollout_id: int, tag_id: int) -> HttpResponse:
     rollout = get_annotated_rollout(request, rollout_id)
-    if tag_id > MAX_ID:
-        raise Http404
     return apply_annotation_verb(request, rollout, lambda: verbs.untag_rollout(rollout, tag_id))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest, QueryDict
 
-from lab.rollouts.trajectories.selection import parse_step_or_index
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 
 
@@ -69,7 +69,7 @@ class Asked:
 
         return cls(
             phase=one_of("phase", {**PHASE_LABELS}, ""),
-            step=parse_step_or_index(query.get("step", "")),
+            step=parse_whole_number(query.get("step"), MAX_INTEGER),
             of=one_of("of", {**QUANTITIES}, "entropy"),
             by=one_of("by", {**BY}, "position"),
             scale=one_of("scale", {**SCALES}, "linear"),
@@ -83,5 +83,5 @@ class Asked:
 def parse_number_range(query: QueryDict, name: str) -> tuple[int, int] | None:
     """``3-7`` as (3, 7); None for anything else."""
     first, _, last = query.get(name, "").partition("-")
-    low, high = parse_step_or_index(first), parse_step_or_index(last)
+    low, high = parse_whole_number(first, MAX_INTEGER), parse_whole_number(last, MAX_INTEGER)
     return (low, high) if low is not None and high is not None and low <= high else None

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.lib.costly import limit_costly_requests
 from lab.lib.downloads import stream_attachment
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_ids
 from lab.rollouts.annotations.models import RolloutTag
 from lab.rollouts.annotations.verbs import TAG_LENGTH, new_tag, normalize_typed_text, tag_named
 from lab.rollouts.browse.address import Address
@@ -80,7 +80,7 @@ def find_selected_ids(request: LabRequest, selection: Selection) -> list[int]:
 
 def parse_ticked_ids(query: QueryDict) -> list[int]:
     """The ids a form or an address names, in its order; what can be no id is left out."""
-    return [pk for text in query.getlist("id") if (pk := whole_number(text)) is not None]
+    return parse_ids(query.getlist("id"))
 
 
 @require_POST

@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.rollouts.browse.columns import Choice
-from lab.rollouts.browse.selection import Filter, Problem, Selection
+from lab.rollouts.browse.selection import Filter, Selection
+from trainers.contract.problems import Problem
 
 COLUMNS_KEY = "browse_columns"  # in the session: the columns a person chose last
 MAX_COLUMNS = 2000  # characters
@@ -40,7 +41,7 @@ class Address:
         selection, adding = add_form_filter(Selection.read(query), query)
         columns = query.get("cols", "")[:MAX_COLUMNS] if "cols" in query else None
         view = query.get("view", "")
-        return cls(selection, columns, remembered, whole_number(view) or 0, adding)
+        return cls(selection, columns, remembered, parse_whole_number(view) or 0, adding)
 
     @property
     def choice(self) -> Choice:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from django.urls import get_script_prefix, reverse
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from lab.lib import numbers
+from lab.lib.addresses import build_numbered_address
 from lab.rollouts.annotations.summary import Summary
 from lab.rollouts.trajectories.text_pieces import INVISIBLE, escape_invisible_text, iterate_text_pieces
 
@@ -81,17 +81,6 @@ def render_step_cell(row: Row) -> SafeString:
     if row.rollout.phase == "train":
         return render_integer_cell(row.rollout.step)
     return format_html('{} <small class="muted">{}</small>', row.rollout.step, row.rollout.phase.replace("heldout", "held-out"))
-
-
-def build_numbered_address(page: str, numbers: tuple[int, ...], *where: Any) -> str:
-    """The address of a page whose last parts are numbers. Only what stands before them is reversed, once: that takes as long as a cell."""
-    return f"{address_before(get_script_prefix(), page, len(numbers), *where)}{'/'.join(map(str, numbers))}/"
-
-
-@lru_cache(KEPT)
-def address_before(prefix: str, page: str, numbers: int, *where: Any) -> str:
-    """``prefix``: the team's, which stands in every address (Django's script prefix)."""
-    return reverse(page, args=[*where, *[0] * numbers]).removesuffix("0/" * numbers)
 
 
 def render_group_cell(row: Row) -> SafeString:

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from lab.lib.registry import Registry
 from lab.rollouts.browse import cells
 from lab.rollouts.browse.cells import Row
 from lab.rollouts.browse.fields import COMPONENT, field_named
@@ -87,7 +88,7 @@ LAST = (
     Column("rating", "Rating", cells.render_rating_cell, help="Mean rating, 1 to 5."),
     Column("comments", "Comments", cells.render_comments_cell, usual=False),
 )
-FURTHER: list[Column] = []  # of rooms that may not be imported here
+FURTHER: Registry[Column] = Registry("column")  # of rooms that may not be imported here
 
 
 def build_component_columns(names: Sequence[str]) -> list[Column]:
@@ -137,7 +138,7 @@ class Choice:
 def build_table_columns(names: Sequence[str], one_run: bool) -> list[Column]:
     """Every column there is; the run's own is not usual where every row is of the same run."""
     first = [Column("run", "Run", cells.render_run_cell, "text", usual=not one_run, help=FIRST[0].help), *FIRST[1:]]
-    return [*first, *build_component_columns(names), *LAST, *FURTHER]
+    return [*first, *build_component_columns(names), *LAST, *FURTHER.values()]
 
 
 def render_table_rows(rows: Iterable[Row], columns: Sequence[Column]) -> Iterator[SafeString]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from django.db.models import Avg, Exists, F, FloatField, Func, OuterRef, Q, Quer
 from django.db.models.expressions import Combinable, RawSQL
 from django.db.models.functions import Cast
 
+from lab.lib.registry import Registry
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag
 from lab.rollouts.browse.fields import COMPONENT
 from lab.rollouts.browse.selection import Filter, Selection
@@ -20,9 +21,9 @@ from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
 
 # Flags that rooms further right answer: name → the ids of the team's rollouts that have it. They enter themselves, with a field, when they start.
-ELSEWHERE: dict[str, Callable[[Team], Combinable]] = {}
+ELSEWHERE: Registry[Callable[[Team], Combinable]] = Registry("condition")
 LOOKUPS = {"eq": "exact", "lt": "lt", "le": "lte", "gt": "gt", "ge": "gte"}
-LISTED = ("team_id", "number", "name", "rollouts", "last_rollout", "searchable_to")  # of a run, which has forty columns
+LISTED = ("team_id", "number", "name", "status", "rollouts", "last_rollout", "searchable_to")  # of a run, which has forty columns
 COLUMNS = {"finish": "finish_reason"}  # where a field is not called what its column is
 
 # The groups of the runs with, or without, spread of reward, read from the index alone; the fence keeps the planner from asking row by row.
@@ -37,6 +38,11 @@ def runs_of(team: Team, selection: Selection) -> list[Run]:
     """The selection's runs, with LISTED loaded, those with the newest rollouts first. Numbers the team does not have are nobody's."""
     found = Run.objects.of(team).only(*LISTED).order_by("-last_rollout", "-number")
     return list(found.filter(number__in=selection.runs) if selection.runs else found.filter(last_rollout__gt=0))
+
+
+def sort_newest_first(runs: Iterable[Run]) -> list[Run]:
+    """Runs with LISTED loaded, in the order of ``runs_of``."""
+    return sorted(runs, key=lambda run: (-run.last_rollout, -run.number))
 
 
 def filter_matching_rollouts(team: Team, selection: Selection) -> QuerySet[Rollout]:

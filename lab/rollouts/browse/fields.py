@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from lab.lib.registry import Registry
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 
 COMPARISONS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
@@ -82,9 +83,9 @@ def make_flag_field(name: str, label: str, help: str) -> Field:
     return Field(name, label, "flag", help=help, operators=("is",), choices=YES_NO)
 
 
-FIELDS: dict[str, Field] = {
-    one.name: one
-    for one in (
+FIELDS: Registry[Field] = Registry.of(
+    "field",
+    (
         make_number_field("reward", "Reward", help="The total reward from which the advantage is computed."),
         make_number_field("advantage", "Advantage", help="After all methods, as used in the loss."),
         make_number_field("length", "Length", "tokens", "Of the completion.", whole=True),
@@ -103,8 +104,8 @@ FIELDS: dict[str, Field] = {
         make_flag_field("filtered_out", "Dropped or filtered", "Stored with the reason, but not trained on."),
         make_flag_field("commented", "Commented", "Has at least one comment."),
         make_flag_field("rated", "Rated", "Has at least one rating."),
-    )
-}
+    ),
+)
 
 
 def field_named(name: str) -> Field | None:

@@ -6,19 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.core.cache import caches
 from django.db.models import Case, Q, Value, When
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.browse.address import Adding, Address
+from lab.rollouts.browse.conditions import LISTED
 from lab.rollouts.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
-from lab.rollouts.browse.selection import Problem
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 OFFERED_RUNS = 100  # in the picker at once; further ones are found by number or name
-ASKED_RUNS = 20  # of the newest runs, whose reward functions are offered
+NEWEST_RUNS = 12  # in the picker before it is opened
+ASKED_RUNS = 20  # whose reward functions are offered
 IN_BAR = ("q", "re")  # problems with these stand at their own field
 
 
@@ -34,6 +37,7 @@ class Chip:
 class FilterBar:
     runs: list[Run]
     more_runs: bool
+    offers_all: bool  # the picker has asked for what it can hold; before, it has only the newest
     chips: list[Chip]
     components: list[str]
     adding: Adding
@@ -53,15 +57,18 @@ class FilterBar:
         return field_named(self.adding.field)
 
 
-def filter_bar(address: Address, runs: list[Run], components: Sequence[str], further: Sequence[Problem] = ()) -> FilterBar:
-    """``further``: what turned out to be wrong only when the rollouts were read."""
+def filter_bar(
+    address: Address, runs: list[Run], components: Sequence[str], further: Sequence[Problem] = (), offered: int = OFFERED_RUNS
+) -> FilterBar:
+    """``further``: what turned out to be wrong only when the rollouts were read. ``offered``: as of ``runs_to_choose``."""
     selection = address.selection
     problems = [*selection.problems, *further]
     at_field = {problem.field: problem for problem in problems if problem.field in (*IN_BAR, "adding")}
     others = [replace(problem, value=problem.value[:80]) for problem in problems if problem.field not in at_field]
     return FilterBar(
-        runs=runs[:OFFERED_RUNS],
-        more_runs=len(runs) > OFFERED_RUNS,
+        runs=runs[: max(offered, len(address.selection.runs))],
+        more_runs=len(runs) > max(offered, len(address.selection.runs)),
+        offers_all=offered == OFFERED_RUNS,
         chips=build_filter_chips(address),
         components=list(components),
         adding=address.adding,
@@ -72,17 +79,17 @@ def filter_bar(address: Address, runs: list[Run], components: Sequence[str], fur
     )
 
 
-def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "") -> list[Run]:
-    """The chosen ones first, then the newest; at most one more than fits. ``find`` is a number or a part of a name."""
-    runs = Run.objects.of(team).only("number", "name", "status", "rollouts", "last_rollout")
+def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "", offered: int = OFFERED_RUNS) -> list[Run]:
+    """The chosen ones first, then the newest; more than ``offered`` where there are more. ``find`` is a number or a part of a name."""
+    runs = Run.objects.of(team).only(*LISTED)
     if find:
-        number = whole_number(find.removeprefix("#"), 2**31 - 1)
+        number = parse_whole_number(find.removeprefix("#"), MAX_INTEGER)
         fits = Q(name__icontains=find)
         if number is not None:
             fits |= Q(number=number)
         runs = runs.filter(fits | Q(number__in=chosen))
     is_chosen = Case(When(number__in=chosen, then=0), default=1) if chosen else Value(1)
-    found = list(runs.order_by(is_chosen, "-number")[: len(chosen) + OFFERED_RUNS + 1])
+    found = list(runs.order_by(is_chosen, "-number")[: len(chosen) + offered + 1])
     place = {number: at for at, number in enumerate(chosen)}
     return sorted(found, key=lambda run: place.get(run.number, len(place)))  # the rest keeps its order
 
@@ -103,14 +110,24 @@ def build_filter_chips(address: Address) -> list[Chip]:
 
 
 def components_of(runs: Sequence[Run], rows: Iterable[Any]) -> list[str]:
-    """Names of the reward functions in view: those of the rows, then of the newest rollout of each of the runs (one query)."""
-    asked = [run for run in runs[:ASKED_RUNS] if run.last_rollout]
-    newest = [run.last_rollout for run in asked]
-    stored = Rollout.objects.filter(pk__in=newest, run__in=asked).order_by("-pk").values_list("rewards", flat=True) if newest else []
+    """Names of the reward functions in view: those of the rows, then of the newest rollout of each of the runs."""
+    asked = sorted((run for run in runs[:ASKED_RUNS] if run.last_rollout), key=lambda run: -run.last_rollout)
     found: dict[str, None] = {}
-    for rewards in [*(row.rewards for row in rows), *stored]:
-        found |= dict.fromkeys(rewards)
+    for names in [*(row.rewards for row in rows), *read_reward_names(asked)]:
+        found |= dict.fromkeys(names)
     return [name for name in found if field_named(COMPONENT + name)]
+
+
+def read_reward_names(runs: Sequence[Run]) -> list[list[str]]:
+    """The names of the reward functions of each run's newest rollout; kept by the rollout, whose rewards never change."""
+    keys = {run.last_rollout: f"reward-names:{run.pk}:{run.last_rollout}" for run in runs}
+    names: dict[str, list[str]] = caches["process"].get_many(keys.values())
+    if unknown := [pk for pk, key in keys.items() if key not in names]:
+        stored = Rollout.objects.filter(pk__in=unknown, run__in=list(runs)).values_list("pk", "rewards")
+        fresh = {keys[pk]: list(rewards) for pk, rewards in stored}
+        caches["process"].set_many(fresh)
+        names |= fresh
+    return [names[key] for key in keys.values() if key in names]
 
 
 OPERATORS = [{"value": name, "label": label} for name, label in OPERATOR_LABELS.items()]

@@ -47,7 +47,7 @@ SELECT max(id) FROM (
 FIRST = "SELECT min(id) FROM trajectories_rollout WHERE run_id = %s AND id > %s"
 
 
-def index() -> None:
+def index_rollouts() -> None:
     """One round of at most about SECONDS. Raises database errors; the caller comes again."""
     until = time.monotonic() + SECONDS
     done = 0
@@ -61,7 +61,7 @@ def index() -> None:
 def index_all() -> None:
     """Until nothing is left."""
     while Run.across_teams.filter(last_rollout__gt=F("searchable_to")).exists():
-        index()
+        index_rollouts()
 
 
 def index_batch() -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
+from typing import Any
 from uuid import UUID
 
 from django.db.models.functions import Left
@@ -13,37 +14,46 @@ from django.db.models.functions import Left
 from lab.rollouts.browse import regex
 from lab.rollouts.browse.conditions import filter_matching_rollouts, runs_of
 from lab.rollouts.browse.order import Key, Order, read_cursor, write_cursor
-from lab.rollouts.browse.selection import Problem, Selection
+from lab.rollouts.browse.selection import Selection
 from lab.rollouts.browse.walk import COUNTED_TO, Walk
 from lab.rollouts.browse.words import has_words
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 __all__ = ["Count", "Examined", "Page", "SearchProgress", "filter_matching_rollouts", "find_neighbour_ids", "read_page", "runs_of", "stream_rollouts"]
 
 CUT_AT = 300  # characters of a prompt or completion that a list needs
-SHOWN = (
-    "run_id",
-    "prompt_id",
-    "attempt",
-    "step",
-    "phase",
-    "group",
-    "sample",
-    "rewards",
-    "reward",
-    "advantage",
-    "length",
-    "mean_entropy",
-    "max_entropy",
-    "finish_reason",
-    "filtered",
-    "superseded",
-)  # of a rollout in a list
 EXAMINABLE = 100_000  # to which the rollouts a regular expression goes through are counted
 BATCH = 500
 NEIGHBOUR_SECONDS, STREAM_SECONDS = 1.0, 5.0  # for a regular expression: to find a neighbour, for a batch of a stream
+
+
+@dataclass(slots=True)
+class ListedRollout:
+    """What a list shows of a rollout, under the names that Rollout has for it; of its texts the first CUT_AT characters."""
+
+    pk: int
+    run_id: UUID
+    prompt_id: int
+    attempt: int
+    step: int
+    phase: str
+    group: int
+    sample: int
+    rewards: dict[str, Any]
+    reward: float | None
+    advantage: float | None
+    length: int
+    mean_entropy: float | None
+    max_entropy: float | None
+    finish_reason: str
+    filtered: str
+    superseded: bool
+    head: str
+    prompt_head: str
+    run: Run
 
 
 @dataclass(frozen=True)
@@ -73,42 +83,41 @@ class Examined:
 
 @dataclass(frozen=True)
 class Page:
-    """Rollouts with ``run`` loaded, but of the texts only the start: ``rollout.head`` and ``rollout.prompt_head``.
-
-    ``next`` and ``previous`` are cursors, "" where there is nothing further. ``problems``: what only PostgreSQL could tell, words or a pattern
-    it cannot use, and that were therefore left out.
+    """``next`` and ``previous`` are cursors, "" where there is nothing further. ``runs``: those of the selection. ``problems``: what only PostgreSQL
+    could tell, words or a pattern it cannot use, and that were therefore left out.
     """
 
-    rows: list[Rollout]
+    rows: list[ListedRollout]
     next: str
     previous: str
     count: Count
+    runs: list[Run]
     progress: SearchProgress | None = None
     examined: Examined | None = None
     problems: tuple[Problem, ...] = ()
 
 
-def read_page(team: Team, selection: Selection, size: int = 50) -> Page:
+def read_page(team: Team, selection: Selection, size: int = 50, runs: list[Run] | None = None) -> Page:
+    """``runs``: those of the selection where they are known already, as ``runs_of`` gives them."""
     if selection.words and not has_words(selection.words):
-        page = read_page(team, replace(selection, words=""), size)
+        page = read_page(team, replace(selection, words=""), size, runs)
         nothing = Problem(
             "q", selection.words, "the search contains no word", "enter letters or digits, or use a regular expression for other characters"
         )
         return replace(page, problems=(nothing, *page.problems))
-    walk = Walk.of(team, selection)
+    walk = Walk.of(team, selection, runs)
     progress = progress_of(walk.runs, selection)
     if selection.pattern:
         if problem := regex.find_pattern_problem(selection.pattern):
-            page = read_page(team, replace(selection, pattern=""), size)
+            page = read_page(team, replace(selection, pattern=""), size, walk.runs)
             return replace(page, problems=(problem,))
         return page_of_matches(walk, size, progress)
     key, backwards = read_cursor(walk.order, selection.after) or (None, False)
-    keys = walk.keys(key, backwards, size + 1)
-    if backwards and len(keys) <= size:  # the first page, whole
-        key, backwards = None, False
-        keys = walk.keys(None, False, size + 1)
-    count = Count(*walk.count(COUNTED_TO)) if key or len(keys) > size else Count(len(keys), True)
-    return laid_out(walk, keys, key, backwards, size, count, progress)
+    keys = walk.keys(key, backwards, size + 1) if key else []
+    if key is None or (backwards and len(keys) <= size):  # the first page, whole
+        keys, number, exact = walk.read_first(size + 1, COUNTED_TO)
+        return laid_out(walk, keys, None, False, size, Count(number, exact), progress)
+    return laid_out(walk, keys, key, backwards, size, Count(*walk.count(COUNTED_TO)), progress)
 
 
 def laid_out(walk: Walk, keys: list[Key], key: Key | None, backwards: bool, size: int, count: Count, progress: SearchProgress | None) -> Page:
@@ -118,7 +127,7 @@ def laid_out(walk: Walk, keys: list[Key], key: Key | None, backwards: bool, size
         keys.reverse()
     after = write_cursor(walk.order, keys[-1]) if keys and (more or backwards) else ""
     before = write_cursor(walk.order, keys[0], backwards=True) if keys and (more if backwards else key) else ""
-    return Page(load_page_rollouts([one[-1] for one in keys], walk.runs), after, before, count, progress)
+    return Page(load_page_rollouts([one[-1] for one in keys], walk.runs), after, before, count, walk.runs, progress)
 
 
 def page_of_matches(walk: Walk, size: int, progress: SearchProgress | None) -> Page:
@@ -142,14 +151,15 @@ def progress_of(runs: Sequence[Run], selection: Selection) -> SearchProgress | N
     return SearchProgress(waiting) if waiting else None
 
 
-def load_page_rollouts(ids: Sequence[int], runs: Sequence[Run]) -> list[Rollout]:
-    """The rollouts in the order of ``ids``, with SHOWN loaded."""
-    heads = {"head": Left("completion", CUT_AT), "prompt_head": Left("prompt__text", CUT_AT)}
-    found = {rollout.pk: rollout for rollout in Rollout.objects.filter(pk__in=ids, run__in=runs).only(*SHOWN).annotate(**heads)}
+def load_page_rollouts(ids: Sequence[int], runs: Sequence[Run]) -> list[ListedRollout]:
+    """The rollouts in the order of ``ids``."""
     known = {run.pk: run for run in runs}
-    for rollout in found.values():
-        rollout.run = known[rollout.run_id]
+    stored: Any = Rollout.objects.filter(pk__in=ids, run__in=runs).values_list(*STORED, Left("completion", CUT_AT), Left("prompt__text", CUT_AT))
+    found = {row[0]: ListedRollout(*(*row, known[row[1]])) for row in stored}
     return [found[pk] for pk in ids if pk in found]
+
+
+STORED = [one.name for one in fields(ListedRollout)][: -len(("head", "prompt_head", "run"))]
 
 
 def find_neighbour_ids(team: Team, selection: Selection, rollout: Rollout) -> tuple[int | None, int | None]:

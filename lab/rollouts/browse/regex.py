@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from django.db import DataError, OperationalError, connection, transaction
 
 from lab.rollouts.browse.order import Key
-from lab.rollouts.browse.selection import Problem
 from lab.rollouts.trajectories.models import Rollout
+from trainers.contract.problems import Problem
 
 SECONDS = 3.0  # a page may take
 FEWEST, MOST = 100, 1600  # rollouts that are examined together, at first and later

@@ -1,6 +1,7 @@
 """Which rollouts, in which order: the address of the browser, read and written.
 
-What an address asks for and cannot have is left out and becomes a ``Problem``: an old or mangled address still shows rollouts.
+What an address asks for and cannot have is left out and becomes a ``Problem`` of the filter's field or the
+parameter (run, f, q, re, sort): an old or mangled address still shows rollouts.
 """
 
 from __future__ import annotations
@@ -13,24 +14,14 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.browse.fields import OPERATOR_LABELS, Field, field_named
+from trainers.contract.problems import Problem
 
 MAX_RUNS, MAX_FILTERS = 50, 20
 MAX_TEXT = 500  # characters of words or of a pattern
 MAX_CURSOR = 500
-MAX_RUN = 2**31 - 1
 LONG_NUMBER = re.compile(r"-?\d*\.\d{5,}(e-?\d+)?")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """``field`` is the filter's field, or the parameter: run, f, q, re, sort."""
-
-    field: str
-    value: str
-    message: str
-    fix: str
 
 
 @dataclass(frozen=True)
@@ -117,7 +108,7 @@ def read_runs(asked: Iterable[str], problems: list[Problem]) -> tuple[int, ...]:
     for text in asked:
         if not text:  # an empty choice of a form
             continue
-        if (number := whole_number(text, MAX_RUN, 1)) is None:
+        if (number := parse_whole_number(text, MAX_INTEGER, 1)) is None:
             problems.append(Problem("run", text, f"{text[:50]!r} is not a run number", "give a number such as 2"))
         elif len(found) < MAX_RUNS:
             found[number] = None

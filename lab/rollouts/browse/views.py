@@ -10,36 +10,38 @@ from urllib.parse import urlencode
 
 from django.db.models import Max
 from django.db.models.functions import Left
-from django.http import Http404, HttpResponse, JsonResponse
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import escape
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import push_url
 
+from lab.lib.addresses import build_numbered_address
 from lab.lib.costly import limit_costly_requests
-from lab.lib.numbers import MAX_ID
 from lab.rollouts.annotations.models import Tag
 from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse import columns
 from lab.rollouts.browse.actions import TAGGED_KEY
 from lab.rollouts.browse.address import COLUMNS_KEY, MAX_COLUMNS, Address
 from lab.rollouts.browse.bars import build_histogram_bars
-from lab.rollouts.browse.cells import Row, build_numbered_address, render_signed_cell
+from lab.rollouts.browse.cells import Row, render_signed_cell
 from lab.rollouts.browse.columns import Choice, Column
+from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS
 from lab.rollouts.browse.fields import field_named
-from lab.rollouts.browse.filter_bar import OPERATORS, components_of, filter_bar, runs_to_choose
+from lab.rollouts.browse.filter_bar import NEWEST_RUNS, OPERATORS, components_of, filter_bar, runs_to_choose
 from lab.rollouts.browse.histograms import compute_field_histograms
 from lab.rollouts.browse.pages import Page, read_page
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
-from lab.rollouts.browse.selection import Problem
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 OFFERED_TAGS = 200
 PREVIEWED = 4000  # characters
@@ -63,8 +65,10 @@ def address_of(request: LabRequest) -> Address:
 @limit_costly_requests(lambda request: bool(request.GET.get("re")))
 def show_rollout_browser(request: LabRequest) -> HttpResponse:
     address = address_of(request)
-    page = read_page(request.team, address.selection)
-    context = {"room": "rollouts", "address": address, "url": address.url(), "page": page, **table_of(request, address, page)}
+    offered = runs_to_choose(request.team, address.selection.runs, offered=NEWEST_RUNS)
+    chosen = [run for run in offered if run.number in address.selection.runs]
+    page = read_page(request.team, address.selection, runs=sort_newest_first(chosen) if address.selection.runs else None)
+    context = {"room": "rollouts", "address": address, "url": address.url(), "page": page, **table_of(request, address, page, offered, chosen)}
     if not wants_fragment(request):
         return TemplateResponse(request, "browse/browser.html", {**context, **collect_undo_offers(request)})
     response = TemplateResponse(request, "browse/browser.html#browser", context)
@@ -81,15 +85,14 @@ def collect_undo_offers(request: LabRequest) -> dict[str, Any]:
     return {"deleted_view": deleted}
 
 
-def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any]:
+def table_of(request: LabRequest, address: Address, page: Page, offered: list[Run], chosen: list[Run]) -> dict[str, Any]:
+    """``offered``: runs for the picker, ``chosen`` those of them that the address names."""
     selection = address.selection
-    runs = runs_to_choose(request.team, selection.runs)
-    chosen = [run for run in runs if run.number in selection.runs]
-    components = components_of(chosen or runs, page.rows)
-    one_run = len(chosen or runs) == 1
-    offered = columns.build_table_columns(components, one_run)
-    heads = [build_column_head(column, address) for column in offered]
-    bar = filter_bar(address, runs, components, (*page.problems, *find_unknown_runs(selection.runs, chosen)))
+    in_view = chosen or offered
+    components = components_of(in_view, page.rows)
+    one_run = len(in_view) == 1
+    heads = [build_column_head(column, address) for column in columns.build_table_columns(components, one_run)]
+    bar = filter_bar(address, offered, components, (*page.problems, *find_unknown_runs(selection.runs, chosen)), NEWEST_RUNS)
     listed = escape("?" + urlencode({"list": selection.query().removeprefix("?")}))  # what j and k walk through on the rollout's page
     said = summarize_annotations(rollout.pk for rollout in page.rows)
     shown = [head.column for head in heads if head.seen]
@@ -101,12 +104,12 @@ def table_of(request: LabRequest, address: Address, page: Page) -> dict[str, Any
     return {
         "bar": bar,
         "chosen": chosen,
-        "any_rollouts": any(run.last_rollout for run in runs),
-        "newest": max((run.last_rollout for run in chosen or runs), default=0),
-        "growing": any(run.is_active for run in chosen or runs),
+        "any_rollouts": any(run.last_rollout for run in page.runs or offered),
+        "newest": max((run.last_rollout for run in page.runs), default=0),
+        "growing": any(run.is_active for run in (*in_view, *page.runs)),
         "heads": heads,
         "one_run": one_run,
-        "rows": list(columns.render_table_rows(made, shown)),
+        "rows": SafeString("\n".join(columns.render_table_rows(made, shown))),
         "operators": OPERATORS,
         "formats": FORMATS.values(),
         "saved": views_of(request.team, request.user, address),
@@ -178,8 +181,6 @@ def show_newest_rollout_id(request: LabRequest) -> JsonResponse:
 @require_safe
 def preview_rollout(request: LabRequest, rollout_id: int) -> HttpResponse:
     """A look into one rollout beside the table: the start of its texts, cut by the database."""
-    if rollout_id > MAX_ID:
-        raise Http404
     rows = Rollout.objects.of(request.team).select_related("run", "prompt").defer("completion", "run__spec", "prompt__messages")
     rollout: Any = get_object_or_404(rows.annotate(head=Left("completion", PREVIEWED + 1)), pk=rollout_id)
     context = {

@@ -6,6 +6,7 @@ What keeps a page quick when the table is large:
 - Over several runs the newest ids are looked at first, then whole runs from the newest on: only a rare match costs a look at all of them.
 - Words that are common are found among the first few hundred rollouts of the order; only for rarer ones the full-text index is asked, newest
   first block by block, so that the cost depends on the page and not on the table.
+- The first page and its count are one query wherever what is counted has to be looked at for the page anyway.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -36,7 +38,8 @@ PROBE_LIMIT = 100  # for longer stretches than this the index is asked at once
 SPANS = (1, 4, 16, 64)  # blocks of newest rollouts that are searched together, one after the other; then all the rest
 COUNTED_TO = 1000  # rollouts of a selection, and then "1000+"
 COUNTED_SPANS = (1, 4, 16)  # newest blocks in which matches are counted before all are
-FREQUENT = 100  # matches in the newest block from which on the words are taken for common before all matches are counted
+FREQUENT = 100  # matches in the newest block from which on a run is gone through in its own order for a page of them
+COMMON = 1000  # the same where the run has to be sorted before it can be gone through
 CANDIDATES = 2000  # matches of the words that are looked at to count
 
 
@@ -52,8 +55,9 @@ class Walk:
     found: dict[int, list[int]] = field(default_factory=dict, init=False, compare=False)  # what ``find_matches`` has asked
 
     @classmethod
-    def of(cls, team: Team, selection: Selection) -> Walk:
-        runs = runs_of(team, selection)
+    def of(cls, team: Team, selection: Selection, runs: list[Run] | None = None) -> Walk:
+        """``runs``: those of the selection where they are known already, as ``runs_of`` gives them."""
+        runs = runs_of(team, selection) if runs is None else runs
         order = Order.of(selection, len(runs))
         return cls(team, selection, runs, order, order.keyed(filter_structured_rollouts(team, selection, runs)))
 
@@ -63,7 +67,9 @@ class Walk:
             return []
         if not self.selection.words:
             return self.without_words(key, backwards, limit)
-        if limit <= PROBE_LIMIT and not self.sorts_few and (found := self.probe(key, backwards, limit)) is not None:
+        if self.reads_newest_matches and key is None:
+            return self.read_newest_matches(limit)
+        if limit <= PROBE_LIMIT and not self.starts_from_matches and (found := self.probe(key, backwards, limit)) is not None:
             return found
         if self.by_arrival and not backwards:
             return self.block_by_block(key, limit)
@@ -76,9 +82,57 @@ class Walk:
         return len(self.find_matches()) < CANDIDATES
 
     @property
-    def sorts_few(self) -> bool:
-        """The words are few and their order is not the index's: going through the run in that order takes longer than sorting them."""
-        return bool(self.order.field) and len(self.find_matches(1)) < FREQUENT and self.has_few_matches
+    def starts_from_matches(self) -> bool:
+        """The words are so rare that their matches are sorted sooner than enough of them are met in the order of the list."""
+        if self.by_arrival:
+            return False
+        near = len(self.find_matches(1))
+        return near < COMMON if self.order.field else near < FREQUENT and self.has_few_matches
+
+    @cached_property
+    def is_bare(self) -> bool:
+        """Whether a rollout of the runs that has the words is in the selection, whatever else it is: nothing has to be read of it."""
+        if self.selection.filters:
+            return False
+        return self.selection.tries or not Rollout.objects.filter(run__in=self.runs, superseded=True).exists()
+
+    @property
+    def reads_newest_matches(self) -> bool:
+        """The words are in the newest block, not so often that the index is slower than a look at the newest rollouts, and nothing else is asked."""
+        return self.by_arrival and self.is_bare and len(self.find_matches(1)) < CANDIDATES
+
+    def read_newest_matches(self, limit: int) -> list[Key]:
+        """The first ``limit`` keys by id descending, of a bare selection."""
+        near = self.find_matches(1)
+        return [(pk,) for pk in sorted(near, reverse=True)[:limit]] if len(near) >= limit else self.block_by_block(None, limit)
+
+    def read_first(self, limit: int, most: int) -> tuple[list[Key], int, bool]:
+        """The first ``limit`` keys, how many rollouts there are and whether that is all, as ``count`` tells it."""
+        if self.runs and not self.by_arrival and (not self.selection.words or self.starts_from_matches):
+            keys, number = self.read_matches(limit) if self.selection.words else self.read_up_to(most + 1, limit)
+            if number > most and self.order.field and not self.selection.words:  # the rest of the run may come first
+                keys = self.keys(None, False, limit)
+            return keys, min(number, most), number <= most
+        keys = self.keys(None, False, limit)
+        return keys, *(self.count(most) if len(keys) == limit else (len(keys), True))
+
+    def read_up_to(self, most: int, limit: int) -> tuple[list[Key], int]:
+        """The first keys of up to ``most`` rollouts, of more than that in the order of the index, and how many these are; without the words."""
+        rows = self.rows.order_by() if self.order.field else self.order.sorted(self.rows)
+        return self.ask_with_count("({rows})", [], rows.values_list(*self.order.columns)[:most], limit)
+
+    def read_matches(self, limit: int) -> tuple[list[Key], int]:
+        """The first keys of the rollouts with the words, and how many there are."""
+        rows = self.rows.order_by()
+        if self.has_few_matches:
+            return self.ask_with_count(MATCHED, [self.find_matches()], rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit)
+        return self.ask_with_count("({rows})", [], rows.filter(pk__in=self.matches()).values_list(*self.order.columns), limit)
+
+    def ask_with_count(self, hits: str, before: list[Any], rows: QuerySet[Any, Any], limit: int) -> tuple[list[Key], int]:
+        """The first ``limit`` keys of ``hits``, a query around ``rows`` with the parameters ``before`` in front of theirs, and their number."""
+        query = f"SELECT hits.*, count(*) OVER () FROM {hits} AS hits ORDER BY {self.order.by_position(False)} LIMIT %s"  # noqa: S608 constants only
+        found = execute_around(query, before, rows, limit)
+        return [row[:-1] for row in found], found[0][-1] if found else 0
 
     def probe(self, key: Key | None, backwards: bool, limit: int) -> list[Key] | None:
         """The keys, found by looking at the words of one rollout after the other; None where the words are too rare for that. The first few tell
@@ -148,13 +202,21 @@ class Walk:
         for span in SPANS:
             if block < 0 or len(found) >= limit:
                 return found[:limit]
-            matches = self.matches(self.blocks(block, span))
-            found += self.fetch(self.rows.filter(pk__in=matches), (top,), False, limit - len(found))
+            found += self.fetch_matching(self.blocks(block, span), top, limit - len(found))
             block -= span
             top = min(top, (block + 1) * BLOCK)
         if block >= 0 and len(found) < limit:
-            found += self.fetch(self.rows.filter(pk__in=self.matches()), (top,), False, limit - len(found))
+            found += self.fetch_matching("", top, limit - len(found))
         return found
+
+    def fetch_matching(self, extra: str, top: int, limit: int) -> list[Key]:
+        """By id descending, the keys below ``top`` of rollouts with the words and the lexemes ``extra``."""
+        matches = self.matches(extra)
+        if not self.is_bare:
+            return self.fetch(self.rows.filter(pk__in=matches), (top,), False, limit)
+        with connection.cursor() as cursor:
+            cursor.execute(NEWEST.format(matches=matches.sql), [*matches.params, top, limit])
+            return cursor.fetchall()
 
     def count(self, most: int) -> tuple[int, bool]:
         """How many rollouts there are, and whether that is all; counting stops soon after ``most``."""
@@ -176,9 +238,10 @@ class Walk:
         return tuple(span for span in spans if len(self.find_matches(1)) * span > most)
 
     def find_matches(self, blocks: int = 0) -> list[int]:
-        """The ids of up to CANDIDATES rollouts with the words, in no order: in the newest blocks, or in all for 0."""
+        """The ids of up to CANDIDATES rollouts with the words, in no order: in so many whole blocks, the newest, or in all for 0."""
         if blocks not in self.found:
-            matches = self.matches(self.blocks(self.runs[0].last_rollout // BLOCK, blocks) if blocks else "")
+            newest = self.runs[0].last_rollout // BLOCK  # hardly begun perhaps, and then it tells nothing about the words: one more
+            matches = self.matches(self.blocks(newest, blocks + 1) if blocks else "")
             with connection.cursor() as cursor:
                 cursor.execute(FIND.format(matches=matches.sql), [*matches.params, CANDIDATES])
                 self.found[blocks] = cursor.fetchone()[0]
@@ -187,21 +250,16 @@ class Walk:
     def fetch_among(self, ids: Sequence[int], key: Key | None, backwards: bool, limit: int) -> list[Key]:
         """As ``fetch``, of the rollouts with these ids."""
         rows = self.order.beyond(self.rows, key, backwards) if key else self.rows
-        return self.ask_among(KEYS.format(order=self.order.by_position(backwards), rows="{rows}"), ids, rows.values_list(*self.order.columns), limit)
+        rows = rows.order_by().filter(SAME_ROLLOUT)
+        query = KEYS.format(order=self.order.by_position(backwards), rows="{rows}")
+        return execute_around(query, [list(ids)], rows.values_list(*self.order.columns), limit)
 
     def count_among(self, ids: Sequence[int], most: int) -> int:
-        """How many of the ids are of rollouts that the filters leave; counting stops after ``most``."""
-        return sum(count for (count,) in self.ask_among(COUNT, ids, self.rows.values_list("pk"), most + 1))
-
-    @staticmethod
-    def ask_among(query: str, ids: Sequence[int], rows: QuerySet[Any, Any], limit: int) -> list[Key]:
-        try:
-            sql, params = rows.order_by().filter(SAME_ROLLOUT).query.sql_with_params()
-        except EmptyResultSet:
-            return []
-        with connection.cursor() as cursor:
-            cursor.execute(query.format(rows=sql), [list(ids), *params, limit])
-            return cursor.fetchall()
+        """How many of the ids are of rollouts that the filters leave; counting may stop after ``most``."""
+        if self.is_bare:
+            return len(ids)
+        rows = self.rows.order_by().filter(SAME_ROLLOUT).values_list("pk")
+        return sum(count for (count,) in execute_around(COUNT, [list(ids)], rows, most + 1))
 
     @staticmethod
     def blocks(newest: int, count: int) -> str:
@@ -215,11 +273,25 @@ WITH matches AS MATERIALIZED ({matches})
 SELECT coalesce(array_agg(rollout_id), '{{}}') FROM (SELECT rollout_id FROM matches LIMIT %s) AS found
 """
 
+NEWEST = "SELECT rollout_id FROM ({matches}) AS found WHERE rollout_id < %s ORDER BY rollout_id DESC LIMIT %s"
+
 # One rollout after the other by its id (LATERAL, fenced), which is quicker than going through the run for a few of its rollouts.
 AMONG = "unnest(%s::bigint[]) AS found(rollout_id), LATERAL ({rows} OFFSET 0) AS rollout"
+MATCHED = f"(SELECT rollout.* FROM {AMONG})"  # noqa: S608 constants only
 KEYS = f"SELECT rollout.* FROM {AMONG} ORDER BY {{order}} LIMIT %s"  # noqa: S608 constants only
 COUNT = f"SELECT count(*) FROM (SELECT 1 FROM {AMONG} LIMIT %s) AS counted"  # noqa: S608 constants only
 SAME_ROLLOUT = RawSQL('"trajectories_rollout"."id" = found.rollout_id', [], output_field=BooleanField())
+
+
+def execute_around(query: str, before: Sequence[Any], rows: QuerySet[Any, Any], limit: int) -> list[Key]:
+    """The answer to ``query``, which has ``rows`` in it: their SQL, with the parameters ``before`` in front of theirs and ``limit`` behind."""
+    try:
+        sql, params = rows.query.sql_with_params()
+    except EmptyResultSet:
+        return []
+    with connection.cursor() as cursor:
+        cursor.execute(query.format(rows=sql), [*before, *params, limit])
+        return cursor.fetchall()
 
 
 def iterate_run_groups(runs: Sequence[Run]) -> Iterator[tuple[Sequence[Run], int]]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from django.http import QueryDict
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
 
 MOST = 20
-LARGEST = 2**31 - 1
 COLORS = 8
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
@@ -60,10 +59,10 @@ class Chosen:
 def read_chosen_runs(team: Team, asked: Sequence[str]) -> Chosen:
     """``asked`` are run numbers as the address writes them (also ``#3`` and ``3,4``); at most MOST runs."""
     words = list(dict.fromkeys(word.strip().removeprefix("#") for text in asked for word in text.split(",") if word.strip()))
-    numbers = [number for word in words if (number := whole_number(word, LARGEST)) is not None]
+    numbers = [number for word in words if (number := parse_whole_number(word, MAX_INTEGER)) is not None]
     known = {run.number: run for run in Run.objects.of(team).filter(number__in=numbers).select_related("parent", "created_by")}
     runs = [known[number] for number in dict.fromkeys(numbers) if number in known]
-    unknown = [word[:40] for word in words if whole_number(word, LARGEST) not in known]
+    unknown = [word[:40] for word in words if parse_whole_number(word, MAX_INTEGER) not in known]
     notes = []
     if unknown:
         these = ", ".join(f"#{word}" for word in unknown[:MOST])

@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.rollouts.comparison import finder
 from lab.rollouts.comparison.compared_runs import read_chosen_runs
 from lab.rollouts.comparison.pair import read_pair
@@ -41,7 +41,7 @@ def get_compared_rollout(request: HttpRequest, text: str) -> Rollout:
 
 
 def parse_id_or_404(text: str) -> int:
-    found = whole_number(text)
+    found = parse_whole_number(text)
     if found is None:
         raise Http404
     return found

@@ -13,7 +13,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.reading.advantage_steps import EPSILON, FORMULAS, SCALES, Inputs
 from lab.rollouts.reading.group_links import Place, find_adjacent_groups
 from lab.rollouts.reading.members import COLUMNS, Group, best_first, load_group_members, mark_word_diffs, steps_rewards
@@ -27,7 +27,6 @@ from lab.training.runs.models import Run
 from lab.training.runs.stack import build_method_chips
 from lab.training.runs.views.page import find_team_run
 
-MAX = 2**31 - 1
 AHEAD = 50  # steps that are searched for the next group with variance
 LISTED = 512  # groups in the list of a step
 VIEWS = {"": "Plain", "diff": "Word diff", "entropy": "Entropy", "logprob": "Log-prob", "weight": "Token weight", "advantage": "Token advantage"}
@@ -50,10 +49,10 @@ class Asked:
         view = query.get("view", "")
         return cls(
             view=view if view in VIEWS else "",
-            target=parse_query_number(query.get("with", "")),
+            target=parse_whole_number(query.get("with"), MAX_INTEGER),
             space=query.get("space") == "ignore",
-            attempt=parse_query_number(query.get("attempt", "")),
-            start=(parse_query_number(query.get("from", "")) or 0) // COLUMNS * COLUMNS,
+            attempt=parse_whole_number(query.get("attempt"), MAX_INTEGER),
+            start=(parse_whole_number(query.get("from"), MAX_INTEGER) or 0) // COLUMNS * COLUMNS,
         )
 
     def query(self, **changes: Any) -> str:
@@ -73,15 +72,11 @@ class Asked:
         return self.query(target=None, attempt=None, start=0) if self.view or self.space else ""
 
 
-def parse_query_number(text: str) -> int | None:
-    return whole_number(text, MAX)
-
-
 @require_safe
 def show_rollout_group(request: HttpRequest, run_id: Any, phase: str, step: int, group: int) -> HttpResponse:
     """``?part=columns`` only the members, for a change of what is shown of them."""
     run = find_team_run(request, run_id)
-    if phase not in PHASE_LABELS or max(step, group) > MAX:
+    if phase not in PHASE_LABELS or max(step, group) > MAX_INTEGER:
         raise Http404
     asked = Asked.read(request.GET)
     everything = list(Rollout.objects.filter(run=run, phase=phase, step=step, group=group).defer("completion", "turns"))
@@ -183,7 +178,7 @@ def list_step_groups(request: HttpRequest, run_id: Any) -> HttpResponse:
     """All groups of a step: ``?step=&phase=&zero=1&sort=-std``."""
     run = find_team_run(request, run_id)
     phase = request.GET.get("phase", "")
-    phase, steps = resolve_phase_and_step(run, phase if phase in PHASE_LABELS else "", parse_query_number(request.GET.get("step", "")))
+    phase, steps = resolve_phase_and_step(run, phase if phase in PHASE_LABELS else "", parse_whole_number(request.GET.get("step"), MAX_INTEGER))
     only_zero, sort = request.GET.get("zero") == "1", request.GET.get("sort", "")
     sort = sort if sort.removeprefix("-") in SORTS else "group"
     rows = summarize_step_groups(run, phase, steps.step) if steps.step is not None else []

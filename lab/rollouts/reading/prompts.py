@@ -10,10 +10,11 @@ from django.db.models import Count, Max, QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.urls import reverse
+from django.urls import get_script_prefix
 from django.views.decorators.http import require_safe
 
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.addresses import build_address_start, build_numbered_address
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse.words import has_words, prompt_matches
 from lab.rollouts.reading import history
@@ -25,7 +26,6 @@ from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, 
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.runs.models import Run
 
-MAX_STEP = 2**31 - 1
 NEWEST = 12  # answers listed on a prompt's page
 HEAD = 400  # characters of each
 POINTS = 1500  # of a series that are drawn
@@ -46,10 +46,10 @@ def team_of(request: HttpRequest) -> Any:
 def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
     """``?part=visits`` only the tables of visits, which nobody sees before asking for them."""
     team = team_of(request)
-    found = get_object_or_404(Prompt.objects.filter(team=team), pk=min(prompt_id, MAX_ID))
+    found = get_object_or_404(Prompt.objects.filter(team=team), pk=prompt_id)
     answers = Rollout.objects.filter(prompt=found).current()  # a prompt belongs to one team, and so do its answers
     asked_in = Rollout.objects.filter(prompt=found).values("run")
-    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).defer("special_tokens", "latest")}
+    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).only("number", "name", "task")}
     series = history.of_prompt(found.pk, runs) if runs else []
     if request.GET.get("part") == "visits":
         return render(request, "reading/prompt.html#visits", {"series": [build_series_row(number, one) for number, one in enumerate(series)]})
@@ -78,16 +78,18 @@ def select_notable_answers(asked: Prompt, answers: QuerySet[Rollout]) -> dict[st
     worst = min(scored, key=lambda one: (one[0], -one[1]))[1] if scored else None
     newest = sorted((pk for pk, _ in every), reverse=True)[:NEWEST]
     wanted = {pk for pk in (best, worst, *newest) if pk is not None}
-    rows = (
-        Rollout.objects.of(asked.team_id)
-        .filter(pk__in=wanted)
-        .select_related("run")
-        .defer("completion", "turns")
-        .annotate(head=Left("completion", HEAD))
-    )
+    listed = ("run__number", "phase", "step", "group", "reward", "length", "mean_entropy")
+    rows: Any = Rollout.objects.of(asked.team_id).filter(pk__in=wanted).select_related("run").only(*listed).annotate(head=Left("completion", HEAD))
     said = summarize_annotations(wanted)
     texts = {
-        row.pk: {"rollout": row, "said": said[row.pk], "pieces": list(iterate_text_pieces(row.head)), "cut": len(row.head) == HEAD}  # type: ignore[attr-defined]
+        row.pk: {
+            "rollout": row,
+            "url": build_numbered_address("rollout", (row.pk,)),
+            "group_url": build_numbered_address("group", (row.step, row.group), row.run_id, row.phase),
+            "said": said[row.pk],
+            "pieces": list(iterate_text_pieces(row.head)),
+            "cut": len(row.head) == HEAD,
+        }
         for row in rows
     }
     return {
@@ -105,6 +107,7 @@ def build_series_row(number: int, series: Series) -> dict[str, Any]:
         "color": number % 8 + 1,
         "first": series.visits[0],
         "last": series.visits[-1],
+        "last_url": build_numbered_address("group", (series.visits[-1].step, series.visits[-1].group), series.run.pk, series.phase),
         "visits": series.visits[: -ROWS - 1 : -1],
         "hidden": max(0, len(series.visits) - ROWS),
     }
@@ -115,7 +118,7 @@ def build_series_chart(series: Series) -> dict[str, Any]:
     every = -(-len(series.visits) // POINTS)
     visits = [visit for place, visit in enumerate(reversed(series.visits)) if place % every == 0][::-1]
     columns: dict[str, list[Any]] = {name: [getattr(visit, name) for visit in visits] for name in Visit.__dataclass_fields__}
-    where = reverse("group", args=[series.run.pk, series.phase, 0, 0]).removesuffix("0/0/")
+    where = build_address_start(get_script_prefix(), "group", 2, series.run.pk, series.phase)
     return {
         "key": f"{series.run.number}-{series.phase}",
         "label": f"#{series.run.number} {series.phase_label}",
@@ -164,7 +167,7 @@ def show_prompt_list(request: HttpRequest) -> HttpResponse:
     team = team_of(request)
     asked = request.GET
     problem = ""
-    number = parse_query_integer(asked.get("run", ""))
+    number = parse_whole_number(asked.get("run"), MAX_INTEGER)
     run = Run.objects.of(team).filter(number=number).first() if number is not None else None
     if asked.get("run") and run is None:
         problem = f"There is no run #{asked['run'][:20]} in this team. Choose one from the list."
@@ -177,14 +180,10 @@ def show_prompt_list(request: HttpRequest) -> HttpResponse:
     return render(request, "reading/prompts.html", context)
 
 
-def parse_query_integer(text: str) -> int | None:
-    return whole_number(text, MAX_STEP)
-
-
 def of_team(team: Any, asked: Any, words: str) -> dict[str, Any]:
     """The newest prompts with how often they were asked, from the indexes alone."""
     after = asked.get("after", "")
-    start = whole_number(after)
+    start = parse_whole_number(after)
     mine = Prompt.objects.filter(team=team).order_by("-pk").defer("messages", "reference", "digest")
     if words:
         mine = mine.filter(pk__in=prompt_matches(words, team.pk))
@@ -198,7 +197,7 @@ def of_team(team: Any, asked: Any, words: str) -> dict[str, Any]:
 
 def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
     phase, steps = resolve_phase_and_step(run, asked.get("phase", "") if asked.get("phase") in PHASE_LABELS else "", None)
-    since, problem = parse_query_integer(asked.get("since", "")), ""
+    since, problem = parse_whole_number(asked.get("since"), MAX_INTEGER), ""
     if asked.get("since") and since is None:
         problem = f"Lost since: “{asked['since'][:20]}” is not a step. Enter a whole number, for example {(steps.last or 100) // 2}."
     chosen_state = asked.get("state", "") if asked.get("state") in STATES else ""
@@ -212,7 +211,7 @@ def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
     rows = rows_of(visited, since)
     counts = {name: sum(row.state == name for row in rows) for name in STATES if name} | {"": len(rows)}
     kept = sort_prompt_rows([row for row in rows if is_prompt_selected(row, chosen_state, since)], sort)
-    page = min(parse_query_integer(asked.get("page", "")) or 1, max(1, -(-len(kept) // PAGE)))
+    page = min(parse_whole_number(asked.get("page"), MAX_INTEGER) or 1, max(1, -(-len(kept) // PAGE)))
     chosen = kept[(page - 1) * PAGE : page * PAGE]
     texts = Prompt.objects.of(run.team_id).in_bulk([row.prompt for row in chosen])
     for row in chosen:

@@ -11,7 +11,6 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.lib.costly import limit_costly_requests
-from lab.lib.numbers import MAX_ID
 from lab.rollouts.reading.rollout_links import Walk, build_rollout_walk
 from lab.rollouts.trajectories.feed import card_of, lengths_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
@@ -41,7 +40,7 @@ CLIPS = (90, 95, 98, 100)
 def get_team_rollout(request: HttpRequest, rollout_id: int) -> Rollout:
     """The team's rollout with its run and prompt, or 404."""
     mine = Rollout.objects.of(request.team).select_related("run", "prompt")  # type: ignore[attr-defined]
-    return get_object_or_404(mine, pk=min(rollout_id, MAX_ID))
+    return get_object_or_404(mine, pk=rollout_id)
 
 
 @require_safe

@@ -5,10 +5,10 @@ from django.urls import path
 from lab.rollouts.reading import groups, prompts, trajectory
 
 urlpatterns = [
-    path("rollouts/<int:rollout_id>/", trajectory.show_rollout_page, name="rollout"),
-    path("rollouts/<int:rollout_id>/packed/", trajectory.packed_tokens, name="rollout-packed"),
+    path("rollouts/<id:rollout_id>/", trajectory.show_rollout_page, name="rollout"),
+    path("rollouts/<id:rollout_id>/packed/", trajectory.packed_tokens, name="rollout-packed"),
     path("runs/<uuid:run_id>/groups/<str:phase>/<int:step>/<int:group>/", groups.show_rollout_group, name="group"),
     path("runs/<uuid:run_id>/groups/", groups.list_step_groups, name="groups"),
     path("prompts/", prompts.show_prompt_list, name="prompts"),
-    path("prompts/<int:prompt_id>/", prompts.show_prompt_page, name="prompt"),
+    path("prompts/<id:prompt_id>/", prompts.show_prompt_page, name="prompt"),
 ]

@@ -14,9 +14,10 @@ from django.conf import settings
 
 from lab.lib.child_environment import REPLAY, environment_for
 from lab.lib.processes import die_with_parent
+from lab.lib.refusals import Refusal
 from lab.rollouts.replay.batch_span import select_batch_rollouts
 from lab.rollouts.replay.models import FORMAT, SECONDS, Replay
-from lab.rollouts.replay.questions import TooLarge, request_of
+from lab.rollouts.replay.questions import request_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from trainers.contract.arrays import PackError, unpack_array
 
@@ -40,7 +41,7 @@ def answer_question(replay_id: str) -> None:
             replay.fail("It cannot be replayed.", given["problems"])
             return
         replay.finish(compare_replayed_rollouts(replay, given))
-    except (ReplayBroken, TooLarge, PackError) as error:
+    except (ReplayBroken, Refusal, PackError) as error:
         replay.fail(str(error))
     except Exception as error:  # nobody waits for ever for an answer that will not come
         replay.fail(f"The replay failed: {type(error).__name__}.")

@@ -12,7 +12,7 @@ from lab.teams.people.departures import Held
 
 
 def register_replay_hooks() -> None:
-    departures.register_leaving_hook(drop_waiting_replays, list_held_replays)
+    departures.register_leaving_hook("replay", drop_waiting_replays, list_held_replays)
 
 
 def select_waiting_replays(team: Team, user: User) -> QuerySet[Replay]:

@@ -8,21 +8,21 @@ from typing import Any
 
 from django.db.models import Avg, Count, Max, Min, StdDev
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.rollouts.replay.batch_span import select_trained_rollouts
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.replay.questions import spec_of
 from lab.rollouts.trajectories.steps import Steps, locate_step
 from lab.training.catalog.catalog import Catalog
 from lab.training.runs import composer
-from lab.training.runs.composer import CannotAdd, Stack
+from lab.training.runs.composer import Stack
 from lab.training.runs.form_parts import task_fields
 from lab.training.runs.models import Run
 from lab.training.runs.schema_form import Field, as_text, from_text
 from trainers.contract import stacking
 from trainers.contract.spec import Problem, SpecError, parse_spec
 
-LARGEST = 2**31 - 1
 STAGE = 0  # the method section is that of a launch form with one stage
 TRAINER = "grpo"
 REPLAYED = frozenset({"rewards", "advantages", "token_weights"})  # hooks
@@ -84,7 +84,7 @@ class QuestionForm:
         return sum(self.values.get(made.name, "") != as_text(self._own_weight(made)) for made in self.weights)
 
     def steps(self) -> Steps:
-        return locate_step(self.run, "train", number_of(self.values.get("step", "")))
+        return locate_step(self.run, "train", parse_whole_number(self.values.get("step", ""), MAX_INTEGER))
 
     def groups(self, step: int | None) -> list[GroupChoice]:
         if step is None:
@@ -109,7 +109,7 @@ class QuestionForm:
     def add(self, name: str) -> None:
         try:
             self.values |= composer.add_stack_method(self.catalog, STAGE, TRAINER, self.values, name)
-        except CannotAdd as error:
+        except Refusal as error:
             self.errors[f"{composer.make_stage_prefix(STAGE)}.add"] = str(error)
 
     def question(self) -> Replay | None:
@@ -127,7 +127,7 @@ class QuestionForm:
         return Replay(team=self.run.team, run=self.run, step=step, group=group, base=base, methods=recipe["methods"], weights=weights)
 
     def _place(self) -> tuple[int | None, int | None]:
-        step = number_of(self.values.get("step", ""))
+        step = parse_whole_number(self.values.get("step", ""), MAX_INTEGER)
         if step is None or not select_trained_rollouts(self.run).filter(step=step).exists():
             near = self.steps()
             around = " and ".join(str(one) for one in dict.fromkeys((near.step, near.after)) if one is not None)
@@ -136,7 +136,7 @@ class QuestionForm:
         text = self.values.get("group", "")
         if not text:
             return step, None
-        group = number_of(text)
+        group = parse_whole_number(text, MAX_INTEGER)
         if group is None or not select_trained_rollouts(self.run).filter(step=step, group=group).exists():
             self.errors["group"] = f"Step {step} has no such group: choose one from the list."
         return step, group
@@ -183,8 +183,3 @@ class QuestionForm:
             self.errors[place] = f"{self.errors[place]} {text}" if place in self.errors else text
         else:
             self.other_errors.append(f"{problem.field}: {text}" if problem.field else text)
-
-
-def number_of(text: str) -> int | None:
-    """A step or a group; None for what is none, or does not fit the database."""
-    return whole_number(text, LARGEST)

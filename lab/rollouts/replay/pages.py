@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from lab.lib.numbers import parse_whole_number
 from lab.rollouts.replay.answers import find_sign_flips, load_effective_advantages
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
@@ -35,9 +36,8 @@ class Listing:
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> Listing:
-        order, page = query.get("sort", ""), query.get("page", "")
-        number = int(page) if page.isascii() and page.isdigit() and 0 < len(page) < 6 else 1
-        return cls(order if order in ORDERS else "change", query.get("flipped") == "1", max(1, number))
+        order, number = query.get("sort", ""), parse_whole_number(query.get("page"), 99_999, 1) or 1
+        return cls(order if order in ORDERS else "change", query.get("flipped") == "1", number)
 
     def query(self, **changes: Any) -> str:
         order, only, page = (changes.get(name, getattr(self, name)) for name in ("order", "only_flipped", "page"))

@@ -11,6 +11,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from lab.celery import app
+from lab.lib.refusals import Refusal
 from lab.rollouts.replay.batch_span import select_batch_rollouts
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.trajectories.models import RolloutTokens
@@ -21,10 +22,6 @@ log = logging.getLogger(__name__)
 
 READ = ("recipe", "lora", "task", "human", "training", "seed")  # of a stored spec; its policy, dataset and folders are not looked at
 ARRAYS = ("ids", "lengths", "logprobs", "entropies", "mask", "reference_logprobs")
-
-
-class TooLarge(ValueError):
-    """More rollouts were sampled together than are replayed at once."""
 
 
 MOST_ROLLOUTS = 4096
@@ -41,10 +38,10 @@ def spec_of(run: Run, base: Any, methods: Any, weights: dict[str, float]) -> dic
 
 
 def request_of(replay: Replay) -> bytes:
-    """The request as JSON. Raises TooLarge."""
+    """The request as JSON. Raises Refusal."""
     rollouts = list(select_batch_rollouts(replay.run, replay.step).select_related("prompt")[: MOST_ROLLOUTS + 1])
     if len(rollouts) > MOST_ROLLOUTS:
-        raise TooLarge(f"More than {MOST_ROLLOUTS:,} rollouts were sampled together in this step, too many to replay.")
+        raise Refusal(f"More than {MOST_ROLLOUTS:,} rollouts were sampled together in this step, too many to replay.")
     tokens = RolloutTokens.objects.filter(rollout__in=rollouts).in_bulk()
     sent: list[dict[str, Any]] = []
     for order, rollout in enumerate(rollouts):

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_ids
 from lab.rollouts.replay.forms import TRAINER, QuestionForm
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.replay.pages import MOST_IDS, ORDERS, Listing, groups_of, members_page, recipe_chips, tokens_json
@@ -175,5 +175,5 @@ def show_replay_tokens(request: HttpRequest, replay_id: Any) -> HttpResponse:
     if not found.readable:
         raise Http404("no answer yet")
     asked = request.GET.get("ids", "").split(",")[:MOST_IDS]
-    ids = [pk for text in asked if (pk := whole_number(text)) is not None]
+    ids = parse_ids(asked)
     return JsonResponse({"rollouts": tokens_json(found, ids)}, headers={"Cache-Control": "no-store"})

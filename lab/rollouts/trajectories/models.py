@@ -72,11 +72,13 @@ class Rollout(TeamOwned):
             # With everything lists sort and filter by: a page, a histogram or a rare match reads the index of one run, never its texts.
             models.Index(
                 fields=["run", "step", "group", "sample"],
-                include=["id", "phase", "superseded", "reward", "advantage", "length", "mean_entropy", "max_entropy", "finish_reason", "prompt"],
+                # Texts last: PostgreSQL finds what stands before them by counting bytes, in two thirds of the time.
+                include=["id", "prompt", "length", "superseded", "reward", "advantage", "mean_entropy", "max_entropy", "phase", "finish_reason"],
                 name="rollout_listed",
             ),
             models.Index(fields=["prompt", "run", "step"], name="rollout_prompt"),
             models.Index(fields=["run"], condition=~models.Q(filtered=""), name="rollout_filtered"),
+            models.Index(fields=["run"], condition=models.Q(superseded=True), name="rollout_superseded"),
         ]
 
     def __str__(self) -> str:

@@ -9,10 +9,9 @@ from urllib.parse import urlencode
 from django.db.models import Max, Min
 from django.http import QueryDict
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 
-MAX_STEP = 2**31 - 1
 TOKEN_VIEWS = {"": "Off", "entropy": "Entropy", "logprob": "Log-probability", "weight": "Token weight", "advantage": "Token advantage"}
 METHOD_VIEWS = ("weight", "advantage")  # only where methods may have given tokens their own
 
@@ -46,14 +45,14 @@ class Selection:
         group, _, row = query.get("after", "").partition(".")
         return cls(
             phase=query.get("phase", "") if query.get("phase") in PHASE_LABELS else "",
-            step=parse_step_or_index(query.get("step", "")),
+            step=parse_whole_number(query.get("step"), MAX_INTEGER),
             order=query.get("sort", "") if query.get("sort") in ORDERS else "order",
             tokens=query.get("tokens", "") if query.get("tokens") in TOKEN_VIEWS else "",
             tries=query.get("tries") == "1",
             zero=query.get("zero") == "1",
             filtered=query.get("filtered") == "1",
-            group=parse_step_or_index(group) or 0,
-            row=parse_step_or_index(row) or 0,
+            group=parse_whole_number(group, MAX_INTEGER) or 0,
+            row=parse_whole_number(row, MAX_INTEGER) or 0,
         )
 
     def query(self, **changes: Any) -> str:
@@ -74,8 +73,3 @@ class Selection:
     @property
     def query_following(self) -> str:
         return self.query(step=None)
-
-
-def parse_step_or_index(text: str) -> int | None:
-    """A step or an index, or None for what is not a number PostgreSQL could hold."""
-    return whole_number(text, MAX_STEP)

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.numbers import parse_ids
 from lab.rollouts.trajectories.feed import PAGE, Feed, read_feed, whole_card
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.selection import METHOD_VIEWS, ORDERS, TOKEN_VIEWS, Selection
@@ -95,7 +95,7 @@ def run_tokens(request: HttpRequest, run_id: Any) -> HttpResponse:
     """The tokens of up to a page of rollouts: ``?ids=1,2,3``. Rollouts of other runs and those without tokens are left out."""
     run = find_team_run(request, run_id)
     asked = request.GET.get("ids", "").split(",")[:PAGE]
-    ids = [pk for text in asked if (pk := whole_number(text)) is not None]
+    ids = parse_ids(asked)
     rows = RolloutTokens.objects.filter(rollout__in=ids, rollout__run=run).select_related("rollout")
     found = [build_tokens_json(tokens.rollout, tokens, run.special_tokens) for tokens in rows]
     return JsonResponse({"rollouts": found}, headers={"Cache-Control": "no-store"})
@@ -104,8 +104,6 @@ def run_tokens(request: HttpRequest, run_id: Any) -> HttpResponse:
 @require_safe
 def show_rollout_tokens(request: HttpRequest, rollout_id: int) -> HttpResponse:
     """All tokens of a rollout as JSON; ``?part=text`` its whole completion as a fragment, ``?part=raw`` as a text file."""
-    if rollout_id > MAX_ID:
-        return HttpResponse(status=404)
     mine = Rollout.objects.of(request.team).select_related("run")  # type: ignore[attr-defined]
     rollout = get_object_or_404(mine, pk=rollout_id)
     part = request.GET.get("part", "")

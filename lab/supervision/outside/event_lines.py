@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from lab.lib.refusals import Refusal
 from trainers.contract import arrays, spool
 from trainers.contract.events import AttemptFinished, AttemptStarted, Metrics, Phase, Rollout, Warned
 
@@ -20,52 +21,46 @@ VALUES, VALUES_OF_BYTE = 4 << 20, 8  # in the arrays of one piece: any number so
 MOST_METRICS = 2000  # names in one event
 
 
-class Refused(Exception):
-    """What was sent cannot be taken. ``field`` names the part, the message says what is wrong with it and what to do."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
-
-
-def refusals(data: bytes) -> Iterator[Any]:
+def list_line_refusals(data: bytes) -> Iterator[Any]:
     """``[field, message]`` of what ``check_lines`` refuses; nothing when the piece may be stored."""
     try:
         check_lines(data)
-    except Refused as error:
+    except Refusal as error:
         yield [error.field, str(error)]
 
 
 def check_lines(data: bytes) -> None:
-    """Raises Refused for the first line that is no event, or one a script may not send."""
+    """Raises Refusal for the first line that is no event, or one a script may not send."""
     if data and not data.endswith(b"\n"):
-        raise Refused("body", "the last line is not complete: send whole lines, each ended by a newline")
+        raise Refusal("the last line is not complete: send whole lines, each ended by a newline", field="body", status=422)
     left = VALUES + VALUES_OF_BYTE * len(data)
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         found = spool.parse_spool_line(line, 0)
         if found.event is None:
-            raise Refused(f"body.{number}", f"line {number} is not an event: {found.error[:200]}")
+            raise Refusal(f"line {number} is not an event: {found.error[:200]}", field=f"body.{number}", status=422)
         if not isinstance(found.event, ALLOWED):
             name = found.event.__struct_config__.tag
-            raise Refused(f"body.{number}", f"line {number} is an event that a script outside may not send: {name}")
+            raise Refusal(f"line {number} is an event that a script outside may not send: {name}", field=f"body.{number}", status=422)
         if isinstance(found.event, Metrics) and len(found.event.values) + len(found.event.nonfinite) > MOST_METRICS:
-            raise Refused(f"body.{number}", f"line {number} names more than {MOST_METRICS:,} metrics")
+            raise Refusal(f"line {number} names more than {MOST_METRICS:,} metrics", field=f"body.{number}", status=422)
         if isinstance(found.event, Rollout):
             left -= count_array_values(found.event, number, left)
 
 
 def count_array_values(event: Rollout, number: int, most: int) -> int:
-    """How many values its arrays hold. Raises Refused unless each is empty or as long as its token ids."""
+    """How many values its arrays hold. Raises Refusal unless each is empty or as long as its token ids."""
     place, total = f"body.{number}", 0
     longest = min(MOST_TOKENS, TOKENS_OF_CHARACTER * len(event.completion) + TOKENS_WITHOUT_TEXT)
     tokens = count_packed_values(event, "ids", place, longest)
     for name in ARRAYS:
         found = count_packed_values(event, name, place, longest)
         if found != tokens and (found or name == "lengths"):
-            raise Refused(f"{place}.{name}", f"holds {found:,} values for {tokens:,} token ids: send one for each token, or leave it empty")
+            raise Refusal(
+                f"holds {found:,} values for {tokens:,} token ids: send one for each token, or leave it empty", field=f"{place}.{name}", status=422
+            )
         total += found
         if total > most:
-            raise Refused("body", "the token arrays of these lines unpack to far more than was sent: send fewer lines at once")
+            raise Refusal("the token arrays of these lines unpack to far more than was sent: send fewer lines at once", field="body", status=422)
     return total + tokens
 
 
@@ -74,4 +69,4 @@ def count_packed_values(event: Rollout, name: str, place: str, most: int) -> int
         return arrays.count_packed_values(getattr(event, name), most)
     except arrays.PackError as error:
         fix = f"a completion of {len(event.completion):,} characters may come with up to {most:,} tokens"
-        raise Refused(f"{place}.{name}", f"{error}; {fix}") from None
+        raise Refusal(f"{error}; {fix}", field=f"{place}.{name}", status=422) from None

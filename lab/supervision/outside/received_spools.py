@@ -16,7 +16,7 @@ from django.db.models import Min
 
 from lab.lib import bounded_process
 from lab.lib.clock import database_now
-from lab.supervision.outside.event_lines import Refused
+from lab.lib.refusals import Refusal
 from lab.supervision.supervisor.ingest import ingest_spool, to_utc_datetime
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
@@ -62,7 +62,7 @@ class Opening:
 
 
 def open_run(team: Team, user: User | None, opening: Opening) -> tuple[Run, int]:
-    """The run of that key, made when there is none, and how many bytes of its spool the lab has. Raises Refused."""
+    """The run of that key, made when there is none, and how many bytes of its spool the lab has. Raises Refusal."""
     check_opening(opening)
     key = pk_of(team, opening.key)
     with transaction.atomic():
@@ -99,33 +99,35 @@ def pk_of(team: Team, key: uuid.UUID) -> uuid.UUID:
 def check_opening(opening: Opening) -> None:
     for field, text, limit in (("name", opening.name, 100), ("policy", opening.policy, 200), ("task", opening.task, 100)):
         if len(text) > limit or "\0" in text:
-            raise Refused(field, f"at most {limit} characters, none of them a null character")
+            raise Refusal(f"at most {limit} characters, none of them a null character", field=field, status=422)
     if opening.trainer not in TRAINERS:
-        raise Refused("trainer", f"one of {', '.join(TRAINERS)}")
+        raise Refusal(f"one of {', '.join(TRAINERS)}", field="trainer", status=422)
     if not 0 <= opening.total_steps < 2**31:
-        raise Refused("total_steps", "a whole number from 0 (unknown)")
+        raise Refusal("a whole number from 0 (unknown)", field="total_steps", status=422)
     try:
         text = json.dumps(opening.config, allow_nan=False)
     except ValueError:
-        raise Refused("config", "a number in it is NaN or infinite, which JSON has no word for: leave it out or write it as a text") from None
+        raise Refusal(
+            "a number in it is NaN or infinite, which JSON has no word for: leave it out or write it as a text", field="config", status=422
+        ) from None
     if len(text) > CONFIG_BYTES or "\\u0000" in text:
-        raise Refused("config", f"at most {CONFIG_BYTES >> 10} KiB of JSON without null characters")
+        raise Refusal(f"at most {CONFIG_BYTES >> 10} KiB of JSON without null characters", field="config", status=422)
 
 
 def receive_spool_piece(run: Run, offset: int, data: bytes) -> Heard:
-    """Appends whole lines of a spool that begin at byte ``offset``, and stores them. Raises Refused and Later.
+    """Appends whole lines of a spool that begin at byte ``offset``, and stores them. Raises Refusal and Later.
 
     A piece that does not begin where the spool ends is not stored: of two senders with the same piece one appends it, and both go on after it.
     """
     if len(data) > PIECE_BYTES:
-        raise Refused("body", f"send at most {PIECE_BYTES >> 20} MiB at once")
+        raise Refusal(f"send at most {PIECE_BYTES >> 20} MiB at once", field="body", status=422)
     if data:
         check_piece(run.team, data)
     with transaction.atomic():
         Run.objects.select_for_update().same_row(run).get()  # one sender at a time
         end = measure_spool_bytes(run)
         if end + len(data) > SPOOL_BYTES:
-            raise Refused("body", f"a run may send {SPOOL_BYTES >> 30} GiB; start another one")
+            raise Refusal(f"a run may send {SPOOL_BYTES >> 30} GiB; start another one", field="body", status=422)
         if offset == end and data:
             check_room(run.team, len(data))
             with (run.folder / spool.SPOOL).open("ab") as file:
@@ -136,21 +138,21 @@ def receive_spool_piece(run: Run, offset: int, data: bytes) -> Heard:
 
 
 def check_piece(team: Team, data: bytes) -> None:
-    """In a child process: whatever the lines hold, nobody else waits for them. Raises Refused and Later."""
+    """In a child process: whatever the lines hold, nobody else waits for them. Raises Refusal and Later."""
     try:
-        found = list(bounded_process.call_in_child("lab.supervision.outside.event_lines:refusals", f"outside/{team.pk}", LIMITS, data))
+        found = list(bounded_process.call_in_child("lab.supervision.outside.event_lines:list_line_refusals", f"outside/{team.pk}", LIMITS, data))
     except bounded_process.Busy as error:
         raise Later(f"These lines {error.message}. {error.fix.capitalize()}.") from None
     except bounded_process.BoundedError as error:
-        raise Refused("body", f"{error.message}: {error.fix}, or send fewer lines at once") from None
+        raise Refusal(f"{error.message}: {error.fix}, or send fewer lines at once", field="body", status=422) from None
     for field, message in found:
-        raise Refused(field, message)
+        raise Refusal(message, field=field, status=422)
 
 
 def check_room(team: Team, more: int) -> None:
-    """Needs a transaction. Raises Refused where the team's storage quota has no room for ``more`` bytes of spools."""
+    """Needs a transaction. Raises Refusal where the team's storage quota has no room for ``more`` bytes of spools."""
     if problem := storage_room.check_storage_quota(team, more + sum_unweighed_bytes(team)):
-        raise Refused(problem.field, f"{problem.message}: {problem.fix}. Nothing was stored; the script's own copy is complete")
+        raise Refusal(f"{problem.message}: {problem.fix}. Nothing was stored; the script's own copy is complete", field=problem.field, status=422)
 
 
 def sum_unweighed_bytes(team: Team) -> int:

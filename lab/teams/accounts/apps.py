@@ -1,5 +1,7 @@
 from django.apps import AppConfig
 
+from lab.lib import path_ids  # noqa: F401  before any room's paths are read
+
 
 class AccountsConfig(AppConfig):
     name = "lab.teams.accounts"

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from django.db.models import Q
 
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.lib.numbers import MAX_ID, parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Project, Team
 
 NONE = "none"  # as a filter: in no project
 
 
-class UnknownProject(ValueError):
-    """The team has no such project."""
-
-
 def key_of(text: str) -> int | None:
     """An id that fits the database; None for anything else."""
-    return whole_number(text, MAX_ID, 1)
+    return parse_whole_number(text, MAX_ID, 1)
 
 
 def list_project_choices(team: Team, also: str | int | None = None) -> list[Project]:
@@ -27,13 +24,13 @@ def list_project_choices(team: Team, also: str | int | None = None) -> list[Proj
 
 
 def parse_project(team: Team, text: str) -> Project | None:
-    """The project an input names; None for an empty one. Raises UnknownProject."""
+    """The project an input names; None for an empty one. Raises Refusal."""
     if not text.strip():
         return None
     key = key_of(text.strip())
     found = Project.objects.of(team).filter(pk=key).first() if key else None
     if found is None:
-        raise UnknownProject("Your team has no such project: choose another, or none.")
+        raise Refusal("Your team has no such project: choose another, or none.", field="project", status=422)
     return found
 
 
@@ -41,7 +38,7 @@ def find_project_problem(team: Team, text: str) -> dict[str, str]:
     """What is wrong with the input, as field → words."""
     try:
         parse_project(team, text)
-    except UnknownProject as error:
+    except Refusal as error:
         return {"project": str(error)}
     return {}
 

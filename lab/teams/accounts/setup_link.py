@@ -17,14 +17,11 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import slugify
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Role, SetupLink, Team, User
 
 VALID = timedelta(hours=24)
 LOCK = 0x1AB5E7  # PostgreSQL advisory lock: making and using the link happen one after the other
-
-
-class SetupError(Exception):
-    """The link cannot be used; the message says why and what to do."""
 
 
 def hash_link_token(token: str) -> str:
@@ -49,20 +46,20 @@ def create_setup_link() -> str | None:
 
 
 def check_setup_link(token: str) -> None:
-    """Raises SetupError unless ``consume_setup_link`` would accept this token now."""
+    """Raises Refusal unless ``consume_setup_link`` would accept this token now."""
     if User.objects.exists():
-        raise SetupError("This lab is already set up. Sign in, or ask one of its owners to invite you.")
+        raise Refusal("This lab is already set up. Sign in, or ask one of its owners to invite you.", status=410)
     link = SetupLink.objects.filter(digest=hash_link_token(token)).first()
     if link is None:
-        raise SetupError("This set-up link is not valid: a newer one has replaced it. Use the latest link printed in the terminal.")
+        raise Refusal("This set-up link is not valid: a newer one has replaced it. Use the latest link printed in the terminal.", status=410)
     if link.expires_at <= timezone.now():
-        raise SetupError("This set-up link has expired. Start the lab again (make up): it prints a new one.")
+        raise Refusal("This set-up link has expired. Start the lab again (make up): it prints a new one.", status=410)
 
 
 def consume_setup_link(token: str, email: str, password: str, team_name: str, name: str) -> User:
     """Creates the owner and the team, and uses up the link: all or nothing, and only for the first of several callers.
 
-    Raises SetupError for the link and ValidationError, a message list for each field (email, password, team_name, name), for the rest.
+    Raises Refusal for the link and ValidationError, a message list for each field (email, password, team_name, name), for the rest.
     """
     with transaction.atomic():
         lock_setup()

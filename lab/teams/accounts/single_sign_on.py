@@ -18,16 +18,12 @@ from django.http import HttpRequest
 from django.shortcuts import render
 from django.utils import timezone
 
+from lab.lib.registry import Registry
 from lab.teams.accounts.address_proof import mark_verified
 from lab.teams.accounts.models import Invitation, User
 
 Welcome = Callable[[User], None]
-_welcomes: list[Welcome] = []
-
-
-def register_welcome(welcome: Welcome) -> None:
-    """``welcome`` is called with a person whose account single sign-on has just made: their open invitations are theirs to accept."""
-    _welcomes.append(welcome)
+WELCOMES: Registry[Welcome] = Registry("welcome")  # by room; each is called with a person whose account single sign-on has just made
 
 
 def verified_address(login: SocialLogin) -> str:
@@ -75,6 +71,6 @@ class OnlyKnownPeople(DefaultSocialAccountAdapter):  # type: ignore[misc]
             user.save()
             mark_verified(user)
             sociallogin.save(request, connect=True)
-            for welcome in _welcomes:
+            for welcome in WELCOMES.values():
                 welcome(user)
         return user

@@ -22,5 +22,5 @@ urlpatterns = [
     path("accounts/oidc/<str:provider_id>/login/callback/", single_sign_on_pages.come_back, name="openid_connect_callback"),
     path("account/", views.show_account, name="account"),
     path("account/address/verify/", address_pages.send_proof, name="account-address-verify"),
-    path("account/sessions/<int:session_id>/end/", views.session_end, name="account-session-end"),
+    path("account/sessions/<id:session_id>/end/", views.session_end, name="account-session-end"),
 ]

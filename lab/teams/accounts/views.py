@@ -12,7 +12,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from lab.lib.database_health import database_answers
-from lab.lib.numbers import MAX_ID
+from lab.lib.refusals import Refusal
 from lab.teams.accounts import setup_link
 from lab.teams.accounts.account_page import build_account_overview
 from lab.teams.accounts.address_proof import send_proof_mail
@@ -41,13 +41,13 @@ def set_up_lab(request: HttpRequest, token: str) -> HttpResponse:
     """Makes the owner and the first team, signs the owner in, and goes on to the lab."""
     try:
         setup_link.check_setup_link(token)
-    except setup_link.SetupError as error:
+    except Refusal as error:
         return render_unusable_link(request, error)
     form = SetupForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
             user = setup_link.consume_setup_link(token, **form.cleaned_data)
-        except setup_link.SetupError as error:  # somebody else was faster
+        except Refusal as error:  # somebody else was faster
             return render_unusable_link(request, error)
         login(request, user, backend=BACKEND)
         send_proof_mail(request, user)
@@ -56,7 +56,7 @@ def set_up_lab(request: HttpRequest, token: str) -> HttpResponse:
     return TemplateResponse(request, "account/setup.html", {"form": form}, status=422 if form.errors else 200)
 
 
-def render_unusable_link(request: HttpRequest, error: setup_link.SetupError) -> HttpResponse:
+def render_unusable_link(request: HttpRequest, error: Refusal) -> HttpResponse:
     return TemplateResponse(request, "account/setup.html", {"problem": str(error), "has_people": User.objects.exists()}, status=410)
 
 
@@ -79,7 +79,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
 def session_end(request: HttpRequest, session_id: int) -> HttpResponseRedirect:
     """Signs the person out in one browser; in this one, that is signing out."""
     user = get_signed_in_user(request)
-    found = UserSession.objects.filter(user=user, pk=session_id).first() if session_id <= MAX_ID else None
+    found = UserSession.objects.filter(user=user, pk=session_id).first()
     if found is None:
         raise Http404("no such session of yours")
     if found.session_key == request.session.session_key:

@@ -17,6 +17,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 
+from lab.lib.numbers import parse_whole_number
 from lab.teams.audit.models import ChainLink, Entry, Unchained
 
 LOCK = 0x6175646974  # of PostgreSQL's advisory locks
@@ -44,9 +45,10 @@ class Head:
         """Of ``12:<64 hexadecimal digits>``. Raises ValueError."""
         number, _, digits = text.strip().partition(":")
         digest = bytes.fromhex(digits)
-        if not (number.isascii() and number.isdigit() and len(number) < 19 and len(digest) == len(START)):
+        found = parse_whole_number(number)
+        if found is None or len(digest) != len(START):
             raise ValueError(f"{text[:100]!r} is no head of the chain; it looks like 12:9f86d081…, with 64 digits after the colon")
-        return cls(int(number), digest)
+        return cls(found, digest)
 
 
 @dataclass(frozen=True)

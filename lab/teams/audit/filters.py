@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 from django.contrib.postgres.search import SearchQuery
 from django.db.models import Q, QuerySet
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Problem
 from lab.teams.accounts.models import Team
 from lab.teams.audit.actions import ACTIONS
 from lab.teams.audit.models import Entry, Via
@@ -90,14 +91,6 @@ class Asked:
         return f"?{urlencode({name: value for name, value in wanted.items() if value})}"
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A filter that cannot be used, and is left out."""
-
-    field: str
-    words: str
-
-
 def select_entries(team: Team, asked: Asked) -> tuple[QuerySet[Entry], list[Problem]]:
     """The team's entries that are asked for, in no order."""
     problems: list[Problem] = []
@@ -115,7 +108,7 @@ def parse_actor_filter(asked: Asked, problems: list[Problem]) -> Q | None:
         return Q(actor=None)
     if not asked.who:
         return None
-    if (actor := whole_number(asked.who)) is not None:
+    if (actor := parse_whole_number(asked.who)) is not None:
         return Q(actor_id=actor)
     problems.append(Problem("who", "Person: unknown. Choose someone from the list."))
     return None

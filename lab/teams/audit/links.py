@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.core.exceptions import ValidationError
 from django.db import models
 
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import Team
 from lab.teams.audit.models import Entry
 
@@ -24,12 +25,12 @@ class Place:
     open: Open
 
 
-PLACES: dict[str, Place] = {}
+PLACES: Registry[Place] = Registry("kind of object")
 
 
 def register_object_place(kind: str, words: str, find: Find, open: Open) -> None:
     """``kind`` as ``record`` writes it: the model's name in small letters."""
-    PLACES[kind] = Place(words, find, open)
+    PLACES.register(kind, Place(words, find, open))
 
 
 def describe_object_kind(kind: str) -> str:

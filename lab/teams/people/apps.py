@@ -10,4 +10,4 @@ class PeopleConfig(AppConfig):
         from lab.teams.people.invitations import accept_all
 
         connect_access_signals()
-        single_sign_on.register_welcome(accept_all)
+        single_sign_on.WELCOMES.register("people", accept_all)  # their open invitations are theirs to accept

@@ -13,10 +13,12 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from lab.lib.refusals import Refusal
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Team, User
 from lab.teams.accounts.sessions import end_sessions
 from lab.teams.audit.recording import record_audit_entry
-from lab.teams.people.member_rules import Refused, keeps_an_owner, may_touch, reload_member, require_manager
+from lab.teams.people.member_rules import keeps_an_owner, may_touch, reload_member, require_manager
 
 Hook = Callable[[Team, User], None]
 Holds = Callable[[Team, User], "list[Held]"]
@@ -30,16 +32,15 @@ class Held:
     stays: bool = False
 
 
-HOOKS: list[Hook] = []
-HOLDERS: list[Holds] = []
+HOOKS: Registry[Hook] = Registry("hook of leaving")
+HOLDERS: Registry[Holds] = Registry("room in which people hold something")
 
 
-def register_leaving_hook(hook: Hook | None, holds: Holds | None = None) -> None:
-    """``hook`` lets go of what the person holds in the team, in the transaction in which they leave; ``holds`` says beforehand what that is."""
-    if hook is not None and hook not in HOOKS:
-        HOOKS.append(hook)
-    if holds is not None and holds not in HOLDERS:
-        HOLDERS.append(holds)
+def register_leaving_hook(room: str, hook: Hook | None, holds: Holds) -> None:
+    """``hook`` lets go of what the person holds in the room, in the transaction in which they leave; ``holds`` says beforehand what that is."""
+    if hook is not None:
+        HOOKS.register(room, hook)
+    HOLDERS.register(room, holds)
 
 
 def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list[Held]:
@@ -54,7 +55,7 @@ def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list
         found.append(
             Held(f"The service token “{token.name}” ({token.prefix}…) stays valid: revoke it if its creator should not know its secret.", True)
         )
-    for holds in HOLDERS:
+    for holds in HOLDERS.values():
         found += holds(team, user)
     return found
 
@@ -79,7 +80,7 @@ def let_go(member: Membership, by: User | None, *, signed_in: bool = False) -> N
     tokens_of(team, user).update(revoked_at=now, revoked_by=by)
     invitations_of(team, user).update(revoked_at=now)
     JoinRequest.objects.filter(team=team, user=user, answered_at=None).update(answered_at=now, answered_by=by, accepted=False)
-    for hook in HOOKS:
+    for hook in HOOKS.values():
         hook(team, user)
     if not signed_in and not has_other_team(user, team):
         end_sessions(user)
@@ -94,14 +95,14 @@ def invitations_of(team: Team, user: User) -> QuerySet[Invitation]:
 def deactivate_member(membership: Membership, by: User | None, *, operator: bool = False) -> Membership:
     """The person reaches nothing of the team any more. ``operator``: staff acting on the whole installation, whom the rules do not bind.
 
-    Raises Refused for the team's last owner, for oneself, and for who may not.
+    Raises Refusal for the team's last owner, for oneself, and for who may not.
     """
     with transaction.atomic():
         member = reload_member(membership)
         if not operator:
             may_touch(require_manager(member.team, by), member)
         if not member.active:
-            raise Refused("This person is already deactivated.", "Reload the page.")
+            raise Refusal("This person is already deactivated.", "Reload the page.")
         keeps_an_owner(member)
         held = [one.words for one in list_member_holdings(member)]
         member.active, member.deactivated_at = False, timezone.now()
@@ -112,13 +113,13 @@ def deactivate_member(membership: Membership, by: User | None, *, operator: bool
 
 
 def reactivate_member(membership: Membership, by: User | None, *, operator: bool = False) -> Membership:
-    """Back with the role they had. Their tokens stay revoked and their runs stopped. Raises Refused."""
+    """Back with the role they had. Their tokens stay revoked and their runs stopped. Raises Refusal."""
     with transaction.atomic():
         member = reload_member(membership)
         if not operator:
             may_touch(require_manager(member.team, by), member)
         if member.active:
-            raise Refused("This person is already active.", "Reload the page.")
+            raise Refusal("This person is already active.", "Reload the page.")
         member.active, member.deactivated_at = True, None
         member.save(update_fields=["active", "deactivated_at"])
         record_audit_entry("member.reactivate", member, team=member.team, actor=by, label=member.user.email, role=member.role)
@@ -126,23 +127,23 @@ def reactivate_member(membership: Membership, by: User | None, *, operator: bool
 
 
 def remove_member(membership: Membership, by: User | None, *, operator: bool = False) -> None:
-    """Takes a deactivated person off the list of members; what they did stays under their name. Raises Refused."""
+    """Takes a deactivated person off the list of members; what they did stays under their name. Raises Refusal."""
     with transaction.atomic():
         member = reload_member(membership)
         if not operator:
             may_touch(require_manager(member.team, by), member)
         if member.active:
-            raise Refused("This person is still active.", "Deactivate them first.")
+            raise Refusal("This person is still active.", "Deactivate them first.")
         record_audit_entry("member.remove", member, team=member.team, actor=by, label=member.user.email, role=member.role)
         member.delete()
 
 
 def leave_team(membership: Membership) -> None:
-    """Somebody takes themselves out. They stay signed in, to join or make another team. Raises Refused for the last owner."""
+    """Somebody takes themselves out. They stay signed in, to join or make another team. Raises Refusal for the last owner."""
     with transaction.atomic():
         member = reload_member(membership)
         if not member.active:
-            raise Refused("You are no longer in this team.", "Reload the page.")
+            raise Refusal("You are no longer in this team.", "Reload the page.")
         keeps_an_owner(member)
         member.active = False
         member.save(update_fields=["active"])

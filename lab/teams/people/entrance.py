@@ -13,14 +13,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
+from lab.lib.refusal_answers import note_refusal
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.address_proof import send_proof_mail
 from lab.teams.accounts.addresses import outer_path
 from lab.teams.accounts.models import Invitation, Membership, User
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.views import BACKEND
 from lab.teams.people import invitations, join_requests
-from lab.teams.people.forms import JoinForm, NewAccountForm, NewTeamForm, add_refusal
-from lab.teams.people.member_rules import Refused
+from lab.teams.people.forms import JoinForm, NewAccountForm, NewTeamForm
 from lab.teams.people.new_teams import make_team, may_make
 
 READ_WRITE = ("GET", "HEAD", "POST")
@@ -36,11 +37,8 @@ def list_own_teams(request: LabRequest) -> HttpResponse:
 def team_new(request: LabRequest) -> HttpResponse:
     form = NewTeamForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        try:
+        with note_refusal(form):
             made = make_team(form.cleaned_data["name"], request.user)
-        except Refused as refused:
-            add_refusal(form, refused)
-        else:
             messages.success(request, f"Team {made.name} created. You are its owner.")
             return redirect(f"/t/{made.slug}/")
     context = {"room": "account", "form": form, "may_make": may_make(request.user)}
@@ -73,7 +71,7 @@ def show_invitation(request: LabRequest, token: str) -> HttpResponse:
                 request, found, sign_in=True, unproved=not people.filter(emailaddress__verified=True, emailaddress__primary=True).exists()
             )
         return new_account(request, token, found)
-    except Refused as refused:
+    except Refusal as refused:
         team = invitations.used_by(token, request.user) if request.user.is_authenticated else None
         if team is not None:  # a second click, or back from single sign-on
             return redirect(f"/t/{team.slug}/")

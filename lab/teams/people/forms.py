@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.second_factor import has_second_factor
-from lab.teams.people.member_rules import Refused, list_givable_roles
+from lab.teams.people.member_rules import list_givable_roles
 from lab.teams.people.queue_assignment import open_queues
 
 FRESH = timedelta(minutes=10)  # a sign-in so recent stands for a password, for who has none
@@ -22,10 +22,6 @@ WORDS = {
     Role.ANNOTATOR: "annotator: sees only the labelling queues they are assigned to",
     Role.VIEWER: "viewer: sees everything, but cannot label or launch",
 }
-
-
-def add_refusal(form: forms.Form, refused: Refused) -> None:
-    form.add_error(refused.field if refused.field in form.fields else None, str(refused))
 
 
 class InviteForm(forms.Form):

@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.address_proof import mark_verified
 from lab.teams.accounts.addresses import build_absolute_url, outer_path
 from lab.teams.accounts.mail import has_mail_server
@@ -27,7 +28,7 @@ from lab.teams.accounts.permissions import LABELLERS
 from lab.teams.accounts.setup_link import hash_link_token
 from lab.teams.audit.models import Entry
 from lab.teams.audit.recording import record_audit_entry
-from lab.teams.people.member_rules import Refused, lock_team, may_give, require_manager
+from lab.teams.people.member_rules import lock_team, may_give, require_manager
 from lab.teams.people.queue_assignment import Assigned, assign_queues, check_assignable_queues
 
 VALID = timedelta(days=7)
@@ -59,7 +60,7 @@ def open_invitations(team: Team) -> QuerySet[Invitation]:
 
 
 def create_invitation(team: Team, email: str, role: str, by: User, queues: Collection[int] = ()) -> Made:
-    """``queues``: labelling queues they are assigned to on joining. Raises Refused, with the field at fault."""
+    """``queues``: labelling queues they are assigned to on joining. Raises Refusal, with the field at fault."""
     email = clean_invited_address(email)
     tokens = Tokens()
     with transaction.atomic():
@@ -99,29 +100,29 @@ def clean_invited_address(email: str) -> str:
     try:
         validate_email(email)
     except ValidationError:
-        raise Refused("Not a valid e-mail address.", "Enter one, such as ada@example.org.", "email") from None
+        raise Refusal("Not a valid e-mail address.", "Enter one, such as ada@example.org.", field="email") from None
     return User.objects.normalize_email(email)
 
 
 def not_yet_here(team: Team, email: str) -> None:
     member = Membership.objects.filter(team=team, user__in=people_with(email)).select_related("user").first()
     if member is not None and member.active:
-        raise Refused(f"{email} is already in the team, as {member.role}.", "Change their role in the list instead.", "email")
+        raise Refusal(f"{email} is already in the team, as {member.role}.", "Change their role in the list instead.", field="email")
     if member is not None:
-        raise Refused(f"{email} was in the team and is deactivated.", "Reactivate them in the list of members instead.", "email")
+        raise Refusal(f"{email} was in the team and is deactivated.", "Reactivate them in the list of members instead.", field="email")
     if open_invitations(team).filter(email__iexact=email, expires_at__gt=timezone.now()).exists():
-        raise Refused(f"{email} has an open invitation.", "Send that one again, or withdraw it first.", "email")
+        raise Refusal(f"{email} has an open invitation.", "Send that one again, or withdraw it first.", field="email")
     open_invitations(team).filter(email__iexact=email).update(revoked_at=timezone.now())  # expired: this one takes its place
 
 
 def under_limit(team: Team) -> None:
     made = Entry.objects.of(team).filter(action="member.invite", at__gt=timezone.now() - timedelta(days=1)).count()
     if made >= MOST_A_DAY:
-        raise Refused(f"This team has sent {made} invitations within a day; the limit is {MOST_A_DAY}.", "Try again tomorrow.", "email")
+        raise Refusal(f"This team has sent {made} invitations within a day; the limit is {MOST_A_DAY}.", "Try again tomorrow.", field="email")
 
 
 def send_again(invitation: Invitation, by: User) -> Made:
-    """New links with seven days to them; the old ones are dead. Raises Refused."""
+    """New links with seven days to them; the old ones are dead. Raises Refusal."""
     tokens = Tokens()
     with transaction.atomic():
         lock_team(invitation.team)
@@ -135,7 +136,7 @@ def send_again(invitation: Invitation, by: User) -> Made:
 
 
 def withdraw_invitation(invitation: Invitation, by: User) -> None:
-    """Raises Refused."""
+    """Raises Refusal."""
     with transaction.atomic():
         lock_team(invitation.team)
         found = still_open(invitation, by)
@@ -148,7 +149,7 @@ def still_open(invitation: Invitation, by: User) -> Invitation:
     actor = require_manager(invitation.team, by)
     found = open_invitations(invitation.team).filter(pk=invitation.pk).select_related("team").first()
     if found is None:
-        raise Refused("This invitation has been used or withdrawn.", "Reload the page.")
+        raise Refusal("This invitation has been used or withdrawn.", "Reload the page.")
     may_give(actor, found.role)
     return found
 
@@ -164,14 +165,14 @@ def people_with(email: str) -> QuerySet[User]:
 
 
 def find_invitation(token: str) -> Invitation:
-    """The invitation behind either link, if it can be used now. Raises Refused with what the person can do."""
+    """The invitation behind either link, if it can be used now. Raises Refusal with what the person can do."""
     found = with_token(token).select_related("team", "invited_by").first()
     if found is None or found.revoked_at is not None:
-        raise Refused(NO_LONGER, ASK)
+        raise Refusal(NO_LONGER, ASK)
     if found.accepted_at is not None:
-        raise Refused("This invitation has been used.", USED)
+        raise Refusal("This invitation has been used.", USED)
     if found.expires_at <= timezone.now():
-        raise Refused("This invitation has expired.", ASK)
+        raise Refusal("This invitation has expired.", ASK)
     return found
 
 
@@ -189,20 +190,20 @@ def is_for(invitation: Invitation, user: User) -> bool:
 
 
 def accept_invitation(token: str, user: User) -> Joined:
-    """Lets somebody with an account in, once. Raises Refused."""
+    """Lets somebody with an account in, once. Raises Refusal."""
     with transaction.atomic():
         found = lock_invitation(token)
         if not is_for(found, user):
-            raise Refused(f"This invitation is for {found.email}; you are signed in as {user.email}.", "Sign out and open the link again.")
+            raise Refusal(f"This invitation is for {found.email}; you are signed in as {user.email}.", "Sign out and open the link again.")
         return join_team(found, user)
 
 
 def accept_as_new(token: str, name: str, password: str) -> Joined:
-    """Makes the account of the invited address and lets it in. The caller has checked name and password. Raises Refused."""
+    """Makes the account of the invited address and lets it in. The caller has checked name and password. Raises Refusal."""
     with transaction.atomic():
         found = lock_invitation(token)
         if people_with(found.email).exists():
-            raise Refused(f"{found.email} has an account.", "Sign in with it and open the link again.")
+            raise Refusal(f"{found.email} has an account.", "Sign in with it and open the link again.")
         first, _, last = name.strip().partition(" ")
         user = User.objects.create_user(found.email, password, first_name=first[:150], last_name=last[:150])
         if came_by_mail(found, token):
@@ -235,7 +236,7 @@ def lock_invitation(token: str) -> Invitation:
 def join_team(invitation: Invitation, user: User) -> Joined:
     member, made = Membership.objects.get_or_create(team=invitation.team, user=user, defaults={"role": Role(invitation.role)})
     if not made and not member.active:
-        raise Refused("Your membership of this team is deactivated.", "Ask one of its admins to reactivate you.")
+        raise Refusal("Your membership of this team is deactivated.", "Ask one of its admins to reactivate you.")
     invitation.accepted_at, invitation.accepted_by = timezone.now(), user
     invitation.save(update_fields=["accepted_at", "accepted_by"])
     assigned = assign_queues(invitation.team, user, invitation.queues) if member.role in LABELLERS else Assigned()

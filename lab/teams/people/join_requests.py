@@ -8,9 +8,10 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import JoinRequest, Membership, Role, Team, User
 from lab.teams.audit.recording import record_audit_entry
-from lab.teams.people.member_rules import Refused, lock_team, may_give, require_manager
+from lab.teams.people.member_rules import lock_team, may_give, require_manager
 
 MOST_OPEN = 5  # unanswered requests of one person
 QUIET = timedelta(days=7)  # after a refusal, asking again reaches nobody
@@ -40,18 +41,18 @@ def select_join_requests(team: Team) -> QuerySet[JoinRequest]:
 
 
 def answer_join_request(asked: JoinRequest, by: User, role: str = "") -> None:
-    """Lets the person in with ``role``, or refuses without one. Raises Refused."""
+    """Lets the person in with ``role``, or refuses without one. Raises Refusal."""
     with transaction.atomic():
         lock_team(asked.team)
         actor = require_manager(asked.team, by)
         found = select_join_requests(asked.team).filter(pk=asked.pk).first()
         if found is None:
-            raise Refused("This request has been answered or withdrawn.", "Reload the page.")
+            raise Refusal("This request has been answered or withdrawn.", "Reload the page.")
         if role:
             may_give(actor, role)
             member, made = Membership.objects.get_or_create(team=asked.team, user=found.user, defaults={"role": Role(role)})
             if not made and not member.active:
-                raise Refused("This person is deactivated in the team.", "Reactivate them in the list of members instead.")
+                raise Refusal("This person is deactivated in the team.", "Reactivate them in the list of members instead.")
             if made:
                 record_audit_entry("member.join", member, team=asked.team, actor=found.user, label=found.user.email, role=role, let_in_by=by.email)
         found.answered_at, found.answered_by, found.accepted = timezone.now(), by, bool(role)

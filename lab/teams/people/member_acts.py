@@ -12,14 +12,14 @@ from django.template.response import TemplateResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from lab.lib.numbers import MAX_ID
+from lab.lib.refusal_answers import note_refusal, run_act_and_redirect
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Invitation, JoinRequest
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.people import departures, invitations, join_requests
-from lab.teams.people.forms import InviteForm, add_refusal
+from lab.teams.people.forms import InviteForm
 from lab.teams.people.invitations import Made
 from lab.teams.people.mails import send_invitation
-from lab.teams.people.member_rules import Refused
 from lab.teams.people.pages import member_of, member_page, team_page
 from lab.teams.people.roles import change_role
 
@@ -30,12 +30,9 @@ def invite_member(request: LabRequest) -> HttpResponse:
     """Answers with the link itself, once; it is stored nowhere."""
     form = InviteForm(request.POST, request.membership)
     if form.is_valid():
-        try:
+        with note_refusal(form):
             asked = form.cleaned_data
             made = invitations.create_invitation(request.team, asked["email"], asked["role"], request.user, asked.get("queues", ()))
-        except Refused as refused:
-            add_refusal(form, refused)
-        else:
             return render_created_invitation(request, made)
     form.fields["email"].widget.attrs["autofocus"] = True  # the form stands below the list
     return team_page(request, form, 422)
@@ -47,7 +44,7 @@ def render_created_invitation(request: LabRequest, made: Made) -> HttpResponse:
 
 
 def invitation_of(request: LabRequest, invitation_id: int) -> Invitation:
-    return get_object_or_404(Invitation.objects.filter(team=request.team).select_related("team"), pk=min(invitation_id, MAX_ID))
+    return get_object_or_404(Invitation.objects.filter(team=request.team).select_related("team"), pk=invitation_id)
 
 
 @require_POST
@@ -55,8 +52,9 @@ def invitation_of(request: LabRequest, invitation_id: int) -> Invitation:
 def invitation_resend(request: LabRequest, invitation_id: int) -> HttpResponse:
     try:
         return render_created_invitation(request, invitations.send_again(invitation_of(request, invitation_id), request.user))
-    except Refused as refused:
-        return redirect_with_refusal(request, refused)
+    except Refusal as refused:
+        messages.error(request, str(refused))
+        return redirect("team")
 
 
 @require_POST
@@ -73,24 +71,18 @@ def invitation_withdraw(request: LabRequest, invitation_id: int) -> HttpResponse
 def request_answer(request: LabRequest, request_id: int) -> HttpResponse:
     """``act`` is ``let in``, with a role, or ``refuse``."""
     waits = JoinRequest.objects.filter(team=request.team).select_related("team", "user")
-    asked = get_object_or_404(waits, pk=min(request_id, MAX_ID))
+    asked = get_object_or_404(waits, pk=request_id)
     role = request.POST.get("role", "none") if request.POST.get("act") == "let in" else ""
     words = f"{asked.user} joined the team as {role}." if role else f"Request of {asked.user} refused."
     return run_team_act(request, lambda: join_requests.answer_join_request(asked, request.user, role), words)
 
 
 def run_team_act(request: LabRequest, act: Callable[[], object], words: str) -> HttpResponse:
-    try:
+    def act_in_words() -> str:
         act()
-    except Refused as refused:
-        return redirect_with_refusal(request, refused)
-    messages.success(request, words)
-    return redirect("team")
+        return words
 
-
-def redirect_with_refusal(request: LabRequest, refused: Refused) -> HttpResponse:
-    messages.error(request, str(refused))
-    return redirect("team")
+    return run_act_and_redirect(request, act_in_words, "team")
 
 
 @require_POST
@@ -121,7 +113,7 @@ def run_member_act(request: LabRequest, membership_id: int, act: Callable[..., o
     found = member_of(request, membership_id)
     try:
         act(found, by=request.user)
-    except Refused as refused:
+    except Refusal as refused:
         return member_page(request, found, str(refused), 409)
     messages.success(request, words.format(found.user, found.role))
     return redirect(to) if to else redirect("member", found.pk)

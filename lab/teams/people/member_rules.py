@@ -7,22 +7,12 @@ from __future__ import annotations
 
 from django.db import transaction
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.permissions import is_role_allowed
 
 LAST_OWNER = "This is the team's only owner."
 FIX_LAST_OWNER = "Make someone else an owner first."
-
-
-class Refused(Exception):
-    """The rules do not allow it; ``message`` says why, ``fix`` what to do, ``field`` names the input at fault."""
-
-    def __init__(self, message: str, fix: str = "", field: str = "") -> None:
-        super().__init__(message)
-        self.message, self.fix, self.field = message, fix, field
-
-    def __str__(self) -> str:
-        return f"{self.message} {self.fix}".strip()
 
 
 def lock_team(team: Team) -> Team:
@@ -38,27 +28,27 @@ def membership_in(team: Team, user: User | None) -> Membership | None:
 
 
 def require_manager(team: Team, by: User | None) -> Membership:
-    """Raises Refused unless the person manages members now. Call under ``lock_team``: two admins may deactivate each other at once."""
+    """Raises Refusal unless the person manages members now. Call under ``lock_team``: two admins may deactivate each other at once."""
     found = membership_in(team, by)
     if found is None or not is_role_allowed(found.role, "members.manage"):
-        raise Refused("You can no longer manage this team's members.", "Reload the page.")
+        raise Refusal("You can no longer manage this team's members.", "Reload the page.")
     return found
 
 
 def may_touch(by: Membership, member: Membership) -> None:
-    """Raises Refused where the person may not change this member at all."""
+    """Raises Refusal where the person may not change this member at all."""
     if by.pk == member.pk:
-        raise Refused("You cannot change your own membership.", "Another owner or admin can; you can leave the team yourself.")
+        raise Refusal("You cannot change your own membership.", "Another owner or admin can; you can leave the team yourself.")
     if member.role == Role.OWNER and by.role != Role.OWNER:
-        raise Refused("Only an owner can change an owner.", "Ask one of the team's owners.")
+        raise Refusal("Only an owner can change an owner.", "Ask one of the team's owners.")
 
 
 def may_give(by: Membership, role: str) -> None:
-    """Raises Refused where the person may not make anybody that."""
+    """Raises Refusal where the person may not make anybody that."""
     if role not in Role.values:
-        raise Refused(f"There is no role {role[:40]!r}.", f"Choose one of {', '.join(Role.values)}.", "role")
+        raise Refusal(f"There is no role {role[:40]!r}.", f"Choose one of {', '.join(Role.values)}.", field="role")
     if role == Role.OWNER and by.role != Role.OWNER:
-        raise Refused("Only an owner can make owners.", "Choose another role, or ask one of the team's owners.", "role")
+        raise Refusal("Only an owner can make owners.", "Choose another role, or ask one of the team's owners.", field="role")
 
 
 def list_givable_roles(by: Membership) -> list[str]:
@@ -67,20 +57,20 @@ def list_givable_roles(by: Membership) -> list[str]:
 
 
 def keeps_an_owner(member: Membership) -> None:
-    """Raises Refused when the team would be without an owner if this member were none. Call under ``lock_team``."""
+    """Raises Refusal when the team would be without an owner if this member were none. Call under ``lock_team``."""
     if member.role != Role.OWNER or not member.active:
         return
     others = Membership.objects.filter(team=member.team_id, role=Role.OWNER, active=True, user__is_active=True).exclude(pk=member.pk)
     if not others.exists():
-        raise Refused(LAST_OWNER, FIX_LAST_OWNER)
+        raise Refusal(LAST_OWNER, FIX_LAST_OWNER)
 
 
 def reload_member(member: Membership) -> Membership:
-    """The member as they are now, under the team's lock. Raises Refused when they are gone. Needs a transaction."""
+    """The member as they are now, under the team's lock. Raises Refusal when they are gone. Needs a transaction."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("changes of members need a transaction")
     lock_team(member.team)
     found = Membership.objects.filter(pk=member.pk).select_related("team", "user").first()
     if found is None:
-        raise Refused("This person is no longer in the team.", "Reload the page.")
+        raise Refusal("This person is no longer in the team.", "Reload the page.")
     return found

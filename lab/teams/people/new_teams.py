@@ -6,11 +6,11 @@ from django.db import IntegrityError, transaction
 from django.utils.crypto import get_random_string
 from django.utils.text import slugify
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.permissions import ADMINS
 from lab.teams.accounts.second_factor import is_operator
 from lab.teams.audit.recording import record_audit_entry
-from lab.teams.people.member_rules import Refused
 
 MOST_OWNED = 50
 TRIES = 5
@@ -23,11 +23,11 @@ def may_make(user: User) -> bool:
 
 
 def make_team(name: str, user: User) -> Team:
-    """A team of the person's own. Its address comes from its name and stays when the name changes. Raises Refused."""
+    """A team of the person's own. Its address comes from its name and stays when the name changes. Raises Refusal."""
     if not may_make(user):
-        raise Refused("Only owners and admins of a team can create teams.", "Ask one of yours.")
+        raise Refusal("Only owners and admins of a team can create teams.", "Ask one of yours.")
     if Membership.objects.filter(user=user, role=Role.OWNER).count() >= MOST_OWNED:
-        raise Refused(f"You own {MOST_OWNED} teams, the maximum.", "Delete one you no longer need.", "name")
+        raise Refusal(f"You own {MOST_OWNED} teams, the maximum.", "Delete one you no longer need.", field="name")
     wanted = slugify(name)[:40].strip("-_") or "team"
     for number in range(TRIES):
         slug = f"{wanted}-{get_random_string(4, LETTERS)}" if number or Team.objects.filter(slug=wanted).exists() else wanted
@@ -39,4 +39,4 @@ def make_team(name: str, user: User) -> Team:
                 return team
         except IntegrityError:  # somebody made one of that name at the same moment
             continue
-    raise Refused("No free address for this name.", "Choose another name.", "name")
+    raise Refusal("No free address for this name.", "Choose another name.", field="name")

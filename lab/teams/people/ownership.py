@@ -15,14 +15,16 @@ from django.template.response import TemplateResponse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from lab.lib.refusal_answers import note_refusal
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.addresses import outer_path
 from lab.teams.accounts.models import Membership, Team
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.second_factor import FACTORS
 from lab.teams.audit.recording import record_audit_entry
 from lab.teams.people import departures, team_deletion
-from lab.teams.people.forms import DeleteForm, TeamForm, TransferForm, add_refusal
-from lab.teams.people.member_rules import Refused, keeps_an_owner, lock_team
+from lab.teams.people.forms import DeleteForm, TeamForm, TransferForm
+from lab.teams.people.member_rules import keeps_an_owner, lock_team
 from lab.teams.people.roles import transfer_ownership
 
 READ_WRITE = ("GET", "HEAD", "POST")
@@ -65,11 +67,8 @@ def handing_over(request: LabRequest) -> HttpResponse:
         if not ratelimit.consume(request, action="reauthenticate", user=request.user):
             form.add_error("password", "Too many attempts. Wait a minute.")
         elif form.is_valid():
-            try:
+            with note_refusal(form):
                 transfer_ownership(request.membership, form.heir)
-            except Refused as refused:
-                add_refusal(form, refused)
-            else:
                 messages.success(request, f"{form.heir.user} now owns the team; you are an admin.")
                 return redirect("team")
     context = {"room": "team", "tab": "settings", "form": form}
@@ -82,7 +81,7 @@ def leave_current_team(request: LabRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             departures.leave_team(mine)
-        except Refused as refused:
+        except Refusal as refused:
             problem = str(refused)
         else:
             messages.success(request, f"You have left team {request.team.name}.")
@@ -97,7 +96,7 @@ def cannot_leave(mine: Membership) -> str:
     """Why not, so that the page says so before anybody presses a button; the verb looks again under the team's lock."""
     try:
         keeps_an_owner(mine)
-    except Refused as refused:
+    except Refusal as refused:
         return str(refused)
     return ""
 
@@ -106,11 +105,8 @@ def cannot_leave(mine: Membership) -> str:
 def delete_current_team(request: LabRequest) -> HttpResponse:
     form = DeleteForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        try:
+        with note_refusal(form):
             team_deletion.delete_team(request.team, request.user, form.cleaned_data["name"])
-        except Refused as refused:
-            add_refusal(form, refused)
-        else:
             messages.success(request, f"Team {request.team.name} and all its data were deleted.")
             return redirect(outer_path("teams"))
     context = {

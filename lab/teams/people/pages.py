@@ -10,7 +10,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from lab.lib.numbers import MAX_ID
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Role
 from lab.teams.accounts.permissions import TABLE, Permission
 from lab.teams.accounts.requests import LabRequest
@@ -18,7 +18,7 @@ from lab.teams.accounts.roles import has_team_permission
 from lab.teams.people import departures, invitations, join_requests
 from lab.teams.people.forms import WORDS, InviteForm
 from lab.teams.people.listing import list_member_rows, members_of, proved_people
-from lab.teams.people.member_rules import Refused, list_givable_roles, may_touch
+from lab.teams.people.member_rules import list_givable_roles, may_touch
 
 
 @require_safe
@@ -51,7 +51,7 @@ def show_own_role(request: LabRequest) -> HttpResponse:
 
 
 def member_of(request: LabRequest, membership_id: int) -> Membership:
-    return get_object_or_404(members_of(request.team), pk=min(membership_id, MAX_ID))
+    return get_object_or_404(members_of(request.team), pk=membership_id)
 
 
 @require_safe
@@ -82,6 +82,6 @@ def why_not(mine: Membership, found: Membership) -> str:
     """Why the reader cannot change this member; empty when they can."""
     try:
         may_touch(mine, found)
-    except Refused as refused:
+    except Refusal as refused:
         return str(refused)
     return ""

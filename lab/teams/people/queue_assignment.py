@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from lab.lib.refusals import Refusal
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import Team, User
 from lab.teams.accounts.permissions import LABELLERS
-from lab.teams.people.member_rules import Refused
 
 
 @dataclass(frozen=True)
@@ -25,33 +26,31 @@ class Assigned:
         return said + (f" Not in {', '.join(self.left_out)}: closed since you were invited." if self.left_out else "")
 
 
-Choices = Callable[[Team], "list[tuple[int, str]]"]
-Assign = Callable[[Team, User, Collection[int]], Assigned]
-
-CHOICES: list[Choices] = []
-ASSIGN: list[Assign] = []
-
-
-def register_queue_hooks(choices: Choices, assign: Assign) -> None:
+@dataclass(frozen=True)
+class Assigner:
     """``choices``: the open queues of a team with their names. ``assign``: puts somebody into those of the ids that take people still."""
-    CHOICES.append(choices)
-    ASSIGN.append(assign)
+
+    choices: Callable[[Team], list[tuple[int, str]]]
+    assign: Callable[[Team, User, Collection[int]], Assigned]
+
+
+ASSIGNERS: Registry[Assigner] = Registry("room that assigns queues")
 
 
 def open_queues(team: Team) -> list[tuple[int, str]]:
-    return [choice for choices in CHOICES for choice in choices(team)]
+    return [choice for one in ASSIGNERS.values() for choice in one.choices(team)]
 
 
 def check_assignable_queues(team: Team, role: str, queues: Collection[int]) -> dict[int, str]:
-    """The queues by id, with their names. Raises Refused, with the field at fault."""
+    """The queues by id, with their names. Raises Refusal, with the field at fault."""
     names = dict(open_queues(team)) if queues else {}
     if queues and role not in LABELLERS:
-        raise Refused(f"The role {role} cannot label.", "Choose another role, or no queue.", "queues")
+        raise Refusal(f"The role {role} cannot label.", "Choose another role, or no queue.", field="queues")
     if gone := set(queues) - names.keys():
-        raise Refused(f"{len(gone)} of these queues {'is' if len(gone) == 1 else 'are'} not open.", "Choose open queues.", "queues")
+        raise Refusal(f"{len(gone)} of these queues {'is' if len(gone) == 1 else 'are'} not open.", "Choose open queues.", field="queues")
     return {pk: names[pk] for pk in sorted(queues)}
 
 
 def assign_queues(team: Team, user: User, queues: Collection[int]) -> Assigned:
-    found = [act(team, user, queues) for act in ASSIGN] if queues else []
+    found = [one.assign(team, user, queues) for one in ASSIGNERS.values()] if queues else []
     return Assigned(tuple(name for one in found for name in one.to), tuple(name for one in found for name in one.left_out))

@@ -11,13 +11,17 @@ from django.apps import apps
 from django.db import models, transaction
 from django.db.models.deletion import CASCADE, PROTECT
 
+from lab.lib.refusals import Refusal
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.sessions import look_again
 from lab.teams.audit.recording import record_audit_entry
-from lab.teams.people.member_rules import Refused, lock_team, membership_in
+from lab.teams.people.member_rules import lock_team, membership_in
 
-HINDRANCES: list[Callable[[Team], str]] = []  # why the team cannot be deleted now; empty when it can
-CLEARERS: list[Callable[[Team], Callable[[], None]]] = []  # asked before the rows go; what comes back is called once they are gone
+# By the room that says so: why the team cannot be deleted now, empty when it can.
+HINDRANCES: Registry[Callable[[Team], str]] = Registry("hindrance of a team's deletion")
+# By what is cleared: asked before the rows go; what comes back is called once they are gone.
+CLEARERS: Registry[Callable[[Team], Callable[[], None]]] = Registry("clearer")
 
 
 COUNTED = ("runs", "queues", "datasets", "projects")  # related names of Team, where the rooms have them
@@ -31,22 +35,22 @@ def count_team_objects(team: Team) -> list[str]:
 
 
 def list_deletion_hindrances(team: Team) -> list[str]:
-    return [words for hindrance in HINDRANCES if (words := hindrance(team))]
+    return [words for hindrance in HINDRANCES.values() if (words := hindrance(team))]
 
 
 def delete_team(team: Team, by: User, typed: str) -> None:
-    """Raises Refused, with the field at fault, for who is no owner, a name that is not the team's, and while something stands in the way."""
+    """Raises Refusal, with the field at fault, for who is no owner, a name that is not the team's, and while something stands in the way."""
     with transaction.atomic():
         team = lock_team(team)
         mine = membership_in(team, by)
         if mine is None or mine.role != Role.OWNER:
-            raise Refused("You no longer own this team.", "Reload the page.")
+            raise Refusal("You no longer own this team.", "Reload the page.")
         if " ".join(typed.split()) != " ".join(team.name.split()):
-            raise Refused(f"This is not the team's name, {team.name}.", "Type it exactly.", "name")
+            raise Refusal(f"This is not the team's name, {team.name}.", "Type it exactly.", field="name")
         if found := list_deletion_hindrances(team):
-            raise Refused(*found[:1])
+            raise Refusal(*found[:1])
         people = [member.user for member in Membership.objects.filter(team=team).select_related("user")]
-        clear = [clearer(team) for clearer in CLEARERS]
+        clear = [clearer(team) for clearer in CLEARERS.values()]
         record_audit_entry("team.delete", team, actor=by, slug=team.slug, members=len(people))
         purge_team_rows(team)
         for act in [*clear, *(lambda user=user: look_again(user) for user in people)]:

@@ -10,7 +10,7 @@ from typing import Any
 from django.http import Http404, QueryDict
 from django.shortcuts import get_object_or_404
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import Team
 from lab.training.ablations.launch import MOST_RUNS, explain_launch_refusal
 from lab.training.ablations.variants import Variant, variants_of
@@ -69,7 +69,7 @@ def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> Plan:
     if spec is None:
         raise Http404("no run or spec to ablate was given")
     seeds = data.get("seeds", str(SEEDS)).strip()
-    count = whole_number(seeds) or 0
+    count = parse_whole_number(seeds) or 0
     usual = usual_name(spec, source)
     name = data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100]
     found = find_plan_problems(team, spec, count)

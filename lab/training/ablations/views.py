@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.requests import LabRequest
 from lab.training.ablations import from_form, launch
 from lab.training.ablations.figures import build_ablation_figures, compute_ablation_progress
@@ -97,7 +97,7 @@ def add_ablation_seeds(request: LabRequest, ablation_id: Any) -> HttpResponse:
     """The same variants with further seeds."""
     ablation = ablation_of(request, ablation_id)
     asked = request.POST.get("seeds", "")
-    count = whole_number(asked) or 0
+    count = parse_whole_number(asked) or 0
 
     def act() -> str:
         launch.add_seeds(ablation, request.user, count)

@@ -65,7 +65,7 @@ class Publisher:
 PUBLISHER = Publisher()
 
 
-def publish() -> None:
+def publish_catalog() -> None:
     """A worker's chore: at its start, and then now and then."""
     PUBLISHER.publish(os.environ.get("LAB_WORKER", ""))
 

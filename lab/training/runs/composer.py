@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.training.catalog.card_words import TRAINERS
 from lab.training.catalog.catalog import Catalog
 from lab.training.catalog.methods import Method
@@ -47,10 +48,6 @@ class Stack:
     addable: list[tuple[Method, str]]
     adding: str
     adding_error: str
-
-
-class CannotAdd(ValueError):
-    """The text names nothing that can be added; the message says what to do."""
 
 
 def make_stage_prefix(number: int) -> str:
@@ -183,7 +180,7 @@ def input_of(catalog: Catalog, number: int, trainer: str, values: Values, field:
         return next((made.name for made in fields if rest.startswith("config.") and made.key == rest.split(".")[1]), select)
     place, _, rest = rest.partition(".")
     names = names_of(values, number)
-    at_place = whole_number(place, len(names) - 1)
+    at_place = parse_whole_number(place, len(names) - 1)
     if at_place is None:
         return ""
     where = method_place(number, names[at_place])
@@ -203,7 +200,7 @@ def number_fields(catalog: Catalog, number: int, trainer: str, values: Values) -
 
 
 def add_stack_method(catalog: Catalog, number: int, trainer: str, values: Values, text: str) -> dict[str, str]:
-    """The method that ``text`` names, last in the stack with its defaults; a base takes the place of the base. Raises CannotAdd."""
+    """The method that ``text`` names, last in the stack with its defaults; a base takes the place of the base. Raises Refusal."""
     names, method = names_of(values, number), find_named_method(catalog, text)
     if method.is_base and trainer in method.trainers:
         changed = {**values, f"{make_stage_prefix(number)}.base": method.name}
@@ -211,9 +208,9 @@ def add_stack_method(catalog: Catalog, number: int, trainer: str, values: Values
             catalog, number, trainer, changed
         )
     if trainer not in method.trainers:
-        raise CannotAdd(f"{method.name} works on {' or '.join(method.trainer_titles)}, not on {TRAINERS.get(trainer, trainer)}.")
+        raise Refusal(f"{method.name} works on {' or '.join(method.trainer_titles)}, not on {TRAINERS.get(trainer, trainer)}.", status=422)
     if method.name in names:
-        raise CannotAdd(f"{method.name} is already in the recipe.")
+        raise Refusal(f"{method.name} is already in the recipe.", status=422)
     fields = fields_at(catalog, method.name, method_place(number, method.name))
     return {f"{make_stage_prefix(number)}.add": "", f"{make_stage_prefix(number)}.methods": " ".join([*names, method.name])} | format_field_texts(
         fields, {}
@@ -221,16 +218,16 @@ def add_stack_method(catalog: Catalog, number: int, trainer: str, values: Values
 
 
 def find_named_method(catalog: Catalog, text: str) -> Method:
-    """The method whose name, title or system the text is. Raises CannotAdd with what is near."""
+    """The method whose name, title or system the text is. Raises Refusal with what is near."""
     wanted = text.strip().casefold()
     if not wanted:
-        raise CannotAdd("Choose a method from the list.")
+        raise Refusal("Choose a method from the list.", status=422)
     for key in ("name", "title", "system"):
         for entry in catalog.methods:
             if str(entry[key]).casefold() == wanted:
                 return Method(entry)
     near = get_close_matches(wanted, list(catalog.methods_by_name), n=1, cutoff=0.5)
-    raise CannotAdd(f"There is no method “{text.strip()[:40]}”." + (f" Did you mean {near[0]}?" if near else " Choose one from the list."))
+    raise Refusal(f"There is no method “{text.strip()[:40]}”." + (f" Did you mean {near[0]}?" if near else " Choose one from the list."), status=422)
 
 
 def move_stack_method(number: int, values: Values, name: str, by: int) -> dict[str, str]:

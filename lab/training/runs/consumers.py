@@ -16,6 +16,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db.models import QuerySet
 
 from lab.lib.clock import database_now
+from lab.lib.numbers import MAX_ID
 from lab.teams.accounts.models import Membership
 from lab.teams.accounts.permissions import TABLE
 from lab.teams.accounts.second_factor import open_to_their_members
@@ -28,7 +29,6 @@ POLL_SECONDS = 5.0
 MAX_MESSAGE = 4096  # characters a page may send at once; a hello has about 40
 MAX_BAD_MESSAGES = 20
 MAX_MESSAGES, RATE_SECONDS = 60, 10.0  # how many a page may send in how long; it says hello when it opens and after a gap
-MAX_CURSOR = 2**63 - 1
 LISTED_RUNS = 200  # newest runs of a team that the list's safety poll looks at
 
 BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_MANY, TOO_BIG = 4400, 4401, 4404, 4429, 1009
@@ -182,8 +182,8 @@ class RunConsumer(PollingConsumer):
         if message.get("type") != "hello":
             return await super().understand(message)
         cursor = message.get("cursor")
-        if not isinstance(cursor, int) or isinstance(cursor, bool) or not 0 <= cursor <= MAX_CURSOR:
-            return f"cursor must be a whole number from 0 to {MAX_CURSOR}"
+        if not isinstance(cursor, int) or isinstance(cursor, bool) or not 0 <= cursor <= MAX_ID:
+            return f"cursor must be a whole number from 0 to {MAX_ID}"
         if self.group_name is None:
             return "this run cannot be watched"
         async with self.lock:
@@ -267,7 +267,7 @@ class TeamConsumer(PollingConsumer):
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def team(self) -> Any:
         wanted = self.scope["url_route"]["kwargs"]["team_id"]
-        return wanted if wanted <= MAX_CURSOR and teams_open_to(self.user_id, "runs.read").filter(team=wanted).exists() else None
+        return wanted if wanted <= MAX_ID and teams_open_to(self.user_id, "runs.read").filter(team=wanted).exists() else None
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:

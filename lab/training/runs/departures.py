@@ -17,9 +17,9 @@ NAMED = 5  # runs that a sentence names before it counts the rest
 
 
 def register_run_hooks() -> None:
-    departures.register_leaving_hook(stop_waiting, describe_held_runs)
-    team_deletion.HINDRANCES.append(still_open)
-    team_deletion.CLEARERS.append(make_run_folder_clearer)
+    departures.register_leaving_hook("runs", stop_waiting, describe_held_runs)
+    team_deletion.HINDRANCES.register("runs", still_open)
+    team_deletion.CLEARERS.register("run folders", make_run_folder_clearer)
 
 
 def filter_waiting_runs(team: Team, user: User) -> RunQuerySet:

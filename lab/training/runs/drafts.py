@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.teams.accounts.models import Team
 from lab.training.catalog.catalog import Catalog, CatalogError
 from lab.training.catalog.models import RecipeVersion
@@ -64,7 +64,7 @@ def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Dra
     if draft.is_chain:
         raise CatalogError(f"{name} is a multi-stage recipe and starts from its own policy")
     title, spec = draft.stages[0]
-    number = whole_number(checkpoint, 2**31 - 1)
+    number = parse_whole_number(checkpoint, MAX_INTEGER)
     step = FINAL if number is None else number
     spec = {**spec, "policy": {"kind": "run", "run": str(run.pk), "checkpoint": step}}
     if run.task in {task["name"] for task in catalog.tasks} and isinstance(run.spec.get("task"), dict):

@@ -1,6 +1,6 @@
 """What is to follow a run once it is launched, for rooms that launching may not know: it travels with the launch form, signed, until then.
 
-A room puts its kind into ``KINDS``. A form that is launched twice launches once, so what follows it is begun once.
+A room registers its kind in ``KINDS``. A form that is launched twice launches once, so what follows it is begun once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from django.core import signing
 
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.models import Run
@@ -34,7 +35,7 @@ class Kind(Protocol):
         """Called in the transaction of the launch."""
 
 
-KINDS: dict[str, Kind] = {}
+KINDS: Registry[Kind] = Registry("kind of what follows a run")
 
 
 @dataclass(frozen=True)

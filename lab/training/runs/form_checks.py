@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from lab.teams.accounts import projects
+from lab.lib.refusals import Refusal
 from lab.training.runs import composer, follow_ups, hold_reasons, launch, preflight
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.models import Run, Status
@@ -91,7 +91,7 @@ def examine_place(form: LaunchForm, found: Examination) -> None:
     """Whether the project and the queue can be used, and what would hold the run back there."""
     try:
         queue = form.place.queue
-    except projects.UnknownProject as error:
+    except Refusal as error:
         note_problems(form, found.problems, 0, "", [Problem("project", form.values.get("project"), str(error).rstrip("."))])
         return
     if refusal := hold_reasons.find_queue_refusal(form.team, queue):

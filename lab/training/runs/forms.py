@@ -12,7 +12,8 @@ from typing import Any
 
 from django.conf import settings
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Project, Team
 from lab.training.catalog.catalog import Catalog
@@ -123,7 +124,7 @@ class LaunchForm:
 
     @property
     def place(self) -> Place:
-        """Raises UnknownProject."""
+        """Raises Refusal."""
         return Place(projects.parse_project(self.team, self.values.get("project", "")), self.values.get("queue", "").strip() or placement.QUEUE)
 
     @property
@@ -134,7 +135,7 @@ class LaunchForm:
     def policy_run(self) -> tuple[str, str | int]:
         """The chosen run's id and checkpoint, as written in the input."""
         run, _, checkpoint = self.values.get("policy.run", "").partition(":")
-        step = whole_number(checkpoint)
+        step = parse_whole_number(checkpoint)
         return run, step if step is not None else checkpoint or FINAL
 
     @cached_property
@@ -211,12 +212,12 @@ class LaunchForm:
         return {"kind": "folder", "folder": self.values.get("policy.folder", "")} if kind == "folder" else {"kind": kind}
 
     def add(self, name: str) -> None:
-        """Puts a method into every stage whose trainer it works on. Raises CannotAdd when there is none."""
-        problems: list[composer.CannotAdd] = []
+        """Puts a method into every stage whose trainer it works on. Raises Refusal when there is none."""
+        problems: list[Refusal] = []
         for stage in self._plain_stages:
             try:
                 self.values |= composer.add_stack_method(self.catalog, stage.number, stage.trainer, self.values, name)
-            except composer.CannotAdd as error:
+            except Refusal as error:
                 problems.append(error)
         if len(problems) == len(self._plain_stages):
             raise problems[0]
@@ -225,7 +226,7 @@ class LaunchForm:
         """Does what a button of the method section says (``0:up:rs-grpo``) and tells the stage. Raises ValueError for what no button says."""
         place, _, rest = act.partition(":")
         verb, _, name = rest.partition(":")
-        wanted = whole_number(place, len(self._plain_stages) - 1)
+        wanted = parse_whole_number(place, len(self._plain_stages) - 1)
         if wanted is None:
             raise ValueError(act)
         stage = self._plain_stages[wanted]
@@ -242,7 +243,7 @@ class LaunchForm:
             self.values |= composer.add_stack_method(
                 self.catalog, stage.number, stage.trainer, self.values, self.values.get(f"{composer.make_stage_prefix(stage.number)}.add", "")
             )
-        except composer.CannotAdd as error:
+        except Refusal as error:
             self.errors[f"{composer.make_stage_prefix(stage.number)}.add"] = str(error)
 
     def refuse_unfinished(self) -> bool:

@@ -1,6 +1,6 @@
 """Why a run may not start although a worker is there, and what it would take, asked of rooms that runs may not know.
 
-A room with such a rule puts it into ``RULES``.
+A room with such a rule registers it in ``RULES``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
+from lab.lib.registry import Registry
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
 from trainers.contract.spec import RunSpec
@@ -28,23 +29,23 @@ class Rule(Protocol):
         """What launching the stages ``specs`` so often would take, for usage/estimate.html."""
 
 
-RULES: list[Rule] = []
+RULES: Registry[Rule] = Registry("rule that holds runs back")
 
 
 def find_held_reasons(runs: Sequence[Run]) -> dict[UUID, str]:
     found: dict[UUID, str] = {}
-    for rule in RULES:
+    for rule in RULES.values():
         found |= rule.held(runs)
     return found
 
 
 def predict_hold_reasons(team: Team, queue: str) -> str:
-    return " ".join(said for rule in RULES if (said := rule.foreseen(team, queue)))
+    return " ".join(said for rule in RULES.values() if (said := rule.foreseen(team, queue)))
 
 
 def find_queue_refusal(team: Team, queue: str) -> str:
-    return " ".join(said for rule in RULES if (said := rule.refused(team, queue)))
+    return " ".join(said for rule in RULES.values() if (said := rule.refused(team, queue)))
 
 
 def estimate_launch_usage(team: Team, queue: str, specs: Sequence[RunSpec], runs: int = 1) -> list[object]:
-    return [rule.estimate(team, queue, specs, runs) for rule in RULES]
+    return [rule.estimate(team, queue, specs, runs) for rule in RULES.values()]

@@ -13,6 +13,7 @@ from django.http import QueryDict
 
 from lab.lib.clock import database_now
 from lab.lib.listing import NEWEST_FIRST, ListQuery
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.lib.sparkline import Sparkline, build_sparkline
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Project, Team, User
@@ -54,7 +55,7 @@ def read_query(params: QueryDict) -> Query:
     chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
     if "status" in chosen and chosen["status"] not in (*GROUPS, *Status.values):
         notes.append(f"Unknown status “{chosen.pop('status')}”; showing runs of all statuses.")
-    if "who" in chosen and not (chosen["who"].isascii() and chosen["who"].isdigit() and len(chosen["who"]) < 10):
+    if "who" in chosen and parse_whole_number(chosen["who"]) is None:
         notes.append(f"Unknown person “{chosen.pop('who')}”; showing everyone's runs.")
     if "project" in chosen and chosen["project"] != projects.NONE and not projects.key_of(chosen["project"]):
         notes.append(f"Unknown project “{chosen.pop('project')}”; showing runs of all projects.")
@@ -62,8 +63,7 @@ def read_query(params: QueryDict) -> Query:
     if sort.removeprefix("-") not in SORTS:
         notes.append(f"Runs cannot be sorted by “{sort[:40]}”; showing newest first.")
         sort = NEWEST_FIRST
-    page = params.get("page", "1")
-    return Query(chosen, sort, int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1, notes)
+    return Query(chosen, sort, parse_whole_number(params.get("page"), 10**6 - 1, 1) or 1, notes)
 
 
 def filter_matching_runs(team: Team, query: Query) -> QuerySet[Run]:
@@ -83,15 +83,15 @@ def _build_run_condition(chosen: Mapping[str, str]) -> Q:
     if status := chosen.get("status"):
         condition &= Q(status__in=GROUPS.get(status, (status,)))
     if who := chosen.get("who"):
-        condition &= Q(created_by=int(who))
+        condition &= Q(created_by=parse_whole_number(who))
     condition &= projects.build_project_condition(chosen.get("project", ""))
     if method := chosen.get("method"):
         condition &= method_usage.build_method_condition(method)
     condition &= Q(**{name: chosen[name] for name in ("recipe", "task") if name in chosen})
     if text := chosen.get("q"):
         words = Q(name__icontains=text) | Q(policy__icontains=text) | Q(recipe__icontains=text) | Q(task__icontains=text)
-        number = text.removeprefix("#")
-        condition &= words | Q(number=int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else words
+        number = parse_whole_number(text.removeprefix("#"), MAX_INTEGER)
+        condition &= words if number is None else words | Q(number=number)
     return condition
 
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
 from django.db.models import Count, Max, Min
 
 from lab.lib.clock import database_now
+from lab.lib.snapshots import open_read_snapshot
 from lab.training.runs import metrics
 from lab.training.runs.models import ACTIVE, RESUMABLE, Run, Status
 from lab.training.runs.publisher import publish_message
@@ -136,17 +134,6 @@ def build_delta_message(run: Run, since: int, points: metrics.Points, rollouts: 
 
 def build_reset_message(run: Run) -> dict[str, Any]:
     return {"type": "reset", "run": str(run.pk), "to": run.ingested, "state": describe_run_state(run)}
-
-
-@contextmanager
-def open_read_snapshot() -> Iterator[None]:
-    """What is read inside belongs together: one REPEATABLE READ transaction (or the caller's, when there is one)."""
-    outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        if outermost:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        yield
 
 
 def catch_up(run_id: UUID | str, cursor: int) -> dict[str, Any] | None:

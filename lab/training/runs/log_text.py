@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from django.db.models import Q
 
+from lab.lib.numbers import parse_whole_number
 from lab.training.runs.models import LogChunk, Run
 
 Span = tuple[str, str]  # classes, text
@@ -125,9 +126,8 @@ def lines_of(chunks: Iterable[LogChunk], skip: int = 0) -> Iterator[tuple[Line, 
 
 def read_cursor(text: str) -> tuple[int, int, int] | None:
     parts = text.split(".")
-    return (
-        (int(parts[0]), int(parts[1]), int(parts[2])) if len(parts) == 3 and all(p.isascii() and p.isdigit() and len(p) < 19 for p in parts) else None
-    )
+    found = [number for part in parts if (number := parse_whole_number(part)) is not None]
+    return (found[0], found[1], found[2]) if len(parts) == len(found) == 3 else None
 
 
 def read_log_tail(run: Run, attempt: int, cursor: str = "") -> Tail:

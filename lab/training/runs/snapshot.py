@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import numpy as np
-from django.db import connection, transaction
+from django.core.cache import caches
 
+from lab.lib.snapshots import open_read_snapshot
 from lab.training.runs import live, metric_thinning, metrics
 from lab.training.runs.charts import build_chart_panels
 from lab.training.runs.models import Run
@@ -19,36 +21,53 @@ BUCKETS = 1000  # a metric of more than twice as many points is sent as the extr
 CSV_AXES = ("step", "time", "tokens")
 
 
-@contextmanager
-def one_moment() -> Iterator[None]:
-    """All queries inside see the database as of the first. A transaction that is already open decides for itself."""
-    if connection.in_atomic_block:
-        yield
-        return
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        yield
-
-
 def build_run_snapshot(run: Run) -> dict[str, Any]:
-    with one_moment():
+    """For ``msgspec``, which writes what is JSON already (``axes`` and ``series``) as it is."""
+    with open_read_snapshot():
         run.refresh_from_db()
-        found = metric_thinning.read_thinned_metrics(run.pk, BUCKETS)
+        curves = read_run_curves(run)
         methods = describe_run_methods(stack_of(run.spec))
         return {
             "cursor": run.ingested,
             "attempt": run.attempt,
-            "axes": read_run_axes(run, found),
-            "series": {name: {"steps": one.steps.tolist(), "values": encode_series_values(one)} for name, one in found.series.items()},
-            "thinned": any(len(one) < found.counts[name] for name, one in found.series.items()),
-            "nonfinite": found.nonfinite,
-            "abstained": found.abstained,
-            "panels": build_chart_panels(found.series, run.trainer, methods),
+            "axes": msgspec.Raw(curves.axes),
+            "series": msgspec.Raw(curves.series),
+            "thinned": curves.thinned,
+            "nonfinite": curves.nonfinite,
+            "abstained": curves.abstained,
+            "panels": build_chart_panels(curves.names, run.trainer, methods),
             "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
             "marks": list_run_marks(run),
             "state": live.describe_run_state(run),
         }
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The metrics of a run as its charts draw them; ``axes`` and ``series`` are JSON."""
+
+    names: list[str]
+    axes: bytes
+    series: bytes
+    thinned: bool
+    nonfinite: dict[str, int]
+    abstained: dict[str, int]
+
+
+def read_run_curves(run: Run) -> Curves:
+    """The run's curves; kept by the place in the spool up to which they tell, because a page is opened more often than a run goes on."""
+    key = f"{run.pk}:{run.ingested}"
+    kept: Curves | None = caches["curves"].get(key) if run.ingested else None
+    if kept is not None:
+        return kept
+    found = metric_thinning.read_thinned_metrics(run.pk, BUCKETS)
+    series = {name: {"steps": one.steps.tolist(), "values": encode_series_values(one)} for name, one in found.series.items()}
+    thinned = any(len(one) < found.counts[name] for name, one in found.series.items())
+    axes = msgspec.json.encode(read_run_axes(run, found))
+    made = Curves(list(found.series), axes, msgspec.json.encode(series), thinned, found.nonfinite, found.abstained)
+    if run.ingested:
+        caches["curves"].set(key, made)
+    return made
 
 
 def encode_series_values(series: metrics.Series) -> list[float | str]:
@@ -85,7 +104,7 @@ def list_run_marks(run: Run) -> list[dict[str, Any]]:
 
 def csv_rows(run: Run, asked: Iterable[str]) -> tuple[list[str], Iterator[list[Any]]]:
     """The metrics in the file and its rows, one a step; a metric that was not logged at a step leaves its cell empty."""
-    with one_moment():
+    with open_read_snapshot():
         known = metrics.list_metric_names(run.pk)
         wanted = set(asked)
         names = [name for name in known if not wanted or name in wanted]

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.training.catalog.catalog import Catalog
 from trainers.contract.spec import Problem, SpecError
 
@@ -161,7 +161,7 @@ def set_dotted_value(into: Spec, parts: list[str], value: Any) -> list[Problem]:
 
 
 def placed_in_stage(into: Spec, parts: list[str], value: Any) -> list[Problem]:
-    number = whole_number(parts[1], 99) if len(parts) > 2 else None
+    number = parse_whole_number(parts[1], 99) if len(parts) > 2 else None
     if number is None:
         return [Problem(".".join(parts), value, "a stage is named by its number from 0", "for example stages.1.training.max_steps=20")]
     stages = into.setdefault("stages", [])

@@ -19,9 +19,9 @@ urlpatterns = [
     path("compose/", launch_form.compose_method_section, name="launch-compose"),
     # recipes the team saved
     path("launch/<slug:recipe>/save/", saved_recipes.save_recipe_version, name="recipe-save"),
-    path("saved/<int:key>/", saved_recipes.show_saved_recipe, name="recipe-saved"),
-    path("saved/<int:key>/delete/", saved_recipes.delete_saved_recipe, name="recipe-delete"),
-    path("saved/<int:key>/restore/", saved_recipes.restore_saved_recipe, name="recipe-restore"),
+    path("saved/<id:key>/", saved_recipes.show_saved_recipe, name="recipe-saved"),
+    path("saved/<id:key>/delete/", saved_recipes.delete_saved_recipe, name="recipe-delete"),
+    path("saved/<id:key>/restore/", saved_recipes.restore_saved_recipe, name="recipe-restore"),
     # one run
     path("runs/<uuid:run_id>/", page.show_run_overview, name="run"),
     path("runs/<uuid:run_id>/logs/", page.show_run_logs, name="run-logs"),

@@ -19,6 +19,7 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models.functions import Now
 
 from lab.lib.clock import database_now
+from lab.lib.refusals import Refusal
 from lab.training.workers.models import Worker
 
 log = logging.getLogger(__name__)
@@ -28,16 +29,12 @@ COMPLAIN_SECONDS = 60.0  # the same trouble is logged once in this time
 FORGET_AFTER = timedelta(days=1)  # rows that killed workers left
 
 
-class NameTaken(RuntimeError):
-    """Another live worker has this name; owners of leases must be told apart."""
-
-
 def default_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def register_worker(name: str, queues: list[str], gpu: str) -> Worker:
-    """The row of this worker. Raises NameTaken."""
+    """The row of this worker. Raises Refusal."""
     now = database_now()
     fields = {
         "host": socket.gethostname(),
@@ -53,7 +50,7 @@ def register_worker(name: str, queues: list[str], gpu: str) -> Worker:
     with transaction.atomic():
         other = Worker.objects.select_for_update().filter(name=name).first()
         if other and Worker.objects.alive().filter(pk=other.pk).exists() and not is_ours_and_dead(other):
-            raise NameTaken(f"a worker named {name!r} is already running on {other.host} (process {other.pid}); give this one another --name")
+            raise Refusal(f"a worker named {name!r} is already running on {other.host} (process {other.pid}); give this one another --name")
         worker, _ = Worker.objects.update_or_create(name=name, defaults=fields)
     return worker
 

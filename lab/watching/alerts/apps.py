@@ -8,4 +8,4 @@ class AlertsConfig(AppConfig):
         from lab.teams.people.departures import register_leaving_hook
         from lab.watching.alerts.departures import list_held_alert_rules
 
-        register_leaving_hook(None, list_held_alert_rules)
+        register_leaving_hook("alerts", None, list_held_alert_rules)

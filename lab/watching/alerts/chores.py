@@ -10,7 +10,6 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from lab.lib.clock import database_now
-from lab.watching.alerts import deliveries
 from lab.watching.alerts.defaults import begin_all
 from lab.watching.alerts.models import Delivery, DeliveryState, Notice, Watch
 from lab.watching.alerts.watching import doctor, metrics, queues, quotas, runs
@@ -40,7 +39,7 @@ WATCHERS: dict[str, tuple[Callable[[datetime, datetime], None], timedelta]] = {
 }
 
 
-def sweep() -> None:
+def run_due_watchers() -> None:
     """One round: one query when nothing is to be looked at. Raises database errors; the caller sweeps again later."""
     watches = Watch.objects.annotate(now=Now()).values_list("name", "next_at", "now")
     next_at = {name: at for name, at, _ in watches}
@@ -65,8 +64,3 @@ def run_watcher(name: str, now: datetime) -> None:
     except Exception:  # one watcher that fails, as over a run no other can read, must not silence the rest
         log.exception("alerts: looking for %s failed", name)
         Watch.objects.filter(pk=name).update(next_at=now + max(every, timedelta(minutes=1)))
-
-
-def deliver() -> None:
-    """One round of mails and webhooks. Raises database errors; the caller delivers again later."""
-    deliveries.send_due_deliveries()

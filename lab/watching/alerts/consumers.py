@@ -8,7 +8,8 @@ from typing import Any
 from channels.db import database_sync_to_async
 from django.utils import timezone
 
-from lab.training.runs.consumers import MAX_CURSOR, PollingConsumer, teams_open_to
+from lab.lib.numbers import MAX_ID
+from lab.training.runs.consumers import PollingConsumer, teams_open_to
 from lab.watching.alerts.models import Notice
 from lab.watching.alerts.notices import inbox_group
 
@@ -28,7 +29,7 @@ class InboxConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_read(self) -> bool:
-        return self.team_id <= MAX_CURSOR and teams_open_to(self.user_id, "lab.enter").filter(team=self.team_id).exists()
+        return self.team_id <= MAX_ID and teams_open_to(self.user_id, "lab.enter").filter(team=self.team_id).exists()
 
     async def connect(self) -> None:
         self.seen = timezone.now()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lab.lib.registry import Registry
+
 FINISHED, FAILED, STALLED = "run-finished", "run-failed", "run-stalled"
 METRIC, FLAT, DOCTOR = "metric", "metric-flat", "doctor"
 DUE, CONFLICTS = "queue-due", "labels-conflict"
@@ -25,9 +27,9 @@ class Kind:
     mail: bool = False  # … which also sends mail
 
 
-KINDS: dict[str, Kind] = {
-    one.name: one
-    for one in (
+KINDS: Registry[Kind] = Registry.of(
+    "kind of notice",
+    (
         Kind(FINISHED, "Run finished", "A run reached its last step.", "runs.read", "run", default=True),
         Kind(FAILED, "Run failed", "A run ended with an error, or lost its worker too often.", "runs.read", "run", default=True, mail=True),
         Kind(
@@ -50,6 +52,6 @@ KINDS: dict[str, Kind] = {
         Kind(PROMOTION, "Alias requested", "Someone requested an alias for a checkpoint.", "policies.promote", "team", default=True),
         Kind(WEBHOOK, "Webhook disabled", "A webhook failed for days and was disabled.", "alerts.manage", "team", ruled=False),
         Kind(NEWS, "Other", "Other events that concern you.", "lab.enter", "team", ruled=False),
-    )
-}
+    ),
+)
 ON_METRICS = (METRIC, FLAT)

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.db.models import Max
 
+from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.teams.accounts.models import Project, Team, User
 from lab.teams.accounts.permissions import is_role_allowed
 from lab.training.runs import metrics
@@ -70,18 +71,16 @@ class RuleForm(forms.Form):
 
     def metric_names(self) -> list[str]:
         """Of the run that is named, else of the team's newest run with metrics: what the metric's field suggests."""
-        number = str(self["run"].value() or "").lstrip("#")
+        number = parse_whole_number(str(self["run"].value() or "").lstrip("#"), MAX_INTEGER)
         runs = Run.objects.of(self.team).filter(step__gt=0)
-        run = (
-            runs.filter(number=int(number)) if number.isascii() and number.isdigit() and len(number) < 10 else runs.order_by("-created_at")
-        ).first()
+        run = (runs.order_by("-created_at") if number is None else runs.filter(number=number)).first()
         return metrics.list_metric_names(run.pk) if run else []
 
     def clean_run(self) -> Run | None:
         text = self.cleaned_data["run"].strip().lstrip("#")
         if not text:
             return None
-        found = Run.objects.of(self.team).filter(number=int(text)).first() if text.isascii() and text.isdigit() and len(text) < 10 else None
+        found = Run.objects.of(self.team).filter(number=parse_whole_number(text, MAX_INTEGER) or 0).first()
         if found is None:
             newest = Run.objects.of(self.team).aggregate(newest=Max("number"))["newest"]
             raise forms.ValidationError(
@@ -92,7 +91,7 @@ class RuleForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}
         kind = found.get("kind")
-        about = KINDS[kind].about if kind in KINDS else ""
+        about = KINDS[kind].about if kind is not None and kind in KINDS else ""
         if about != "run":  # fields that are hidden say nothing
             found |= {"run": None, "recipe": ""}
         if about == "team":

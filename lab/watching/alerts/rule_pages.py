@@ -7,7 +7,6 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from lab.lib.numbers import MAX_ID
 from lab.teams.accounts.models import Membership, User
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import role_of
@@ -21,7 +20,7 @@ PREFILLED = ("kind", "metric", "direction", "number", "band", "steps", "run", "w
 
 
 def find_alert_rule(request: LabRequest, owner: User | None, rule_id: int) -> Rule:
-    return get_object_or_404(rules.list_alert_rules(request.team, owner), pk=min(rule_id, MAX_ID))
+    return get_object_or_404(rules.list_alert_rules(request.team, owner), pk=rule_id)
 
 
 @require_safe

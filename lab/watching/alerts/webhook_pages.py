@@ -13,8 +13,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from lab.lib.numbers import MAX_ID
-from lab.lib.outgoing import Refused, parse_target
+from lab.lib.outgoing import parse_target
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.requests import LabRequest
 from lab.watching.alerts import deliveries, hooks
 from lab.watching.alerts.models import Delivery, DeliveryState, Webhook
@@ -51,13 +51,13 @@ class WebhookForm(forms.Form):
             return ""
         try:
             parse_target(url)
-        except Refused as error:
+        except Refusal as error:
             raise forms.ValidationError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
         return url
 
 
 def find_webhook(request: LabRequest, webhook_id: int) -> Webhook:
-    return get_object_or_404(Webhook.objects.filter(team=request.team).select_related("team"), pk=min(webhook_id, MAX_ID))
+    return get_object_or_404(Webhook.objects.filter(team=request.team).select_related("team"), pk=webhook_id)
 
 
 @never_cache

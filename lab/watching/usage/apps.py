@@ -10,5 +10,5 @@ class UsageConfig(AppConfig):
         from lab.watching.usage import storage_room
         from lab.watching.usage.rule import QuotaRule
 
-        RULES.append(QuotaRule())
-        room_for_datasets.RULES.append(storage_room.check_storage_quota)
+        RULES.register("quotas", QuotaRule())
+        room_for_datasets.RULES.register("quotas", storage_room.check_storage_quota)

@@ -5,8 +5,8 @@ Checkpoints are as they were last weighed; datasets and uploads are weighed now,
 
 from __future__ import annotations
 
-from lab.data.datasets.rules import Problem
 from lab.lib.numbers import format_byte_size
+from lab.lib.refusals import Problem
 from lab.teams.accounts.models import Team
 from lab.watching.usage import quotas
 from lab.watching.usage.models import Storage

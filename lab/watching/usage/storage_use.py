@@ -122,6 +122,6 @@ def file_bytes(path: str) -> int:
 weigher = Weigher()
 
 
-def sweep() -> None:
+def weigh_due_storage() -> None:
     """The chore. Raises database errors; the caller tries again later."""
     weigher.round()

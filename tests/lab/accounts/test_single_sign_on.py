@@ -47,7 +47,7 @@ def come(provider: Provider, client: Client) -> Callable[..., Any]:
         provider.claims = {"sub": sub or email, "email": email, "email_verified": verified, "name": "Ada Byron", **claims}
         there = client.post(START).headers["Location"]
         assert there.startswith(f"{provider.url}/authorize?")
-        back = requests.get(there, allow_redirects=False, timeout=5).headers["Location"]
+        back = requests.get(there, allow_redirects=False, timeout=60).headers["Location"]
         return client.get(back.removeprefix("http://testserver"))
 
     return coming

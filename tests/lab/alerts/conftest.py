@@ -17,7 +17,7 @@ from tests.conftest import make_member
 def look() -> None:
     """As a worker does, except that no watcher waits for its next time."""
     Watch.objects.update(next_at=timezone.now())
-    chores.sweep()
+    chores.run_due_watchers()
 
 
 @pytest.fixture

@@ -277,7 +277,7 @@ def test_a_round_with_nothing_due_is_one_query(team: Team, django_assert_num_que
     look()
     Watch.objects.update(next_at=timezone.now() + timedelta(hours=1))
     with django_assert_num_queries(1):
-        chores.sweep()
+        chores.run_due_watchers()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -285,7 +285,7 @@ def test_several_workers_tell_once(team: Team, owner: User, rule: Maker) -> None
     hook = Webhook.objects.create(team=team, name="h", **addresses.build_address_fields("https://hooks.example.org/"), secret=b"")
     rule(kinds.FINISHED, email=True)
     rule(kinds.FINISHED, owner=None, webhook=hook, email=True)
-    chores.sweep()
+    chores.run_due_watchers()
     for _ in range(5):
         end(make_run(team))
     start = Barrier(4)
@@ -293,7 +293,7 @@ def test_several_workers_tell_once(team: Team, owner: User, rule: Maker) -> None
     def work() -> None:
         start.wait()
         chores.run_watcher("runs", timezone.now())
-        chores.sweep()
+        chores.run_due_watchers()
         connections.close_all()
 
     Watch.objects.update(next_at=timezone.now())

@@ -36,7 +36,7 @@ def test_the_examples_run(environment: None) -> None:
     assert [(run.name, run.status) for run in Run.across_teams.all()] == [("sweep", Status.STOPPED)]
     if shutil.which("curl"):
         commands = next(text for kind, text in BLOCKS if "curl" in text)
-        answers = subprocess.run(["bash", "-ec", commands], capture_output=True, text=True, timeout=60, check=True).stdout
+        answers = subprocess.run(["bash", "-ec", commands], capture_output=True, text=True, timeout=240, check=True).stdout
         assert "problem" not in answers
         assert '"nightly"' in answers
 

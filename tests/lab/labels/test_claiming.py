@@ -5,17 +5,17 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
-import pytest
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.labelling.labels.item_claims import Refused, claim_items, free_claims, release_claims, renew_claims, shuffle_answer_order, why_nothing
+from lab.labelling.labels.item_claims import claim_items, free_claims, release_claims, renew_claims, shuffle_answer_order, why_nothing
 from lab.labelling.labels.judgements import save_draft
 from lab.labelling.labels.models import Claim, Kind, Queue, QueueMember, QueueStatus
 from lab.teams.accounts.models import Membership, Role, Team, User
 from tests.conftest import make_member
 from tests.lab.labels.queues import group_queue, judge, pair_queue
+from tests.lab.refusal_checks import refused
 
 
 def expire(*claims: Claim) -> None:
@@ -105,7 +105,7 @@ def test_nobody_releases_or_renews_for_another(team: Team, ann: User, bob: User)
 
 
 def refusal(queue: Queue, user: User) -> str:
-    with pytest.raises(Refused) as error:
+    with refused() as error:
         claim_items(queue, user)
     assert error.value.fix
     return error.value.message

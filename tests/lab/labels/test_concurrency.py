@@ -15,14 +15,16 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from lab.labelling.labels.item_claims import Refused, claim_items, free_claims
-from lab.labelling.labels.judgements import Expired, NothingToUndo, submit_judgement, undo_last_judgement
+from lab.labelling.labels.item_claims import claim_items, free_claims
+from lab.labelling.labels.judgements import Expired, submit_judgement, undo_last_judgement
 from lab.labelling.labels.models import Change, Claim, Item, Judgement, Preference, Queue
 from lab.labelling.labels.pages import settings as pages
 from lab.labelling.labels.settlement import SEATED, accept_judgement, decide_queue_item, lock_item
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Role, Team, User
 from tests.conftest import make_member
 from tests.lab.labels.queues import judge, pair_queue
+from tests.lab.refusal_checks import is_refusal
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -135,7 +137,7 @@ def test_undoing_a_skip_against_somebody_who_takes_the_item(team: Team) -> None:
         queue = pair_queue(team, items=1)
         judge(queue, ann, "skip", reason="?")
         back, taken = at_once(lambda: undo_last_judgement(queue, ann), lambda: claim_items(queue, bob))  # noqa: B023
-        assert isinstance(back, NothingToUndo) == bool(taken)
+        assert is_refusal(back, 409, "nothing-to-undo") == bool(taken)
         sound(queue)
 
 
@@ -144,7 +146,8 @@ def test_undoing_twice_at_once_takes_back_two_or_says_there_is_one(team: Team) -
     [ann] = people(team, 1)
     judge(queue, ann, "a")
     results = at_once(lambda: undo_last_judgement(queue, ann), lambda: undo_last_judgement(queue, ann))
-    assert sorted(type(result).__name__ for result in results) == ["Claim", "NothingToUndo"]
+    assert sorted(type(result).__name__ for result in results) == ["Claim", "Refusal"]
+    assert any(is_refusal(result, 409, "nothing-to-undo") for result in results)
     sound(queue)
 
 
@@ -158,10 +161,10 @@ def test_who_is_deactivated_while_they_submit_is_in_or_out_but_not_half(team: Te
     ]
     leaves = [lambda user=user: User.objects.filter(pk=user.pk).update(is_active=False) for user in users]
     results = at_once(*sends, *leaves)[:6]
-    assert all(isinstance(result, (Judgement, Refused)) for result in results), results
+    assert all(isinstance(result, Judgement) or is_refusal(result) for result in results), results
     assert Judgement.across_teams.count() == sum(isinstance(result, Judgement) for result in results)
     for result, mine in zip(results, held, strict=True):
-        if isinstance(result, Refused):
+        if is_refusal(result):
             assert Claim.across_teams.get(pk=mine.pk).draft["rationale"] == "kept"
     boss = make_member("boss@example.org", team)
     claim_items(queue, boss)
@@ -197,7 +200,7 @@ def test_accepting_against_undoing_and_deciding_against_submitting(team: Team) -
     accepted, back = at_once(lambda: accept_judgement(said, boss), lambda: undo_last_judgement(queue, ann))
     said.refresh_from_db()
     assert said.state == ("withdrawn" if isinstance(back, Claim) else "accepted")
-    assert isinstance(accepted, Refused) == isinstance(back, Claim)
+    assert is_refusal(accepted) == isinstance(back, Claim)
     [held] = claim_items(queue, bob, hold=1)
     submitted, decided = at_once(
         lambda: submit_judgement(queue, bob, held.token, uuid.uuid4(), {"choice": "1"}, 1.0),
@@ -228,8 +231,8 @@ def test_a_crowd_that_labels_expires_undoes_and_is_freed_leaves_every_seat_count
                     submit_judgement(queue, user, held[0].token, uuid.uuid4(), {"choice": "12"[turn % 2]}, 1.0)
                     if (turn + number) % 3 == 0:
                         undo_last_judgement(queue, user)
-                except (Expired, NothingToUndo):
-                    pass
+                except Refusal as error:
+                    assert error.code in ("expired", "nothing-to-undo")  # noqa: PT017
             if number % 4 == 0:
                 free_claims(queue, user)
 

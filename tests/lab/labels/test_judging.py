@@ -10,12 +10,13 @@ import pytest
 from django.utils import timezone
 
 from lab.labelling.labels.answers import AnswerError, as_shown
-from lab.labelling.labels.item_claims import Refused, claim_items
-from lab.labelling.labels.judgements import Expired, NothingToUndo, Reviewed, revise_judgement, save_draft, submit_judgement, undo_last_judgement
+from lab.labelling.labels.item_claims import claim_items
+from lab.labelling.labels.judgements import Expired, revise_judgement, save_draft, submit_judgement, undo_last_judgement
 from lab.labelling.labels.models import Change, Claim, Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, QueueStatus, Skipping
 from lab.labelling.labels.settlement import accept_judgement, decide_queue_item, drop_item, send_back
 from lab.teams.accounts.models import Team, User
 from tests.lab.labels.queues import group_queue, judge, pair_queue
+from tests.lab.refusal_checks import refused
 
 
 def send(queue: Queue, user: User, held: Claim, choice: str = "1", **answer: Any) -> Judgement:
@@ -135,7 +136,7 @@ def test_an_answer_to_a_queue_that_is_not_open_is_kept_as_draft(team: Team, ann:
     queue = pair_queue(team)
     [held] = claim_items(queue, ann, hold=1)
     Queue.across_teams.filter(pk=queue.pk).update(status=status)
-    with pytest.raises(Refused):
+    with refused():
         send(queue, ann, held, rationale="kept")
     assert Claim.across_teams.get().draft["rationale"] == "kept"
     assert not Judgement.across_teams.exists()
@@ -221,7 +222,7 @@ def test_undo_goes_back_through_time_not_through_ids(team: Team, ann: User) -> N
     assert undo_last_judgement(queue, ann).item_id == second.item_id
     assert undo_last_judgement(queue, ann).item_id == third.item_id
     assert undo_last_judgement(queue, ann).item_id == first.item_id
-    with pytest.raises(NothingToUndo):
+    with refused(409, "nothing-to-undo"):
         undo_last_judgement(queue, ann)
 
 
@@ -229,10 +230,10 @@ def test_undo_stops_where_a_reviewer_has_spoken(team: Team, ann: User, owner: Us
     queue = pair_queue(team)
     said = judge(queue, ann, "a")
     accept_judgement(said, owner)
-    with pytest.raises(Reviewed, match="accepted"):
+    with refused(409, "reviewed", match="accepted"):
         undo_last_judgement(queue, ann)
     send_back(said, owner, "look again")
-    with pytest.raises(Reviewed, match="sent your last label back"):
+    with refused(409, "reviewed", match="sent your last label back"):
         undo_last_judgement(queue, ann)
 
 
@@ -246,7 +247,7 @@ def test_a_dropped_item_comes_back_when_its_skip_is_undone(team: Team, ann: User
     assert queue.items.get(pk=said.item_id).state == ItemState.OPEN
     send(queue, ann, back, "skip", reason="broken")
     Change.objects.create(item=item, user=owner, what="recalled")
-    with pytest.raises(NothingToUndo):
+    with refused(409, "nothing-to-undo"):
         undo_last_judgement(queue, ann)
 
 
@@ -279,10 +280,10 @@ def test_what_was_sent_back_is_revised_and_counts_again(team: Team, ann: User, o
 def test_nobody_revises_anothers_label_nor_an_accepted_one(team: Team, ann: User, bob: User, owner: User) -> None:
     queue = pair_queue(team)
     said = judge(queue, ann, "a")
-    with pytest.raises(Refused):
+    with refused():
         revise_judgement(said, bob, uuid.uuid4(), {"choice": "1"}, 1.0)
     accept_judgement(said, owner)
-    with pytest.raises(Reviewed):
+    with refused(409, "reviewed"):
         revise_judgement(said, ann, uuid.uuid4(), {"choice": "1"}, 1.0)
 
 
@@ -301,7 +302,7 @@ def test_a_labeller_who_misses_too_much_of_what_is_known_is_paused(team: Team, a
     member = QueueMember.across_teams.get()
     assert (member.user, member.labels) == (ann, True)
     assert member.paused_reason == "You agreed with 1 of 3 gold items; this queue requires 60%."
-    with pytest.raises(Refused, match="1 of 3"):
+    with refused(match="1 of 3"):
         claim_items(queue, ann)
     assert not Claim.across_teams.filter(user=ann, seated=True).exists()
     assert [one.item.place for one in claim_items(queue, bob)] == [4, 5]

@@ -24,7 +24,7 @@ def save(client: Client, queue: int, keys: Any) -> Any:
 
 
 def test_the_actions_are_those_of_the_scripts() -> None:
-    scripts = "".join(path.read_text() for path in (ROOT / "static").glob("labelling*.js"))
+    scripts = "".join(path.read_text() for path in (ROOT / "static/labelling").glob("*.js"))
     there = {(action, key) for action, key in re.findall(r'id: "([a-z0-9-]+)", key: "(.)"', scripts)}
     known = {pair for actions in ACTIONS.values() for pair in actions.items()}
     assert there <= known

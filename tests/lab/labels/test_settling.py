@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.labelling.labels.answers import AnswerError
-from lab.labelling.labels.item_claims import Refused, claim_items, release_claims
-from lab.labelling.labels.judgements import Expired, NothingToUndo, Reviewed, revise_judgement, save_draft, submit_judgement, undo_last_judgement
+from lab.labelling.labels.item_claims import claim_items, release_claims
+from lab.labelling.labels.judgements import revise_judgement, save_draft, submit_judgement, undo_last_judgement
 from lab.labelling.labels.models import Change, Claim, Item, ItemState, Judgement, Preference, Queue, QueueMember
 from lab.labelling.labels.progress import count_queue_progress
 from lab.labelling.labels.settlement import (
@@ -29,9 +29,11 @@ from lab.labelling.labels.settlement import (
     send_back,
     withdraw_judgement,
 )
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Role, Team, User
 from tests.conftest import make_member
 from tests.lab.labels.queues import judge, pair_queue
+from tests.lab.refusal_checks import refused
 
 
 def item_of(queue: Queue) -> Item:
@@ -57,9 +59,9 @@ def test_who_judged_an_item_does_not_decide_it(team: Team, ann: User, owner: Use
     queue = pair_queue(team, items=1, overlap=2)
     judge(queue, owner, "a")
     judge(queue, ann, "b")
-    with pytest.raises(Refused, match="labelled this item yourself"):
+    with refused(match="labelled this item yourself"):
         decide_queue_item(item_of(queue), owner, {"choice": "1"}, [0, 1])
-    with pytest.raises(Refused, match="are not a reviewer"):
+    with refused(match="are not a reviewer"):
         decide_queue_item(item_of(queue), make_member("cy@example.org", team, Role.ANNOTATOR), {"choice": "1"}, [0, 1])
     assert item_of(queue).state == ItemState.CONFLICT
 
@@ -84,10 +86,10 @@ def test_a_decision_is_an_answer(team: Team, owner: User, data: dict[str, Any], 
 def test_reviewers_accept_and_send_back_but_never_their_own(team: Team, ann: User, bob: User, owner: User) -> None:
     queue = pair_queue(team, items=1, reviewed=True)
     said = judge(queue, ann, "a")
-    with pytest.raises(Refused, match="are not a reviewer"):
+    with refused(match="are not a reviewer"):
         accept_judgement(said, bob)
     member = QueueMember.objects.create(queue=queue, user=ann, reviews=True)
-    with pytest.raises(Refused, match="your own"):
+    with refused(match="your own"):
         accept_judgement(said, ann)
     QueueMember.across_teams.filter(pk=member.pk).update(user=bob)
     assert accept_judgement(said, bob, "good").state == "accepted"
@@ -104,11 +106,11 @@ def test_skips_and_what_was_taken_back_need_no_review(team: Team, ann: User, own
     queue = pair_queue(team, items=2)
     said = judge(queue, ann, "a")
     undo_last_judgement(queue, ann)
-    with pytest.raises(Refused, match="withdrawn"):
+    with refused(match="withdrawn"):
         accept_judgement(said, owner)
     judge(queue, ann, "b")
     skip = judge(queue, ann, "skip", reason="?")
-    with pytest.raises(Refused, match="skip"):
+    with refused(match="skip"):
         accept_judgement(skip, owner)
 
 
@@ -124,7 +126,7 @@ def test_a_recalled_label_leaves_and_comes_back_as_it_was(team: Team, ann: User,
     item = item_of(queue)
     assert (item.state, item.labels, item.room, Preference.across_teams.get().chosen) == (ItemState.DONE, 1, 0, item.rollouts[0])
     assert list(Change.across_teams.order_by("pk").values_list("what", flat=True)) == ["submitted", "accepted", "recalled", "restored"]
-    with pytest.raises(Refused):
+    with refused():
         restore_judgement(said, owner)
 
 
@@ -142,7 +144,7 @@ def test_what_its_author_took_back_is_not_restored(team: Team, ann: User, owner:
     queue = pair_queue(team, items=1)
     said = judge(queue, ann, "a")
     undo_last_judgement(queue, ann)
-    with pytest.raises(Refused):
+    with refused():
         restore_judgement(said, owner)
 
 
@@ -200,7 +202,7 @@ def test_whatever_people_do_seats_and_preferences_stay_counted(team: Team, owner
         people = [make_member(f"{uuid.uuid4()}@example.org", team, Role.ANNOTATOR) for _ in range(3)]
         queue = pair_queue(team, items=3, overlap=overlap)
         for verb, who, choice in moves:
-            with suppress(Expired, NothingToUndo, Reviewed, Refused):
+            with suppress(Refusal):
                 move(queue, people[who], owner, verb, choice)
             sound(queue)
         transaction.set_rollback(True)

@@ -62,8 +62,8 @@ def test_annotators_get_it_and_viewers_strangers_and_nobody_do_not(queue: Queue,
 def test_every_kind_gets_the_script_that_shows_it(team: Team, ann: User, kind: Kind) -> None:
     answers = {Kind.PAIR: 2, Kind.CLEARER: 4, Kind.RANKING: 3, Kind.SINGLE: 1}[kind]
     text = page(ann, group_queue(team, kind, 1, answers))
-    assert f"labelling-{kind}.js" in text
-    assert [name for name in ("pair", "clearer", "ranking", "single") if f"labelling-{name}.js" in text] == [kind]
+    assert f"labelling/{kind}.js" in text
+    assert [name for name in ("pair", "clearer", "ranking", "single") if f"labelling/{name}.js" in text] == [kind]
 
 
 def test_what_a_person_wrote_about_the_queue_can_do_nothing(team: Team, ann: User) -> None:

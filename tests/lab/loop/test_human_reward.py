@@ -28,6 +28,7 @@ from lab.training.runs.models import Run, Status
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS
 from tests.lab.html_forms import error_of, filled, send
+from tests.lab.refusal_checks import refused
 from tests.lab.supervisor.spools import make_run, rollout, started, store, write
 from trainers.contract.events import Asked, Message
 from trainers.contract.spec import ANSWERS, parse_spec
@@ -124,7 +125,7 @@ def test_what_is_too_late_leaves_the_queue_and_is_not_sent(run: Run, ann: User) 
     assert human_reward.sync_reward_answers(run) == 0
     assert set(queue.items.values_list("state", flat=True)) == {ItemState.DROPPED}
     assert answers(run) == []
-    with pytest.raises(Exception, match="expired"):
+    with refused(409, "expired"):
         submit_judgement(queue, ann, held.token, uuid.uuid4(), {"choice": "ranked", "tiers": [[0], [1], [2]]}, 1.0)
 
 

@@ -14,8 +14,9 @@ from django.db import connection
 from django.utils import timezone
 from msgspec import structs
 
+from lab.lib.refusals import Refusal
 from lab.supervision.outside import received_spools
-from lab.supervision.outside.received_spools import OWNER, Opening, Refused, open_run, receive_spool_piece
+from lab.supervision.outside.received_spools import OWNER, Opening, open_run, receive_spool_piece
 from lab.supervision.supervisor import sweeper
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.models import Entry
@@ -120,7 +121,7 @@ def test_any_pieces_in_any_order_end_as_the_bytes_that_were_written(run: Run, se
     ],
 )
 def test_what_is_no_event_is_refused_whole_with_its_line(run: Run, data: bytes, field: str, words: str) -> None:
-    with pytest.raises(Refused, match=words) as refused:
+    with pytest.raises(Refusal, match=words) as refused:
         receive_spool_piece(run, 0, data)
     assert refused.value.field == field
     assert receive_spool_piece(run, 0, b"").offset == 0
@@ -137,7 +138,7 @@ def test_what_is_no_event_is_refused_whole_with_its_line(run: Run, data: bytes, 
     ],
 )
 def test_an_opening_that_makes_no_sense_names_its_field(team: Team, owner: User, fields: dict[str, object], field: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refusal) as refused:
         open_run(team, owner, opening(**fields))
     assert refused.value.field == field
     assert not Run.across_teams.exists()
@@ -147,7 +148,7 @@ def test_arrays_that_unpack_to_far_more_than_was_sent_are_refused(run: Run) -> N
     one = arrays.pack_array(np.zeros(16_000), "H")
     many = dict.fromkeys(("ids", "lengths", "logprobs", "entropies", "mask", "weights", "ratios", "clipped"), one)
     receive_spool_piece(run, 0, lines(rollout(**many)))
-    with pytest.raises(Refused, match="far more than was sent"):
+    with pytest.raises(Refusal, match="far more than was sent"):
         receive_spool_piece(run, 0, lines(*[rollout(sample=number, **many) for number in range(60)]))
 
 
@@ -156,13 +157,13 @@ def test_a_team_whose_storage_is_used_up_can_send_nothing_more(run: Run, team: T
     receive_spool_piece(run, 0, first := lines(started(), *steps(1, 3)))
     quota.storage_bytes = len(first) + 10
     quota.save()
-    with pytest.raises(Refused, match=r"storage quota has .* left") as refused:
+    with pytest.raises(Refusal, match=r"storage quota has .* left") as refused:
         receive_spool_piece(run, len(first), lines(*steps(4, 4)))
     assert refused.value.field == "storage"
     assert receive_spool_piece(run, 0, b"").offset == len(first)
     quota.storage_bytes = 0
     quota.save()
-    with pytest.raises(Refused, match="storage quota"):
+    with pytest.raises(Refusal, match="storage quota"):
         open_run(team, owner, opening(key=uuid.uuid4()))
     assert open_run(team, owner, opening())[1] == len(first)
     quota.delete()

@@ -7,10 +7,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.permissions import TABLE
 from lab.teams.audit.models import Entry
-from lab.teams.people.member_rules import Refused
 from lab.teams.people.roles import change_role, transfer_ownership
 from tests.conftest import make_member
 from tests.lab.people.test_leaving import together
@@ -27,7 +27,7 @@ def people(team: Team, owner: User) -> dict[str, Membership]:
 def attempt(by: Membership, target: Membership, role: str) -> bool:
     try:
         change_role(target, role, by.user)
-    except Refused:
+    except Refusal:
         return False
     return True
 
@@ -52,11 +52,11 @@ def test_a_change_is_logged_with_both_roles_and_none_is_not(people: dict[str, Me
 
 def test_the_last_owner_is_not_demoted_and_a_stranger_cannot(people: dict[str, Membership], stranger: User) -> None:
     change_role(people["owner"], "viewer", people["first"].user)
-    with pytest.raises(Refused, match="only owner"):
+    with pytest.raises(Refusal, match="only owner"):
         change_role(people["first"], "admin", None, operator=True)
-    with pytest.raises(Refused, match="can no longer manage"):
+    with pytest.raises(Refusal, match="can no longer manage"):
         change_role(people["viewer"], "admin", stranger)
-    with pytest.raises(Refused, match="no role"):
+    with pytest.raises(Refusal, match="no role"):
         change_role(people["viewer"], "god", people["first"].user)
 
 
@@ -65,7 +65,7 @@ def test_of_two_owners_who_demote_each_other_one_stays(team: Team, owner: User) 
     other = make_member("second@example.org", team, Role.OWNER)
     one, two = Membership.objects.get(user=owner), Membership.objects.get(user=other)
     raised = together(lambda: change_role(two, "viewer", owner), lambda: change_role(one, "viewer", other))
-    assert sum(isinstance(error, Refused) for error in raised) == 1, raised
+    assert sum(isinstance(error, Refusal) for error in raised) == 1, raised
     assert Membership.objects.filter(role=Role.OWNER).count() == 1
 
 
@@ -107,12 +107,12 @@ def test_who_signs_in_elsewhere_has_signed_in_of_late(as_owner: Client, owner: U
 
 def test_nobody_outside_or_deactivated_is_handed_a_team(people: dict[str, Membership], as_owner: Client, stranger: User) -> None:
     elsewhere = Membership.objects.get(user=stranger)
-    with pytest.raises(Refused):
+    with pytest.raises(Refusal):
         transfer_ownership(people["first"], elsewhere)
     form = {"member": str(elsewhere.pk), "password": "correct horse battery"}
     assert as_owner.post("/t/reasoning/team/transfer/", form).status_code == 422
     Membership.objects.filter(pk=people["viewer"].pk).update(active=False)
-    with pytest.raises(Refused, match="deactivated"):
+    with pytest.raises(Refusal, match="deactivated"):
         transfer_ownership(people["first"], people["viewer"])
 
 

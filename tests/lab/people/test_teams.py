@@ -11,10 +11,10 @@ from django.test import Client
 
 from lab.data.datasets import uploads
 from lab.lib.folders import remove_folder
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import JoinRequest, Membership, Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.teams.people import join_requests
-from lab.teams.people.member_rules import Refused
 from lab.teams.people.new_teams import make_team
 from lab.teams.people.team_deletion import delete_team, iterate_owned_models
 from lab.training.runs.models import Run, Status
@@ -107,7 +107,7 @@ def test_a_refusal_is_quiet_for_a_week_and_an_admin_makes_no_owner(team: Team, o
     ask(as_stranger, "reasoning")
     [asked] = JoinRequest.across_teams.all()
     admin = make_member("admin@example.org", team, Role.ADMIN)
-    with pytest.raises(Refused, match="Only an owner"):
+    with pytest.raises(Refusal, match="Only an owner"):
         join_requests.answer_join_request(asked, admin, "owner")
     join_requests.answer_join_request(asked, admin)
     ask(as_stranger, "reasoning")
@@ -123,7 +123,7 @@ def test_one_person_floods_nobody(stranger: User) -> None:
 
 
 def test_a_new_team_is_for_who_runs_one_and_has_an_address_of_its_own(owner: User, teammate: User) -> None:
-    with pytest.raises(Refused, match="owners and admins"):
+    with pytest.raises(Refusal, match="owners and admins"):
         make_team("Mine", teammate)
     assert signed_in(teammate).post("/teams/new/", {"name": "Mine"}).status_code == 422
     response = signed_in(owner).post("/teams/new/", {"name": "Reasoning"})
@@ -135,7 +135,7 @@ def test_a_new_team_is_for_who_runs_one_and_has_an_address_of_its_own(owner: Use
     assert make_team("x" * 80, owner).slug == "x" * 40
     teammate.is_staff = True
     teammate.save()
-    with pytest.raises(Refused, match="owners and admins"):  # staff have no powers without a second factor
+    with pytest.raises(Refusal, match="owners and admins"):  # staff have no powers without a second factor
         make_team("By staff", teammate)
     Authenticator.objects.create(user=teammate, type=Authenticator.Type.TOTP, data={"secret": "x"})
     assert make_team("By staff", teammate).slug == "by-staff"
@@ -249,9 +249,9 @@ def test_a_team_with_open_runs_is_not_deleted_and_owners_only_delete(team: Team,
     page = as_owner.get("/t/reasoning/team/delete/").content.decode()
     assert "1 run is queued or training" in page
     assert 'name="name"' not in page
-    with pytest.raises(Refused, match="Stop them first"):
+    with pytest.raises(Refusal, match="Stop them first"):
         delete_team(team, owner, "Reasoning")
     Run.across_teams.filter(pk=run.pk).update(status=Status.STOPPED)
     admin = make_member("admin@example.org", team, Role.ADMIN)
-    with pytest.raises(Refused, match="no longer own"):
+    with pytest.raises(Refusal, match="no longer own"):
         delete_team(team, admin, "Reasoning")

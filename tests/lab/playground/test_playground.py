@@ -13,6 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from lab.labelling.labels.models import Kind, Queue
+from lab.lib.refusals import Refusal
 from lab.models.playground import chores, display, sampling, stored_samples
 from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side
 from lab.models.playground.requests import AskForm
@@ -90,7 +91,7 @@ def test_both_sides_write_and_the_same_seed_writes_the_same_again(team: Team, ow
 def test_greedy_answers_are_all_the_same_and_cannot_be_asked_about(team: Team, owner: User, sides: list[Checkpoint]) -> None:
     made = sampled(team, owner, sides[0], temperature="0", max_tokens="4")
     assert len({text for row in texts(made) for text in row}) == 1
-    with pytest.raises(stored_samples.Refused, match="All answers are identical"):
+    with pytest.raises(Refusal, match="All answers are identical"):
         stored_samples.to_queue(made, owner)
     assert not Queue.across_teams.exists()
     assert not Rollout.across_teams.filter(phase="play").exists()
@@ -126,7 +127,7 @@ def test_samples_become_rollouts_of_the_run_and_a_blind_queue_once(team: Team, o
 def test_a_run_that_trains_takes_no_samples_yet(team: Team, owner: User, run: Run, sides: list[Checkpoint]) -> None:
     made = sampled(team, owner, sides[0])
     Run.across_teams.filter(pk=run.pk).update(status=Status.RUNNING)
-    with pytest.raises(stored_samples.Refused, match="once it has ended"):
+    with pytest.raises(Refusal, match="once it has ended"):
         stored_samples.to_queue(made, owner)
 
 
@@ -228,7 +229,7 @@ def test_lost_and_forgotten_samplings_end(team: Team, owner: User, sides: list[C
     lost.claim()
     Sampling.across_teams.filter(pk=lost.pk).update(beat=timezone.now() - timedelta(minutes=1))
     Sampling.across_teams.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(hours=2))
-    chores.sweep()
+    chores.sweep_samplings()
     found: dict[uuid.UUID, Any] = dict(Sampling.across_teams.values_list("pk", "status"))
     assert found == {lost.pk: SamplingStatus.FAILED, old.pk: SamplingStatus.FAILED}
     assert not lost.finish()

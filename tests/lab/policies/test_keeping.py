@@ -13,9 +13,9 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from lab.lib.refusals import Refusal
 from lab.models.policies import checkpoint_paths, chores, promotion, removal, retention
 from lab.models.policies.models import Removal, Retention
-from lab.models.policies.promotion import Refused
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.training.runs.launch import launch_run
@@ -84,14 +84,14 @@ def test_runs_that_are_not_over_and_what_a_stopped_one_resumes_from_stay(team: T
         Run.across_teams.filter(pk=run.pk).update(status=status)
         assert dropped(team) == []
     Run.across_teams.filter(pk=run.pk).update(status=Status.STOPPED)
-    with pytest.raises(Refused, match="resumed from it"):
+    with pytest.raises(Refusal, match="resumed from it"):
         removal.request_removal(team, owner, at(run, 250))
 
 
 def test_what_people_were_asked_about_stays(team: Team, owner: User) -> None:
     run, _ = matched(team, owner, prompts=4)
     assert dropped(team, keep_final=False) == [50]
-    with pytest.raises(Refused, match="in a match"):
+    with pytest.raises(Refusal, match="in a match"):
         removal.request_removal(team, owner, final_of(run))
 
 
@@ -99,18 +99,18 @@ def test_the_rules_delete_after_the_time_to_take_it_back(team: Team, admin: User
     run = trained(team, admin, steps=STEPS)
     age(48)
     retention.save_retention_rules(team, admin, rules(team))
-    chores.sweep()
+    chores.sweep_policies()
     assert Removal.across_teams.filter(by=None, deleted_at=None).count() == 4
     assert all(checkpoint_paths.has_checkpoint_files(one) for one in run.checkpoints.all())
     removal.cancel_removal(team, admin, at(run, 100))
     due()
-    chores.sweep()
+    chores.sweep_policies()
     assert [one.step for one in run.checkpoints.filter(final=False) if checkpoint_paths.has_checkpoint_files(one)] == [250, 100]
     assert Removal.across_teams.exclude(deleted_at=None).count() == 3
     assert {entry.details["by"] for entry in Entry.across_teams.filter(action="policy.delete")} == {"the team's rules"}
     assert run.checkpoints.count() == 6  # the rows stay
     Retention.across_teams.update(looked_at=None)
-    chores.sweep()
+    chores.sweep_policies()
     assert not Removal.across_teams.filter(deleted_at=None, kept_at=None).exists()  # what somebody kept is left alone
     client.force_login(admin)
     assert "the rules" in client.get("/policies/retention/").content.decode()
@@ -122,14 +122,14 @@ def test_a_deletion_that_is_no_longer_right_does_not_happen(team: Team, admin: U
     removal.request_removal(team, admin, at(run, 50))
     Run.across_teams.filter(pk=run.pk).update(status=Status.QUEUED)
     due()
-    chores.sweep()
+    chores.sweep_policies()
     assert checkpoint_paths.has_checkpoint_files(at(run, 50))
     assert "queued" in Removal.across_teams.get().problem
     Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
     due()
-    chores.sweep()
+    chores.sweep_policies()
     assert not checkpoint_paths.has_checkpoint_files(at(run, 50))
-    with pytest.raises(Refused, match="Too late"):
+    with pytest.raises(Refusal, match="Too late"):
         removal.cancel_removal(team, admin, at(run, 50))
 
 
@@ -145,7 +145,7 @@ def test_links_are_neither_followed_nor_deleted(team: Team, admin: User, tmp_pat
     folder.rename(tmp_path / "moved")
     folder.symlink_to(outside)
     due()
-    chores.sweep()
+    chores.sweep_policies()
     assert not checkpoint_paths.has_checkpoint_files(at(run, 50))
     assert (outside / "model.safetensors").read_bytes() == b"precious"
     assert folder.is_symlink()
@@ -169,7 +169,7 @@ def test_a_worker_that_died_in_the_middle_leaves_it_to_the_next(team: Team, admi
     made = removal.request_removal(team, admin, at(run, 50))
     os.rename(run.folder / "checkpoints/checkpoint-50", run.folder / f".removed-{made.pk}")  # renamed, then killed
     due()
-    chores.sweep()
+    chores.sweep_policies()
     assert not list(run.folder.glob(".removed-*"))
     assert Removal.across_teams.exclude(deleted_at=None).count() == 1
 
@@ -197,7 +197,7 @@ def test_a_run_whose_checkpoints_were_deleted_is_not_resumed_from_nothing(client
     for one in run.checkpoints.all():
         removal.request_removal(team, admin, one)
     due()
-    chores.sweep()
+    chores.sweep_policies()
     Run.across_teams.filter(pk=run.pk).update(status=Status.STOPPED)
     run.refresh_from_db()
     assert not run.resume()
@@ -212,7 +212,7 @@ def test_a_deleted_policy_is_refused_at_launch_with_words(team: Team, admin: Use
     run = trained(team, admin, steps=(50, 100))
     removal.request_removal(team, admin, at(run, 50))
     due()
-    chores.sweep()
+    chores.sweep_policies()
     with pytest.raises(SpecError, match="no such checkpoint"):
         launch_run(team, admin, {**SPEC, "policy": {"kind": "run", "run": str(run.pk), "checkpoint": 50}})
 

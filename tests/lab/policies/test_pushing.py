@@ -11,10 +11,10 @@ import pytest
 from django.db import connection
 from django.test import Client
 
+from lab.lib.refusals import Refusal
 from lab.models.policies import chores, hub_token, pushes
 from lab.models.policies.checkpoint_paths import folder_of
 from lab.models.policies.models import HubToken, Push, PushState
-from lab.models.policies.promotion import Refused
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.teams.people.departures import deactivate_member
@@ -155,7 +155,7 @@ def test_a_removed_token_stops_what_waits(hub: Hub, team: Team, admin: User, che
     pushes.execute_push(made.pk)
     made.refresh_from_db()
     assert "token was removed" in made.problem
-    with pytest.raises(Refused, match="no hub token"):
+    with pytest.raises(Refusal, match="no hub token"):
         pushes.request_push(team, admin, checkpoint, "our-team/other", True)
 
 
@@ -164,24 +164,24 @@ FOREIGN = ["", "name", "a/b/c", "../x", "a/..", "a/b.git", "a/ b", "https://evil
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_names_of_repositories(name: str) -> None:
-    with pytest.raises(Refused, match="owner/name"):
+    with pytest.raises(Refusal, match="owner/name"):
         pushes.repository_of(name)
 
 
 def test_a_policy_that_names_code_is_not_pushed(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint) -> None:
     run = final_of(checkpoint.run).run
     for step, config in ((61, {"auto_map": {"AutoModel": "evil.Model"}}), (62, {"text_config": {"attn_implementation": "evil/kernel"}})):
-        with pytest.raises(Refused, match=r"config\.json (has an|names a kernel)"):
+        with pytest.raises(Refusal, match=r"config\.json (has an|names a kernel)"):
             pushes.request_push(team, admin, place(run, step, **config), "our-team/x", True)
     coded = place(run, 63)
     folder = folder_of(coded)
     assert folder is not None
     (folder / "modeling.py").write_text("raise SystemExit")
-    with pytest.raises(Refused, match="is code"):
+    with pytest.raises(Refusal, match="is code"):
         pushes.request_push(team, admin, coded, "our-team/x", True)
     (folder / "modeling.py").unlink()
     (folder / "model.safetensors").write_bytes(b"\x80\x04pickle")
-    with pytest.raises(Refused, match="not a safetensors file"):
+    with pytest.raises(Refusal, match="not a safetensors file"):
         pushes.request_push(team, admin, coded, "our-team/x", True)
 
 
@@ -210,7 +210,7 @@ def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, c
 def test_a_push_whose_worker_is_gone_fails_with_words(team: Team, admin: User, checkpoint: Checkpoint) -> None:
     made = Push.objects.create(team=team, checkpoint=checkpoint, repository="a/b", by=admin, state=PushState.RUNNING)
     Push.across_teams.filter(pk=made.pk).update(beat_at="2020-01-01T00:00:00Z")
-    chores.sweep()
+    chores.sweep_policies()
     made.refresh_from_db()
     assert (made.state, "worker was lost" in made.problem) == (PushState.FAILED, True)
 

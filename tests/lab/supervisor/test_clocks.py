@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from lab.data.datasets.models import Dataset, Version, VersionState
 from lab.lib.clock import database_now
+from lab.lib.refusals import Refusal
 from lab.models.playground.models import Sampling, SamplingStatus
 from lab.rollouts.replay.models import Replay, ReplayStatus
 from lab.supervision.supervisor.sweeper import OVERDUE, Sweeper
@@ -21,7 +22,7 @@ from lab.teams.accounts.models import Team, User
 from lab.training.runs import live
 from lab.training.runs.models import Run, Status
 from lab.training.workers import heartbeat, listing
-from lab.training.workers.heartbeat import Heartbeat, NameTaken
+from lab.training.workers.heartbeat import Heartbeat
 from lab.training.workers.models import Worker
 from lab.watching.usage import ledger
 from lab.watching.usage.models import Lease
@@ -121,7 +122,7 @@ def test_workers_are_alive_by_the_databases_clock(shift: Shift, seconds: float) 
     assert set(Worker.objects.alive().values_list("name", flat=True)) == {"here", "wrong clock"}
     other.refresh_from_db()
     assert near(other.seen_at)
-    with pytest.raises(NameTaken):
+    with pytest.raises(Refusal):
         heartbeat.register_worker("here", ["gpu"], "")
     assert heartbeat.register_worker("gone", ["gpu"], "").pk == gone.pk
 

@@ -61,7 +61,7 @@ def test_a_postgresql_that_crashes_in_mid_run_costs_no_event_and_no_step(server:
     time.sleep(1.5)
     assert spool.stat().st_size > away_from, "training does not wait for the database"
     server.ensure_postgres_running()
-    assert supervisor.communicate(timeout=60)[0] == "claimed\n"
+    assert supervisor.communicate(timeout=240)[0] == "claimed\n"
     ended = json.loads(drive(env, "check", run))
     assert ended == {"status": "finished", "reason": "", "step": 150, "attempt": 1, "rollouts": 1200}
 

@@ -282,7 +282,7 @@ def test_a_draining_worker_hands_its_run_back_saved(
 def test_two_workers_with_the_same_message_start_one_trainer(launch: Callable[..., Run], process_env: dict[str, str]) -> None:
     run = launch(steps=30, pace=0.05)
     workers = [start_supervisor(run, process_env, name) for name in ("one:1", "two:1")]
-    said = sorted(worker.communicate(timeout=30)[0].strip() for worker in workers)
+    said = sorted(worker.communicate(timeout=120)[0].strip() for worker in workers)
     assert said == ["claimed", "not claimed"]
     assert_database_equals_spool(run)
     assert (run.status, run.attempt, attempts(run)) == ("finished", 1, [1])

@@ -59,7 +59,7 @@ def test_a_trainer_is_found_by_its_lock_and_killed(tmp_path: Path) -> None:
     assert trainer_process.is_locked(tmp_path)
     assert trainer_process.lock_holder(tmp_path) == holder.pid
     AdoptedTrainer(tmp_path).kill()
-    assert holder.wait(5) == -9
+    assert holder.wait(60) == -9
     holder.stdout.close()
     assert not trainer_process.is_locked(tmp_path)
     assert trainer_process.lock_holder(tmp_path) is None

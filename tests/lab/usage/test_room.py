@@ -15,6 +15,7 @@ from lab.data.datasets.freezing import build_version, freeze_next_version
 from lab.data.datasets.models import Dataset, Version, VersionState
 from lab.data.datasets.rules import Rule
 from lab.lib.numbers import format_byte_size
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.references import datasets_of
 from lab.watching.usage.models import Quota, Storage
@@ -125,7 +126,7 @@ def test_two_at_once_do_not_pass_it_together(team: Team) -> None:
             with storage_room.reserve_storage(team, 100):
                 uploads.save_upload(team, f"{number}.jsonl", [b"x" * 100])
                 kept.append(number)
-        except storage_room.NoRoom as error:
+        except Refusal as error:
             refused.append(str(error))
         finally:
             connection.close()

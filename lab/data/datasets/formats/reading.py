@@ -13,11 +13,12 @@ from lab.data.datasets.formats.messages import parse_json_messages
 from lab.data.datasets.formats.rows import normalize_value
 from lab.data.datasets.models import Form
 from lab.data.datasets.raw import Broken
+from lab.lib.registry import Registry
 
 # In the order they are tried: the more columns a format names, the earlier.
-FORMATS: dict[str, Format] = {
-    one.name: one
-    for one in (
+FORMATS: Registry[Format] = Registry.of(
+    "format",
+    (
         *label_studio.FORMATS,
         *argilla.FORMATS,
         *compared.FORMATS,
@@ -26,8 +27,8 @@ FORMATS: dict[str, Format] = {
         *labelled.FORMATS,
         *chats.FORMATS,
         *by_hand.FORMATS,
-    )
-}
+    ),
+)
 KNOWN = tuple(one for one in FORMATS.values() if not one.by_hand)
 BY_HAND = tuple(one for one in FORMATS.values() if one.by_hand)
 RECORDS = re.compile(

@@ -16,14 +16,15 @@ from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
 from lab.edges.api.problems import ApiProblem, FieldProblem, make_validation_problem
 from lab.labelling.labels.answers import AnswerError
-from lab.labelling.labels.labeller_standing import Refused
+from lab.labelling.labels.labeller_standing import may_review
 from lab.labelling.labels.models import Item, Queue
 from lab.labelling.labels.settlement import decide_queue_item
-from lab.labelling.quality.access import find_quality_queue, item_of, others_visible, reviewers_only
+from lab.labelling.quality.access import find_quality_queue, item_of, others_visible
 from lab.labelling.quality.adjudication import conflicts_of, undo_decision, with_mine
 from lab.labelling.quality.conflicts import REVEALED, Vote, list_item_votes
 from lab.labelling.quality.item_display import Said, describe_stored_answer, order_for
 from lab.labelling.quality.posted_forms import COMMENT
+from lab.lib.refusals import Refusal
 
 router = make_router("Review and conflicts")
 WHY = "a decision belongs to a person"
@@ -82,23 +83,23 @@ def build_reviewer_request(request: HttpRequest) -> Any:
 
 
 def reviewed_queue(request: HttpRequest, queue_id: int) -> tuple[Any, Queue]:
-    """Raises Http404, and PermissionDenied for who does not review in it."""
+    """Raises Http404, and Refusal for who does not review in it."""
     asker = build_reviewer_request(request)
     queue = find_quality_queue(asker, queue_id)
-    reviewers_only(asker, queue)
+    may_review(queue, asker.user)
     return asker, queue
 
 
 def reviewed_item(request: HttpRequest, item_id: int) -> tuple[Any, Item]:
     asker = build_reviewer_request(request)
     item = item_of(asker, item_id)
-    reviewers_only(asker, item.queue)
+    may_review(item.queue, asker.user)
     return asker, item
 
 
-def in_the_way(error: Refused) -> ApiProblem:
+def in_the_way(error: Refusal) -> ApiProblem:
     """Who may review here was asked before: what is refused now is refused as things stand."""
-    return ApiProblem("conflict", f"{error.message} {error.fix}".strip())
+    return ApiProblem("conflict", str(error))
 
 
 def serialize_conflicts(queue: Queue, items: list[Any], user: Any, reveal: bool) -> list[dict[str, Any]]:
@@ -188,13 +189,13 @@ def decide_item(request: HttpRequest, item_id: int, given: DecideIn) -> object:
     comment = f"{REVEALED} {given.comment}".strip() if given.reveal else given.comment.strip()
     try:
         decide_queue_item(item, asker.user, given.answer, given.order or order_for(item, asker.user.pk), comment)
-    except Refused as error:
-        raise in_the_way(error) from None
     except AnswerError as error:
         raise make_validation_problem(
             FieldProblem(field=one.field if one.field == "order" else f"answer.{one.field}", message=one.message, fix=one.fix)
             for one in error.problems
         ) from None
+    except Refusal as error:
+        raise in_the_way(error) from None
     return serialize_conflict(item, asker.user, given.reveal)
 
 
@@ -204,6 +205,6 @@ def undecide_item(request: HttpRequest, item_id: int) -> object:
     asker, item = reviewed_item(request, item_id)
     try:
         undo_decision(item, asker.user, caller_of(request).may("label.lead"))
-    except Refused as error:
+    except Refusal as error:
         raise in_the_way(error) from None
     return serialize_conflict(item, asker.user, False)

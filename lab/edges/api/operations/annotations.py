@@ -9,12 +9,13 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Caller, Given, Query, api, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Caller, Given, Query, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.rollouts import find_team_rollout
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
-from lab.edges.api.problems import ApiProblem, as_problem, make_invalid_problem
+from lab.edges.api.problems import make_invalid_problem
+from lab.lib.numbers import MAX_INTEGER
 from lab.rollouts.annotations import verbs
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark
 from lab.rollouts.trajectories.models import Rollout
@@ -22,7 +23,6 @@ from lab.teams.accounts.models import User
 
 router = make_router("Annotations")
 WHY = "what is said about a rollout is said by somebody"
-KINDS = {403: "permission", 404: "missing", 409: "conflict"}
 
 
 class TagOut(Schema):
@@ -79,21 +79,12 @@ class MarkIn(Given):
 
 class CommentIn(Given):
     text: str = Field(max_length=20_000, examples=["The second step does not follow."])
-    start: int | None = Field(None, ge=0, le=2**31 - 1, description="With end: the tokens it is about.", examples=[12])
-    end: int | None = Field(None, ge=0, le=2**31 - 1, examples=[20])
+    start: int | None = Field(None, ge=0, le=MAX_INTEGER, description="With end: the tokens it is about.", examples=[12])
+    end: int | None = Field(None, ge=0, le=MAX_INTEGER, examples=[20])
 
 
 class AnswerIn(Given):
     text: str = Field(max_length=20_000, examples=["Agreed."])
-
-
-def make_annotation_problem(error: verbs.Refused) -> ApiProblem:
-    if error.status in KINDS:
-        return ApiProblem(KINDS[error.status], error.message)
-    return make_invalid_problem(error.field, error.message)
-
-
-as_problem(api, verbs.Refused, make_annotation_problem)
 
 
 def serialize_optional_person(user: User | None) -> dict[str, Any] | None:
@@ -154,7 +145,7 @@ def remove_tag(request: HttpRequest, rollout_id: int, tag_id: int) -> object:
     """Nothing happens when it is not there."""
     require_annotator(request)
     rollout = find_team_rollout(request, rollout_id)
-    verbs.untag_rollout(rollout, min(tag_id, 2**63 - 1))
+    verbs.untag_rollout(rollout, tag_id)
     return serialize_annotations(rollout)
 
 

@@ -16,17 +16,18 @@ from lab.data.datasets.freezing import freeze_next_version
 from lab.data.datasets.models import Dataset, Form, Version, VersionState
 from lab.data.datasets.pages import labelled_queues, stored_rule, validate_dataset_form
 from lab.data.datasets.row_diff import count_differences, diff_entries, entries_of
-from lab.data.datasets.rules import Rule, RuleError
+from lab.data.datasets.rules import Rule
 from lab.data.loop import matches, win_panel
 from lab.data.loop.models import Match
 from lab.data.loop.train_form import MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS
-from lab.edges.api.base import Given, Query, api, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.runs import find_team_run
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
-from lab.edges.api.problems import ApiProblem, FieldProblem, as_problem, make_invalid_problem, make_validation_problem
+from lab.edges.api.problems import ApiProblem, FieldProblem, make_invalid_problem, make_validation_problem
 from lab.lib.costly import while_sent
 from lab.lib.downloads import stream_attachment
+from lab.lib.numbers import MAX_ID
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Run
@@ -105,14 +106,6 @@ class MatchIn(Given):
     against: UUID | None = Field(None, description="Another finished run; without it, the policy the run started from.")
     prompts: int = Field(MATCH_PROMPTS, ge=1, le=MOST_PROMPTS)
     overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels a prompt gets.")
-
-
-def wrong_rule(error: RuleError) -> ApiProblem:
-    return make_validation_problem(FieldProblem(field=f"rule.{one.field}", message=one.message, fix=one.fix) for one in error.problems)
-
-
-as_problem(api, RuleError, wrong_rule)
-as_problem(api, matches.Refused, lambda error: ApiProblem("conflict", str(error)))
 
 
 def serialize_dataset(one: Dataset) -> dict[str, Any]:
@@ -235,7 +228,7 @@ def get_rows(
     "/versions/{int:version_id}/diff", auth=require_permission("datasets.read"), response=DiffOut, summary="What differs between two versions"
 )
 def diff_versions(
-    request: HttpRequest, version_id: int, against: int = Query(..., ge=1, le=2**63 - 1, description="Id of the earlier version.", examples=[1])
+    request: HttpRequest, version_id: int, against: int = Query(..., ge=1, le=MAX_ID, description="Id of the earlier version.", examples=[1])
 ) -> object:
     """Rows that were added, removed or changed since `against`."""
     after, before = find_dataset_version(request, version_id), one_of(Version.objects.of(caller_of(request).team), against)

@@ -11,7 +11,6 @@ from ninja import Field, Schema
 from lab.edges.api import problems
 from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
 from lab.supervision.outside import received_spools
-from lab.supervision.outside.event_lines import Refused
 from lab.teams.accounts.addresses import team_path
 from lab.training.runs.models import Run
 
@@ -43,10 +42,7 @@ class Heard(Schema):
 def open_outside_run(request: HttpRequest, given: OpeningIn) -> object:
     """The run appears in the lab at once; its events follow with the next operation."""
     caller = caller_of(request)
-    try:
-        run, offset = received_spools.open_run(caller.team, caller.user, received_spools.Opening(**given.model_dump()))
-    except Refused as error:
-        raise problems.make_invalid_problem(error.field, str(error)) from None
+    run, offset = received_spools.open_run(caller.team, caller.user, received_spools.Opening(**given.model_dump()))
     return {"run": run.pk, "url": team_path(run.team, "run", run.pk), "offset": offset}
 
 
@@ -64,8 +60,6 @@ def send_events(request: HttpRequest, key: uuid.UUID, offset: int = Query(ge=0, 
         raise Http404("No run was started with this key.")
     try:
         heard = received_spools.receive_spool_piece(run, offset, request.read(received_spools.PIECE_BYTES + 1))
-    except Refused as error:
-        raise problems.make_invalid_problem(error.field, str(error)) from None
     except received_spools.Later as error:
         raise problems.ApiProblem("away", str(error), headers={"Retry-After": "30"}) from None
     return {"offset": heard.offset, "stop": heard.stop}

@@ -10,14 +10,14 @@ from uuid import UUID
 from django.http import HttpRequest, StreamingHttpResponse
 from ninja import Field, Schema
 
-from lab.edges.api.base import Caller, Query, api, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Caller, Query, caller_of, make_router, one_of, require_permission
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.datasets import RateOut
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
-from lab.edges.api.problems import ApiProblem, FieldProblem, as_problem, make_invalid_problem
-from lab.models.policies import download, listing, measures, promotion, removal
+from lab.edges.api.problems import make_invalid_problem
+from lab.models.policies import download, listing, measures, removal
 from lab.models.policies.blind_votes import Evidence
-from lab.models.policies.checkpoint_paths import Missing, files_of, format_checkpoint_label, has_checkpoint_files
+from lab.models.policies.checkpoint_paths import files_of, format_checkpoint_label, has_checkpoint_files
 from lab.models.policies.models import Removal
 from lab.models.policies.offered_policies import list_offered_policies
 from lab.models.policies.views.policy_page import config_of, load_cached_digest
@@ -96,16 +96,6 @@ class OfferedOut(Schema):
     bytes: int | None
     problems: list[str] = Field(description="Why it cannot be trained from.")
     runs: int = Field(description="Of the team, that started from it.")
-
-
-def make_promotion_problem(error: promotion.Refused) -> ApiProblem:
-    """With the conditions of a gate that are not met."""
-    missing = [FieldProblem(field=f"gate.{one.name}", message=f"{one.title}: {one.words}") for one in error.conditions]
-    return ApiProblem("conflict", str(error), missing)
-
-
-as_problem(api, promotion.Refused, make_promotion_problem)
-as_problem(api, Missing, lambda error: ApiProblem("missing", str(error)))
 
 
 def policy_of(request: HttpRequest, checkpoint_id: int) -> Checkpoint:

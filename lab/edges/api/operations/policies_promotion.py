@@ -15,6 +15,7 @@ from lab.edges.api.operations.policies import WHY, policy_of
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
 from lab.edges.api.problems import make_invalid_problem
 from lab.lib.numbers import MAX_ID
+from lab.lib.refusals import Refusal
 from lab.models.policies import gates, promotion
 from lab.models.policies.checkpoint_paths import format_checkpoint_label
 from lab.models.policies.models import NAME_LENGTH, WORDS_LENGTH, Alias, AliasMove, Proposal, ProposalState
@@ -156,7 +157,7 @@ def name_of(text: str, field: str = "alias") -> str:
     """An alias's name as it is stored. Raises ApiProblem."""
     try:
         return promotion.normalize_alias_name(text)
-    except promotion.Refused as error:
+    except Refusal as error:
         raise make_invalid_problem(field, str(error)) from None
 
 

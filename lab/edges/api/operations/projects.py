@@ -17,7 +17,7 @@ from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
 from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_validation_problem
-from lab.lib.numbers import MAX_ID
+from lab.lib.numbers import MAX_ID, MAX_INTEGER
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.teams.accounts.models import Project
 
@@ -80,10 +80,6 @@ def serialize_project(one: Any) -> dict[str, Any]:
     return {**fields, **counts, "id": one.pk, "created_by": by, "url": build_absolute_url(team_path(one.team, "project", one.pk))}
 
 
-def make_project_problem(error: verbs.Refused) -> Any:
-    return make_validation_problem(FieldProblem(field=field, message=words) for field, words in error.errors.items())
-
-
 @router.get("/projects", auth=require_permission("runs.read"), response=Page[ProjectOut], summary="List projects")
 def list_projects(
     request: HttpRequest, after: After, limit: Limit, archived: bool = Query(False, description="Those that were put away instead.")
@@ -109,10 +105,7 @@ def make_project(request: HttpRequest, given: ProjectIn, key: Key) -> object:
     caller = caller_of(request)
 
     def act() -> list[Any]:
-        try:
-            return [verbs.add_project(caller.team, caller.user, verbs.clean_project_values(given.model_dump())).pk]
-        except verbs.Refused as error:
-            raise make_project_problem(error) from None
+        return [verbs.add_project(caller.team, caller.user, verbs.clean_project_values(given.model_dump())).pk]
 
     [made], fresh = run_idempotent_action(request, caller, key, act)
     return Status(201 if fresh else 200, serialize_project(project_of(request, int(made))))
@@ -123,11 +116,8 @@ def change_project(request: HttpRequest, project_id: int, given: ProjectChange) 
     """Its name or what it says about itself, and whether it is archived."""
     found = project_of(request, project_id)
     sent = given.model_dump(include={"name", "about"}, exclude_none=True)
-    try:
-        if sent:
-            verbs.update_project(found, verbs.clean_project_values({"name": found.name, "about": found.about, **sent}))
-    except verbs.Refused as error:
-        raise make_project_problem(error) from None
+    if sent:
+        verbs.update_project(found, verbs.clean_project_values({"name": found.name, "about": found.about, **sent}))
     if given.archived is not None:
         verbs.set_project_archived(found, away=given.archived)
     return serialize_project(project_of(request, project_id))
@@ -137,7 +127,7 @@ def change_project(request: HttpRequest, project_id: int, given: ProjectChange) 
 def move_things(request: HttpRequest, given: MoveIn) -> object:
     """Runs, queues and datasets, all of them or, when one is not there, none."""
     team = caller_of(request).team
-    target = Project.objects.of(team).filter(pk=given.project).first() if given.project is not None and 0 < given.project <= MAX_ID else None
+    target = Project.objects.of(team).filter(pk=given.project).first() if given.project is not None else None
     if given.project is not None and target is None:
         raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or null")
     if target is not None and target.archived_at:
@@ -154,7 +144,7 @@ def move_things(request: HttpRequest, given: MoveIn) -> object:
 
 
 def get_key_limit(kind: str) -> int:
-    return 2**31 - 1 if kind == "run" else MAX_ID
+    return MAX_INTEGER if kind == "run" else MAX_ID
 
 
 def find_unknown_keys(kind: str, asked: list[int], rows: list[Any]) -> list[FieldProblem]:

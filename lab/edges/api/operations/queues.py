@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -11,17 +10,15 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Caller, Given, Query, api, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Caller, Given, Query, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.rollouts import MessageOut
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
-from lab.edges.api.problems import ApiProblem, FieldProblem, as_problem, make_validation_problem
+from lab.edges.api.problems import ApiProblem
 from lab.edges.api.queue_bodies import QueueIn, queue_made
 from lab.labelling.labels import item_claims, judgements
-from lab.labelling.labels.answers import AnswerError
 from lab.labelling.labels.claim_view import claim_views
-from lab.labelling.labels.labeller_standing import Refused
 from lab.labelling.labels.models import Judgement, Queue
 from lab.labelling.labels.pages import verbs
 from lab.labelling.labels.people import open_to
@@ -133,26 +130,6 @@ class LabelOut(Schema):
     state: str = Field(description="submitted, accepted, returned or withdrawn.")
     preferences: list[list[int]] = Field(description="[chosen, rejected] rollouts that it implies.")
     created_at: datetime
-
-
-def make_answer_problem(error: AnswerError) -> ApiProblem:
-    return make_validation_problem(FieldProblem(field=f"answer.{one.field}", message=one.message, fix=one.fix) for one in error.problems)
-
-
-def make_expired_problem(error: judgements.Expired) -> ApiProblem:
-    words = verbs.describe_expiry(error)
-    return ApiProblem("conflict", f"{words['message']} {words['fix']}")
-
-
-def in_words(kind: str) -> Callable[[Any], ApiProblem]:
-    return lambda error: ApiProblem(kind, f"{error.message} {error.fix}".strip())
-
-
-as_problem(api, Refused, in_words("permission"))
-as_problem(api, AnswerError, make_answer_problem)
-as_problem(api, judgements.Expired, make_expired_problem)
-as_problem(api, judgements.NothingToUndo, in_words("conflict"))
-as_problem(api, judgements.Reviewed, in_words("conflict"))
 
 
 def seen_by(caller: Caller) -> Any:

@@ -16,14 +16,15 @@ from lab.edges.api.operations.queues import LabelOut, serialize_label
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
 from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_validation_problem
 from lab.labelling.labels.answers import AnswerError
-from lab.labelling.labels.labeller_standing import Refused
+from lab.labelling.labels.labeller_standing import may_review
 from lab.labelling.labels.models import Judgement, JudgementState
 from lab.labelling.labels.outcome import is_gold_match
-from lab.labelling.quality.access import judgement_of, reviewers_only
+from lab.labelling.quality.access import judgement_of
 from lab.labelling.quality.models import Review
 from lab.labelling.quality.posted_forms import COMMENT
 from lab.labelling.quality.review import Asked, accept_uncontradicted, judgements_of, record_review
 from lab.lib.numbers import MAX_ID
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.roles import has_team_permission
 
 router = make_router("Review and conflicts")
@@ -103,13 +104,13 @@ def review_label(request: HttpRequest, judgement_id: int, given: ReviewIn) -> ob
     """A label that was sent back does not count until its author has looked again; one that was accepted is changed by nobody but a reviewer."""
     asker = build_reviewer_request(request)
     found = judgement_of(asker, judgement_id)
-    reviewers_only(asker, found.queue)
+    may_review(found.queue, asker.user)
     try:
         made = record_review(found, asker.user, given.dict())
-    except Refused as error:
-        raise in_the_way(error) from None
     except AnswerError as error:
         raise make_validation_problem(FieldProblem(field=one.field, message=one.message, fix=one.fix) for one in error.problems) from None
+    except Refusal as error:
+        raise in_the_way(error) from None
     reviews = Review.objects.filter(judgement=made).select_related("reviewer")
     return {"id": made.pk, "state": made.state, "item": made.item_id, "reviews": [serialize_review(row) for row in reviews]}
 

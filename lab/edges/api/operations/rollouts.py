@@ -19,14 +19,16 @@ from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_
 from lab.edges.api.problems import ApiProblem, FieldProblem, make_validation_problem
 from lab.lib.costly import under_way, while_sent
 from lab.lib.downloads import stream_attachment
+from lab.lib.numbers import MAX_INTEGER
 from lab.rollouts.browse import pages, records
 from lab.rollouts.browse.exports import MOST, MOST_WITH_TOKENS, write_jsonl_batches
-from lab.rollouts.browse.selection import MAX_RUN, Problem, Selection
+from lab.rollouts.browse.selection import Selection
 from lab.rollouts.reading import history
 from lab.rollouts.trajectories.models import Prompt, Rollout, RolloutTokens
 from lab.rollouts.trajectories.steps import list_rollout_steps
 from lab.rollouts.trajectories.tokens import build_tokens_json
 from lab.teams.audit.recording import record_audit_entry
+from trainers.contract.problems import Problem
 
 router = make_router("Rollouts")
 Phase = Literal["train", "heldout", "sampled"]
@@ -260,7 +262,7 @@ def list_steps(request: HttpRequest, run_id: UUID, phase: Phase = Query("train",
 def list_groups(
     request: HttpRequest,
     run_id: UUID,
-    step: int = Query(..., ge=0, le=MAX_RUN, examples=[10]),
+    step: int = Query(..., ge=0, le=MAX_INTEGER, examples=[10]),
     phase: Phase = Query("train", description="What the rollouts were sampled for."),
 ) -> object:
     """Answers to the same prompt, with their rewards and advantages."""

@@ -16,6 +16,7 @@ from lab.edges.api.launch_bodies import Launch, find_wish_queue, launch_wish, of
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
 from lab.edges.api.problems import ApiProblem, FieldProblem, make_validation_problem
+from lab.lib.numbers import MAX_INTEGER
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.training.runs import listing, live, references, wait_reasons
 from lab.training.runs.launch import NAME_LENGTH, enqueue_run
@@ -145,7 +146,7 @@ def list_runs(
     if query.notes:
         raise make_validation_problem(FieldProblem(field=NOTED.get(note.split()[3], "sort"), message=note) for note in query.notes)
     newest = listing.filter_matching_runs(caller_of(request).team, query).order_by("-number")
-    rows = list(newest.filter(number__lt=min(parse_after_id(after), 2**31 - 1))[: limit + 1])
+    rows = list(newest.filter(number__lt=min(parse_after_id(after), MAX_INTEGER))[: limit + 1])
     found = paginate_rows(rows, limit, lambda run: run.number)
     return {**found, "items": shown_all(request, found["items"])}
 

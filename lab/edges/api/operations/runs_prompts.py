@@ -12,7 +12,7 @@ from lab.edges.api.base import Query, make_router, require_permission
 from lab.edges.api.operations.rollouts import VisitOut
 from lab.edges.api.operations.runs import find_team_run
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
-from lab.rollouts.browse.selection import MAX_RUN
+from lab.lib.numbers import MAX_INTEGER
 from lab.rollouts.reading import history
 from lab.rollouts.reading.prompts import Row, is_prompt_selected, rows_of
 from lab.rollouts.trajectories.models import Prompt
@@ -39,7 +39,7 @@ def list_run_prompts(
     limit: Limit,
     phase: Literal["", "train", "heldout", "sampled"] = Query("", description="What they were asked for; empty: the run's usual phase."),
     state: Literal["", "solved", "unlearned", "never"] = Query("", description="Only these."),
-    since: int | None = Query(None, ge=0, le=MAX_RUN, description="Only prompts that were solved at this step and are not after it."),
+    since: int | None = Query(None, ge=0, le=MAX_INTEGER, description="Only prompts that were solved at this step and are not after it."),
 ) -> object:
     """By id. A prompt is solved when at least half of its answers pass. Of a run with more than 200,000 rollouts the newest steps are read."""
     run = find_team_run(request, run_id)

@@ -14,8 +14,8 @@ from django.views.decorators.http import require_POST
 from lab.labelling.labels import item_order, queue_acts, queue_items
 from lab.labelling.labels.models import Queue, QueueStatus, Strategy
 from lab.labelling.labels.pages.access import find_visible_queue
-from lab.labelling.labels.recipe import MOST_ITEMS, parse_bounded_integer
-from lab.lib.numbers import MAX_ID
+from lab.labelling.labels.recipe import MOST_ITEMS
+from lab.lib.numbers import parse_whole_number
 from lab.rollouts.browse.regex import TooSlow
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
@@ -68,7 +68,7 @@ def delete_queue(request: LabRequest, queue: Queue) -> str:
 def add_items(request: LabRequest, queue: Queue) -> str:
     """More of what the queue was made from."""
     here = reverse("queue", args=[queue.pk])
-    count = parse_bounded_integer(request.POST.get("count", "").strip(), MOST_MORE)
+    count = parse_whole_number(request.POST.get("count", "").strip(), MOST_MORE)
     if not count:
         messages.error(request, f"More items: enter a whole number from 1 to {MOST_MORE:,}.")
         return here
@@ -122,7 +122,7 @@ VERBS: dict[str, Callable[[LabRequest, Queue], str]] = {
 def change_people(request: LabRequest, queue_id: int) -> HttpResponse:
     """``act`` add, remove, resume, pause, reviewer, no-reviewer for the person ``user``."""
     found = find_visible_queue(request, queue_id)
-    key = parse_bounded_integer(request.POST.get("user", ""), MAX_ID)
+    key = parse_whole_number(request.POST.get("user", ""))
     if not key:
         messages.error(request, "Choose a person. Nothing was changed.")
         return redirect(reverse("queue", args=[found.pk]) + "#people")

@@ -18,16 +18,17 @@ from lab.labelling.labels.forms import QueueForm, RecipeForm, initial_of
 from lab.labelling.labels.guidelines import MOST as MOST_GUIDELINES
 from lab.labelling.labels.guidelines import render_guidelines
 from lab.labelling.labels.models import Kind, Queue
-from lab.labelling.labels.recipe import How, parse_bounded_integer
+from lab.labelling.labels.recipe import How
 from lab.lib.costly import limit_costly_requests
-from lab.lib.numbers import MAX_ID
+from lab.lib.numbers import parse_whole_number
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.filter_bar import build_filter_chips, components_of
 from lab.rollouts.browse.regex import TooSlow
-from lab.rollouts.browse.selection import Problem, Selection
+from lab.rollouts.browse.selection import Selection
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.models import Run
+from trainers.contract.problems import Problem
 
 SAMPLES = 3
 OFFERED_RUNS = 50
@@ -77,7 +78,7 @@ def save_new_queue(request: LabRequest, recipe: RecipeForm, form: QueueForm, que
 
 def find_source_queue(request: LabRequest) -> Queue | None:
     """The queue that the new one starts from (``?from=``), where the team has it."""
-    key = parse_bounded_integer(request.GET.get("from"), MAX_ID)
+    key = parse_whole_number(request.GET.get("from"))
     return Queue.objects.of(request.team).filter(pk=key).first() if key and request.method != "POST" else None
 
 
@@ -128,7 +129,7 @@ def usual_project(request: LabRequest, selection: Selection) -> str:
 
 def usual_name(query: QueryDict, selection: Selection) -> str:
     sides = [query.get(name, "") for name in ("a_run", "b_run")]
-    if query.get("how") == How.RUNS and all(parse_bounded_integer(side, MAX_ID) for side in sides):
+    if query.get("how") == How.RUNS and all(parse_whole_number(side) for side in sides):
         return f"#{sides[0]} against #{sides[1]}"
     runs = " and ".join(f"#{number}" for number in selection.runs[:3])
     kind = {"ranking": "Rankings", "single": "Answers", "clearer": "Clearer pairs"}.get(query.get("kind", ""), "Pairs")

@@ -10,7 +10,8 @@ from typing import Any
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, UnreadablePostError
 
-from lab.labelling.labels.answers import AnswerError, Problem
+from lab.labelling.labels.answers import AnswerError
+from lab.lib.refusals import Problem
 
 LARGEST = 1_000_000  # bytes of a request
 DEEPEST = 12  # lists and objects inside each other

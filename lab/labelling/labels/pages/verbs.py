@@ -17,16 +17,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from lab.labelling.labels import item_claims, judgements, keymap
-from lab.labelling.labels.answers import AnswerError, as_shown
+from lab.labelling.labels.answers import as_shown
 from lab.labelling.labels.claim_view import claim_views, item_views
-from lab.labelling.labels.labeller_standing import Refused, may_label
+from lab.labelling.labels.labeller_standing import may_label
 from lab.labelling.labels.listing import other_queues
-from lab.labelling.labels.models import ItemState, Judgement, JudgementState, Queue, Verdict
+from lab.labelling.labels.models import Judgement, JudgementState, Queue, Verdict
 from lab.labelling.labels.outcome import is_gold_match
 from lab.labelling.labels.pages import sent
 from lab.labelling.labels.progress import count_queue_progress
 from lab.labelling.labels.settlement import drop_item
 from lab.lib.numbers import MAX_ID
+from lab.lib.refusal_answers import build_json_refusal
+from lab.lib.refusals import Refusal
 from lab.teams.accounts.requests import LabRequest
 
 NOWHERE = "No other queue needs your labels. New items of this queue appear here automatically."
@@ -40,42 +42,17 @@ def make_json_queue_view(answer: Verb) -> View:
     @require_POST
     @wraps(answer)
     def view(request: LabRequest, queue_id: int) -> HttpResponse:
-        if queue_id > MAX_ID:
-            raise Http404
         queue = get_object_or_404(Queue.objects.of(request.team), pk=queue_id)
         try:
             return build_json_reply(answer(request, queue, sent.parse_json_body(request)))
-        except Refused as refused:
-            return build_json_reply({"message": refused.message, "fix": refused.fix}, 403)
-        except AnswerError as error:
-            return build_json_reply({"problems": [asdict(problem) for problem in error.problems]}, 422)
-        except judgements.Expired as expired:
-            return build_json_reply({"error": "expired", **describe_expiry(expired)}, 409)
-        except judgements.NothingToUndo as nothing:
-            return build_json_reply({"error": "nothing-to-undo", "message": nothing.message, "fix": nothing.fix}, 409)
-        except judgements.Reviewed as reviewed:
-            return build_json_reply({"error": "reviewed", "message": reviewed.message, "fix": reviewed.fix}, 409)
+        except Refusal as refusal:
+            return build_json_refusal(refusal)
 
     return view
 
 
 def build_json_reply(data: dict[str, Any], status: int = 200) -> JsonResponse:
     return JsonResponse(data, status=status, headers={"Cache-Control": "no-store"})
-
-
-def describe_expiry(expired: judgements.Expired) -> dict[str, str]:
-    """Why the lock is gone. Who has the item is said, what they answered is not."""
-    if expired.item is None:
-        message = "This item is no longer assigned to you: it was submitted in another window, returned, or reassigned."
-        return {"message": message, "fix": "Continue with the next one."}
-    kept = "Your answer is kept as your draft and in the item's history."
-    if expired.item.state == ItemState.SETTLED:
-        message = f"{expired.by or 'Somebody'} has decided this item."
-    elif expired.item.state == ItemState.DROPPED:
-        message = "This item has left the queue."
-    else:
-        message = f"Your lock on this item expired, and {expired.by or 'somebody else'} has it now."
-    return {"message": message, "fix": f"{kept} Continue with the next one."}
 
 
 def build_progress_counts(queue: Queue, request: LabRequest) -> dict[str, int]:
@@ -161,7 +138,7 @@ def undo_label(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict[
     views = claim_views(queue, [claim])
     if not views:
         drop_item(claim.item, None, "dropped", "An answer of this item was deleted.")
-        raise judgements.NothingToUndo("An answer of your last item was deleted; the item has left the queue.", "Go on with the next one.")
+        raise Refusal("An answer of your last item was deleted; the item has left the queue.", "Go on with the next one.", code="nothing-to-undo")
     return {"claim": views[0]}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -13,8 +13,8 @@ from django.views.decorators.http import require_safe
 from lab.labelling.labels import keymap
 from lab.labelling.labels.guidelines import render_guidelines
 from lab.labelling.labels.listing import other_queues
-from lab.labelling.labels.models import Change, Judgement, JudgementState, Kind, Queue
-from lab.lib.numbers import MAX_ID, whole_number
+from lab.labelling.labels.models import Change, Judgement, JudgementState, Queue
+from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
@@ -30,22 +30,10 @@ REASONS = (
     "Display problem",
 )
 
-# In the order in which they run; the frame comes last.
-PARTS = ("kinds", "store", "diff", "keys", "panels", "rubric", "fields")
-KINDS = {
-    Kind.PAIR: ("labelling-pair.js",),
-    Kind.CLEARER: ("labelling-clearer.js",),
-    Kind.RANKING: ("labelling-tiers.js", "labelling-drag.js", "labelling-ranking.js"),
-    Kind.SINGLE: ("series.js", "labelling-steps.js", "labelling-spans.js", "labelling-single.js"),
-}
-FRAME = ("labelling-notices.js", "labelling.js", "labelling-skip.js", "labelling-start.js")
-
 
 @require_safe
 def show_labelling_page(request: LabRequest, queue_id: int) -> HttpResponse:
     """``?item=`` opens the person's own answer to that item, to be revised. Whether they may label now is said by the verbs, in words."""
-    if queue_id > MAX_ID:
-        raise Http404
     queue = get_object_or_404(Queue.objects.of(request.team), pk=queue_id)
     returned = sent_back(queue, request.user)
     context = {
@@ -56,22 +44,17 @@ def show_labelling_page(request: LabRequest, queue_id: int) -> HttpResponse:
         "returned": returned,
         "others": other_queues(queue, request.user)[:MOST],
         "reasons": list(enumerate(REASONS, 1)),
-        "scripts": [*(f"labelling-{part}.js" for part in PARTS), *KINDS[Kind(queue.kind)], *FRAME],
+        "kind_script": f"labelling/{queue.kind}.js",
         "page": {
             "person": request.user.pk,
             "queue": {name: getattr(queue, name) for name in ASKED},
             "urls": {verb: reverse(f"label-{verb}", args=[queue.pk]) for verb in VERBS},
-            "revise": asked_for(request.GET.get("item", "")),
+            "revise": parse_whole_number(request.GET.get("item")),
             "key_map": keymap.load_key_map(request.user, queue.kind),
             "returned": {str(one.item_id): words for one, words in returned},
         },
     }
     return TemplateResponse(request, "labels/work.html", context)
-
-
-def asked_for(text: str) -> int | None:
-    """The id of an item; None for what is none."""
-    return whole_number(text)
 
 
 def sent_back(queue: Queue, user: User) -> list[tuple[Judgement, str]]:

@@ -9,12 +9,13 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusal_answers import run_act_and_redirect
+from lab.lib.refusals import Refusal
 from lab.models.policies import gates, promotion
 from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
 from lab.models.policies.models import Alias, Gate, Proposal, ProposalState
-from lab.models.policies.promotion import Refused
-from lab.models.policies.views.lookups import alias_of, proposal_of, read_post_text, run_action_and_redirect
+from lab.models.policies.views.lookups import alias_of, proposal_of, read_post_text
 from lab.teams.accounts.permissions import explain_role_refusal
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission, role_of
@@ -60,21 +61,21 @@ def save_alias_gate(request: LabRequest) -> HttpResponse:
         promotion.set_gate(request.team, request.user, name, parse_gate_form(request))
         return f"Gate of “{promotion.normalize_alias_name(name)}” saved."
 
-    return run_action_and_redirect(request, act, f"{reverse('aliases')}#alias-{name.lower() if promotion.NAME.fullmatch(name.lower()) else ''}")
+    return run_act_and_redirect(request, act, f"{reverse('aliases')}#alias-{name.lower() if promotion.NAME.fullmatch(name.lower()) else ''}")
 
 
 def parse_gate_form(request: LabRequest) -> dict[str, Any]:
-    """Of a gate, from the form. Raises Refused."""
+    """Of a gate, from the form. Raises Refusal."""
     votes, low = read_post_text(request, "votes", 20), read_post_text(request, "low", 20)
-    wanted = whole_number(votes, MOST_VOTES)
+    wanted = parse_whole_number(votes, MOST_VOTES)
     if wanted is None:
-        raise Refused(f"Votes: enter a whole number from 0 to {MOST_VOTES:,}, not “{votes[:40]}”.")
+        raise Refusal(f"Votes: enter a whole number from 0 to {MOST_VOTES:,}, not “{votes[:40]}”.")
     try:
         share = float(low)
     except ValueError:
         share = -1.0
     if not 0 <= share < 100:
-        raise Refused(f"Lower bound: enter a percentage from 0 to 99, not “{low[:40]}”.")
+        raise Refusal(f"Lower bound: enter a percentage from 0 to 99, not “{low[:40]}”.")
     against = request.POST.get("against", "")
     checks = {name: request.POST.get(name) == "on" for name in ("complete", "second_reviewer", "no_recalls", "no_findings")}
     return {"votes": wanted, "low": share / 100, "against": against if against in Gate.Against.values else Gate.Against.ANY, **checks}
@@ -88,7 +89,7 @@ def roll_back_alias(request: LabRequest, alias_id: int) -> HttpResponse:
         move = promotion.roll_back(request.team, request.user, alias, read_post_text(request, "comment"))
         return f"“{alias.name}” is {move.label} again."
 
-    return run_action_and_redirect(request, act, f"{reverse('aliases')}#alias-{alias.name}")
+    return run_act_and_redirect(request, act, f"{reverse('aliases')}#alias-{alias.name}")
 
 
 @require_POST
@@ -99,7 +100,7 @@ def clear_alias(request: LabRequest, alias_id: int) -> HttpResponse:
         promotion.release_alias(request.team, request.user, alias, read_post_text(request, "comment"))
         return f"Nobody holds “{alias.name}” now."
 
-    return run_action_and_redirect(request, act, f"{reverse('aliases')}#alias-{alias.name}")
+    return run_act_and_redirect(request, act, f"{reverse('aliases')}#alias-{alias.name}")
 
 
 @require_safe
@@ -133,7 +134,7 @@ def approve_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
         move = promotion.approve_proposal(request.team, request.user, found, read_post_text(request, "comment"))
         return f"{move.label} is “{found.alias.name}” now."
 
-    return run_action_and_redirect(request, act, reverse("proposal", args=[found.pk]))
+    return run_act_and_redirect(request, act, reverse("proposal", args=[found.pk]))
 
 
 @require_POST
@@ -142,9 +143,9 @@ def refuse_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
 
     def act() -> str:
         promotion.refuse_proposal(request.team, request.user, found, read_post_text(request, "comment"))
-        return "Refused; the requester can read your comment."
+        return "Refusal; the requester can read your comment."
 
-    return run_action_and_redirect(request, act, reverse("proposal", args=[found.pk]))
+    return run_act_and_redirect(request, act, reverse("proposal", args=[found.pk]))
 
 
 @require_POST
@@ -155,4 +156,4 @@ def withdraw_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
         promotion.withdraw_proposal(request.team, request.user, found)
         return "Withdrawn."
 
-    return run_action_and_redirect(request, act, reverse("proposal", args=[found.pk]))
+    return run_act_and_redirect(request, act, reverse("proposal", args=[found.pk]))

@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from django.shortcuts import get_object_or_404
 
-from django.contrib import messages
-from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect
-
-from lab.lib.numbers import MAX_ID
 from lab.models.policies.models import Alias, Proposal, Push
-from lab.models.policies.promotion import Refused
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.models import Checkpoint
 
 
 def checkpoint_of(request: LabRequest, checkpoint_id: int) -> Checkpoint:
     rows = Checkpoint.objects.filter(run__team=request.team).select_related("run__team", "run__created_by", "run__project")
-    return get_object_or_404(rows, pk=min(checkpoint_id, MAX_ID))
+    return get_object_or_404(rows, pk=checkpoint_id)
 
 
 def alias_of(request: LabRequest, alias_id: int) -> Alias:
-    return get_object_or_404(Alias.objects.filter(team=request.team).select_related("checkpoint__run"), pk=min(alias_id, MAX_ID))
+    return get_object_or_404(Alias.objects.filter(team=request.team).select_related("checkpoint__run"), pk=alias_id)
 
 
 def proposal_of(request: LabRequest, proposal_id: int) -> Proposal:
     rows = Proposal.objects.filter(team=request.team)
     rows = rows.select_related("alias__checkpoint__run", "checkpoint__run__team", "checkpoint__run__created_by", "asked_by", "decided_by")
-    return get_object_or_404(rows, pk=min(proposal_id, MAX_ID))
+    return get_object_or_404(rows, pk=proposal_id)
 
 
 def push_of(request: LabRequest, push_id: int) -> Push:
-    return get_object_or_404(Push.objects.filter(team=request.team).select_related("checkpoint__run", "by"), pk=min(push_id, MAX_ID))
-
-
-def run_action_and_redirect(request: LabRequest, act: Callable[[], str], back: str) -> HttpResponse:
-    """Does what was asked; says what was done, or why not; and goes to ``back``."""
-    try:
-        messages.success(request, act())
-    except Refused as error:
-        messages.error(request, str(error))
-    return redirect(back)
+    return get_object_or_404(Push.objects.filter(team=request.team).select_related("checkpoint__run", "by"), pk=push_id)
 
 
 def read_post_text(request: LabRequest, name: str, most: int = 1000) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.contrib import messages
 from django.core.cache import cache
 from django.db.models import Q
 from django.http import HttpResponse, StreamingHttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from lab.lib.refusal_answers import run_act_and_redirect
 from lab.models.policies import blind_votes, download, gates, measures, promotion, removal
 from lab.models.policies.checkpoint_paths import File, Missing, files_of, folder_of, format_checkpoint_label, format_checkpoint_step, read_policy_file
 from lab.models.policies.models import Alias, AliasMove, HubToken, Proposal, Push, Removal
-from lab.models.policies.views.lookups import checkpoint_of, read_post_text, run_action_and_redirect
+from lab.models.policies.views.lookups import checkpoint_of, read_post_text
 from lab.teams.accounts.permissions import explain_role_refusal
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission, role_of
@@ -137,14 +139,8 @@ def download_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse | S
     try:
         return download.build_archive_response(request, checkpoint)
     except Missing as error:
-        return run_action_and_redirect(request, make_refusal_action(str(error)), reverse("policy", args=[checkpoint.pk]))
-
-
-def make_refusal_action(words_: str) -> Any:
-    def act() -> str:
-        raise promotion.Refused(words_)
-
-    return act
+        messages.error(request, str(error))
+        return redirect("policy", checkpoint.pk)
 
 
 @require_POST
@@ -155,7 +151,7 @@ def delete_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
         removal.request_removal(request.team, request.user, checkpoint)
         return f"{format_checkpoint_label(checkpoint)} will be deleted in 15 minutes; until then you can undo this."
 
-    return run_action_and_redirect(request, act, reverse("policy", args=[checkpoint.pk]))
+    return run_act_and_redirect(request, act, reverse("policy", args=[checkpoint.pk]))
 
 
 @require_POST
@@ -166,7 +162,7 @@ def keep_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
         removal.cancel_removal(request.team, request.user, checkpoint)
         return f"{format_checkpoint_label(checkpoint)} stays."
 
-    return run_action_and_redirect(request, act, reverse("policy", args=[checkpoint.pk]))
+    return run_act_and_redirect(request, act, reverse("policy", args=[checkpoint.pk]))
 
 
 @require_POST
@@ -183,4 +179,4 @@ def propose_policy_alias(request: LabRequest, checkpoint_id: int) -> HttpRespons
         return f"Asked: an admin decides whether {format_checkpoint_label(checkpoint)} becomes “{promotion.normalize_alias_name(name)}”."
 
     shown = name.lower() if promotion.NAME.fullmatch(name.lower()) else ""
-    return run_action_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}{f'?alias={shown}' if shown else ''}#gate")
+    return run_act_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}{f'?alias={shown}' if shown else ''}#gate")

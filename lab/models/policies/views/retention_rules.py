@@ -10,10 +10,11 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from lab.lib.refusal_answers import run_act_and_redirect
+from lab.lib.refusals import Refusal
 from lab.models.policies import hub_token, pushes, retention
 from lab.models.policies.models import UNDER_WAY, HubToken, Push, Removal
-from lab.models.policies.promotion import Refused
-from lab.models.policies.views.lookups import checkpoint_of, push_of, read_post_text, run_action_and_redirect
+from lab.models.policies.views.lookups import checkpoint_of, push_of, read_post_text
 from lab.teams.accounts.permissions import explain_role_refusal
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission, role_of
@@ -32,7 +33,7 @@ def edit_retention_rules(request: LabRequest) -> HttpResponse:
         if not errors:
             try:
                 retention.save_retention_rules(request.team, request.user, asked)
-            except Refused as error:
+            except Refusal as error:
                 messages.error(request, str(error))
             else:
                 messages.success(request, "Saved. The rules are on." if asked.active else "Saved. The rules are off: nothing is deleted.")
@@ -89,7 +90,7 @@ def save_hub_token(request: LabRequest) -> HttpResponse:
         hub_token.store_hub_token(request.team, request.user, request.POST.get("secret", ""))
         return "Token stored, encrypted. It is not shown again."
 
-    return run_action_and_redirect(request, act, reverse("policy-hub"))
+    return run_act_and_redirect(request, act, reverse("policy-hub"))
 
 
 @require_POST
@@ -102,7 +103,7 @@ def push_checkpoint(request: LabRequest, checkpoint_id: int) -> HttpResponse:
         )
         return f"Queued: a worker will push it to {made.repository}."
 
-    return run_action_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}#push")
+    return run_act_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}#push")
 
 
 @require_safe
@@ -117,7 +118,7 @@ def cancel_push(request: LabRequest, push_id: int) -> HttpResponse:
 
     def act() -> str:
         if not pushes.cancel_push(request.team, request.user, found):
-            raise Refused("It has already ended.")
+            raise Refusal("It has already ended.")
         return "Cancelled; a running upload stops at its next read."
 
-    return run_action_and_redirect(request, act, f"{reverse('policy', args=[found.checkpoint_id])}#push")
+    return run_act_and_redirect(request, act, f"{reverse('policy', args=[found.checkpoint_id])}#push")

@@ -18,13 +18,13 @@ from django.utils import timezone
 from django.utils.text import slugify
 from django.views.decorators.http import require_POST
 
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
+from lab.lib.refusals import Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.requests import LabRequest
 from lab.training.catalog.catalog import Catalog, CatalogError, load_catalog
 from lab.training.catalog.models import NAME_LENGTH, NOTE_LENGTH, RecipeVersion, SavedRecipe
 from lab.training.runs import drafts, follow_ups, form_changes, launch, placement, references
-from lab.training.runs.composer import CannotAdd
 from lab.training.runs.drafts import Draft
 from lab.training.runs.form_checks import Examination, examine_launch_form
 from lab.training.runs.form_tokens import act_once_per_token
@@ -106,7 +106,7 @@ def with_methods(form: LaunchForm, names: list[str]) -> LaunchForm:
     for name in names:
         try:
             form.add(name)
-        except CannotAdd as error:
+        except Refusal as error:
             form.other_errors.append(str(error))
     return form
 
@@ -220,7 +220,7 @@ def find_saved_version(request: LabRequest, key: str | None) -> RecipeVersion | 
     """A version of a recipe that the team saved and did not delete."""
     if not key:
         return None
-    pk = whole_number(key)
+    pk = parse_whole_number(key)
     if pk is None:
         raise Http404("no such recipe")
     return get_object_or_404(RecipeVersion.objects.of(request.team), pk=pk)

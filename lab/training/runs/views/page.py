@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from lab.lib.costly import limit_costly_requests
 from lab.lib.downloads import Lines, csv_safe, stream_attachment
-from lab.lib.numbers import whole_number
+from lab.lib.numbers import parse_whole_number
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import log_text, spec_reading
 from lab.training.runs.header import build_run_header
@@ -75,7 +75,7 @@ def show_run_logs(request: HttpRequest, run_id: Any) -> HttpResponse | Streaming
     run = find_team_run(request, run_id)
     numbers = sorted({*run.log_chunks.order_by().values_list("attempt", flat=True).distinct(), *run.attempts.values_list("number", flat=True)})
     asked = request.GET.get("attempt", "")
-    wanted = whole_number(asked)
+    wanted = parse_whole_number(asked)
     attempt = wanted if wanted is not None and wanted in numbers else (numbers[-1] if numbers else 0)
     if "download" in request.GET:
         return stream_attachment(

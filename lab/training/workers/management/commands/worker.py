@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from lab.lib.health_watch import note_check
+from lab.lib.refusals import Refusal
 from lab.lib.secret_key import refuse_weak
 from lab.training.workers.gpus import Gpu, list_gpus
 
@@ -37,7 +38,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, queues: str, gpu: str | None, name: str, check: bool, end_when_dead: int | None, **options: Any) -> None:
-        from lab.training.workers.heartbeat import NameTaken, default_name, register_worker
+        from lab.training.workers.heartbeat import default_name, register_worker
         from lab.training.workers.models import Worker
         from lab.training.workers.service import serve_worker_queues
 
@@ -58,7 +59,7 @@ class Command(BaseCommand):
             raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
         try:
             worker = register_worker(name or default_name(), queue_names(queues), str(chosen or "")[:100])
-        except NameTaken as error:
+        except Refusal as error:
             raise CommandError(str(error), returncode=2) from None
         self.stdout.write(f"Worker {worker.name} serves {', '.join(worker.queues)} on {worker.gpu or f'{worker.cpus} CPU cores'}. Ctrl-C stops it.")
         self.stdout.flush()

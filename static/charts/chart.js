@@ -1,0 +1,263 @@
+/* One chart of the overview: its frame, legend, table, drawing and download. "page" is what all charts share (charts.js): the store, the
+   settings, the hovered x, the shared x range and the acts that concern all charts. Metric names are only ever text nodes: Plotly gets no
+   name to interpret, save the escaped ones of a download. */
+import { formatNumber } from "../base/numbers.js";
+import { escapeMarkup, makeElement, readStyle } from "./elements.js";
+import { noteUndrawn } from "./series.js";
+
+function makeTool(label, symbol, act) {
+  const button = makeElement("button", "icon-button chart-tool", symbol);
+  button.type = "button";
+  button.title = label;
+  button.setAttribute("aria-label", label);
+  button.addEventListener("click", act);
+  return button;
+}
+
+export class Chart {
+  constructor(panel, page) {
+    this.panel = panel;
+    this.page = page;
+    this.hidden = new Set();
+    this.visible = false;
+    this.figure = makeElement("figure", "card chart");
+    this.figure.dataset.panel = panel.id;
+    this.title = makeElement("figcaption", "chart-title");
+    const name = makeElement("h3", "", panel.title);
+    if (panel.help) name.title = panel.help;
+    this.note = makeElement("span", "badge warn chart-note");
+    this.note.hidden = true;
+    this.tools = makeElement("span", "chart-tools");
+    this.tableButton = makeTool(`Table of ${panel.title}`, "▤", () => this.toggleTable());
+    this.tableButton.setAttribute("aria-pressed", "false");
+    this.fullButton = makeTool(`Full screen: ${panel.title}`, "⤢", () => page.showFull(page.settings.full === panel.id ? "" : panel.id));
+    this.tools.append(this.tableButton, makeTool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), ...this.alertLink(), this.fullButton);
+    this.title.append(name, makeElement("span", "muted small", panel.unit), this.note, this.tools);
+    this.legend = makeElement("div", "chart-legend");
+    this.plot = makeElement("div", "chart-plot");
+    this.plot.setAttribute("aria-hidden", "true");
+    this.cross = makeElement("div", "chart-cross");
+    this.cross.hidden = true;
+    this.pin = makeElement("div", "chart-pin");
+    this.pin.hidden = true;
+    this.blank = makeElement("p", "muted chart-blank");
+    this.blank.hidden = true;
+    this.area = makeElement("div", "chart-area");
+    this.area.tabIndex = 0;
+    this.area.setAttribute("role", "group");
+    this.area.setAttribute("aria-label", `${panel.title}: arrow keys move the pinned step, Enter opens its rollouts`);
+    this.area.addEventListener("keydown", (event) => this.press(event));
+    this.area.append(this.plot, this.pin, this.cross, this.blank);
+    this.table = makeElement("div", "scroll chart-table");
+    this.table.hidden = true;
+    this.figure.append(this.title, this.legend, this.area, this.table);
+    this.fillLegend();
+  }
+
+  csvLink() {
+    const link = makeElement("a", "icon-button chart-tool", "CSV");
+    const query = new URLSearchParams(this.panel.metrics.map((metric) => ["name", metric]));
+    link.href = `${this.page.csv}?${query}`;
+    link.setAttribute("download", "");
+    link.setAttribute("aria-label", `${this.panel.title} as CSV`);
+    return link;
+  }
+
+  /* While the run trains: a rule that tells of the chart's first metric, prefilled. */
+  alertLink() {
+    if (!this.page.alert || !this.panel.metrics.length) return [];
+    const link = makeElement("a", "icon-button chart-tool", "Alert");
+    link.href = `${this.page.alert}&${new URLSearchParams({ metric: this.panel.metrics[0] })}`;
+    link.title = `Notify me when ${this.panel.title} is above or below a number`;
+    link.setAttribute("aria-label", link.title);
+    return [link];
+  }
+
+  fillLegend() {
+    this.entries = this.panel.traces.map((trace) => {
+      const entry = makeElement("button", `legend-entry series-${trace.color}`);
+      entry.type = "button";
+      entry.title = trace.metric;
+      entry.setAttribute("aria-pressed", "true");
+      const value = makeElement("span", "legend-value", "n/a");
+      entry.append(makeElement("span", "swatch"), makeElement("span", "legend-label", trace.label), value);
+      entry.addEventListener("click", () => {
+        if (!this.hidden.delete(trace.metric)) this.hidden.add(trace.metric);
+        entry.setAttribute("aria-pressed", String(!this.hidden.has(trace.metric)));
+        this.page.redraw(this);
+      });
+      this.legend.append(entry);
+      return value;
+    });
+  }
+
+  get metrics() { return this.panel.traces.map((trace) => trace.metric); }
+
+  /* Values at the hovered x, else at the pin, else the newest. */
+  showValues() {
+    this.panel.traces.forEach((trace, index) => {
+      const one = this.page.store.series[trace.metric];
+      const at = one ? (this.page.readX === null ? one.steps.length - 1 : this.nearest(one, this.page.readX)) : -1;
+      const words = at < 0 ? "n/a" : formatNumber(one.values[at]);
+      if (this.entries[index].textContent !== words) this.entries[index].textContent = words;
+    });
+    const sum = (counts) => this.panel.metrics.reduce((total, metric) => total + (counts[metric] || 0), 0);
+    noteUndrawn(this.note, sum(this.page.store.nonfinite), sum(this.page.store.abstained));
+    const blank = this.isBlank;
+    this.figure.classList.toggle("blank", blank);
+    this.blank.hidden = !blank;
+    this.blank.textContent = !blank ? "" : this.page.open() ? "appears after the first step" : "not logged in this run";
+  }
+
+  nearest(one, x) {
+    let [low, high] = [0, one.steps.length - 1];
+    const at = (index) => this.page.store.x(one.steps[index], this.page.settings.x) ?? -Infinity;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (at(middle) < x) low = middle + 1;
+      else high = middle;
+    }
+    return low > 0 && x - at(low - 1) <= at(low) - x ? low - 1 : low;
+  }
+
+  showCross() {
+    this.place(this.cross, this.page.hoverX);
+    this.place(this.pin, this.page.pinX);
+  }
+
+  place(line, x) {
+    const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
+    const inside = Boolean(axis) && x !== null && x >= axis.range[0] && x <= axis.range[1];
+    line.hidden = !inside;
+    if (inside) line.style.transform = `translateX(${axis._offset + axis.c2p(x)}px)`;
+  }
+
+  /* Left and right go through the steps this chart has points at; Home and End to its ends. */
+  press(event) {
+    if (event.target !== this.area || event.ctrlKey || event.metaKey || event.altKey) return;
+    const one = this.metrics.map((metric) => this.page.store.series[metric]).find(Boolean);
+    if (!one) return;
+    const at = this.page.pinX === null ? one.steps.length - 1 : this.nearest(one, this.page.pinX);
+    const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: one.steps.length - 1, Enter: at };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const step = one.steps[Math.min(one.steps.length - 1, Math.max(0, this.page.pinned === null && event.key === "ArrowLeft" ? at : moves[event.key]))];
+    this.page.pick(this, this.page.store.x(step, this.page.settings.x), event.key === "Enter");
+  }
+
+  get isBlank() { return !this.panel.metrics.some((metric) => this.page.store.series[metric]); }
+
+  draw() {
+    if (this.isBlank && !this.listening) { this.showValues(); return; } // axes without a point say nothing
+    const { data, ends } = this.traces();
+    Plotly.react(this.plot, data, this.layout(ends), { displayModeBar: false, responsive: false, doubleClick: false, scrollZoom: false, showTips: false });
+    if (!this.listening) {
+      this.listening = true;
+      this.plot.on("plotly_hover", (event) => this.page.hover(event.points[0].x));
+      this.plot.on("plotly_click", (event) => this.page.pick(this, event.points[0].x, true));
+      this.plot.on("plotly_unhover", () => this.page.hover(null));
+      this.plot.on("plotly_relayout", (change) => {
+        if ("xaxis.range[0]" in change) this.page.zoomTo([change["xaxis.range[0]"], change["xaxis.range[1]"]]);
+      });
+      this.plot.on("plotly_doubleclick", () => this.page.zoomTo(null));
+    }
+    this.showValues();
+    this.showCross();
+    if (!this.table.hidden) this.fillTable();
+  }
+
+  layout(ends) { return buildLayout(this.panel, this.page, ends); }
+
+  traces() {
+    const data = [];
+    const ends = [Infinity, -Infinity];
+    for (const trace of this.panel.traces) {
+      const color = readStyle(`--series-${trace.color}`);
+      const line = this.page.store.line(trace.metric, this.page.settings.x, this.panel.points ? 0 : this.page.settings.smooth);
+      const smoothed = this.page.settings.smooth > 0 && !this.panel.points;
+      const shared = { type: "scatter", x: line.x, hoverinfo: "none", connectgaps: false, visible: !this.hidden.has(trace.metric), showlegend: false };
+      const dash = this.panel.points ? "dot" : trace.dashed ? "dash" : "solid";
+      const lone = line.x.length < 3;
+      data.push({ ...shared, y: line.y, mode: this.panel.points || lone ? "lines+markers" : "lines", opacity: smoothed ? 0.28 : 1,
+        line: { color, width: smoothed ? 1 : 1.6, dash }, marker: { color, size: 6 }, meta: smoothed ? "" : trace.label });
+      if (smoothed) data.push({ ...shared, y: line.smooth, mode: "lines", line: { color, width: 2, dash }, meta: trace.label });
+      if (!this.hidden.has(trace.metric)) line.x.forEach((x, index) => {
+        const y = line.y[index];
+        if (y === null || (this.page.settings.zoom && (x < this.page.settings.zoom[0] || x > this.page.settings.zoom[1])) || (this.page.settings.log && y <= 0)) return;
+        ends[0] = Math.min(ends[0], y);
+        ends[1] = Math.max(ends[1], y);
+      });
+    }
+    return { data, ends };
+  }
+
+  toggleTable() {
+    this.table.hidden = !this.table.hidden;
+    this.tableButton.setAttribute("aria-pressed", String(!this.table.hidden));
+    if (!this.table.hidden) this.fillTable();
+  }
+
+  /* At most 100 of the steps, evenly, always with the newest. */
+  fillTable() {
+    const steps = [...new Set(this.metrics.flatMap((metric) => (this.page.store.series[metric] ? this.page.store.series[metric].steps : [])))].sort((a, b) => a - b);
+    const every = Math.ceil(steps.length / 100) || 1;
+    const shown = steps.filter((step, index) => (steps.length - 1 - index) % every === 0);
+    const table = makeElement("table", "table plain");
+    table.append(makeElement("caption", "visually-hidden", this.panel.title));
+    const head = makeElement("tr");
+    for (const word of ["step", ...this.panel.traces.map((trace) => trace.label)]) head.append(Object.assign(makeElement("th", "", word), { scope: "col" }));
+    const body = makeElement("tbody");
+    for (const step of shown.reverse()) {
+      const row = makeElement("tr");
+      row.append(Object.assign(makeElement("th", "", String(step)), { scope: "row" }));
+      for (const metric of this.metrics) {
+        const one = this.page.store.series[metric];
+        const index = one ? one.steps.indexOf(step) : -1;
+        row.append(makeElement("td", "", index < 0 ? "n/a" : formatNumber(one.values[index])));
+      }
+      body.append(row);
+    }
+    table.append(makeElement("thead"), body);
+    table.tHead.append(head);
+    this.table.replaceChildren(table);
+  }
+
+  async savePng() {
+    const { data, ends } = this.traces();
+    const named = data.map((trace) => (trace.meta ? { ...trace, meta: "", name: escapeMarkup(trace.meta), showlegend: true } : trace));
+    const drawn = { ...this.layout(ends), title: { text: escapeMarkup(this.panel.title) }, margin: { l: 60, r: 20, t: 50, b: 50 }, paper_bgcolor: readStyle("--surface"), width: 1200, height: 600 };
+    const link = makeElement("a");
+    link.href = await Plotly.toImage({ data: named, layout: drawn }, { format: "png", width: 1200, height: 600, scale: 2 });
+    link.download = `${this.panel.id}.png`;
+    link.click();
+  }
+}
+
+function buildLayout(panel, page, ends) {
+  const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, linecolor: readStyle("--border"), automargin: false, tickfont: { size: 11 } };
+  const words = { step: "step", time: "minutes", tokens: "tokens" };
+  const y = { ...axis, automargin: true, type: page.settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
+  if (ends[0] <= ends[1]) {
+    const [low, high] = page.settings.log ? ends.map(Math.log10) : ends;
+    const room = (high - low || Math.abs(high) || 1) * 0.06;
+    y.range = [low - room, high + room];
+  }
+  const x = { ...axis, title: { text: words[page.settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6 };
+  x.range = page.settings.zoom || page.extent();
+  return {
+    height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 }, showlegend: false,
+    xaxis: x, yaxis: y, shapes: buildMarks(page), uirevision: "kept",
+  };
+}
+
+function buildMarks(page) {
+  const colors = { checkpoint: readStyle("--border-strong"), saved: readStyle("--good"), resume: readStyle("--warn") };
+  return page.store.marks.flatMap((mark) => {
+    const x = page.store.x(mark.step, page.settings.x);
+    if (x === undefined) return [];
+    return [{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, layer: "below", opacity: mark.kind === "checkpoint" ? 0.5 : 0.8,
+      line: { color: colors[mark.kind] || colors.checkpoint, width: 1, dash: { resume: "dash", saved: "solid" }[mark.kind] || "dot" } }];
+  });
+}

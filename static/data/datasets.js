@@ -1,0 +1,37 @@
+/* The pages of datasets: the address keeps the rule that is being looked at; filters answer when they are changed. */
+const rule = document.querySelector("[data-rule]");
+if (rule) {
+  rule.addEventListener("change", () => {
+    const query = new URLSearchParams(new FormData(rule));
+    for (const name of ["csrfmiddlewaretoken", "notes"]) query.delete(name);
+    history.replaceState(history.state, "", `?${query}`);
+  });
+}
+const mapping = document.querySelector("[data-mapping]");
+if (mapping) {
+  mapping.addEventListener("change", (event) => {
+    if (event.target.matches("select")) mapping.requestSubmit(); // a text is sent when it is written
+  });
+}
+const file = document.querySelector("input[type=file][data-most]");
+if (file) {
+  const tooLarge = () => {
+    const [chosen] = file.files;
+    const most = Number(file.dataset.most);
+    const over = Boolean(chosen) && chosen.size > most;
+    document.getElementById("error-file").textContent = over ? `This file has ${Math.ceil(chosen.size / 1e6)} MB, at most ${most / 1e6} MB can be sent. Split it.` : "";
+    file.setAttribute("aria-invalid", String(over));
+    return over;
+  };
+  file.addEventListener("change", tooLarge);
+  file.form.addEventListener("submit", (event) => { if (tooLarge()) event.preventDefault(); }); // the lab would refuse it half-way, without a page
+}
+const filters = document.querySelector("[data-filters]");
+if (filters) {
+  filters.addEventListener("change", (event) => {
+    if (event.target.matches("select")) filters.requestSubmit();
+  });
+  filters.addEventListener("submit", () => {
+    for (const input of filters.querySelectorAll("select, input")) if (!input.value) input.disabled = true; // a short address
+  });
+}

@@ -1,0 +1,191 @@
+/* The launch form: batch arithmetic while typing, problems at their field, the check after a pause, no lost changes, no second launch. */
+import { announce } from "../base/page.js";
+
+const form = document.querySelector("form[data-launch]");
+const CHECK_MS = 700;
+let dirty = false;
+let sending = false;
+let timer = 0;
+
+const listInputs = () => [...form.elements].filter((input) => input.name && input.type !== "hidden");
+const isShown = (input) => !input.closest(".option-body") || input.closest(".option").querySelector("label > input").checked;
+const findErrorPlace = (name) => form.querySelector(`[data-error-for="${CSS.escape(name)}"]`);
+
+function showProblem(name, text) {
+  const error = findErrorPlace(name);
+  if (error && error.textContent !== text) error.textContent = text;
+  for (const input of listInputs()) {
+    if (input.name !== name) continue;
+    if (text) input.setAttribute("aria-invalid", "true");
+    else input.removeAttribute("aria-invalid");
+  }
+  return Boolean(error);
+}
+
+/* What is wrong with an input by its own bounds, in words; empty when nothing is. */
+function findProblem(input) {
+  if (!input.willValidate || input.type === "radio" || !isShown(input)) return "";
+  const value = input.type === "number" ? Number(input.value) : NaN;
+  const validity = input.validity;
+  const standard = input.closest("[data-default]")?.dataset.default;
+  const back = standard ? ` The default is ${standard}.` : "";
+  if (validity.badInput) return `This is not a number.${back}`;
+  if (validity.valueMissing) return `This is empty.${back}`;
+  if (validity.rangeUnderflow) return `The smallest value is ${input.min}.${back}`;
+  if (validity.rangeOverflow) return `The largest value is ${input.max}.${back}`;
+  if (input.dataset.above && input.value && value <= Number(input.dataset.above)) return `It must be more than ${input.dataset.above}.${back}`;
+  if (input.dataset.below && input.value && value >= Number(input.dataset.below)) return `It must be less than ${input.dataset.below}.${back}`;
+  if (validity.stepMismatch) return `Use a whole number.${back}`;
+  if (validity.tooShort || validity.tooLong || validity.patternMismatch) return "This does not have the right form.";
+  return "";
+}
+
+function readSetting(stage, key) {
+  const input = form.elements[`stages.${stage.dataset.stage}.training.${key}`];
+  if (!input || input.value === "") return null;
+  const value = Number(input.value);
+  return Number.isFinite(value) ? value : null;
+}
+
+const formatCount = (value) => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
+
+/* Words and numbers of one stage, as [text, strong?] pairs; a contradiction is marked. The same sums as trainers/contract/batches.py. */
+function describeBatches(stage) {
+  const steps = readSetting(stage, "max_steps");
+  const batch = readSetting(stage, "per_device_train_batch_size");
+  const accumulation = readSetting(stage, "gradient_accumulation_steps") ?? 1;
+  if (!(steps > 0 && batch > 0 && accumulation > 0)) return [];
+  const sequences = batch * accumulation;
+  const own = form.elements.dataset?.value; // a file, whose rows only the check counts
+  if (own && stage.dataset.trainer !== "grpo") {
+    const rows = { sft: "demonstrations", dpo: "pairs", reward: "pairs", kto: "answers" }[stage.dataset.trainer];
+    return [[formatCount(sequences), true], ` ${rows} a step, `, [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps, from the chosen file`];
+  }
+  if (stage.dataset.trainer === "sft") {
+    const epochs = (steps * sequences) / Math.max(1, readSetting(stage, "demonstrations") ?? 1);
+    return [[formatCount(sequences), true], " demonstrations a step, ", [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps: ${epochs.toFixed(2)} epochs over the task's`];
+  }
+  if (stage.dataset.trainer === "dpo") {
+    const answers = (readSetting(stage, "sampled_prompts") ?? 0) * (readSetting(stage, "samples_per_prompt") ?? 0);
+    return [[formatCount(sequences), true], ` pairs a step for ${formatCount(steps)} steps, out of `, [formatCount(answers), true], " sampled answers"];
+  }
+  const group = readSetting(stage, "num_generations");
+  const micro = readSetting(stage, "steps_per_generation") ?? accumulation;
+  const iterations = readSetting(stage, "num_iterations") ?? 1;
+  if (!(group > 0 && micro > 0 && iterations > 0)) return [];
+  const generation = batch * micro;
+  if (generation % group) return [[`${formatCount(generation)} completions cannot be split into groups of ${formatCount(group)}.`, "bad"]];
+  const total = Math.ceil((steps * accumulation * batch) / (generation * iterations)) * generation;
+  const tokens = sequences * (readSetting(stage, "max_completion_length") ?? 0);
+  return [[formatCount(sequences), true], " completions a step = ", [formatCount(sequences / group), true], ` prompts × groups of ${formatCount(group)}; `,
+    [formatCount(total), true], ` rollouts in ${formatCount(steps)} steps; at most ${formatCount(tokens)} tokens a step`];
+}
+
+function showArithmetic() {
+  for (const stage of form.querySelectorAll("[data-stage]")) {
+    const line = stage.querySelector("[data-arithmetic]");
+    line.replaceChildren(...describeBatches(stage).map((part) => {
+      if (typeof part === "string") return document.createTextNode(part);
+      const [text, tone] = part;
+      return Object.assign(document.createElement(tone === "bad" ? "span" : "strong"), { textContent: text, className: tone === "bad" ? "bad" : "" });
+    }));
+  }
+}
+
+function openFolds(input) {
+  for (let fold = input.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+}
+
+function focusSetting(name) {
+  const input = listInputs().find((item) => item.name === name && (item.type !== "radio" || item.checked)) || listInputs().find((item) => item.name === name);
+  const target = input || document.getElementById(`id-${name}`); // a card of a method has no input of its own
+  if (!target) return;
+  openFolds(target);
+  target.focus({ preventScroll: true });
+  target.closest(".field, .option, .stack-card, fieldset").scrollIntoView({ block: "center" });
+}
+
+function checkSoon(wait = CHECK_MS) {
+  clearTimeout(timer);
+  timer = setTimeout(() => htmx.trigger(form, "check"), wait);
+}
+
+form.addEventListener("input", (event) => {
+  dirty = true;
+  if (event.target.getAttribute("aria-invalid") || findErrorPlace(event.target.name)?.textContent) showProblem(event.target.name, findProblem(event.target));
+  showArithmetic();
+  checkSoon();
+});
+
+form.addEventListener("focusout", (event) => {
+  if (event.target.name && event.target.matches("input, select") && event.target.type !== "radio" && !findErrorPlace(event.target.name)?.textContent) showProblem(event.target.name, findProblem(event.target));
+});
+
+/* Enter in the search for a method adds it instead of launching. */
+form.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.isComposing || !event.target.matches("[data-add], [data-save] input")) return;
+  event.preventDefault();
+  const button = event.target.dataset.add ? document.getElementById(event.target.dataset.add) : form.querySelector("[data-saves]");
+  button.click();
+});
+
+form.addEventListener("submit", (event) => {
+  if (sending) { event.preventDefault(); return; }
+  if (event.submitter && event.submitter.matches("[data-saves]")) { sending = true; return; }
+  const wrong = listInputs().map((input) => [input.name, findProblem(input)]).filter(([, text]) => text);
+  if (wrong.length) {
+    event.preventDefault();
+    for (const [name, text] of wrong) showProblem(name, text);
+    const banner = document.getElementById("form-errors");
+    banner.hidden = false;
+    banner.querySelector("[data-error-summary]").textContent = `Nothing was launched. ${wrong.length} setting${wrong.length > 1 ? "s" : ""} below cannot be used.`;
+    focusSetting(wrong[0][0]);
+    return;
+  }
+  sending = true;
+  const button = form.querySelector("[data-submit]");
+  button.setAttribute("aria-disabled", "true");
+  button.lastChild.textContent = "Launching…";
+});
+
+/* Back from the run page: the form is alive again. */
+window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+window.addEventListener("beforeunload", (event) => { if (dirty && !sending) event.preventDefault(); });
+
+/* The method section is new: what was focused may be gone, and the settings are checked as they are now. */
+function handleNewMethods(id) {
+  dirty = true;
+  const section = document.getElementById(id);
+  if (document.activeElement === document.body) (section.querySelector("[data-add]") || section.querySelector("select")).focus();
+  checkSoon(0);
+}
+
+/* Problems the server found go to their fields; those it no longer finds leave, unless the input itself objects. */
+document.addEventListener("htmx:afterSwap", (event) => {
+  const composer = form.querySelector("[data-composer][data-said]");
+  if (composer) {
+    announce(composer.dataset.said);
+    delete composer.dataset.said;
+  }
+  if (event.detail.target.matches("[data-composer]")) { handleNewMethods(event.detail.target.id); return; }
+  const panel = document.getElementById("preflight");
+  if (panel.dataset.checked !== "yes") return;
+  const found = new Map();
+  for (const item of panel.querySelectorAll("[data-problem]")) found.set(item.dataset.problem, [found.get(item.dataset.problem), item.dataset.text].filter(Boolean).join(" "));
+  for (const error of form.querySelectorAll("[data-error-for]")) {
+    const name = error.dataset.errorFor;
+    const input = listInputs().find((item) => item.name === name);
+    showProblem(name, found.get(name) || (input && error.textContent ? findProblem(input) : ""));
+  }
+  if (!found.size) document.getElementById("form-errors").hidden = true;
+  announce(found.size ? `${found.size} setting${found.size > 1 ? "s" : ""} cannot be used` : "The settings can be launched");
+});
+
+document.addEventListener("click", (event) => {
+  const jump = event.target.closest("[data-jump]");
+  if (jump) { event.preventDefault(); focusSetting(jump.dataset.jump); }
+});
+
+showArithmetic();
+const first = [...form.querySelectorAll("[data-error-for]")].find((error) => error.textContent.trim());
+if (first) { dirty = true; focusSetting(first.dataset.errorFor); }

@@ -1,0 +1,326 @@
+/* The overview's charts: panels come from the server, points from SeriesStore, deltas from liveRun; Chart draws one. */
+import { Chart } from "../charts/chart.js";
+import { picks } from "../charts/picks.js";
+import { makeElement } from "../charts/elements.js";
+import { CHART_KINDS } from "../charts/panels.js";
+import { SeriesStore } from "../charts/series.js";
+import { liveRun } from "./live.js";
+import { makeSection, orderSections } from "./sections.js";
+
+const root = document.getElementById("overview");
+
+const FRAME_MS = 250; // at most four drawings a second
+const MOST_POINTS = 5000; // of one metric; then the page asks for a thinned one
+const MARKS_MS = 60000;
+const box = document.getElementById("charts");
+const store = new SeriesStore();
+const charts = new Map(); // panel id → Chart
+const dirty = new Set();
+const settings = readSettings();
+const pinned = { wanted: "", x: null };
+const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, redraw: redrawChart, showFull, extent: findExtent, open: () => liveRun.isOpen(),
+  /* x of the pinned step; null without a pin. */
+  get pinX() {
+    const wanted = `${page.pinned} ${store.axes.size} ${settings.x}`;
+    if (pinned.wanted !== wanted) Object.assign(pinned, { wanted, x: page.pinned === null ? null : store.x(findNearestStep(page.pinned), settings.x) ?? null });
+    return pinned.x;
+  },
+  /* x of what the legends say: where the pointer is, else the pin; null for the newest. */
+  get readX() { return page.hoverX ?? page.pinX; } };
+let marksAt = 0;
+
+function readSettings() {
+  const query = new URLSearchParams(location.search);
+  const zoom = (query.get("zoom") || "").split(",").map(Number);
+  return {
+    smooth: Math.min(0.999, Math.max(0, Number(query.get("smooth")) || 0)),
+    x: ["step", "time", "tokens"].includes(query.get("x")) ? query.get("x") : "step",
+    log: query.get("log") === "1",
+    filter: (query.get("filter") || "").slice(0, 100),
+    zoom: zoom.length === 2 && zoom.every(Number.isFinite) && zoom[0] < zoom[1] ? zoom : null,
+    full: query.get("full") || "",
+  };
+}
+
+function keepSettings() {
+  const query = new URLSearchParams(location.search); // the step and the panel are kept by others
+  const values = { smooth: settings.smooth, x: settings.x === "step" ? "" : settings.x, log: settings.log ? "1" : "", filter: settings.filter,
+    zoom: settings.zoom ? settings.zoom.map((end) => Number(end.toPrecision(7))).join(",") : "", full: settings.full };
+  for (const [name, value] of Object.entries(values)) {
+    if (value) query.set(name, value);
+    else query.delete(name);
+  }
+  history.replaceState(null, "", location.pathname + (query.size ? `?${query}` : ""));
+  document.getElementById("reset-zoom").hidden = !settings.zoom;
+}
+
+function showMarksKey() {
+  const words = { checkpoint: "checkpoint", resume: "resumed", saved: "policy saved" };
+  const there = Object.keys(words).filter((kind) => store.marks.some((mark) => mark.kind === kind));
+  document.getElementById("marks-key").replaceChildren(...there.map((kind) => makeElement("span", kind, words[kind])));
+  if (store.thinned) document.getElementById("marks-key").append(makeElement("small", "", "long run: lines show the extremes of each stretch, the CSV has every point"));
+}
+
+let wide = null;
+/* All charts share one x range, so that the same step lies at the same place everywhere. */
+function findExtent() {
+  if (wide) return wide;
+  let [low, high] = [Infinity, -Infinity];
+  for (const step of store.axes.keys()) {
+    const x = store.x(step, settings.x);
+    if (x === undefined) continue;
+    low = Math.min(low, x);
+    high = Math.max(high, x);
+  }
+  if (low > high) return [0, 1];
+  const room = (high - low || 1) * 0.015;
+  wide = [low - room, high + room];
+  return wide;
+}
+
+function hoverAt(x) {
+  page.hoverX = x;
+  showAll();
+}
+
+let showing = 0;
+function showAll() {
+  showing ||= requestAnimationFrame(() => { showing = 0; for (const chart of charts.values()) if (chart.visible) { chart.showValues(); chart.showCross(); } });
+}
+
+/* The logged step nearest to a step, or to an x of the axis in use. */
+function findNearestStep(wanted, at = (step) => step) {
+  let [best, distance] = [wanted, Infinity];
+  for (const step of store.axes.keys()) {
+    const off = Math.abs((at(step) ?? Infinity) - wanted);
+    if (off < distance) [best, distance] = [step, off];
+  }
+  return best;
+}
+
+/* Somebody chose a point of a chart: its step, by a click (which opens the rollouts) or by arrow keys. */
+function pickPoint(chart, x, opens) { picks.show?.(findNearestStep(x, (step) => store.x(step, settings.x)), chart.panel.metrics.some((metric) => metric.startsWith("heldout/")), opens, chart.figure); }
+
+export const overview = { pin(step) { page.pinned = step; showAll(); }, redraw: () => redrawAll(true), get series() { return store.series; } };
+
+function zoomTo(range) {
+  settings.zoom = range;
+  keepSettings();
+  redrawAll(true);
+}
+
+function redrawChart(chart) { dirty.add(chart); schedule(true); }
+function redrawAll(asked = false) { wide = null; for (const chart of charts.values()) dirty.add(chart); schedule(asked); }
+
+let waiting = 0;
+let lastFrame = 0;
+let cost = 0;
+/* Points that come wait until the last drawing is paid for; what somebody asked for by hand does not. */
+function schedule(asked = false) {
+  if (document.hidden || (waiting && !asked)) return;
+  clearTimeout(waiting);
+  const pause = asked ? 0 : Math.max(0, lastFrame + Math.max(FRAME_MS, cost * 4) - performance.now());
+  waiting = setTimeout(() => requestAnimationFrame(drawDirty), pause);
+}
+
+function drawDirty() {
+  waiting = 0;
+  if (document.hidden) return;
+  lastFrame = performance.now();
+  for (const chart of [...dirty]) {
+    if (!chart.visible) { chart.showValues(); continue; } // its words are right before it is seen
+    dirty.delete(chart);
+    chart.draw();
+  }
+  cost = performance.now() - lastFrame;
+}
+
+const watcher = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    const chart = charts.get(entry.target.dataset.panel);
+    if (chart) chart.visible = entry.isIntersecting;
+  }
+  showAll(); // pins and values may have moved while a chart was out of sight
+  schedule();
+}, { rootMargin: "200px" });
+
+/* Lays the panels out by section; a chart that is there stays, so that nothing flashes. */
+function arrangeCharts() {
+  const wanted = new Map(store.panels.map((panel) => [panel.id, panel]));
+  for (const [id, chart] of charts) {
+    const panel = wanted.get(id);
+    if (panel && JSON.stringify(panel.traces) === JSON.stringify(chart.panel.traces) && panel.title === chart.panel.title) continue;
+    watcher.unobserve(chart.figure);
+    if (chart.listening) Plotly.purge(chart.plot);
+    chart.figure.remove();
+    charts.delete(id);
+    dirty.delete(chart);
+  }
+  const sections = new Map([...box.querySelectorAll("section")].map((section) => [section.dataset.section, section]));
+  for (const panel of store.panels) {
+    const name = panel.folded ? `${panel.section}+` : panel.section;
+    if (!sections.has(name)) sections.set(name, makeSection(name, panel, store.methods));
+    if (!charts.has(panel.id)) addChart(panel);
+    const [section, figure] = [sections.get(name), charts.get(panel.id).figure];
+    const grid = section.querySelector(".chart-grid");
+    if (figure.parentElement !== grid) grid.append(figure);
+  }
+  orderSections(store.panels).forEach((name, index) => { if (box.children[index] !== sections.get(name)) box.insertBefore(sections.get(name), box.children[index] || null); });
+  for (const section of sections.values()) if (!section.querySelector("figure")) section.remove();
+  filterCharts();
+}
+
+function addChart(panel) {
+  const chart = new (CHART_KINDS[panel.kind] || Chart)(panel, page);
+  charts.set(panel.id, chart);
+  watcher.observe(chart.figure);
+}
+
+function filterCharts() {
+  const words = settings.filter.toLowerCase();
+  for (const chart of charts.values()) {
+    const text = [chart.panel.title, chart.panel.method, ...chart.panel.traces.flatMap((trace) => [trace.metric, trace.label])].join(" ").toLowerCase();
+    chart.figure.hidden = Boolean(words) && !text.includes(words);
+  }
+  for (const section of box.querySelectorAll("section")) {
+    section.hidden = !section.querySelector("figure:not([hidden])");
+    const fold = section.querySelector("details");
+    if (fold && words && !section.hidden) fold.open = true;
+  }
+}
+
+function showFull(id) {
+  settings.full = charts.has(id) ? id : "";
+  for (const [name, chart] of charts) {
+    chart.figure.classList.toggle("chart-full", name === settings.full);
+    chart.fullButton.setAttribute("aria-pressed", String(name === settings.full));
+    dirty.add(chart);
+  }
+  document.body.classList.toggle("has-full-chart", Boolean(settings.full));
+  if (settings.full) charts.get(settings.full).fullButton.focus();
+  keepSettings();
+  schedule();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (!settings.full || document.querySelector("dialog[open]")) return;
+  const shown = [...charts.values()].filter((chart) => !chart.figure.hidden).map((chart) => chart.panel.id);
+  const at = shown.indexOf(settings.full);
+  if (event.key === "Escape") showFull("");
+  else if (event.key === "ArrowRight") showFull(shown[(at + 1) % shown.length]);
+  else if (event.key === "ArrowLeft") showFull(shown[(at - 1 + shown.length) % shown.length]);
+});
+
+async function loadMetrics() {
+  const response = await fetch(root.dataset.metrics, { headers: { Accept: "application/json" } });
+  if (!response.ok) throw new Error(response.status === 404 ? "This run is not there any more." : `The server answered ${response.status}.`);
+  const snapshot = await response.json();
+  store.load(snapshot);
+  marksAt = Date.now();
+  liveRun.apply(snapshot.state);
+  arrangeCharts();
+  showMarksKey();
+  redrawAll();
+  showCharts();
+  return snapshot.cursor;
+}
+
+function showCharts() {
+  box.setAttribute("aria-busy", "false");
+  const message = document.getElementById("charts-loading");
+  if (message) message.remove();
+  document.getElementById("charts-error").hidden = true;
+  const any = Object.keys(store.series).length > 0;
+  document.getElementById("charts-empty").hidden = any;
+  document.querySelector(".chart-bar").hidden = !any;
+}
+
+async function startCharts() {
+  try {
+    liveRun.start(await loadMetrics());
+    if (settings.full) showFull(settings.full);
+  } catch (error) {
+    document.getElementById("charts-loading")?.remove();
+    const failed = document.getElementById("charts-error");
+    failed.hidden = false;
+    failed.querySelector("p").textContent = error.message || "The server is unreachable.";
+  }
+}
+
+let reloading = 0;
+function reloadSoon() {
+  if (reloading) return;
+  reloading = setTimeout(async () => {
+    reloading = 0;
+    try { await liveRun.reload(loadMetrics); } catch { reloadSoon(); }
+  }, 300 + Math.random() * 700);
+}
+
+let markings = 0;
+async function refreshMarks() {
+  const mine = (markings += 1);
+  marksAt = Date.now();
+  const response = await fetch(`${root.dataset.metrics}?part=marks`);
+  if (!response.ok) return;
+  const { marks } = await response.json();
+  if (mine !== markings) return; // asked for again meanwhile
+  store.marks = marks;
+  showMarksKey();
+  redrawAll();
+}
+
+liveRun.on("delta", (delta) => {
+  const changed = store.apply(delta);
+  wide = null;
+  // A metric of no method must have a chart of its own too, whatever methods draw it.
+  const known = new Set(store.panels.flatMap((panel) => panel.metrics.filter((metric) => !panel.method || metric.startsWith(`${panel.method}/`))));
+  if ([...changed].some((name) => !known.has(name)) || store.longest > MOST_POINTS) reloadSoon();
+  if (changed.size) redrawAll();
+  if (Date.now() - marksAt > MARKS_MS) refreshMarks();
+});
+liveRun.on("reset", () => reloadSoon());
+let status = "";
+liveRun.on("state", (state) => {
+  if (status && status !== state.status) refreshMarks();
+  status = state.status;
+});
+
+const slider = document.getElementById("smooth");
+const typed = document.getElementById("smooth-number");
+function setSmoothing(value, from) {
+  settings.smooth = Math.min(0.999, Math.max(0, Number(value) || 0));
+  if (from !== slider) slider.value = settings.smooth;
+  if (from !== typed) typed.value = settings.smooth;
+  keepSettings();
+  redrawAll();
+}
+for (const input of [slider, typed]) input.addEventListener("input", () => setSmoothing(input.value, input));
+slider.value = typed.value = settings.smooth;
+
+const axis = document.querySelector("[data-setting=x]");
+function showAxis() { for (const button of axis.children) button.setAttribute("aria-pressed", String(button.value === settings.x)); }
+axis.addEventListener("click", (event) => {
+  if (!event.target.value) return;
+  Object.assign(settings, { x: event.target.value, zoom: null });
+  showAxis();
+  keepSettings();
+  redrawAll(true);
+});
+showAxis();
+
+const log = document.getElementById("log-y");
+log.checked = settings.log;
+log.addEventListener("change", () => { settings.log = log.checked; keepSettings(); redrawAll(true); });
+const search = document.getElementById("chart-filter");
+search.value = settings.filter;
+search.addEventListener("input", () => { settings.filter = search.value; filterCharts(); keepSettings(); });
+document.getElementById("reset-zoom").addEventListener("click", () => zoomTo(null));
+document.getElementById("reset-zoom").hidden = !settings.zoom;
+document.getElementById("charts-retry").addEventListener("click", startCharts);
+document.addEventListener("lab:theme", () => redrawAll(true));
+document.addEventListener("visibilitychange", () => schedule());
+box.addEventListener("toggle", () => schedule(true), true);
+let width = innerWidth;
+window.addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redrawAll(true); } });
+
+startCharts();

@@ -1,0 +1,81 @@
+"""Pytest plugin: the longest files come first, so that processes which share the tests end together; ``--quick`` leaves out what takes long.
+
+What took more than about 5 seconds of processor time (22 November 2026, docs/performance.md), the longest first. A file that is not here is taken for
+a short one: add one that becomes long.
+"""
+
+from pathlib import Path
+
+import pytest
+
+LONGEST = (
+    "lab/test_commands.py",
+    "lab/test_tenancy.py",
+    "browser/test_first_day.py",
+    "security/test_matrix_api.py",
+    "browser/test_hostile.py",
+    "lab/supervisor/test_outages.py",
+    "lab/supervisor/test_real_trainer.py",
+    "trainers/test_equality.py",
+    "browser/test_loop.py",
+    "security/test_numbers.py",
+    "trainers/test_resume.py",
+    "trainers/test_grpo.py",
+    "lab/playground/test_playground.py",
+    "lab/supervisor/test_supervise.py",
+    "lab/supervisor/test_real_methods.py",
+    "lab/supervisor/test_trainer_process.py",
+    "lab/test_compose.py",
+    "lab/test_availability.py",
+    "lab/test_embedded.py",
+    "lab/test_replay.py",
+    "lab/test_launching.py",
+    "lab/test_launch_methods.py",
+    "lab/api/test_schema.py",
+    "lab/api/test_strictness.py",
+    "trainers/methods/test_stack_order.py",
+    "trainers/test_adding_a_method.py",
+    "security/test_bombs.py",
+    "security/test_garbage.py",
+    "security/test_matrix.py",
+    "security/test_matrix_sockets.py",
+    "lab/labels/test_verbs.py",
+    "lab/test_annotations.py",
+    "lab/loop/test_training.py",
+    "lab/loop/test_human_reward.py",
+    "lab/loop/test_recall.py",
+    "lab/people/test_hostile.py",
+    "lab/outside/test_watching.py",
+    "lab/test_comparison.py",
+    "lab/test_saved_recipes.py",
+    "lab/browse/test_views.py",
+    "lab/browse/test_words.py",
+    "lab/test_methods_pages.py",
+    "lab/operations/test_admin.py",
+    "lab/labels/test_concurrency.py",
+    "lab/labels/test_queues.py",
+    "trainers/test_tasks.py",
+    "trainers/test_effects.py",
+    "trainers/test_tasks_registry.py",
+    "trainers/test_cli.py",
+)
+HERE = Path(__file__).parent
+PLACES = {HERE / name: place for place, name in enumerate(LONGEST)}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out trainings, the browser and the longest files")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("quick") and (collection_path in PLACES or collection_path == HERE / "browser"):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: PLACES.get(item.path, len(LONGEST)))
+    if config.getoption("quick"):
+        left_out = [item for item in items if item.get_closest_marker("training")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("training")]
