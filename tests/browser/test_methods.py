@@ -54,7 +54,7 @@ def test_from_the_catalogue_to_a_stack_without_a_conflict(page: Page, owner: Use
     page.get_by_label("Base", exact=True).select_option("rloo")
     problem = page.locator("[data-error-for='stages.0.method.rs-grpo']")
     expect(problem).to_contain_text("Both rloo and rs-grpo decide the advantages")
-    page.locator("#preflight").get_by_role("link", name="methods.1.name").click()
+    page.locator("#preflight").get_by_role("link", name="rs-grpo", exact=True).click()
     expect(page.locator(CARD.format("rs-grpo"))).to_be_focused()
     page.get_by_label("Base", exact=True).select_option("gspo")
     expect(problem).to_be_empty()

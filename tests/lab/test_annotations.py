@@ -91,7 +91,7 @@ def test_tags_are_one_by_the_rules_of_the_database_index(one: Rollout, as_owner:
     assert RolloutTag.across_teams.count() == len(names)
 
 
-@pytest.mark.parametrize(("name", "words"), [("", "Type a tag"), (" \n ", "Type a tag"), ("x" * 51, "at most 50 characters, this one has 51")])
+@pytest.mark.parametrize(("name", "words"), [("", "Type a tag"), (" \n ", "Type a tag"), ("x" * 51, "at most 50 characters; this one has 51")])
 def test_a_tag_that_cannot_be_says_why(name: str, words: str, one: Rollout, as_owner: Client) -> None:
     answer = send(as_owner, at(one, "tags"), 400, name=name)
     assert words in answer["error"]
@@ -133,7 +133,7 @@ def test_sending_a_comment_twice_makes_one(one: Rollout, as_owner: Client, as_te
     assert send(as_owner, at(one, "comments"), 400, text="x", key="nonsense")["field"] == "key"
 
 
-@pytest.mark.parametrize(("text", "words"), [(" \n", "Enter a comment"), ("x" * 10_001, "at most 10,000 characters, this one has 10,001")])
+@pytest.mark.parametrize(("text", "words"), [(" \n", "Enter a comment"), ("x" * 10_001, "at most 10,000 characters; this one has 10,001")])
 def test_a_comment_that_cannot_be_says_why(text: str, words: str, one: Rollout, as_owner: Client) -> None:
     assert words in send(as_owner, at(one, "comments"), 400, text=text)["error"]
 
@@ -340,7 +340,7 @@ def test_a_rollout_without_tokens_takes_comments_on_the_whole(run: Run, as_owner
     store(run, started(), rollout(1, ids=b"", lengths=b"", logprobs=b"", entropies=b""))
     one = Rollout.across_teams.get()
     one.tokens.delete()
-    assert "came without tokens" in as_owner.get(at(one, "annotations")).content.decode()
+    assert "has no stored tokens" in as_owner.get(at(one, "annotations")).content.decode()
     said(one, as_owner)
     assert "which has 0" in send(as_owner, at(one, "comments"), 400, text="x", start="0", end="1")["error"]
 

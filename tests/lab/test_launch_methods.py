@@ -190,7 +190,7 @@ def test_a_conflict_is_explained_at_its_card(as_owner: Client, team: Team) -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [("-1", "greater than or equal to 0"), ("lots", "valid number"), ("", "Is empty"), ("nan", "finite"), ("1e400", "finite")]
+    ("value", "words"), [("-1", "Must be at least 0"), ("lots", "Must be a number"), ("", "Is empty"), ("nan", "finite"), ("1e400", "finite")]
 )
 def test_a_wrong_parameter_is_refused_at_its_input_and_kept(value: str, words: str, as_owner: Client, team: Team) -> None:
     name = "stages.0.method.rs-grpo.risk"

@@ -271,7 +271,7 @@ def test_what_differs_from_the_recipe_is_marked_and_comes_first(as_owner: Client
     training_values = dict(spec_reading.group_spec_values(run.spec, usual))["Training"]
     assert (training_values[0].name, training_values[0].text, training_values[0].differs) == ("learning_rate", "0.001", True)
     assert [value.name for _, values in spec_reading.group_spec_values(run.spec, usual) for value in values if value.differs] == ["learning_rate"]
-    assert "usually 0.0003" in shown(as_owner, run, "config/")
+    assert "default 0.0003" in shown(as_owner, run, "config/")
 
 
 def test_a_clone_shows_what_was_changed(as_owner: Client, make_run: MakeRun, team: Team, owner: User) -> None:

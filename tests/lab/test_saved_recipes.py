@@ -89,7 +89,7 @@ def test_a_chain_is_saved_with_its_stages(as_owner: Client, team: Team) -> None:
         ({"save.name": "  "}, "save.name", "Give it a name"),
         ({"save.name": "x" * 81}, "save.name", "At most 80 characters"),
         ({"save.note": "x" * 301}, "save.name", "300 for the note"),
-        ({"stages.0.method.rs-grpo.risk": "-1"}, "stages.0.method.rs-grpo.risk", "greater than or equal to 0"),
+        ({"stages.0.method.rs-grpo.risk": "-1"}, "stages.0.method.rs-grpo.risk", "Must be at least 0 (default"),
     ],
 )
 def test_what_could_not_be_launched_or_has_no_name_is_not_saved_and_not_lost(
@@ -113,7 +113,7 @@ def test_deleting_can_be_undone(as_owner: Client, team: Team) -> None:
     assert as_owner.get(f"/launch/grpo/?saved={version.pk}").status_code == 404
     assert "Restore" in as_owner.get(f"/saved/{key}/").content.decode()
     page = as_owner.post(f"/saved/{key}/restore/", follow=True).content.decode()
-    assert "is back" in page
+    assert "was restored" in page
     assert as_owner.get(f"/launch/grpo/?saved={version.pk}").status_code == 200
 
 

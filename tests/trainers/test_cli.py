@@ -56,7 +56,7 @@ def test_preflight_of_standard_input_exits_2_with_the_problems_on_both_streams(t
     result = shell("preflight", "-", stdin=json.dumps({"task": {"name": "x"}, "training": {"trainer": "sft", "max_steps": 0}, "output": "run"}))
     assert result.returncode == 2
     assert [problem["field"] for problem in json.loads(result.stdout)["problems"]] == ["training.max_steps"]
-    assert result.stderr.splitlines() == ["training.max_steps = 0: Input should be greater than or equal to 1 (the default is 600)"]
+    assert result.stderr.splitlines() == ["training.max_steps = 0: must be at least 1 (the default is 600)"]
 
 
 @pytest.mark.parametrize("stdin", ["", "{", "[]", '{"seed": NaN}', '{"task": {"name": "\\ud800"}}'])

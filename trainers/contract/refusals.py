@@ -94,7 +94,36 @@ def problems_from_detail(item: ErrorDetails, root: type[BaseModel]) -> list[Prob
         return [Problem(field, abbreviate_value(item["input"]), "unknown setting", suggest_setting(keys, owner, root))]
     if item["type"] in ("model_type", "model_attributes_type", "dict_type") or not keys:
         return [Problem(field, abbreviate_value(item["input"]), "must be a JSON object", "write {…}")]
-    return [Problem(field, abbreviate_value(item["input"]), item["msg"].removeprefix("Value error, "), fix_of(item, keys[-1], owner))]
+    return [Problem(field, abbreviate_value(item["input"]), describe_refusal(item), fix_of(item, keys[-1], owner))]
+
+
+BOUNDS = {
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be greater than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "finite_number": "must be a finite number",
+    "literal_error": "must be one of {expected}",
+}
+TYPES = {
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "bool": "must be true or false",
+    "string": "must be text",
+    "list": "must be a list",
+}
+
+
+def describe_refusal(item: ErrorDetails) -> str:
+    """What pydantic refused, in a form's words; its own words where it says something else."""
+    kind, context = item["type"], item.get("ctx", {})
+    if kind in BOUNDS:
+        whole = {key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in context.items()}
+        return BOUNDS[kind].format(**whole)
+    named, _, rest = kind.partition("_")
+    if rest in ("type", "parsing", "from_float") and named in TYPES:
+        return TYPES[named]
+    return item["msg"].removeprefix("Value error, ")
 
 
 def follow_location(location: tuple[int | str, ...], root: type[BaseModel]) -> tuple[list[str], type[BaseModel]]:

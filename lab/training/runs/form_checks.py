@@ -15,15 +15,31 @@ from lab.training.runs.models import Run, Status
 from lab.training.runs.problem_words import format_problem_sentence, problem_of_report
 from trainers.contract.spec import FINAL, Problem, RunSpec, SpecError, parse_spec
 
+LABELS = {  # inputs that are no parameters of a schema
+    "name": "Name",
+    "queue": "Queue",
+    "project": "Project",
+    "policy": "Policy",
+    "policy.hub": "Hub id",
+    "policy.revision": "Revision",
+    "policy.folder": "Folder",
+    "policy.run": "Run and checkpoint",
+    "task": "Task",
+    "dataset": "Data",
+    "lora": "LoRA adapters",
+    "human": "Human reward",
+}
+
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem or a warning with where it is: the stage's title in a chain, and the input's name if there is one."""
+    """A problem or a warning with where it is: the stage's title in a chain, the input's name if there is one, and what the form calls it."""
 
     stage: str
     place: str
     field: str
     text: str
+    label: str = ""
 
 
 @dataclass
@@ -135,4 +151,14 @@ def note_problems(form: LaunchForm, into: list[Finding], number: int, title: str
 
 
 def make_finding(form: LaunchForm, number: int, title: str, problem: Problem) -> Finding:
-    return Finding(title, form.input_of(number, problem.field), problem.field, format_problem_sentence(problem))
+    place = form.input_of(number, problem.field)
+    return Finding(title, place, problem.field, format_problem_sentence(problem), label_of(form, number, place))
+
+
+def label_of(form: LaunchForm, number: int, place: str) -> str:
+    """What the form calls an input; of a method's card its name. Empty where the form has no label for it."""
+    stage = form.stages[number]
+    inputs = [*stage.training, *stage.evaluation, *form.limits, *form.machine, *form.lora, *form.human]
+    inputs += [made for _, made in composer.number_fields(form.catalog, number, stage.trainer, form.values)]
+    labels = {made.name: made.label for made in inputs} | LABELS
+    return labels.get(place) or place.partition(".method.")[2]

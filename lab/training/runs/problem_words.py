@@ -6,6 +6,8 @@ from typing import Any
 
 from trainers.contract.spec import Problem
 
+DEFAULT = "the default is "  # how the trainers begin a fix that names it
+
 
 def problem_of_report(item: dict[str, Any]) -> Problem:
     """One of the problems or warnings in the report of ``preflight``."""
@@ -24,4 +26,6 @@ def format_problem_sentence(problem: Problem) -> str:
     text = message_of(problem)
     if text == problem.message:
         text = text[:1].upper() + text[1:]  # the name of a file stays as it is
+    if problem.fix.startswith(DEFAULT):
+        return f"{text} (default {problem.fix.removeprefix(DEFAULT)})."
     return f"{text}: {problem.fix}." if problem.fix else f"{text}."

@@ -135,7 +135,7 @@ def explain_quota_block(found: Standing, queue: str, gpu: bool) -> str:
     if gpu and hours.full:
         return f"the month's {hours.amount(hours.limit or 0)} on GPUs are used up; they reset on {found.month.next.start:%-d %B}."
     if storage.full:
-        return f"storage is full ({storage.words}): delete checkpoints that nobody needs, or ask an admin for more."
+        return f"storage is full ({storage.words}): delete checkpoints you no longer need, or ask an admin for more."
     return ""
 
 

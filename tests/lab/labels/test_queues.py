@@ -138,7 +138,7 @@ WRONG = [
     ({"name": " "}, "Enter a name for the queue."),
     ({"most": "many"}, "Enter a whole number"),
     ({"most": 100_001}, "At most 100,000."),
-    ({"kind": "poem"}, "is not on offer"),
+    ({"kind": "poem"}, "is not available"),
     ({"kind": "single", "strategy": "largest-gap"}, "A single answer has no reward gap."),
     ({"how": "time", "early_from": 5, "early_to": 2, "late_from": 1, "late_to": 9}, "Enter 5 or more."),
     ({"how": "time"}, "Enter a step."),
@@ -151,7 +151,7 @@ WRONG = [
     ({"assigned_only": "on"}, "Choose at least one person"),
     ({"people": [10**12]}, "no longer in the team"),
     ({"due": "2001-01-01T00:00"}, "This time is in the past."),
-    ({"rubric_label": ["x"], "rubric_kind": ["choice"], "rubric_choices": ["one"]}, "Give 2 to 12 choices"),
+    ({"rubric_label": ["x"], "rubric_kind": ["choice"], "rubric_choices": ["one"]}, "Enter 2 to 12 choices"),
     ({"selection": "f=step:gt:1000"}, "These settings give no items"),
     ({"guidelines": "x" * 20_001}, "At most 20,000 characters."),
     ({"a_run": 10**30, "how": "runs", "b_run": 1}, "At most"),
@@ -213,7 +213,7 @@ def test_pause_close_and_open(as_owner: Client, queue: Queue) -> None:
 def test_only_a_queue_without_labels_is_deleted(as_owner: Client, queue: Queue, owner: User) -> None:
     judge(queue, owner)
     shown = as_owner.post(f"/label/{queue.pk}/act/", {"act": "delete"}, follow=True).content.decode()
-    assert "so it was not deleted" in shown
+    assert "so it cannot be deleted" in shown
     Judgement.across_teams.all().delete()
     as_owner.post(f"/label/{queue.pk}/act/", {"act": "delete"})
     assert not Queue.across_teams.exists()

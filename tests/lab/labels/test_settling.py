@@ -106,7 +106,7 @@ def test_skips_and_what_was_taken_back_need_no_review(team: Team, ann: User, own
     queue = pair_queue(team, items=2)
     said = judge(queue, ann, "a")
     undo_last_judgement(queue, ann)
-    with refused(match="taken back"):
+    with refused(match="withdrawn"):
         accept_judgement(said, owner)
     judge(queue, ann, "b")
     skip = judge(queue, ann, "skip", reason="?")

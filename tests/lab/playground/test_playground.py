@@ -154,7 +154,7 @@ def test_stopping_keeps_what_was_written_and_ends_the_process(
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [
-        ({"prompt": "  "}, "prompt", "Write what"),
+        ({"prompt": "  "}, "prompt", "Enter a prompt"),
         ({"first": "999999"}, "first", "no such checkpoint"),
         ({"first": "99999999999999999999"}, "first", "less than or equal"),
         ({"second": "same"}, "second", "same checkpoint twice"),

@@ -241,7 +241,7 @@ def test_sending_back_needs_a_comment(conflict: Item, as_owner: Client) -> None:
     judgement = Judgement.objects.filter(item=conflict)[0]
     response = reviewed(as_owner, judgement, "return", "  ")
     assert response.status_code == 422
-    assert "sent back with a reason" in response.content.decode()
+    assert "A reason is required to send back" in response.content.decode()
     assert reviewed(as_owner, judgement, "burn").status_code == 422
     judgement.refresh_from_db()
     assert judgement.state == JudgementState.SUBMITTED

@@ -116,11 +116,11 @@ def test_an_admin_sets_quotas_and_the_change_is_audited(as_owner: Client, team: 
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("concurrent_runs", "-1", "below 0"),
-        ("concurrent_runs", "two", "no whole number"),
-        ("gpu_hours", "nan", "no number"),
+        ("concurrent_runs", "-1", "Enter 0 or more"),
+        ("concurrent_runs", "two", "Enter a whole number"),
+        ("gpu_hours", "nan", "or leave empty"),
         ("gpu_hours", "1e300", "At most"),
-        ("storage", "lots", "no number"),
+        ("storage", "lots", "or leave empty"),
         ("queues", "gpu, no good!", "not a queue name"),
         ("warn_percent", "", "from 1 to 100"),
         ("currency", "euros", "three letters"),

@@ -43,7 +43,7 @@ def test_methods_that_go_together_are_not_refused(tmp_path):
         ("grpo", {"methods": named("gspo")}, "methods.0.name", "is a base"),
         ("grpo", {"methods": named("siren", "siren")}, "methods.1.name", "twice"),
         ("grpo", {"methods": named("sirene")}, "methods.0.name", "no such method"),
-        ("grpo", {"methods": [{"name": "rs-grpo", "config": {"risk": -1}}]}, "methods.0.config.risk", "greater than or equal to 0"),
+        ("grpo", {"methods": [{"name": "rs-grpo", "config": {"risk": -1}}]}, "methods.0.config.risk", "must be at least 0"),
         ("grpo", {"methods": [{"name": "rs-grpo", "config": {"riks": 1}}]}, "methods.0.config.riks", "unknown setting"),
         ("grpo", {"methods": named("rlpt"), "training__beta": 0.1}, "training.beta", "rlpt defines its own log ratio"),
     ],
