@@ -16,7 +16,7 @@ from django.urls import get_resolver
 
 from lab.lib.refusals import Refusal
 
-TITLES = {409: "Not as things stand", 410: "Not any more", 422: "Something has to change"}
+TITLES = {409: "Not possible right now", 410: "No longer available", 422: "Check your input"}
 
 
 class RefusalMiddleware:
