@@ -195,7 +195,7 @@ def test_an_answer_that_comes_too_late_says_who_has_the_item_and_is_kept(visit: 
     expect(card).to_contain_text("bea")
     expect(card.locator("textarea")).to_have_value("worked on for long")
     card.get_by_role("button", name="Claim again").click()
-    expect(page.locator(".toast")).to_contain_text("not free")
+    expect(page.locator(".toast")).to_contain_text("no longer available")
     page.reload()
     expect(card.locator("textarea")).to_have_value("worked on for long")
     Claim.across_teams.filter(pk=taken.pk).update(expires_at=timezone.now() - timedelta(minutes=1))
