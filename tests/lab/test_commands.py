@@ -366,7 +366,7 @@ def test_the_lab_comes_up_with_a_link_for_the_first_account_stops_on_ctrl_c_and_
     assert {one.environ()["LAB_URL"] for one in parts} == {lab.url}  # or an invitation would lead to another port
     second = Up(home, port)
     assert second.process.wait(180) == 1
-    assert f"port {port} on 127.0.0.1 is taken" in second.log.read_text()
+    assert f"port {port} on 127.0.0.1 is in use" in second.log.read_text()
     make = "from lab.teams.accounts.models import User; User.objects.create_user('ada@example.org', 'correct horse battery')"
     env = {"LAB_HOME": str(home), "DATABASE_URL": "", "REDIS_URL": "", "SECRET_KEY": ""}
     assert manage("shell", "-v0", "-c", make, **env).returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -63,6 +64,7 @@ def test_a_ranking_of_five_with_two_ties_writes_eight_preferences(team: Team, an
 
 
 def test_of_two_pairs_the_clearer_is_recorded_as_stored(team: Team, ann: User) -> None:
+    random.seed(1)  # orders with either pair in front
     queue = group_queue(team, Kind.CLEARER, items=8, answers=4)
     firsts = set()
     for _ in range(8):
