@@ -241,7 +241,7 @@ function loseLock(entry, body) {
   store.keep(`draft-${entry.claim.token}`, entry.item.read());
   notices.lose({
     token: entry.claim.token, item: entry.claim.item, answer: entry.item.read(),
-    message: body?.message || "Your lock on this item has run out.", fix: body?.fix || "Somebody else may have it now. What you wrote is kept below.",
+    message: body?.message || "Your lock on this item has expired.", fix: body?.fix || "Somebody else may have it now. What you wrote is kept below.",
   });
   if (entry === getCurrentItem()) find("lost").querySelector(`[data-lost-item="${entry.claim.item}"] [data-first]`)?.focus();
 }
