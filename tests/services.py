@@ -20,7 +20,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("SECRET_KEY", "of the tests: nothing signed with it is ever used elsewhere")
 
 embedded.provide_services()
-if os.environ.get(embedded.EMBEDDED) == "1":  # a database that ends with the tests outlives a crash of its server, not one of the machine
+if os.environ.get(embedded.EMBEDDED) == "1":
+    changes = {
+        "fsync": "off",  # a database that ends with the tests outlives a crash of its server, not one of the machine
+        "full_page_writes": "off",
+        "autovacuum": "off",  # or it gives away, in the middle of a test, the room of rows that an earlier one left, and rows come in another order
+    }
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        for change in ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()"):
-            connection.execute(change)
+        for name, value in changes.items():
+            connection.execute(f"ALTER SYSTEM SET {name} = {value}")
+        connection.execute("SELECT pg_reload_conf()")

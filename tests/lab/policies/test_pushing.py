@@ -201,7 +201,7 @@ def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, c
     assert push.state == PushState.CANCELLED
     client.post("/policies/hub/token/", {"act": "remove"})
     assert not HubToken.across_teams.exists()
-    assert [json.dumps(entry.details) for entry in Entry.across_teams.filter(action="secret.change")] == [
+    assert [json.dumps(entry.details) for entry in Entry.across_teams.filter(action="secret.change").order_by("pk")] == [
         '{"stored": true, "replaced": false}',
         '{"stored": false}',
     ]
