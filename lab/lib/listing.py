@@ -14,7 +14,7 @@ NEWEST_FIRST = "-age"
 @dataclass(frozen=True)
 class ListQuery:
     """Cleaned already: ``chosen`` holds only filters that are set, ``sort`` a key with a minus when the largest come first; ``notes`` says what of
-    the address was left out and why. A list derives from it with its ``filters`` and the keys that begin with A.
+    the address was left out and why, by parameter. A list derives from it with its ``filters`` and the keys that begin with A.
     """
 
     filters: ClassVar[tuple[str, ...]] = ()
@@ -23,7 +23,7 @@ class ListQuery:
     chosen: Mapping[str, str]
     sort: str = NEWEST_FIRST
     page: int = 1
-    notes: list[str] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

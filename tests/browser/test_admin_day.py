@@ -123,7 +123,7 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
     assert not run_claims.claim_run(second, "gpu:2/y", "gpu:2")
     publisher.flush_messages()
     researcher.goto(f"/t/reasoning/runs/{second.pk}/")
-    expect(researcher.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already runs 1 of 1 at once")
+    expect(researcher.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already has 1 of 1 concurrent runs")
 
     # A token in use is revoked by the admin.
     headers = {"Authorization": f"Bearer {make_token(researcher)}"}

@@ -73,7 +73,7 @@ def test_a_cell_opens_its_tokens_in_context_and_is_in_the_address(page: Page, ru
     expect(page.get_by_role("heading", name="Step 2, position 3")).to_be_visible()
     tokens = page.locator(".token-list li")
     expect(tokens).to_have_count(1)  # the same text four times
-    expect(tokens).to_contain_text("and 3 alike")
+    expect(tokens).to_contain_text("and 3 similar")
     expect(tokens.locator("mark")).to_have_text(HOSTILE.replace(" ", "␣"))
     assert page.evaluate(f"window.{MARK}") is None
     assert "steps=2-2&positions=3-3" in page.url

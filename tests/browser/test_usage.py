@@ -51,7 +51,7 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
     second.refresh_from_db()
     assert select_unheld_runs([second]) == [second]
     publisher.flush_messages()
-    expect(why).not_to_contain_text("already runs")
+    expect(why).not_to_contain_text("already has")
     assert run_claims.claim_run(second, "b:1/y", "b:1")
     publisher.flush_messages()
     expect(page.locator(f'tr[data-run="{second.pk}"] .chip')).to_have_text("starting")

@@ -259,7 +259,7 @@ def test_the_page_polls_while_runs_are_open_and_rests_afterwards(as_owner: Clien
 def test_stopping_asks_every_open_run_and_deleting_keeps_the_runs(as_owner: Client, ablation: Ablation) -> None:
     finish(ablation.members.all()[0], heldout_reward=[0.5])
     page = as_owner.post(f"/ablations/{ablation.pk}/stop/", follow=True).content.decode()
-    assert "7 runs asked to stop" in page
+    assert "7 runs are stopping and saving" in page
     assert Run.across_teams.filter(status=Status.STOPPED).count() == 7
     assert request_ablation_stop(ablation) == 0
     as_owner.post(f"/ablations/{ablation.pk}/delete/")

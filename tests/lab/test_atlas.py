@@ -187,7 +187,7 @@ def test_the_same_text_is_listed_once(run: Run, as_owner: Client) -> None:
     store(run, started(), *(of_tokens(1, group, [0.5, 0.25]) for group in range(4)))
     body = answer(as_owner, run, "tokens/", steps="1-1", positions="0-0")
     assert body.count("token-value") == 1
-    assert "and 3 alike" in body
+    assert "and 3 similar" in body
 
 
 def test_hostile_text_is_text(run: Run, as_owner: Client) -> None:

@@ -181,6 +181,6 @@ def test_without_a_free_connection_everybody_is_told_to_come_back_and_health_is_
     assert json.loads(answers["script"].body)["message"]
     assert json.loads(answers["api"].body)["type"] == "/api/#away"
     assert [answer.status for answer in stopped] == [503, 503]
-    assert all("takes longer than 9 s" in answer.body for answer in stopped)
+    assert all("timed out after 9 s" in answer.body for answer in stopped)
     assert all(int(answer.headers["retry-after"]) > 0 for answer in stopped)
     assert asked["page"]().status == 200

@@ -80,7 +80,7 @@ def test_completions_that_never_end_point_at_the_end_token() -> None:
     answers = [Answer(step, 1.0, {}, "length", 40, "so 7 </answer> so 7") for step in range(20)]
     verdict = judge("cut-off", answers, completions__clipped_ratio=series(np.full(40, 0.99)), length_limit=40)
     assert (verdict.state, verdict.severity) == ("found", "bad")
-    assert "from the first step on" in verdict.title
+    assert "since the first step" in verdict.title
     assert "still got a reward" in said(verdict)
     assert "The limit is 40 tokens." in verdict.evidence
     assert any("template" in line for line in verdict.advice)
@@ -168,7 +168,7 @@ def test_one_component_that_is_nearly_all_of_the_reward() -> None:
     verdict = judge("one-component", mixture(0.1, 1.0), reward=series(np.ones(5)), weights={"watched": 0.0})
     assert verdict.state == "found"
     assert "95.2 %" in verdict.title  # 1 of 1 + 0.05, "watched" has no weight
-    assert "it has 0 %" in said(verdict)  # it never varies, so no advantage comes from it
+    assert "which determines the advantages, is 0 %" in said(verdict)  # it never varies, so no advantage comes from it
     assert verdict.links[0].sort == "-component.style"
 
 

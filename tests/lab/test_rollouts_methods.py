@@ -53,7 +53,7 @@ def test_methods_that_are_not_in_the_recipe_come_last_by_name(run: Run) -> None:
 def test_a_rollout_no_method_touched_has_no_table(run: Run, as_owner: Client) -> None:
     stored = store(run, contributions={"base": 0.1})
     assert build_advantage_stages(stored, ("siren",)) == []
-    assert "came about" not in page(as_owner, run)
+    assert "advantage was computed" not in page(as_owner, run)
 
 
 def test_names_are_text(run: Run, as_owner: Client) -> None:

@@ -38,16 +38,16 @@ class Query(ListQuery):
 
 
 def read_query(params: QueryDict) -> Query:
-    notes = []
+    notes = {}
     chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
     for name, words in (("run", "run number"), ("project", "project")):
         if name in chosen and not parse_whole_number(chosen[name].removeprefix("#"), MAX_INTEGER):
-            notes.append(f"“{chosen.pop(name)}” is no {words}; it was ignored.")
+            notes[name] = f"“{chosen.pop(name)}” is no {words}; it was ignored."
     if "kind" in chosen and chosen["kind"] not in KINDS:
-        notes.append(f"Unknown kind “{chosen.pop('kind')}”; showing both kinds.")
+        notes["kind"] = f"Unknown kind “{chosen.pop('kind')}”; showing both kinds."
     sort = params.get("sort", NEWEST_FIRST)
     if sort.removeprefix("-") not in SORTS:
-        notes.append(f"Policies cannot be sorted by “{sort[:40]}”; showing newest first.")
+        notes["sort"] = f"Policies cannot be sorted by “{sort[:40]}”; showing newest first."
         sort = NEWEST_FIRST
     return Query(chosen, sort, parse_whole_number(params.get("page"), 10**9 - 1, 1) or 1, notes)
 

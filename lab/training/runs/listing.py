@@ -51,17 +51,17 @@ class Query(ListQuery):
 
 def read_query(params: QueryDict) -> Query:
     """The query a URL's parameters stand for; whatever is not allow-listed is left out with a note."""
-    notes = []
+    notes = {}
     chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
     if "status" in chosen and chosen["status"] not in (*GROUPS, *Status.values):
-        notes.append(f"Unknown status “{chosen.pop('status')}”; showing runs of all statuses.")
+        notes["status"] = f"Unknown status “{chosen.pop('status')}”; showing runs of all statuses."
     if "who" in chosen and parse_whole_number(chosen["who"]) is None:
-        notes.append(f"Unknown person “{chosen.pop('who')}”; showing everyone's runs.")
+        notes["who"] = f"Unknown person “{chosen.pop('who')}”; showing everyone's runs."
     if "project" in chosen and chosen["project"] != projects.NONE and not projects.key_of(chosen["project"]):
-        notes.append(f"Unknown project “{chosen.pop('project')}”; showing runs of all projects.")
+        notes["project"] = f"Unknown project “{chosen.pop('project')}”; showing runs of all projects."
     sort = params.get("sort", NEWEST_FIRST)
     if sort.removeprefix("-") not in SORTS:
-        notes.append(f"Runs cannot be sorted by “{sort[:40]}”; showing newest first.")
+        notes["sort"] = f"Runs cannot be sorted by “{sort[:40]}”; showing newest first."
         sort = NEWEST_FIRST
     return Query(chosen, sort, parse_whole_number(params.get("page"), 10**6 - 1, 1) or 1, notes)
 

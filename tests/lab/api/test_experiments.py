@@ -252,7 +252,7 @@ def test_a_launch_is_told_beforehand_how_long_it_takes_and_whether_it_waits(api:
     Quota.objects.create(team=team, concurrent_runs=0)
     estimate = api.send("runs/check", body).json()["estimate"]
     assert (estimate["seconds"], estimate["alike"]) == ({"low": 200.0, "high": 200.0}, [done.number])
-    assert "already runs 0 of 0" in estimate["waits"]
+    assert "already has 0 of 0" in estimate["waits"]
     plan = api.send("ablations/check", {"run": str(done.pk), "seeds": 2, "check": False}).json()
     assert (plan["runs"], plan["estimate"]["seconds"]["low"]) == (8, 1600.0)
 

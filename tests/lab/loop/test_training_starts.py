@@ -73,8 +73,8 @@ def test_a_folder_shares_task_rewards_and_seed_with_the_run_that_sampled_the_row
 @pytest.mark.parametrize(
     ("changed", "field", "words"),
     [
-        ({"policy": "folder", "folder": ""}, "folder", "Choose a folder. There are: small-qwen."),
-        ({"policy": "folder", "folder": "../../etc"}, "folder", "There is no folder “../../etc”. There are: small-qwen."),
+        ({"policy": "folder", "folder": ""}, "folder", "Choose a folder. Available: small-qwen."),
+        ({"policy": "folder", "folder": "../../etc"}, "folder", "There is no folder “../../etc”. Available: small-qwen."),
         ({"policy": "hub", "hub": ""}, "hub", "No model entered"),
         ({"policy": "hub", "hub": "../policy"}, "hub", "is not the id of a model on the hub"),
         ({"policy": "folder", "folder": "small-qwen", "task": "chess:hard"}, "task", "There is no task “chess:hard”"),

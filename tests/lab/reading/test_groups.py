@@ -234,7 +234,7 @@ def test_words_that_differ_from_the_best_are_marked(as_owner: Client, run: Run) 
 
 def test_heldout_answers_have_no_advantages(as_owner: Client, run: Run) -> None:
     store(run, started(), rollout(1, 0, 0, phase="heldout", advantage=None))
-    assert "only measured" in open_group(as_owner, run, phase="heldout").content.decode()
+    assert "only evaluated" in open_group(as_owner, run, phase="heldout").content.decode()
 
 
 def test_a_group_of_thousands_is_shown_in_pages(as_owner: Client, run: Run) -> None:

@@ -230,7 +230,7 @@ def test_a_large_run_is_counted_from_its_newest_steps(as_owner: Client, lessons:
 def test_a_wrong_step_is_named_and_the_list_still_shown(as_owner: Client, lessons: Run) -> None:
     response = as_owner.get("/prompts/?run=1&since=abc")
     assert len(response.context["rows"]) == 4
-    assert "“abc” is no step" in response.content.decode()
+    assert "“abc” is not a step" in response.content.decode()
     assert "There is no run #7" in as_owner.get("/prompts/?run=7").content.decode()
 
 

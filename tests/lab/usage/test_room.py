@@ -23,7 +23,7 @@ from lab.watching.usage.storage_use import dataset_bytes
 from tests.lab.datasets.labelled import dataset_of, groups_of, judge_all, queue_of, run_with
 
 CONTENT = b"".join(json.dumps({"prompt": f"{n}+1?", "chosen": str(n + 1), "rejected": "?"}).encode() + b"\n" for n in range(20))
-FIX = "Delete checkpoints that nobody needs, on the Models page, or ask an admin for more."
+FIX = "Delete checkpoints you no longer need, on the Models page, or ask an admin for more."
 MIB = 1 << 20
 
 

@@ -25,7 +25,6 @@ from lab.training.runs.resumption import find_resume_objection
 from lab.training.runs.wait_reasons import Waiting
 
 router = make_router("Runs")
-NOTED = {"status": "status", "person": "who", "project": "project"}  # fourth word of a note on the list's filters → parameter
 
 
 class Can(Schema):
@@ -144,7 +143,7 @@ def list_runs(
     """Newest first."""
     query = listing.read_query(request.GET)
     if query.notes:
-        raise make_validation_problem(FieldProblem(field=NOTED.get(note.split()[3], "sort"), message=note) for note in query.notes)
+        raise make_validation_problem(FieldProblem(field=field, message=note) for field, note in query.notes.items())
     newest = listing.filter_matching_runs(caller_of(request).team, query).order_by("-number")
     rows = list(newest.filter(number__lt=min(parse_after_id(after), MAX_INTEGER))[: limit + 1])
     found = paginate_rows(rows, limit, lambda run: run.number)
