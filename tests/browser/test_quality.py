@@ -111,7 +111,7 @@ def test_the_overview_draws_humans_against_the_reward_and_opens_the_step(page: P
     page.goto(f"/runs/{run.pk}/")
     area = page.locator(".humans-area")
     expect(area.locator(".plotly")).to_have_count(1)
-    expect(page.locator("#humans .banner")).to_contain_text("evidence")
+    expect(page.locator("#humans .banner")).to_contain_text("it is not proof")
     area.focus()
     page.keyboard.press("End")
     said = page.locator("[data-said]")

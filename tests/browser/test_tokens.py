@@ -56,5 +56,5 @@ def test_a_token_is_made_used_and_revoked(page: Page, web: WebProcess, owner: Us
     expect(row.get_by_text("127.0.0.1")).to_be_visible()
     row.get_by_role("button", name="Revoke").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("notebook is revoked")).to_be_visible()
+    expect(page.get_by_text("notebook was revoked")).to_be_visible()
     assert lab.get(f"{web.url}/api/v1/me", timeout=60).status_code == 401

@@ -111,7 +111,7 @@ def test_the_units_are_those_of_the_server_and_blocks_say_who_wrote_them(page: P
     expect(unit(page, 2)).to_have_text(" 🦊")  # three tokens, one unit
     expect(unit(page, 2)).to_have_attribute("data-last", "4")
     expect(unit(page, 12)).to_be_hidden()
-    page.locator("summary", has_text="Show").click()
+    page.get_by_text("Show", exact=True).click()
     page.get_by_label("Special tokens").check()
     expect(unit(page, 12)).to_have_text("<|end|>")
     assert parameters(page) == {"special": "1"}
