@@ -131,7 +131,7 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
     page.goto("/t/reasoning/tokens/")
     page.get_by_role("row", name=re.compile("notebook")).get_by_role("button", name="Revoke").click()
     page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("notebook is revoked")).to_be_visible()
+    expect(page.get_by_text("notebook was revoked")).to_be_visible()
     assert requests.get(f"{web.url}/api/v1/runs", headers=headers, timeout=60).status_code == 401
 
     # A member with an open page is deactivated: the page closes at once, the queued run stops, the running one is named and goes on.

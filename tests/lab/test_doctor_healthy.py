@@ -86,7 +86,7 @@ def test_a_run_that_is_cut_off_from_its_first_step_never_used_to_end() -> None:
     told = [rule.judge(Facts("grpo", {"completions/clipped_ratio": noisy(0.95, 0.03, seed)})) for seed in range(200)]
     assert sum(bool((noisy(0.95, 0.03, seed).values < 0.9).any()) for seed in range(200)) > 100
     assert sum("now cut off" in verdict.title for verdict in told) <= 2
-    assert sum("from the first step on" in verdict.title for verdict in told) >= 190
+    assert sum("since the first step" in verdict.title for verdict in told) >= 190
 
 
 @pytest.mark.parametrize(

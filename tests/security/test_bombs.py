@@ -98,7 +98,7 @@ def files() -> Iterator[tuple[str, bytes, str]]:
     yield "open quote.csv", b'prompt,chosen,rejected\n1,2,"' + b"x" * 11_000_000, "field larger"
     yield "nulls.parquet", many_nulls(60_000_000), "values in one row group"
     yield "fewer nulls.parquet", many_nulls(9_000_000), "values together"
-    yield "dictionary.parquet", one_text_many_times(100_000, 1_000_000), "unpacked|once it is read|together|longer than"
+    yield "dictionary.parquet", one_text_many_times(100_000, 1_000_000), "unpacked|when read|together|longer than"
     yield "nested.parquet", nested(300), "too deeply nested"
     yield "deep.json", b"[" * 200_000, "nested too deeply"
     yield "deep.jsonl", b'{"prompt":' + b"[" * 30_000 + b"]" * 30_000 + b"}\n", "nested too deeply"
