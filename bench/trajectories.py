@@ -130,7 +130,7 @@ def summary(small: dict[str, Asked], large: dict[str, Asked]) -> dict[str, Any]:
         "growth_bound": GROWTH,
         "ok": all(ratio[view] <= BOUNDS[view] and growth[view] <= GROWTH for view in large),
         "p95_ms": {view: round(asked.p95, 1) for view, asked in large.items()},
-        "first_ms": {view: round(asked.first, 1) for view, asked in large.items()},
+        "first_ms_at_a_tenth": {view: round(asked.first, 1) for view, asked in small.items()},
         "p50_ms": {view: round(statistics.median(asked.own), 1) for view, asked in large.items()},
         "reference_p95_ms": {view: round(asked.reference_p95, 1) for view, asked in large.items()},
         "p95_ms_at_a_tenth": {view: round(asked.p95, 1) for view, asked in small.items()},
