@@ -35,20 +35,20 @@ def status_chip(status: str) -> SafeString:
     return format_html('<span class="chip" data-status="{}">{}</span>', status, status)
 
 
-@register.simple_tag
-def when(moment: datetime | None) -> SafeString:
+@register.simple_tag(name="when")
+def render_time_ago(moment: datetime | None) -> SafeString:
     """A relative time, "5 min ago", whose tooltip is the exact one; base/page.js keeps the age current through data-since."""
     return render_age(moment, now="a moment", after=" ago")
 
 
-@register.simple_tag
-def age(moment: datetime | None) -> SafeString:
+@register.simple_tag(name="age")
+def render_bare_age(moment: datetime | None) -> SafeString:
     """The same without "ago", where a heading or a preposition already says that it is an age."""
     return render_age(moment, now="now", after="")
 
 
 def render_age(moment: datetime | None, now: str, after: str) -> SafeString:
-    """The age in its time element, ``now`` in place of "now", and ``after`` behind the element, where lab.js leaves it alone."""
+    """The age in its time element, ``now`` in place of "now", and ``after`` behind the element, where base/page.js leaves it alone."""
     if moment is None:
         return format_html("{}", numbers.NONE)
     exact = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
