@@ -172,7 +172,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
   if (panel.dataset.checked !== "yes") return;
   const found = new Map();
   for (const item of panel.querySelectorAll("[data-problem]")) found.set(item.dataset.problem, [found.get(item.dataset.problem), item.dataset.text].filter(Boolean).join(" "));
-  for (const error of form.querySelectorAll("[data-error-for]")) {
+  for (const error of form.querySelectorAll("[data-error-for]:not([data-until-typed])")) { // what somebody is about to add is no part of what was checked
     const name = error.dataset.errorFor;
     const input = listInputs().find((item) => item.name === name);
     showProblem(name, found.get(name) || (input && error.textContent ? findProblem(input) : ""));
