@@ -8,6 +8,7 @@ urlpatterns = [
     path("rollouts/", views.show_rollout_browser, name="rollouts"),
     path("rollouts/histograms/", views.show_rollout_histograms, name="rollouts-histograms"),
     path("rollouts/runs/", views.run_choices, name="rollouts-runs"),
+    path("rollouts/tags/", views.list_tag_names, name="rollouts-tags"),
     path("rollouts/newest/", views.show_newest_rollout_id, name="rollouts-newest"),
     path("rollouts/preview/<id:rollout_id>/", views.preview_rollout, name="rollout-preview"),
     path("rollouts/columns/", views.choose_columns, name="rollouts-columns"),

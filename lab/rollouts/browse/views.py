@@ -115,7 +115,6 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
         "saved": views_of(request.team, request.user, address),
         "writable": has_team_permission(request, "rollouts.annotate"),
         "leads": has_team_permission(request, "label.lead"),
-        "tags": Tag.objects.filter(team=request.team).values_list("name", flat=True)[:OFFERED_TAGS],
         "sorted_by": sorted_by(selection.sort),
         **build_table_links(address, page),
     }
@@ -203,6 +202,13 @@ def run_choices(request: LabRequest) -> HttpResponse:
     address = address_of(request)
     runs = runs_to_choose(request.team, address.selection.runs, request.GET.get("find", "").replace("\0", "").strip()[:100])
     return TemplateResponse(request, "browse/browser.html#run-choices", {"bar": filter_bar(address, runs, ()), "address": address})
+
+
+@require_safe
+def list_tag_names(request: LabRequest) -> HttpResponse:
+    """The team's tags as the options of an input: asked for by the first look at a control, because most pages are only read."""
+    tags = Tag.objects.filter(team=request.team).values_list("name", flat=True)[:OFFERED_TAGS]
+    return TemplateResponse(request, "browse/browser.html#tag-names", {"tags": tags})
 
 
 @require_POST

@@ -82,6 +82,13 @@ class Walk:
         return len(self.find_matches()) < CANDIDATES
 
     @property
+    def expects_many_matches(self) -> bool:
+        """Whether the rollouts would have more matches than are looked at one by one if all had as many as the newest ones."""
+        newest = self.runs[0].last_rollout
+        looked_at = newest - max(0, newest // BLOCK - 1) * BLOCK  # ids, of which other runs may have some: rather too many than too few
+        return len(self.find_matches(1)) * sum(run.rollouts for run in self.runs) > CANDIDATES * max(looked_at, 1)
+
+    @property
     def starts_from_matches(self) -> bool:
         """The words are so rare that their matches are sorted sooner than enough of them are met in the order of the list."""
         if self.by_arrival:
@@ -124,7 +131,7 @@ class Walk:
     def read_matches(self, limit: int) -> tuple[list[Key], int]:
         """The first keys of the rollouts with the words, and how many there are."""
         rows = self.rows.order_by()
-        if self.has_few_matches:
+        if not self.expects_many_matches and self.has_few_matches:
             return self.ask_with_count(MATCHED, [self.find_matches()], rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit)
         return self.ask_with_count("({rows})", [], rows.filter(pk__in=self.matches()).values_list(*self.order.columns), limit)
 

@@ -113,7 +113,9 @@ ROUTES: dict[str, Access] = {
     # rollouts
     **make_read_access("run-rollouts", "run-steps", "run-tokens", "rollout-tokens", "annotations", "comments", ask="runs.read"),
     **make_write_access("tag", "untag", "rate", "mark", "comment", "comment-change", "rollouts-tag", "rollouts-untag", ask="rollouts.annotate"),
-    **make_read_access("rollouts", "rollouts-histograms", "rollouts-runs", "rollouts-newest", "rollout-preview", "view-open", ask="runs.read"),
+    **make_read_access(
+        "rollouts", "rollouts-histograms", "rollouts-runs", "rollouts-tags", "rollouts-newest", "rollout-preview", "view-open", ask="runs.read"
+    ),
     **make_read_write_access("rollouts-columns", ask="runs.read"),
     **make_read_write_access("rollouts-export", ask="rollouts.export"),
     **make_write_access("view-save", "view-restore", "view-update", "view-rename", "view-delete", ask="views.save"),

@@ -292,8 +292,24 @@ def test_another_teams_rollouts_are_never_shown(as_owner: Client, as_stranger: C
     assert "SECRET TEXT" in page(as_stranger)
 
 
+def test_the_teams_tags_are_offered_by_name(as_owner: Client, team: Team, stranger: User) -> None:
+    for name in ("loops", "<b>answer"):
+        Tag.objects.create(team=team, name=name)
+    Tag.objects.create(team=Team.objects.get(slug="elsewhere"), name="SECRET")
+    body = as_owner.get("/rollouts/tags/").content.decode()
+    assert [unescape(name) for name in re.findall(r'<option value="([^"]*)">', body)] == ["<b>answer", "loops"]
+
+
 def test_the_pages_need_a_login_and_changes_a_post(as_owner: Client, db: None) -> None:
-    for url in ("/rollouts/", "/rollouts/histograms/", "/rollouts/runs/", "/rollouts/preview/1/", "/rollouts/export/csv/", "/rollouts/views/1/"):
+    for url in (
+        "/rollouts/",
+        "/rollouts/histograms/",
+        "/rollouts/runs/",
+        "/rollouts/tags/",
+        "/rollouts/preview/1/",
+        "/rollouts/export/csv/",
+        "/rollouts/views/1/",
+    ):
         assert Client().get(url).headers["Location"].startswith("/accounts/login/")
     for url in ("/rollouts/columns/", "/rollouts/tag/", "/rollouts/views/", "/rollouts/views/1/update/", "/rollouts/views/restore/"):
         assert as_owner.get(url).status_code == 405
@@ -329,7 +345,7 @@ VALUES = st.one_of(
 @given(st.lists(st.tuples(st.sampled_from(PIECES), VALUES), max_size=6))
 def test_no_address_breaks_the_page(as_owner: Client, run: Run, pairs: list[tuple[str, str]]) -> None:
     query = "?" + urlencode([(name, value.encode("utf-8", "replace").decode()) for name, value in pairs])
-    for url in ("/rollouts/", "/rollouts/histograms/", "/rollouts/runs/", "/rollouts/newest/"):
+    for url in ("/rollouts/", "/rollouts/histograms/", "/rollouts/runs/", "/rollouts/tags/", "/rollouts/newest/"):
         assert as_owner.get(url + query).status_code == 200
     address = Address.read(QueryDict(query[1:]))
     again = Address.read(QueryDict(address.url().removeprefix("?")))
