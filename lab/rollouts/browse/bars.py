@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from django.urls import reverse
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+
 from lab.lib.numbers import format_number
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.fields import FIELDS, Field
@@ -37,6 +41,23 @@ class Drawn:
     high: str
     label: str
     cleared: str  # the address without a choice in this histogram; "" where there is none
+
+    @property
+    def links(self) -> SafeString:
+        """The bars as links of the SVG. Written here because a template takes three times as long for ninety of them."""
+        page, name, last = escape(reverse("rollouts")), escape(self.field.label), len(self.bars) - 1
+        return mark_safe("".join(render_bar_link(bar, page, name, bool(self.cleared), at == 0, at == last) for at, bar in enumerate(self.bars)))
+
+
+def render_bar_link(bar: Bar, page: str, name: str, is_filtered: bool, is_first: bool, is_last: bool) -> str:
+    """One bar as HTML. ``page`` and ``name``, the address of the table and the field's label, are escaped already."""
+    label, x = escape(bar.label), f'x="{bar.x:.2f}"'
+    return (
+        f'<a href="{page}{escape(bar.url)}" class="bin{" chosen" if bar.chosen and is_filtered else ""}" data-lo="{escape(bar.lo)}"'
+        f' data-hi="{escape(bar.hi)}" data-last="{"1" if is_last else ""}" tabindex="{"0" if is_first else "-1"}" aria-label="{name} {label}">'
+        f'<title>{label}</title><rect class="hit" {x} y="0" width="{bar.width:.2f}" height="{HEIGHT:g}"></rect>'
+        f'<rect class="fill" {x} y="{bar.top:.2f}" width="{bar.width:.2f}" height="{bar.height:.2f}"></rect></a>'
+    )
 
 
 def build_histogram_bars(found: Histogram, address: Address) -> Drawn | None:

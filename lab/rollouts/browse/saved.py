@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.contrib import messages
 from django.core import signing
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
@@ -44,11 +44,12 @@ def seen_by(team: Team, user: User) -> QuerySet[SavedView]:
 
 
 def views_of(team: Team, user: User, address: Address) -> Views:
-    found = list(seen_by(team, user).select_related("owner"))
-    opened = next((view for view in found if view.pk == address.view), None)
-    mine = [view for view in found if view.owner_id == user.pk]
+    views = list(seen_by(team, user))
+    mine, shared = [view for view in views if view.owner_id == user.pk], [view for view in views if view.owner_id != user.pk]
+    prefetch_related_objects(shared, "owner")  # a query of its own, because most pages have no view of another person
+    opened = next((view for view in views if view.pk == address.view), None)
     changed = opened is not None and opened.query != format_stored_query(address)
-    return Views(mine, [view for view in found if view.owner_id != user.pk], opened, opened in mine, changed)
+    return Views(mine, shared, opened, opened in mine, changed)
 
 
 def format_stored_query(address: Address) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,11 +27,12 @@ from lab.rollouts.browse.actions import TAGGED_KEY
 from lab.rollouts.browse.address import COLUMNS_KEY, MAX_COLUMNS, Address
 from lab.rollouts.browse.bars import build_histogram_bars
 from lab.rollouts.browse.cells import Row, render_signed_cell
-from lab.rollouts.browse.columns import Choice, Column
+from lab.rollouts.browse.columns import Choice
 from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS
 from lab.rollouts.browse.fields import field_named
 from lab.rollouts.browse.filter_bar import NEWEST_RUNS, OPERATORS, components_of, filter_bar, runs_to_choose
+from lab.rollouts.browse.heads import build_column_head, render_column_heads
 from lab.rollouts.browse.histograms import compute_field_histograms
 from lab.rollouts.browse.pages import Page, read_page
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
@@ -45,16 +45,6 @@ from trainers.contract.problems import Problem
 
 OFFERED_TAGS = 200
 PREVIEWED = 4000  # characters
-
-
-@dataclass(frozen=True)
-class Head:
-    """A column's header: a click sorts by it, numbers with the largest first, and the other way round the second time."""
-
-    column: Column
-    seen: bool
-    url: str = ""
-    direction: str = ""
 
 
 def address_of(request: LabRequest) -> Address:
@@ -108,6 +98,7 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
         "newest": max((run.last_rollout for run in page.runs), default=0),
         "growing": any(run.is_active for run in (*in_view, *page.runs)),
         "heads": heads,
+        "head_cells": render_column_heads(heads),
         "one_run": one_run,
         "rows": SafeString("\n".join(columns.render_table_rows(made, shown))),
         "operators": OPERATORS,
@@ -139,17 +130,6 @@ def find_unknown_runs(asked: Sequence[int], chosen: Sequence[Run]) -> list[Probl
     """Numbers in the address that are no run of the team."""
     known = {run.number for run in chosen}
     return [Problem("run", str(number), f"your team has no run #{number}", "choose one from the list") for number in asked if number not in known]
-
-
-def build_column_head(column: Column, address: Address) -> Head:
-    sort = address.selection.sort
-    seen = address.choice.sees(column)
-    if not column.sortable:
-        return Head(column, seen)
-    if sort.removeprefix("-") != column.name:
-        return Head(column, seen, address.url(sort=f"-{column.name}"))
-    descending = sort.startswith("-")
-    return Head(column, seen, address.url(sort=column.name if descending else f"-{column.name}"), "descending" if descending else "ascending")
 
 
 def sorted_by(sort: str) -> str:
