@@ -50,7 +50,8 @@ up: setup
 	@PORT=$(PORT) $(PY) manage.py up
 
 # Two processes, a core each, take one test file after the other, the longest first (tests/order.py). Each has services of its own.
-PYTEST = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest
+# The tests start some hundred processes: where the shell forbids Python to keep compiled code, each would compile the project anew.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest
 TWO = -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 test: setup-test chromium
 	$(PYTEST) $(or $(ARGS),$(TWO) tests/trainers tests/browser tests/lab tests/security)

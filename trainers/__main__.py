@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "replay":
             return print_replay(options.request)
         if options.command == "sample":
-            return run_sampling_request()
+            return run_sampling_requests()
         if options.command == "send":
             return send_kept_run(Path(options.folder), options.wait)
         if options.command == "methods":
@@ -60,8 +60,8 @@ def build_argument_parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "sample",
         help="stream completions of one prompt from a policy",
-        description="Reads a request as JSON from standard input and prints what is sampled as JSON lines (trainers/policies/playground.py).",
-        epilog="exit codes: 0 fine, 2 the request or the policy cannot be used",
+        description="Reads requests from standard input, a line of JSON each, and prints what is sampled as such (trainers/policies/playground.py).",
+        epilog="exit codes: 0 fine, 2 a request or a policy cannot be used",
     )
     six = commands.add_parser(
         "send",
@@ -88,10 +88,10 @@ def build_argument_parser() -> argparse.ArgumentParser:
     return top
 
 
-def run_sampling_request() -> int:
+def run_sampling_requests() -> int:
     from trainers.policies import playground
 
-    playground.stream_completions(sys.stdin.buffer.read())
+    playground.stream_completions(sys.stdin.buffer)
     return FINE
 
 

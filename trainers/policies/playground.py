@@ -1,7 +1,8 @@
 """Sampling for a person who watches: completions of one prompt from one policy, reported while they are written.
 
-The request is JSON (``Request``); the answer is JSON lines on standard output: ``loaded`` once, ``written`` every REPORT_SECONDS with everything
-each completion has so far, ``done`` at the end. Log-probabilities and entropies are those of the policy at the asked temperature, before top-p.
+A request is a line of JSON (``Request``); the answer is JSON lines on standard output: ``loaded`` once, ``written`` every REPORT_SECONDS with
+everything each completion has so far, ``done`` at the end. Then the next request is read. Log-probabilities and entropies are those of the policy
+at the asked temperature, before top-p.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -166,11 +167,12 @@ class Session:
         }
 
 
-def stream_completions(text: bytes) -> None:
-    """Raises SpecError."""
+def stream_completions(requests: Iterable[bytes]) -> None:
+    """Answers one request after the other, each with a policy loaded for it alone. Raises SpecError."""
 
     def say(line: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
         sys.stdout.flush()
 
-    Session(parse_sampling_request(text), say).run()
+    for text in requests:
+        Session(parse_sampling_request(text), say).run()

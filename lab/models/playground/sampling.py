@@ -1,4 +1,4 @@
-"""Sampling in a worker: the trainers' command in a process of its own, one side after the other, and what it writes into the database."""
+"""Sampling in a worker: the trainers' command, a process of its own, writes one side after the other, and this what it writes into the database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
 from typing import Any
 from uuid import UUID
 
@@ -39,11 +40,11 @@ def run_sampling(sampling_id: str) -> None:
     if sampling is None or not sampling.claim():
         return
     publish_sampling_update(sampling)
-    deadline = time.monotonic() + SECONDS
     try:
-        for side in sampling.sides.select_related("checkpoint"):
-            if not write_side_samples(sampling, side, deadline):
-                return  # somebody stopped it
+        with Sampler(time.monotonic() + SECONDS) as sampler:
+            for side in sampling.sides.select_related("checkpoint"):
+                if not write_side_samples(sampling, side, sampler):
+                    return  # somebody stopped it
         sampling.finish()
     except Broken as error:
         sampling.fail(str(error))
@@ -59,9 +60,9 @@ def publish_sampling_update(sampling: Sampling) -> None:
     publish_message(group_of(sampling.pk), {"type": "sampled"})
 
 
-def write_side_samples(sampling: Sampling, side: Side, deadline: float) -> bool:
+def write_side_samples(sampling: Sampling, side: Side, sampler: Sampler) -> bool:
     """Whether the side is written to its end; False when the sampling was stopped. Raises Broken."""
-    for line in stream_sampler_lines(encode_sampling_request(sampling, side), deadline):
+    for line in sampler.stream_answer(encode_sampling_request(sampling, side)):
         if not sampling.beats():
             return False
         if line["event"] == "loaded":
@@ -93,29 +94,42 @@ def pack_completion(one: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def stream_sampler_lines(request: bytes, deadline: float) -> Iterator[dict[str, Any]]:
-    """The lines of ``python -m trainers sample`` as they come; the process ends with the iteration. Raises Broken."""
-    with start_sampler_process() as process:
-        assert process.stdin
-        assert process.stdout
-        assert process.stderr
-        stderr = Drain(process.stderr)
-        late = threading.Timer(max(0.0, deadline - time.monotonic()), lambda: kill_tree(process.pid))
+class Sampler:
+    """``python -m trainers sample``: one process for all sides, because it takes seconds to start. It ends with the ``with`` block."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline  # of all answers together, on the monotonic clock
+
+    def __enter__(self) -> Sampler:
+        self.stack = ExitStack()
+        self.process = self.stack.enter_context(start_sampler_process())
+        self.stderr = Drain(self.process.stderr)
+        late = threading.Timer(max(0.0, self.deadline - time.monotonic()), lambda: kill_tree(self.process.pid))
         late.start()
+        self.stack.callback(late.cancel)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stack.close()
+
+    def stream_answer(self, request: bytes) -> Iterator[dict[str, Any]]:
+        """The lines of the answer to one request as they come, without the last, which says that it is whole. Raises Broken."""
+        assert self.process.stdin
+        assert self.process.stdout
         try:
-            process.stdin.write(request)
-            process.stdin.close()
-            while text := process.stdout.readline(LINE):
-                yield json.loads(text)
-            code = process.wait()
+            self.process.stdin.write(request + b"\n")
+            self.process.stdin.flush()
+            while text := self.process.stdout.readline(LINE):
+                line = json.loads(text)
+                if line["event"] == "done":
+                    return
+                yield line
+            code = self.process.wait()
         except (OSError, ValueError) as error:
-            raise Broken(f"Sampling was aborted: {stderr.last() or error}"[:SHOWN_ERROR]) from None
-        finally:
-            late.cancel()
-        if time.monotonic() >= deadline:
+            raise Broken(f"Sampling was aborted: {self.stderr.last() or error}"[:SHOWN_ERROR]) from None
+        if time.monotonic() >= self.deadline:
             raise Broken(f"Sampling timed out after {SECONDS:.0f} s. Request fewer or shorter completions.")
-        if code:
-            raise Broken((stderr.last() or f"Sampling ended with exit code {code}.")[:SHOWN_ERROR])
+        raise Broken((self.stderr.last() or f"Sampling ended with exit code {code}.")[:SHOWN_ERROR])
 
 
 @contextmanager

@@ -67,8 +67,13 @@ def texts(made: Sampling) -> list[list[str]]:
     return [[one.text for one in side.samples.all()] for side in made.sides.all()]
 
 
-def test_both_sides_write_and_the_same_seed_writes_the_same_again(team: Team, owner: User, sides: list[Checkpoint]) -> None:
+def test_both_sides_write_and_the_same_seed_writes_the_same_again(
+    team: Team, owner: User, sides: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, starts = sampling.start_sampler_process, list[str]()
+    monkeypatch.setattr(sampling, "start_sampler_process", lambda: (starts.append("sampler"), start())[1])
     made = sampled(team, owner, *sides)
+    assert starts == ["sampler"]  # the second side does not wait for a process of its own
     assert (made.status, made.error) == (SamplingStatus.FINISHED, "")
     first, second = texts(made)
     assert len(first) == len(second) == 2
