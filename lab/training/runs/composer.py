@@ -67,8 +67,8 @@ class StackForm(SpecForm):
     def _build_base_field(self) -> ChoiceField:
         """Another base is shown with its own settings at once."""
         place = f"stages.{self.number}.base"
-        asks = {"hx-post": reverse_lazy("launch-compose"), "hx-trigger": "change", "hx-vals": f'{{"act": "{self.number}:base"}}'}
-        return ChoiceField(label="", choices=self._list_bases, widget=Select({**asks, "aria-describedby": f"help-{place} error-{place}"}))
+        on_change = {"hx-post": reverse_lazy("launch-compose"), "hx-trigger": "change", "hx-vals": f'{{"act": "{self.number}:base"}}'}
+        return ChoiceField(label="", choices=self._list_bases, widget=Select({**on_change, "aria-describedby": f"help-{place} error-{place}"}))
 
     def _list_bases(self) -> list[tuple[str, str]]:
         return [(entry["name"], f"{entry['title']} ({entry['name']})") for entry in self.catalog.bases(self.trainer)]

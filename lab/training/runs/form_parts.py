@@ -13,12 +13,12 @@ from lab.training.catalog.models import NAME_LENGTH, NOTE_LENGTH
 from lab.training.runs.composer import StackForm
 from lab.training.runs.drafts import Spec
 from lab.training.runs.schema_form import build_schema_fields
-from lab.training.runs.spec_fields import UNFILLED, ChoiceField, FloatField, SpecField, TextField
+from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, FloatField, SpecField, TextField
 from lab.training.runs.spec_form import SpecForm
 from trainers.contract.spec import FINAL
 
 REWARDS = "rewards."
-PLAIN = {**UNFILLED, "spellcheck": "false"}
+CODE = {**NO_AUTOFILL, "spellcheck": "false"}
 Choices = Callable[[], list[tuple[str, str]]]
 
 
@@ -77,15 +77,15 @@ class TaskForm(SpecForm):
 
 def _build_weight_field(reward: Mapping[str, Any]) -> FloatField:
     made = FloatField(label=reward["name"], help_text=reward["summary"], initial=reward["weight"], required=True)
-    made.widget.attrs |= UNFILLED
+    made.widget.attrs |= NO_AUTOFILL
     return made
 
 
 class PolicyForm(SpecForm):
     """Which run, model of the hub or folder the policy comes from; the kind is chosen beside it."""
 
-    hub = TextField(label="Hub id", widget=TextInput({**PLAIN, "placeholder": "Qwen/Qwen2.5-0.5B-Instruct"}))
-    revision = TextField(label="Revision", widget=TextInput(PLAIN))
+    hub = TextField(label="Hub id", widget=TextInput({**CODE, "placeholder": "Qwen/Qwen2.5-0.5B-Instruct"}))
+    revision = TextField(label="Revision", widget=TextInput(CODE))
 
     def __init__(self, data: Mapping[str, Any] | None, policy: Mapping[str, Any], runs: Choices, folders: Choices) -> None:
         fields = {
@@ -104,8 +104,8 @@ class PolicyForm(SpecForm):
 class SaveForm(SpecForm):
     """What the recipe is saved as."""
 
-    name = TextField(label="Recipe", max_length=NAME_LENGTH, widget=TextInput({**UNFILLED, "aria-describedby": "help-save error-save.name"}))
-    note = TextField(label="Note", max_length=NOTE_LENGTH, widget=TextInput(UNFILLED))
+    name = TextField(label="Recipe", max_length=NAME_LENGTH, widget=TextInput({**NO_AUTOFILL, "aria-describedby": "help-save error-save.name"}))
+    note = TextField(label="Note", max_length=NOTE_LENGTH, widget=TextInput(NO_AUTOFILL))
 
 
 def names_in(folder: Path, folders: bool) -> list[str]:

@@ -26,7 +26,7 @@ from lab.training.runs.models import Run
 from lab.training.runs.placement import Place
 from lab.training.runs.problem_words import format_problem_sentence
 from lab.training.runs.schema_form import build_schema_fields
-from lab.training.runs.spec_fields import UNFILLED, ChoiceField, SwitchField, TextField
+from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, SwitchField, TextField
 from lab.training.runs.spec_form import Input, SpecForm
 from trainers.contract.spec import FINAL, Problem
 
@@ -46,7 +46,9 @@ class LaunchForm(SpecForm):
     ``data``: what a browser sent; without it the form shows the draft, and of ``initial`` what is otherwise than there.
     """
 
-    name = TextField(label="Name", max_length=100, widget=TextInput(UNFILLED), help_text="Shown to your team. Leave empty to use the recipe's name.")
+    name = TextField(
+        label="Name", max_length=100, widget=TextInput(NO_AUTOFILL), help_text="Shown to your team. Leave empty to use the recipe's name."
+    )
     project = ChoiceField(label="Project", widget=PlainSelect)
     queue = ChoiceField(label="Queue", widget=PlainSelect)
     policy = TextField(label="Policy")
@@ -65,16 +67,16 @@ class LaunchForm(SpecForm):
         super().__init__(data, initial=self._build_initial() | dict(initial or {}), fields={**machine, FROZEN: TextField(widget=HiddenInput)})
         self._offer_choices()
         first = draft.stages[0][1]
-        begun = {part: first.get(part) for part in PARTS} | {"human": self._asked}
+        values = first | {"human": self._human_reward}
         schemas = {part: catalog.schema["$defs"][model] for part, model in PARTS.items()}
-        self.parts = {part: SpecForm(data, part, begun[part], build_schema_fields(schema)) for part, schema in schemas.items()}
+        self.parts = {part: SpecForm(data, part, values.get(part), build_schema_fields(schema)) for part, schema in schemas.items()}
         self.stages = [Stage(catalog, number, title, data, spec) for number, (title, spec) in enumerate(draft.stages)]
         self.source = PolicyForm(data, first.get("policy") or {}, lambda: self.run_choices, lambda: [(name, name) for name in self.folder_choices])
         self.save = SaveForm(data, "save", {"name": draft.saved.recipe.name} if draft.saved else None)
 
     @property
-    def _asked(self) -> Spec | None:
-        """How the first stage that has people rank groups does so."""
+    def _human_reward(self) -> Spec | None:
+        """The settings of the first stage in which people rank groups."""
         return next((spec["human"] for _, spec in self.draft.stages if spec.get("human")), None)
 
     def _build_initial(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class LaunchForm(SpecForm):
             "dataset": dataset.get("file", ""),
             FROZEN: f"{dataset['sha256']}:{dataset.get('file', '')}" if dataset.get("sha256") else "",
             "lora": bool(first.get("lora")),
-            "human": bool(self._asked),
+            "human": bool(self._human_reward),
             **{key: first[key] for key in MACHINE if key in first},
         }
 

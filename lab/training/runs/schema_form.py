@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.training.runs.spec_fields import (
-    UNFILLED,
+    NO_AUTOFILL,
     BoundedField,
     ChoiceField,
     FloatField,
@@ -52,7 +52,7 @@ def _build_field(key: str, part: Schema) -> SpecField | None:
     else:
         return None
     if made.widget.input_type in ("number", "text"):
-        made.widget.attrs |= {**UNFILLED, "placeholder": "none"} if optional else UNFILLED
+        made.widget.attrs |= {**NO_AUTOFILL, "placeholder": "none"} if optional else NO_AUTOFILL
     made.unit, made.advanced = part.get("unit", ""), bool(part.get("advanced"))
     return made
 

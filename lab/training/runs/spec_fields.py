@@ -11,7 +11,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 UNBOUNDED = 1e6  # a larger bound is a guard, not something to tell
-UNFILLED = {"autocomplete": "off"}  # attributes of an input that a browser fills with nothing typed elsewhere
+NO_AUTOFILL = {"autocomplete": "off"}
 
 
 def shorten_number(value: Any) -> Any:
@@ -20,7 +20,7 @@ def shorten_number(value: Any) -> Any:
 
 
 class SpecField(forms.Field):
-    """``initial`` is the default."""
+    """``initial`` is the parameter's default. An input may be empty unless ``required`` says otherwise."""
 
     unit = ""
     advanced = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from django import forms
@@ -34,8 +33,8 @@ class DescribedField(forms.BoundField):
     @property
     def data(self) -> Any:
         """What was sent; where nobody sent anything the text of the initial value."""
-        is_begun = self.form.is_unsent and self.html_name not in self.form.data
-        return self.field.prepare_value(self.initial) if is_begun else super().data
+        is_initial = self.form.is_unsent and self.html_name not in self.form.data
+        return self.field.prepare_value(self.initial) if is_initial else super().data
 
     @property
     def aria_describedby(self) -> str | None:
@@ -68,10 +67,14 @@ class SpecForm(forms.Form):
     def add_prefix(self, field_name: str) -> str:
         return f"{self.prefix}.{field_name}" if self.prefix else field_name
 
-    @cached_property
+    def clean(self) -> None:
+        self._typed = dict(self.cleaned_data)
+
+    @property
     def values(self) -> dict[str, Any]:
-        """What was typed, as a spec holds it. Also what is refused, which ``cleaned_data`` drops: the page shows the whole spec all the same."""
-        return {bound.name: bound.field.clean(bound.data) for bound in self}
+        """What was typed, as a spec holds it. Also what is refused, which Django then drops from ``cleaned_data``: the page shows the whole spec."""
+        self.is_valid()  # reads it, the first time
+        return self._typed
 
     def list_empty_numbers(self) -> list[str]:
         """The fields that must hold a number and are empty."""
