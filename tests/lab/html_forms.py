@@ -61,3 +61,8 @@ def send(client: Client, url: str, **changes: str) -> Any:
 def error_of(page: str, name: str) -> str:
     """The text shown at the input ``name``."""
     return page.split(f'data-error-for="{name}">')[1].split("</p>")[0].strip()
+
+
+def texts_of(form: Any) -> dict[str, str]:
+    """What a browser would send from a launch form that nobody has sent yet."""
+    return {bound.html_name: bound.data for one in (form, *form.nested) for bound in one}

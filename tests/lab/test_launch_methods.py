@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from lab.teams.accounts.models import Team, User
 from lab.training.catalog.catalog import load_catalog
-from lab.training.runs import composer, drafts, form_changes
+from lab.training.runs import drafts, form_changes
+from lab.training.runs.composer import StackForm
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.launch import launch_recipe, launch_run, plan_recipe
 from lab.training.runs.management.commands.launch import Command
 from lab.training.runs.models import Run
 from lab.training.runs.stages import as_argument, from_argument, stage_specs
 from lab.training.runs.views.methods import RECIPES
-from tests.lab.html_forms import error_of, filled, form_values, send
+from tests.lab.html_forms import error_of, filled, form_values, send, texts_of
 from tests.lab.test_commands import run_command
 from trainers.contract.spec import SpecError
 from trainers.contract.stacking import DEFAULT_BASES
@@ -224,7 +225,7 @@ def test_a_clone_carries_base_and_methods(as_owner: Client, team: Team, owner: U
 def test_a_method_that_is_not_installed_any_more_keeps_its_parameters(team: Team) -> None:
     spec = {**GRPO, "methods": [{"name": "gone", "config": {"strength": [1, 2]}}]}
     draft = drafts.Draft("grpo", "", "", [("GRPO", drafts.complete_spec(load_catalog(), spec))])
-    form = LaunchForm(team, load_catalog(), draft, dict(LaunchForm(team, load_catalog(), draft).values))
+    form = LaunchForm(team, load_catalog(), draft, texts_of(LaunchForm(team, load_catalog(), draft)))
     assert form.specs()[0]["methods"] == spec["methods"]
     assert form.stages[0].stack.cards[0].method is None
 
@@ -329,9 +330,12 @@ def test_help_of_the_command_names_both() -> None:
 
 def test_each_value_of_a_stack_has_a_name_of_its_own() -> None:
     spec = {**GRPO, "base": {"name": "gspo"}, "methods": [RISK, {"name": "siren"}]}
-    values = composer.build_stack_values(load_catalog(), 0, spec)
-    assert values["stages.0.methods"] == "rs-grpo siren"
-    assert composer.input_of(load_catalog(), 0, "grpo", values, "methods.0.config.risk") == "stages.0.method.rs-grpo.risk"
-    assert composer.input_of(load_catalog(), 0, "grpo", values, "methods.1.name") == "stages.0.method.siren"
-    assert composer.input_of(load_catalog(), 0, "grpo", values, "methods.7.name") == ""
-    assert composer.input_of(load_catalog(), 0, "grpo", values, "base.name") == "stages.0.base"
+    stack = StackForm(load_catalog(), 0, "grpo", None, spec)
+    assert texts_of(stack)["stages.0.methods"] == "rs-grpo siren"
+    found = {field: stack.find_input(field) for field in ("methods.0.config.risk", "methods.1.name", "methods.7.name", "base.name")}
+    assert {field: place.html_name if place else "" for field, place in found.items()} == {
+        "methods.0.config.risk": "stages.0.method.rs-grpo.risk",
+        "methods.1.name": "stages.0.method.siren",
+        "methods.7.name": "",
+        "base.name": "stages.0.base",
+    }

@@ -16,7 +16,7 @@ from lab.training.runs.forms import LaunchForm
 from lab.training.runs.launch import launch_recipe
 from lab.training.runs.models import Run, Status
 from lab.training.runs.stages import from_assignments
-from tests.lab.html_forms import error_of, filled, form_values, send
+from tests.lab.html_forms import error_of, filled, form_values, send, texts_of
 
 RECIPES = [recipe["name"] for recipe in load_catalog().recipes]
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo", "max_steps": 77}, "recipe": "grpo"}
@@ -299,7 +299,7 @@ def test_an_empty_post_is_refused_with_words(as_owner: Client, team: Team) -> No
 
 def test_what_the_examination_finds_is_also_at_the_inputs(team: Team) -> None:
     draft = drafts.of_recipe(load_catalog(), "grpo")
-    form = LaunchForm(team, load_catalog(), draft, {**LaunchForm(team, load_catalog(), draft).values, "seed": "-3"})
+    form = LaunchForm(team, load_catalog(), draft, {**texts_of(LaunchForm(team, load_catalog(), draft)), "seed": "-3"})
     found = examine_launch_form(form)
     assert [item.place for item in found.problems] == ["seed"]
-    assert form.errors["seed"].startswith("Must be at least 0")
+    assert form.errors["seed"][0].startswith("Must be at least 0")

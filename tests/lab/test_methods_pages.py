@@ -17,7 +17,8 @@ from lab.training.catalog.methods import FACETS, all_methods
 from lab.training.runs import method_usage
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Run
-from lab.training.runs.schema_form import as_text, build_schema_fields, from_text
+from lab.training.runs.schema_form import build_schema_fields
+from lab.training.runs.spec_form import SpecForm
 from trainers.contract.stacking import DEFAULT_BASES
 from trainers.methods.base import HOOKS
 
@@ -71,10 +72,11 @@ def test_nothing_but_mathematics_comes_out_of_a_formula() -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_parameter_can_be_set_in_a_form(name: str) -> None:
     fields = build_schema_fields(ENTRIES[name]["parameters"])
-    assert {made.key for made in fields} == set(ENTRIES[name]["parameters"].get("properties", {}))
-    for made in fields:
-        assert made.help, made.key
-        assert from_text(made, as_text(made.default)) == made.default or made.default in (None, "")
+    assert set(fields) == set(ENTRIES[name]["parameters"].get("properties", {}))
+    read = SpecForm(fields=fields).values
+    for key, made in fields.items():
+        assert made.help_text, key
+        assert read[key] == made.initial or made.initial in (None, "")
 
 
 # the catalogue

@@ -29,7 +29,7 @@ class MatchWish:
         )
 
     def problems(self, form: LaunchForm, wish: Wish) -> list[Problem]:
-        measured = form.values.get("stages.0.evaluation.prompts", "").strip()
+        measured = form.stages[0].evaluation["prompts"].value().strip()
         if measured.strip("0") or not measured:  # an empty one is refused anyway
             return []
         return [

@@ -108,9 +108,6 @@ def all_settings(request: LabRequest, form: TrainForm, spec: dict[str, Any]) -> 
     full = drafts.complete_spec(known, {**spec, "recipe": form.goal.recipe})
     after = form.chosen.run if form.chosen else None
     draft = Draft(form.goal.recipe, f"{form.goal.title} on {form.version}", recipe["summary"], [(form.goal.title, full)], after=after)
-    filled = LaunchForm(request.team, known, draft)
-    filled.values["name"] = form.values["name"]
-    filled.values["project"] = str(form.project.pk) if form.project else ""
-    if form.wants_match:
-        filled.values |= follow_ups.build_wish_inputs(KIND, request.team, form.wish)
-    return launch_form.render_launch_form(request, filled)
+    chosen = {"name": form.values["name"], "project": str(form.project.pk) if form.project else ""}
+    wished = follow_ups.build_wish_inputs(KIND, request.team, form.wish) if form.wants_match else {}
+    return launch_form.render_launch_form(request, LaunchForm(request.team, known, draft, initial=chosen | wished))

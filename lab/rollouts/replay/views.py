@@ -41,10 +41,10 @@ def what_if(request: HttpRequest, run_id: Any) -> HttpResponse:
 
 
 def form_of(request: HttpRequest, run: Run) -> QuestionForm:
-    form = QuestionForm(run, load_catalog(), earlier=earlier_of(request, run))
-    form.values |= {name: request.GET[name] for name in ("step", "group") if name in request.GET}
+    place = {name: request.GET[name] for name in ("step", "group") if name in request.GET}
+    form = QuestionForm(run, load_catalog(), earlier=earlier_of(request, run), place=place)
     for name in request.GET.getlist("add")[:10]:
-        form.add(name)
+        form.stack.add_or_refuse(name)
     return form
 
 
@@ -96,7 +96,7 @@ def show_replay_form(request: HttpRequest, run: Run, form: QuestionForm | None, 
 
 def build_question_choices(form: QuestionForm) -> dict[str, Any]:
     steps = form.steps()
-    return {"steps": steps, "step": form.values.get("step") or steps.step or "", "groups": form.groups(steps.step)}
+    return {"steps": steps, "step": form.values["step"] or steps.step or "", "groups": form.groups(steps.step)}
 
 
 def list_earlier_replays(replays: Any) -> list[dict[str, Any]]:

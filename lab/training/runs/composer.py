@@ -12,209 +12,189 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from django.forms import HiddenInput
+from django.urls import reverse_lazy
+
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.training.catalog.card_words import TRAINERS
 from lab.training.catalog.catalog import Catalog
 from lab.training.catalog.methods import Method
-from lab.training.runs.schema_form import Field, as_text, build_schema_fields, from_text
+from lab.training.runs.schema_form import build_schema_fields
+from lab.training.runs.spec_fields import ChoiceField, Select, TextField
+from lab.training.runs.spec_form import Input, SpecForm
 from trainers.contract.stacking import DEFAULT_BASES, has_default_conflict
 
-Values = Mapping[str, str]
 Spec = dict[str, Any]
 LONGEST_STACK = 40  # methods in a recipe
+SHOWN = "base.shown"
+MOVES = {"up": -1, "down": 1}
 
 
 @dataclass(frozen=True)
 class Card:
-    """One method of the stack with its inputs. ``place`` names the card where problems are shown; ``method`` is None when the catalogue has none."""
+    """One method of the stack. ``method`` is None when the catalogue has none; ``old``: its parameters in the spec that the form started with."""
 
     name: str
-    place: str
     method: Method | None
-    fields: list[Field]
-    error: str
+    old: Mapping[str, Any]
+    form: SpecForm
+
+    def read_config(self) -> dict[str, Any]:
+        """Parameters that are not at their default, those that were written out before, and those without an input."""
+        config = {key: value for key, value in self.old.items() if key not in self.form.fields}
+        for key, value in self.form.values.items():
+            if key in self.old or value != self.form.fields[key].initial:
+                config[key] = value
+        return config
 
 
-@dataclass(frozen=True)
-class Stack:
-    """The section as it is shown. ``addable``: what can still be added, and what of the stack it does not go with; ``adding``: what is typed."""
+class StackForm(SpecForm):
+    """The section of stage ``number``. ``spec``: what its form started with."""
 
-    number: int
-    bases: list[Method]
-    base: Card
-    base_error: str
-    cards: list[Card]
-    addable: list[tuple[Method, str]]
-    adding: str
-    adding_error: str
+    def __init__(self, catalog: Catalog, number: int, trainer: str, data: Mapping[str, Any] | None, spec: Spec) -> None:
+        self.catalog, self.number, self.trainer = catalog, number, trainer
+        self.old_base: Spec = spec.get("base") or {}
+        self.old = {choice["name"]: dict(choice.get("config") or {}) for choice in spec.get("methods") or ()}
+        base = self.old_base.get("name") or DEFAULT_BASES.get(trainer, "")
+        initial = {"base": base, SHOWN: base, "methods": " ".join(self.old)}
+        fields = {name: TextField(widget=HiddenInput) for name in ("methods", SHOWN)}
+        super().__init__(data, f"stages.{number}", initial, {"base": self._build_base_field(), **fields, "add": TextField()})
+        chosen, shown = self.read_text("base") or DEFAULT_BASES.get(trainer, ""), self.read_text(SHOWN)
+        self._choose_base(chosen, data if chosen == shown else None, is_old=chosen == shown)
+        self._cards = {name: self._build_card(name, "method", data, self.old.get(name, {}), is_old=True) for name in self.names}
 
+    def _build_base_field(self) -> ChoiceField:
+        """Another base is shown with its own settings at once."""
+        place = f"stages.{self.number}.base"
+        on_change = {"hx-post": reverse_lazy("launch-compose"), "hx-trigger": "change", "hx-vals": f'{{"act": "{self.number}:base"}}'}
+        return ChoiceField(label="", choices=self._list_bases, widget=Select({**on_change, "aria-describedby": f"help-{place} error-{place}"}))
 
-def make_stage_prefix(number: int) -> str:
-    return f"stages.{number}"
+    def _list_bases(self) -> list[tuple[str, str]]:
+        return [(entry["name"], f"{entry['title']} ({entry['name']})") for entry in self.catalog.bases(self.trainer)]
 
+    def read_text(self, name: str) -> str:
+        return str(self[name].value())
 
-def base_place(number: int, name: str) -> str:
-    return f"{make_stage_prefix(number)}.base.{name}"
+    def _change_texts(self, texts: Mapping[str, str]) -> None:
+        self.data = {**self.data, **{self.add_prefix(name): text for name, text in texts.items()}}
 
+    def _build_card(self, name: str, kind: str, data: Mapping[str, Any] | None, old: Mapping[str, Any], *, is_old: bool) -> Card:
+        """``is_old``: with its parameters as in the old spec, where nobody sent any; else with its defaults."""
+        entry = self.catalog.methods_by_name.get(name)
+        form = SpecForm(data, f"{self.prefix}.{kind}.{name}", old if is_old else None, build_schema_fields(entry["parameters"] if entry else {}))
+        return Card(name, Method(entry) if entry else None, old, form)
 
-def method_place(number: int, name: str) -> str:
-    return f"{make_stage_prefix(number)}.method.{name}"
+    def _choose_base(self, name: str, data: Mapping[str, Any] | None = None, *, is_old: bool = False) -> None:
+        """The base, with its defaults unless the page held its parameters."""
+        self._change_texts({"base": name, SHOWN: name})
+        old = self.old_base.get("config") or {} if self.old_base.get("name") == name else {}
+        self.base_card = self._build_card(name, "base", data, old, is_old=is_old)
 
+    @property
+    def names(self) -> list[str]:
+        """The methods in their order, each once."""
+        return list(dict.fromkeys(self.read_text("methods").split()))[:LONGEST_STACK]
 
-def fields_at(catalog: Catalog, name: str, place: str) -> list[Field]:
-    """The inputs of a method's parameters; none for a method that the catalogue has not."""
-    entry = catalog.methods_by_name.get(name)
-    return build_schema_fields(entry["parameters"], f"{place}.") if entry else []
+    @property
+    def cards(self) -> list[Card]:
+        return [self._cards[name] for name in self.names]
 
+    @property
+    def nested(self) -> list[SpecForm]:
+        return [self.base_card.form, *(card.form for card in self.cards)]
 
-def format_field_texts(fields: list[Field], config: Mapping[str, Any]) -> dict[str, str]:
-    return {made.name: as_text(config.get(made.key, made.default)) for made in fields}
+    @property
+    def addable(self) -> list[tuple[Method, str]]:
+        """What can still be added, and what of the stack it does not go with."""
+        names = self.names
+        stack = [self.base_card.name, *names]
+        return [
+            (Method(entry), self._find_opposed_method(stack, entry)) for entry in self.catalog.stackable(self.trainer) if entry["name"] not in names
+        ]
 
+    def _find_opposed_method(self, names: list[str], entry: Mapping[str, Any]) -> str:
+        """The first of the stack's methods that this one cannot be stacked on; empty when it goes with all."""
+        known = [self.catalog.methods_by_name[name] for name in names if name in self.catalog.methods_by_name]
+        return next((str(one["name"]) for one in known if has_default_conflict(one, dict(entry))), "")
 
-def names_of(values: Values, number: int) -> list[str]:
-    """The methods of a stage in their order, each once."""
-    return list(dict.fromkeys(values.get(f"{make_stage_prefix(number)}.methods", "").split()))[:LONGEST_STACK]
+    # What it stands for, and where what is wrong is shown.
 
+    def read_stack(self) -> Spec:
+        """``base`` and ``methods`` of the spec. The trainer's usual base is not written out unless it was before."""
+        base = {"name": self.base_card.name, "config": self.base_card.read_config()}
+        is_usual = base == {"name": DEFAULT_BASES.get(self.trainer), "config": {}} and not self.old_base
+        return {"base": None if is_usual else base, "methods": [{"name": card.name, "config": card.read_config()} for card in self.cards]}
 
-def base_of(values: Values, number: int, trainer: str) -> str:
-    return values.get(f"{make_stage_prefix(number)}.base", "") or DEFAULT_BASES.get(trainer, "")
+    def list_parts(self) -> list[tuple[str, SpecForm]]:
+        """(path of its parameters in the spec, form) of the base and each method."""
+        return [("base.config", self.base_card.form), *((f"methods.{place}.config", card.form) for place, card in enumerate(self.cards))]
 
+    def find_input(self, field: str) -> Input | None:
+        """The input or card for a field of the spec: ``base.config.low``, ``methods.2.name``. None when the section has none."""
+        part, _, rest = field.partition(".")
+        if part == "base":
+            keys = [key for key in self.base_card.form.fields if rest.startswith("config.") and key == rest.split(".")[1]]
+            return Input(self.base_card.form, keys[0]) if keys else Input(self, "base")
+        place, _, rest = rest.partition(".")
+        at_place = parse_whole_number(place, len(self.names) - 1)
+        if at_place is None:
+            return None
+        form = self.cards[at_place].form
+        return Input(form, next((key for key in form.fields if rest == f"config.{key}"), ""))
 
-def configs_of(spec: Spec) -> dict[str, dict[str, Any]]:
-    """Method → its parameters in a stage's spec."""
-    return {choice["name"]: dict(choice.get("config") or {}) for choice in spec.get("methods") or ()}
+    def refuse_unfinished(self) -> bool:
+        """Refuses what was typed to be added and was not; True when there is such text."""
+        typed = bool(self.read_text("add").strip())
+        if typed:
+            self.add_error("add", "This method has not been added yet: press Add, or clear the field.")
+        return typed
 
+    # What a person does to the stack.
 
-# From a spec to inputs, and back.
+    def edit(self, verb: str, name: str) -> None:
+        """Does what a button of the section says. Raises ValueError for what no button says."""
+        if verb == "add":
+            self.add_or_refuse(self.read_text("add"))
+        elif verb in MOVES:
+            self._move(name, MOVES[verb])
+        elif verb == "remove":
+            self._change_texts({"methods": " ".join(other for other in self.names if other != name)})
+        elif verb != "base":  # a form is always shown with the settings of the base it was sent with
+            raise ValueError(verb)
 
+    def add_or_refuse(self, text: str) -> None:
+        """Adds the method that ``text`` names, or says beside the input for it why it cannot."""
+        try:
+            self.add(text)
+        except Refusal as error:
+            self.add_error("add", str(error))
 
-def build_stack_values(catalog: Catalog, number: int, spec: Spec) -> dict[str, str]:
-    """The text of every input of the section for a stage's spec."""
-    chosen = spec.get("base") or {}
-    base = chosen.get("name") or DEFAULT_BASES.get(spec["training"]["trainer"], "")
-    configs = configs_of(spec)
-    values = {
-        f"{make_stage_prefix(number)}.base": base,
-        f"{make_stage_prefix(number)}.base.shown": base,
-        f"{make_stage_prefix(number)}.methods": " ".join(configs),
-        f"{make_stage_prefix(number)}.add": "",
-    }
-    values |= format_field_texts(fields_at(catalog, base, base_place(number, base)), chosen.get("config") or {})
-    for name, config in configs.items():
-        values |= format_field_texts(fields_at(catalog, name, method_place(number, name)), config)
-    return values
+    def add(self, text: str) -> None:
+        """The method that ``text`` names, last in the stack with its defaults; a base takes the place of the base. Raises Refusal."""
+        names, method = self.names, find_named_method(self.catalog, text)
+        if method.is_base and self.trainer in method.trainers:
+            if method.name != self.base_card.name:
+                self._choose_base(method.name)
+            self._change_texts({"add": ""})
+            return
+        if self.trainer not in method.trainers:
+            raise Refusal(
+                f"{method.name} works on {' or '.join(method.trainer_titles)}, not on {TRAINERS.get(self.trainer, self.trainer)}.", status=422
+            )
+        if method.name in names:
+            raise Refusal(f"{method.name} is already in the recipe.", status=422)
+        self._cards[method.name] = self._build_card(method.name, "method", None, self.old.get(method.name, {}), is_old=False)
+        self._change_texts({"add": "", "methods": " ".join([*names, method.name])})
 
-
-def fill_base_defaults(catalog: Catalog, number: int, trainer: str, values: Values) -> dict[str, str]:
-    """What to add to the values of a browser that held another base's parameters than the chosen one's: their defaults."""
-    base = base_of(values, number, trainer)
-    if values.get(f"{make_stage_prefix(number)}.base.shown") == base:
-        return {}
-    return {f"{make_stage_prefix(number)}.base": base, f"{make_stage_prefix(number)}.base.shown": base} | format_field_texts(
-        fields_at(catalog, base, base_place(number, base)), {}
-    )
-
-
-def parse_stack_inputs(catalog: Catalog, number: int, values: Values, spec: Spec) -> Spec:
-    """``base`` and ``methods`` of the spec that the inputs stand for. ``spec``: what the form started with, whose parameters without input stay."""
-    trainer, old = spec["training"]["trainer"], spec.get("base") or {}
-    base, before = base_of(values, number, trainer), configs_of(spec)
-    config = config_of(fields_at(catalog, base, base_place(number, base)), values, old.get("config") or {} if old.get("name") == base else {})
-    is_usual = base == DEFAULT_BASES.get(trainer) and not config and not old
-    methods = []
-    for name in names_of(values, number):
-        methods.append({"name": name, "config": config_of(fields_at(catalog, name, method_place(number, name)), values, before.get(name, {}))})
-    return {"base": None if is_usual else {"name": base, "config": config}, "methods": methods}
-
-
-def config_of(fields: list[Field], values: Values, old: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that are not at their default, and those that were written out before."""
-    keys = {made.key for made in fields}
-    config = {key: value for key, value in old.items() if key not in keys}
-    for made in fields:
-        value = from_text(made, values.get(made.name, ""))
-        if made.key in old or value != made.default:
-            config[made.key] = value
-    return config
-
-
-# What the page shows, and where.
-
-
-def build_stack_section(catalog: Catalog, number: int, trainer: str, values: Values, errors: Values) -> Stack:
-    names, base = names_of(values, number), base_of(values, number, trainer)
-    cards = [build_method_card(catalog, name, method_place(number, name), values, errors) for name in names]
-    return Stack(
-        number=number,
-        bases=[Method(entry) for entry in catalog.bases(trainer)],
-        base=build_method_card(catalog, base, base_place(number, base), values, errors),
-        base_error=errors.get(f"{make_stage_prefix(number)}.base", ""),
-        cards=cards,
-        addable=[
-            (Method(entry), find_opposed_method(catalog, [base, *names], entry)) for entry in catalog.stackable(trainer) if entry["name"] not in names
-        ],
-        adding=values.get(f"{make_stage_prefix(number)}.add", ""),
-        adding_error=errors.get(f"{make_stage_prefix(number)}.add", ""),
-    )
-
-
-def find_opposed_method(catalog: Catalog, names: list[str], entry: Mapping[str, Any]) -> str:
-    """The first of the stack's methods that this one cannot be stacked on; empty when it goes with all."""
-    known = [catalog.methods_by_name[name] for name in names if name in catalog.methods_by_name]
-    return next((str(one["name"]) for one in known if has_default_conflict(one, dict(entry))), "")
-
-
-def build_method_card(catalog: Catalog, name: str, place: str, values: Values, errors: Values) -> Card:
-    entry = catalog.methods_by_name.get(name)
-    fields = [made.bound(values, errors) for made in fields_at(catalog, name, place)]
-    return Card(name, place, Method(entry) if entry else None, fields, errors.get(place, ""))
-
-
-def input_of(catalog: Catalog, number: int, trainer: str, values: Values, field: str) -> str:
-    """The input or card for a field of the spec: ``base.config.low``, ``methods.2.name``. Empty when the section has none."""
-    part, _, rest = field.partition(".")
-    if part == "base":
-        name, select = base_of(values, number, trainer), f"{make_stage_prefix(number)}.base"
-        fields = fields_at(catalog, name, base_place(number, name))
-        return next((made.name for made in fields if rest.startswith("config.") and made.key == rest.split(".")[1]), select)
-    place, _, rest = rest.partition(".")
-    names = names_of(values, number)
-    at_place = parse_whole_number(place, len(names) - 1)
-    if at_place is None:
-        return ""
-    where = method_place(number, names[at_place])
-    return next((made.name for made in fields_at(catalog, names[at_place], where) if rest == f"config.{made.key}"), where)
-
-
-def number_fields(catalog: Catalog, number: int, trainer: str, values: Values) -> list[tuple[str, Field]]:
-    """(path of its part in the spec, input) of every parameter."""
-    base = base_of(values, number, trainer)
-    found = [("base.config", made) for made in fields_at(catalog, base, base_place(number, base))]
-    for place, name in enumerate(names_of(values, number)):
-        found += [(f"methods.{place}.config", made) for made in fields_at(catalog, name, method_place(number, name))]
-    return [(part, made.bound(values, {})) for part, made in found]
-
-
-# What a person does to the stack: each gives the values to change.
-
-
-def add_stack_method(catalog: Catalog, number: int, trainer: str, values: Values, text: str) -> dict[str, str]:
-    """The method that ``text`` names, last in the stack with its defaults; a base takes the place of the base. Raises Refusal."""
-    names, method = names_of(values, number), find_named_method(catalog, text)
-    if method.is_base and trainer in method.trainers:
-        changed = {**values, f"{make_stage_prefix(number)}.base": method.name}
-        return {f"{make_stage_prefix(number)}.add": "", f"{make_stage_prefix(number)}.base": method.name} | fill_base_defaults(
-            catalog, number, trainer, changed
-        )
-    if trainer not in method.trainers:
-        raise Refusal(f"{method.name} works on {' or '.join(method.trainer_titles)}, not on {TRAINERS.get(trainer, trainer)}.", status=422)
-    if method.name in names:
-        raise Refusal(f"{method.name} is already in the recipe.", status=422)
-    fields = fields_at(catalog, method.name, method_place(number, method.name))
-    return {f"{make_stage_prefix(number)}.add": "", f"{make_stage_prefix(number)}.methods": " ".join([*names, method.name])} | format_field_texts(
-        fields, {}
-    )
+    def _move(self, name: str, by: int) -> None:
+        """One method ``by`` places further down, as far as there are places."""
+        names = self.names
+        if name in names:
+            place = names.index(name)
+            names.remove(name)
+            names.insert(max(0, place + by), name)
+        self._change_texts({"methods": " ".join(names)})
 
 
 def find_named_method(catalog: Catalog, text: str) -> Method:
@@ -228,14 +208,3 @@ def find_named_method(catalog: Catalog, text: str) -> Method:
                 return Method(entry)
     near = get_close_matches(wanted, list(catalog.methods_by_name), n=1, cutoff=0.5)
     raise Refusal(f"There is no method “{text.strip()[:40]}”." + (f" Did you mean {near[0]}?" if near else " Choose one from the list."), status=422)
-
-
-def move_stack_method(number: int, values: Values, name: str, by: int) -> dict[str, str]:
-    """The stack with one method ``by`` places further down, as far as there are places; with ``by`` 0 without it."""
-    names = names_of(values, number)
-    if name in names:
-        place = names.index(name)
-        names.remove(name)
-        if by:
-            names.insert(max(0, place + by), name)
-    return {f"{make_stage_prefix(number)}.methods": " ".join(names)}

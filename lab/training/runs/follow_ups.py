@@ -47,29 +47,28 @@ class Following:
 
 
 def build_wish_inputs(kind: str, team: Team, wish: Wish) -> dict[str, str]:
-    """The values of a form that the wish goes with."""
+    """The initial values of a form that the wish goes with."""
     return {SIGNED: signing.dumps({"kind": kind, "team": team.pk, "wish": dict(wish)}, salt=SALT), WANTED: "on"}
 
 
 def load_following(form: LaunchForm) -> Following | None:
     """What the form carries; None where it carries nothing, or nothing of this team that can be read."""
     try:
-        found = signing.loads(form.values.get(SIGNED, ""), salt=SALT)
+        found = signing.loads(form.values[SIGNED], salt=SALT)
     except signing.BadSignature:
         return None
     if found["team"] != form.team.pk or found["kind"] not in KINDS:
         return None
     kind = KINDS[found["kind"]]
-    return Following(kind, found["wish"], bool(form.values.get(WANTED)), kind.words(form.team, found["wish"]))
+    return Following(kind, found["wish"], form.values[WANTED], kind.words(form.team, found["wish"]))
 
 
 def list_following_problems(form: LaunchForm) -> list[Problem]:
-    if not form.values.get(WANTED):
+    if not form.values[WANTED]:
         return []
     found = load_following(form)
     if found is None:
         message, fix = "the follow-up of this run can no longer be read", "go back to where you opened this form, or launch without it"
-        form.values[WANTED] = ""
         return [Problem("", None, message, fix)]
     return found.kind.problems(form, found.wish)
 

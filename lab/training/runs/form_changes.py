@@ -88,9 +88,14 @@ def complete_specs(form: LaunchForm) -> list[Spec]:
     return [drafts.complete_spec(form.catalog, spec) for spec in form.specs()]
 
 
+def _read_draft_specs(form: LaunchForm, draft: Draft) -> list[Spec]:
+    """What the form would stand for if it had just begun with a draft; its queue is no part of that, and need not be looked up."""
+    return complete_specs(LaunchForm(form.team, form.catalog, draft, initial={"queue": ""}))
+
+
 def of_form(form: LaunchForm) -> list[Change]:
     """What the person changed from what the form started with."""
-    return diff_stage_specs(complete_specs(LaunchForm(form.team, form.catalog, form.draft)), complete_specs(form))
+    return diff_stage_specs(_read_draft_specs(form, form.draft), complete_specs(form))
 
 
 def build_launch_command(form: LaunchForm) -> str:
@@ -102,8 +107,8 @@ def build_launch_command(form: LaunchForm) -> str:
     if not _has_same_trainers(recipe, form.draft):
         return ""
     specs = complete_specs(form)
-    changed = diff_stage_specs(complete_specs(LaunchForm(form.team, form.catalog, recipe)), specs)
-    words = [f"--name {shlex.quote(form.name.strip())}"] if form.name.strip() else []
+    changed = diff_stage_specs(_read_draft_specs(form, recipe), specs)
+    words = [f"--name {shlex.quote(form.values['name'])}"] if form.values["name"] else []
     words += stack_words(form.catalog, form.draft.recipe, specs)
     words += [f"--set {shlex.quote(f'{change.path}={_format_argument(change.value)}')}" for change in changed if not _of_stack(change.path)]
     return " \\\n  ".join([f".venv/bin/python manage.py launch {form.draft.recipe}", *words])

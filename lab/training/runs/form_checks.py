@@ -9,26 +9,13 @@ from typing import Any
 from django.conf import settings
 
 from lab.lib.refusals import Refusal
-from lab.training.runs import composer, follow_ups, hold_reasons, launch, preflight
+from lab.training.runs import follow_ups, hold_reasons, launch, preflight
+from lab.training.runs.form_parts import TaskForm
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.models import Run, Status
 from lab.training.runs.problem_words import format_problem_sentence, problem_of_report
+from lab.training.runs.spec_form import SpecForm
 from trainers.contract.spec import FINAL, Problem, RunSpec, SpecError, parse_spec
-
-LABELS = {  # inputs that are no parameters of a schema
-    "name": "Name",
-    "queue": "Queue",
-    "project": "Project",
-    "policy": "Policy",
-    "policy.hub": "Hub id",
-    "policy.revision": "Revision",
-    "policy.folder": "Folder",
-    "policy.run": "Run and checkpoint",
-    "task": "Task",
-    "dataset": "Data",
-    "lora": "LoRA adapters",
-    "human": "Human reward",
-}
 
 
 @dataclass(frozen=True)
@@ -92,7 +79,7 @@ def examine_place(form: LaunchForm, found: Examination) -> None:
     try:
         queue = form.place.queue
     except Refusal as error:
-        note_problems(form, found.problems, 0, "", [Problem("project", form.values.get("project"), str(error).rstrip("."))])
+        note_problems(form, found.problems, 0, "", [Problem("project", form.values["project"], str(error).rstrip("."))])
         return
     if refusal := hold_reasons.find_queue_refusal(form.team, queue):
         note_problems(form, found.problems, 0, "", [Problem("queue", queue, refusal.rstrip("."), "choose another, or ask an admin of the team")])
@@ -114,18 +101,12 @@ def is_pending(parent: Run | None) -> bool:
 
 
 def empty_numbers(form: LaunchForm, number: int) -> list[Problem]:
-    """Inputs that must hold something and are empty, as problems with the spec's field."""
-    stage = form.stages[number]
-    named = [("training", stage.training), ("evaluation", stage.evaluation), ("limits", form.limits), ("", form.machine)]
-    if form.values.get("lora"):
-        named.append(("lora", form.lora))
-    if form.values.get("human") and stage.trainer == "grpo":
-        named.append(("human", form.human))
-    needed = [(part, made) for part, fields in named for made in fields if made.kind in ("integer", "number") and not made.optional]
-    named_one_by_one = composer.number_fields(form.catalog, number, stage.trainer, form.values)
-    needed += [(part, made) for part, made in named_one_by_one if made.kind in ("integer", "number") and not made.optional]
-    missing = [(part, made) for part, made in needed if not made.value.strip()]
-    return [Problem(f"{part}.{made.key}".lstrip("."), "", "is empty", f"the default is {made.default_text or 0}") for part, made in missing]
+    """Inputs that must hold a number and are empty, as problems with the spec's field."""
+    stage, used = form.stages[number], form.list_used_parts(form.stages[number])
+    parts: list[tuple[str, SpecForm]] = [("training", stage.training), ("evaluation", stage.evaluation), ("limits", used.pop("limits")), ("", form)]
+    parts += [*used.items(), *stage.stack.list_parts()]
+    missing = [(f"{part}.{name}".lstrip("."), one.fields[name].default_text) for part, one in parts for name in one.list_empty_numbers()]
+    return [Problem(path, "", "is empty", f"the default is {default or 0}") for path, default in missing]
 
 
 def without_blanks(spec: dict[str, Any], blanks: list[Problem]) -> dict[str, Any]:
@@ -151,14 +132,7 @@ def note_problems(form: LaunchForm, into: list[Finding], number: int, title: str
 
 
 def make_finding(form: LaunchForm, number: int, title: str, problem: Problem) -> Finding:
-    place = form.input_of(number, problem.field)
-    return Finding(title, place, problem.field, format_problem_sentence(problem), label_of(form, number, place))
-
-
-def label_of(form: LaunchForm, number: int, place: str) -> str:
-    """What the form calls an input; of a method's card its name. Empty where the form has no label for it."""
-    stage = form.stages[number]
-    inputs = [*stage.training, *stage.evaluation, *form.limits, *form.machine, *form.lora, *form.human]
-    inputs += [made for _, made in composer.number_fields(form.catalog, number, stage.trainer, form.values)]
-    labels = {made.name: made.label for made in inputs} | LABELS
-    return labels.get(place) or place.partition(".method.")[2]
+    found = form.find_input(number, problem.field)
+    place = found.html_name if found else ""
+    label = found.label if found and not isinstance(found.form, TaskForm) else ""  # the name of a reward alone would say too little
+    return Finding(title, place, problem.field, format_problem_sentence(problem), label)

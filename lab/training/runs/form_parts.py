@@ -1,129 +1,114 @@
-"""The parts of the launch form: which inputs a stage, a task and the machine have, and the text of each for a draft."""
+"""The parts of the launch form that are forms of their own: a stage, a task, where the policy comes from, and what saves it all as a recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from django.forms import BoundField, Select, TextInput
+
 from lab.training.catalog.catalog import Catalog
-from lab.training.runs import composer
-from lab.training.runs.composer import Stack, format_field_texts
-from lab.training.runs.drafts import Draft, Spec
-from lab.training.runs.schema_form import Field, build_schema_fields
+from lab.training.catalog.models import NAME_LENGTH, NOTE_LENGTH
+from lab.training.runs.composer import StackForm
+from lab.training.runs.drafts import Spec
+from lab.training.runs.schema_form import build_schema_fields
+from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, FloatField, SpecField, TextField
+from lab.training.runs.spec_form import SpecForm
 from trainers.contract.spec import FINAL
 
-MACHINE = ("seed", "device", "precision")
-FROZEN = "dataset.frozen"  # hidden input "<sha256>:<file>": the digest of the file that the form began with
+REWARDS = "rewards."
+CODE = {**NO_AUTOFILL, "spellcheck": "false"}
+Choices = Callable[[], list[tuple[str, str]]]
 
 
-@dataclass(frozen=True)
 class Stage:
-    """The part of the form that each stage has for itself."""
+    """The part of the form that each stage has for itself. ``spec``: what the form started with."""
 
-    number: int
-    title: str
-    trainer: str
-    summary: str
-    training: list[Field]
-    evaluation: list[Field]
-    stack: Stack | None = None
-
-    @property
-    def basic(self) -> list[Field]:
-        return [made for made in self.training if not made.advanced]
+    def __init__(self, catalog: Catalog, number: int, title: str, data: Mapping[str, Any] | None, spec: Spec) -> None:
+        self.number, self.title, self.spec, self.trainer = number, title, spec, str(spec["training"]["trainer"])
+        entry, evaluation = catalog.trainer(self.trainer), catalog.schema["$defs"]["Evaluation"]
+        self.summary: str = entry["summary"]
+        self.training = SpecForm(data, f"stages.{number}.training", spec["training"], build_schema_fields(entry["schema"]))
+        self.evaluation = SpecForm(data, f"stages.{number}.evaluation", spec.get("evaluation"), build_schema_fields(evaluation))
+        self.stack = StackForm(catalog, number, self.trainer, data, spec)
 
     @property
-    def advanced(self) -> list[Field]:
-        return [made for made in self.training if made.advanced]
+    def basic(self) -> list[BoundField]:
+        return [bound for bound in self.training if not self.training.fields[bound.name].advanced]
+
+    @property
+    def advanced(self) -> list[BoundField]:
+        return [bound for bound in self.training if self.training.fields[bound.name].advanced]
+
+    def read_training(self) -> Spec:
+        """Without what is untouched and at its default: a default that follows from other settings (the warm-up of a short run) then does follow."""
+        changed = self.training.changed_data
+        typed = {key: value for key, value in self.training.values.items() if key in changed or not self._starts_at_default(key)}
+        return {"trainer": self.trainer} | typed
+
+    def _starts_at_default(self, key: str) -> bool:
+        return bool(self.training[key].initial == self.training.fields[key].initial)
 
 
-@dataclass(frozen=True)
-class TaskOption:
-    """A task of the catalogue with its inputs for difficulty and reward weights."""
+class TaskForm(SpecForm):
+    """A task of the catalogue with its inputs for difficulty and reward weights. ``chosen``: the task of a spec, where it is this one."""
 
-    data: Mapping[str, Any]
-    chosen: bool
-    difficulty: Field
-    rewards: list[tuple[Mapping[str, Any], Field]]
+    def __init__(self, entry: Mapping[str, Any], data: Mapping[str, Any] | None, chosen: Mapping[str, Any]) -> None:
+        self.entry = entry
+        difficulties: Mapping[str, str] = entry["difficulties"]
+        offered = [(name, f"{name}: {words}") for name, words in difficulties.items()]
+        fields: dict[str, SpecField] = {"difficulty": ChoiceField(label="Difficulty", choices=offered, initial=next(iter(difficulties)))}
+        fields |= {f"{REWARDS}{reward['name']}": _build_weight_field(reward) for reward in entry["rewards"]}
+        weights = {f"{REWARDS}{name}": weight for name, weight in (chosen.get("rewards") or {}).items()}
+        own = {"difficulty": chosen["difficulty"]} if "difficulty" in chosen else {}
+        super().__init__(data, f"task.{entry['name']}", own | weights, fields)
 
+    @property
+    def weights(self) -> list[BoundField]:
+        return [bound for bound in self if bound.name.startswith(REWARDS)]
 
-def stage_of(catalog: Catalog, number: int, title: str, spec: Spec) -> Stage:
-    trainer = catalog.trainer(spec["training"]["trainer"])
-    training = build_schema_fields(trainer["schema"], f"stages.{number}.training.")
-    evaluation = part_fields(catalog, "Evaluation", f"stages.{number}.evaluation.")
-    return Stage(number, title, spec["training"]["trainer"], trainer["summary"], training, evaluation)
-
-
-def part_fields(catalog: Catalog, part: str, prefix: str) -> list[Field]:
-    return build_schema_fields(catalog.schema["$defs"][part], prefix)
-
-
-def machine_fields(catalog: Catalog) -> list[Field]:
-    return build_schema_fields({"properties": {key: catalog.schema["properties"][key] for key in MACHINE}})
-
-
-def task_fields(task: Mapping[str, Any]) -> tuple[Field, list[Field]]:
-    """The inputs of a task: difficulty, and the weight of each reward function."""
-    prefix = f"task.{task['name']}."
-    names = tuple(task["difficulties"])
-    difficulty = Field(f"{prefix}difficulty", "difficulty", "Difficulty", "", "choice", default=names[0], choices=names)
-    rewards = [_make_weight_field(f"{prefix}rewards.", reward) for reward in task["rewards"]]
-    return difficulty, rewards
+    def read_task(self) -> Spec:
+        """With the weights that are not the task's own."""
+        changed = [bound for bound in self.weights if bound.field.has_changed(bound.field.initial, bound.data)]
+        weights = {bound.name.removeprefix(REWARDS): self.values[bound.name] for bound in changed}
+        return {"name": self.entry["name"], "difficulty": self.values["difficulty"], "rewards": weights}
 
 
-def _make_weight_field(prefix: str, reward: Mapping[str, Any]) -> Field:
-    name, step = reward["name"], {"step": "any"}
-    return Field(f"{prefix}{name}", name, name, reward["summary"], "number", reward["weight"], attributes=step)
+def _build_weight_field(reward: Mapping[str, Any]) -> FloatField:
+    made = FloatField(label=reward["name"], help_text=reward["summary"], initial=reward["weight"], required=True)
+    made.widget.attrs |= NO_AUTOFILL
+    return made
+
+
+class PolicyForm(SpecForm):
+    """Which run, model of the hub or folder the policy comes from; the kind is chosen beside it."""
+
+    hub = TextField(label="Hub id", widget=TextInput({**CODE, "placeholder": "Qwen/Qwen2.5-0.5B-Instruct"}))
+    revision = TextField(label="Revision", widget=TextInput(CODE))
+
+    def __init__(self, data: Mapping[str, Any] | None, policy: Mapping[str, Any], runs: Choices, folders: Choices) -> None:
+        fields = {
+            "run": ChoiceField(label="Run and checkpoint", choices=runs, widget=Select),
+            "folder": ChoiceField(label="Folder", choices=folders, widget=Select),
+        }
+        initial = {
+            "run": f"{policy['run']}:{policy.get('checkpoint', FINAL)}" if policy.get("run") else "",
+            "hub": policy.get("name", ""),
+            "revision": policy.get("revision", "main"),
+            "folder": policy.get("folder", ""),
+        }
+        super().__init__(data, "policy", initial, fields)
+
+
+class SaveForm(SpecForm):
+    """What the recipe is saved as."""
+
+    name = TextField(label="Recipe", max_length=NAME_LENGTH, widget=TextInput({**NO_AUTOFILL, "aria-describedby": "help-save error-save.name"}))
+    note = TextField(label="Note", max_length=NOTE_LENGTH, widget=TextInput(NO_AUTOFILL))
 
 
 def names_in(folder: Path, folders: bool) -> list[str]:
     if not folder.is_dir():
         return []
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir() == folders)
-
-
-def build_draft_values(catalog: Catalog, draft: Draft) -> dict[str, str]:
-    """The text of every input for a draft; what its specs leave out has the schema's default."""
-    first = draft.stages[0][1]
-    name = draft.clone.name if draft.clone else draft.saved.recipe.name if draft.saved else ""
-    dataset = first.get("dataset") or {}
-    values = {"name": name, "dataset": dataset.get("file", ""), FROZEN: frozen_of(dataset)}
-    for number, (title, spec) in enumerate(draft.stages):
-        stage = stage_of(catalog, number, title, spec)
-        for part, fields in (("training", stage.training), ("evaluation", stage.evaluation)):
-            values |= format_field_texts(fields, spec.get(part) or {})
-        values |= composer.build_stack_values(catalog, number, spec)
-    values |= format_field_texts(machine_fields(catalog), first)
-    values |= format_field_texts(part_fields(catalog, "Limits", "limits."), first.get("limits") or {})
-    values |= {"lora": "on" if first.get("lora") else ""} | format_field_texts(part_fields(catalog, "Lora", "lora."), first.get("lora") or {})
-    asked = next((spec["human"] for _, spec in draft.stages if spec.get("human")), None)
-    values |= {"human": "on" if asked else ""} | format_field_texts(part_fields(catalog, "HumanReward", "human."), asked or {})
-    return values | task_values(catalog, first.get("task") or {}) | policy_values(first.get("policy") or {})
-
-
-def frozen_of(dataset: Mapping[str, Any]) -> str:
-    return f"{dataset['sha256']}:{dataset.get('file', '')}" if dataset.get("sha256") else ""
-
-
-def task_values(catalog: Catalog, chosen: Mapping[str, Any]) -> dict[str, str]:
-    values = {"task": str(chosen.get("name", ""))}
-    for task in catalog.tasks:
-        difficulty, rewards = task_fields(task)
-        own = chosen if task["name"] == chosen.get("name") else {}
-        values |= format_field_texts([difficulty], own) | format_field_texts(rewards, own.get("rewards") or {})
-    return values
-
-
-def policy_values(policy: Mapping[str, Any]) -> dict[str, str]:
-    kind = policy.get("kind", "tiny")
-    if kind == "tiny" and not policy.get("cold_start", True):
-        kind = "tiny-untrained"
-    return {
-        "policy": kind,
-        "policy.run": f"{policy['run']}:{policy.get('checkpoint', FINAL)}" if policy.get("run") else "",
-        "policy.hub": policy.get("name", ""),
-        "policy.revision": policy.get("revision", "main"),
-        "policy.folder": policy.get("folder", ""),
-    }

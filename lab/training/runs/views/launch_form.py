@@ -23,10 +23,11 @@ from lab.lib.refusals import Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.requests import LabRequest
 from lab.training.catalog.catalog import Catalog, CatalogError, load_catalog
-from lab.training.catalog.models import NAME_LENGTH, NOTE_LENGTH, RecipeVersion, SavedRecipe
+from lab.training.catalog.models import RecipeVersion, SavedRecipe
 from lab.training.runs import drafts, follow_ups, form_changes, launch, placement, references
 from lab.training.runs.drafts import Draft
 from lab.training.runs.form_checks import Examination, examine_launch_form
+from lab.training.runs.form_parts import Stage
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.models import Run
@@ -80,8 +81,8 @@ def show_launch_form(request: LabRequest, recipe: str) -> HttpResponse:
     if outside := next((run for run in (draft.clone, draft.after) if run is not None and run.outside), None):
         return refuse_outside(request, outside)
     if request.method != "POST":
-        empty = LaunchForm(request.team, load_catalog(), draft)
-        empty.values["project"] = projects.clean_project_filter(request.team, request.GET.get("project", "")) or empty.values["project"]
+        project = projects.clean_project_filter(request.team, request.GET.get("project", ""))
+        empty = LaunchForm(request.team, load_catalog(), draft, initial={"project": project} if project else None)
         return render_launch_form(request, with_methods(empty, request.GET.getlist("add")))
     filled = LaunchForm(request.team, load_catalog(), draft, clean_form_inputs(request.POST))
     if "act" in request.POST:
@@ -107,12 +108,12 @@ def with_methods(form: LaunchForm, names: list[str]) -> LaunchForm:
         try:
             form.add(name)
         except Refusal as error:
-            form.other_errors.append(str(error))
+            form.add_error(None, str(error))
     return form
 
 
-def apply_form_edit(filled: LaunchForm, act: str) -> int:
-    """Does what a button of the method section says; the number of its stage. Anything else is not found."""
+def apply_form_edit(filled: LaunchForm, act: str) -> Stage:
+    """Does what a button of the method section says; its stage. Anything else is not found."""
     try:
         return filled.edit(act)
     except ValueError:
@@ -125,15 +126,12 @@ def compose_method_section(request: LabRequest) -> HttpResponse:
     draft = draft_of(request, request.POST.get("recipe", ""), request.POST)
     filled = LaunchForm(request.team, load_catalog(), draft, clean_form_inputs(request.POST))
     before = names_in_stages(filled)
-    number = apply_form_edit(filled, request.POST.get("act", ""))
-    stage = filled.stages[number]
-    return TemplateResponse(
-        request, "runs/composer.html", {"stage": stage, "stack": stage.stack, "said": describe_stack_change(before, names_in_stages(filled))}
-    )
+    stage = apply_form_edit(filled, request.POST.get("act", ""))
+    return TemplateResponse(request, "runs/composer.html", {"stack": stage.stack, "said": describe_stack_change(before, names_in_stages(filled))})
 
 
 def names_in_stages(form: LaunchForm) -> list[str]:
-    return [card.name for stage in form.stages if stage.stack for card in (stage.stack.base, *stage.stack.cards)]
+    return [card.name for stage in form.stages for card in (stage.stack.base_card, *stage.stack.cards)]
 
 
 def describe_stack_change(before: list[str], after: list[str]) -> str:
@@ -149,8 +147,10 @@ def launch_form_runs(request: LabRequest, filled: LaunchForm) -> Run:
     specs, draft = filled.specs(), filled.draft
     with transaction.atomic():
         if draft.is_chain:
-            return launch.launch_recipe(request.team, request.user, draft.recipe, {"stages": specs}, filled.name, place=filled.place)[0]
-        run = launch.launch_run(request.team, request.user, specs[0], filled.name, parent=filled.parent, cloned_from=draft.clone, place=filled.place)
+            return launch.launch_recipe(request.team, request.user, draft.recipe, {"stages": specs}, filled.values["name"], place=filled.place)[0]
+        run = launch.launch_run(
+            request.team, request.user, specs[0], filled.values["name"], parent=filled.parent, cloned_from=draft.clone, place=filled.place
+        )
         follow_ups.begin_following(filled, run, request.user)
         return run
 
@@ -179,7 +179,6 @@ def render_launch_form(request: LabRequest, filled: LaunchForm, found: Examinati
         "form": filled,
         "draft": filled.draft,
         "following": follow_ups.load_following(filled),
-        "longest": {"name": NAME_LENGTH, "note": NOTE_LENGTH},
         "token": token_of(request),
         **build_preflight_context(filled, found),
     }

@@ -25,15 +25,14 @@ def save_recipe_version(request: LabRequest, recipe: str) -> HttpResponse:
     """What the form holds as the next version of a recipe; a form that could not be launched is not saved."""
     draft = draft_of(request, recipe, request.POST)
     filled = LaunchForm(request.team, load_catalog(), draft, clean_form_inputs(request.POST))
-    name, note = (" ".join(filled.values.get(key, "").split()) for key in ("save.name", "save.note"))
+    name, note = (" ".join(filled.save.values[key].split()) for key in ("name", "note"))
     if not name or len(name) > NAME_LENGTH or len(note) > NOTE_LENGTH:
-        filled.errors["save.name"] = (
-            "Give it a name." if not name else f"At most {NAME_LENGTH} characters for the name and {NOTE_LENGTH} for the note."
-        )
+        limits = f"At most {NAME_LENGTH} characters for the name and {NOTE_LENGTH} for the note."
+        filled.save.add_error("name", limits if name else "Give it a name.")
         return render_launch_form(request, filled, status=422)
     found = examine_launch_form(filled)
     if found.problems:
-        filled.other_errors.append("The recipe was not saved: its settings cannot be launched.")
+        filled.add_error(None, "The recipe was not saved: its settings cannot be launched.")
         return render_launch_form(request, filled, found, status=422)
     titles = [title for title, _ in draft.stages]
     stages = [{"title": title, "spec": spec} for title, spec in zip(titles, form_changes.complete_specs(filled), strict=True)]
