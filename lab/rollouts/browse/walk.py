@@ -41,6 +41,7 @@ COUNTED_SPANS = (1, 4, 16)  # newest blocks in which matches are counted before 
 FREQUENT = 100  # matches in the newest block from which on a run is gone through in its own order for a page of them
 COMMON = 1000  # the same where the run has to be sorted before it can be gone through
 CANDIDATES = 2000  # matches of the words that are looked at to count
+LOOKUP_COST = 200  # rollouts of a run that are read from its index in the time that one takes to be found in the table by its id
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,10 @@ class Walk:
         """The first keys of the rollouts with the words, and how many there are."""
         rows = self.rows.order_by()
         if not self.expects_many_matches and self.has_few_matches:
-            return self.ask_with_count(MATCHED, [self.find_matches()], rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit)
+            ids = self.find_matches()
+            if len(ids) * LOOKUP_COST < sum(run.rollouts for run in self.runs):
+                return self.ask_with_count(MATCHED, [ids], rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit)
+            return self.ask_with_count(JOINED, [ids], rows.values_list(*self.order.columns), limit)
         return self.ask_with_count("({rows})", [], rows.filter(pk__in=self.matches()).values_list(*self.order.columns), limit)
 
     def ask_with_count(self, hits: str, before: list[Any], rows: QuerySet[Any, Any], limit: int) -> tuple[list[Key], int]:
@@ -285,6 +289,8 @@ NEWEST = "SELECT rollout_id FROM ({matches}) AS found WHERE rollout_id < %s ORDE
 # One rollout after the other by its id (LATERAL, fenced), which is quicker than going through the run for a few of its rollouts.
 AMONG = "unnest(%s::bigint[]) AS found(rollout_id), LATERAL ({rows} OFFSET 0) AS rollout"
 MATCHED = f"(SELECT rollout.* FROM {AMONG})"  # noqa: S608 constants only
+# Or all of the run from its index, and those of them: OFFSET keeps the ids out of there, which would lead to the table.
+JOINED = "(SELECT rollout.* FROM unnest(%s::bigint[]) AS found(rollout_id) JOIN ({rows} OFFSET 0) AS rollout ON rollout.pk = found.rollout_id)"
 KEYS = f"SELECT rollout.* FROM {AMONG} ORDER BY {{order}} LIMIT %s"  # noqa: S608 constants only
 COUNT = f"SELECT count(*) FROM (SELECT 1 FROM {AMONG} LIMIT %s) AS counted"  # noqa: S608 constants only
 SAME_ROLLOUT = RawSQL('"trajectories_rollout"."id" = found.rollout_id', [], output_field=BooleanField())
