@@ -34,7 +34,7 @@ from lab.lib.private_files import make_private_folder
 
 START_SECONDS = 20
 START_TRIES = 3  # PostgreSQL that recovers from a crash can take longer than the package waits
-CACHE_MEGABYTES = 512  # of PostgreSQL, at most; less where the machine has less than eight times as much
+CACHE_MEGABYTES = 4096  # of PostgreSQL, at most; less where the machine has less than eight times as much
 SOCKET_PATH_LIMIT = 100  # the kernel allows 107 bytes
 EMBEDDED = "LAB_EMBEDDED"  # tells settings (and child processes) that the database is this installation's own
 
