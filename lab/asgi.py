@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 from lab.lib.body_limit import BodyLimit
-from lab.lib.database_limits import WhileDatabaseAnswers, limit_statements
+from lab.lib.database_limits import DatabaseTroubleMiddleware, limit_statements
 from lab.lib.proxies import TrustedProxies
 from lab.lib.secret_key import refuse_weak
 
@@ -24,6 +24,6 @@ from lab.urls import websocket_urlpatterns  # noqa: E402
 gc.collect()
 gc.freeze()
 
-websocket = OwnOrigin(WhileDatabaseAnswers(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
+websocket = OwnOrigin(DatabaseTroubleMiddleware(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
 limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT, is_admitted)
 application = TrustedProxies(limited, settings.PROXIES)

@@ -180,7 +180,7 @@ ACCOUNT_FORMS = {
     "reset_password_from_key": "lab.teams.accounts.forms.ChoosePasswordForm",
     "add_email": "lab.teams.accounts.address_change.ChangeForm",
 }
-USERSESSIONS_ADAPTER = "lab.teams.accounts.sessions.Revoking"
+USERSESSIONS_ADAPTER = "lab.teams.accounts.sessions.SessionRevocationAdapter"
 MFA_FORMS = {
     "authenticate": "lab.teams.accounts.codes.AuthenticateCodeForm",
     "reauthenticate": "lab.teams.accounts.codes.ReauthenticateCodeForm",

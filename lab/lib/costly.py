@@ -165,10 +165,10 @@ def try_take_place(person: str, team: str, member: str) -> TooMany | None:
         if full is None:
             _held.update(limits.keys())
     if full is None:
-        place = run_redis_script(TAKE, [person, team], [member, KEPT_SECONDS, limits[person], limits[team]])
-        if not place:
+        full_key = run_redis_script(TAKE, [person, team], [member, KEPT_SECONDS, limits[person], limits[team]])
+        if not full_key:
             return None
-        full = (person, team)[place - 1]
+        full = (person, team)[full_key - 1]
         release_local_place(person, team)
     if full == "":
         return TooMany(503, "The server is busy with other long requests. Try again in a moment.")
@@ -200,9 +200,9 @@ def run_redis_script(script: str, keys: list[str], values: list[Any]) -> int:
     if time.monotonic() < _away_until:
         return 0
     try:
-        found: Any = make_redis_client().eval(script, len(keys), *keys, *values)
+        reply: Any = make_redis_client().eval(script, len(keys), *keys, *values)
     except redis.RedisError as error:
         _away_until = time.monotonic() + REDIS_PAUSE
         log.warning("long requests are counted by this process alone, Redis does not answer: %s", error)
         return 0
-    return int(found)
+    return int(reply)

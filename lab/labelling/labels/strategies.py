@@ -75,18 +75,18 @@ def fit_disagreement_model(predictors: Array, disagreed: npt.NDArray[np.bool_]) 
 def score_candidates(strategy: str, features: Features, seed: int, model: Disagreement | None = None) -> Array:
     """(N,), highest first; candidates without what the strategy needs get -inf and come last. Ties are broken by ``draw_random_scores``."""
     if strategy == Strategy.LARGEST_GAP:
-        found = features.gap
+        scores = features.gap
     elif strategy == Strategy.SMALLEST_GAP:
-        found = -features.gap
+        scores = -features.gap
     elif strategy == Strategy.ENTROPY:
-        found = features.entropy
+        scores = features.entropy
     elif strategy == Strategy.DISAGREEMENT:
-        found = score_without_model(features) if model is None else model.probability(features.predictors)
-        found = np.where(np.isnan(features.gap), np.nan, found)
-        found = np.where(features.gap > 0, found, -1.0)  # where the reward has no order, nobody can disagree with it
+        scores = score_without_model(features) if model is None else model.probability(features.predictors)
+        scores = np.where(np.isnan(features.gap), np.nan, scores)
+        scores = np.where(features.gap > 0, scores, -1.0)  # where the reward has no order, nobody can disagree with it
     else:
         return draw_random_scores(len(features), seed)
-    return np.where(np.isnan(found), -np.inf, found)
+    return np.where(np.isnan(scores), -np.inf, scores)
 
 
 def score_without_model(features: Features) -> Array:
@@ -100,6 +100,6 @@ def draw_random_scores(count: int, seed: int) -> Array:
     return np.random.default_rng(seed).random(count)
 
 
-def order_by_score(found: Array, seed: int) -> npt.NDArray[np.int64]:
+def order_by_score(scores: Array, seed: int) -> npt.NDArray[np.int64]:
     """Places of the candidates, best first; equals in an order the seed decides."""
-    return np.lexsort((draw_random_scores(len(found), seed), -found)).astype(np.int64)
+    return np.lexsort((draw_random_scores(len(scores), seed), -scores)).astype(np.int64)

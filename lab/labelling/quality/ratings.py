@@ -80,8 +80,8 @@ def collect_ratings(kind: str, rows: Iterable[tuple[int, int, str, int | None, A
     if kind != Kind.RANKING:
         codes = {verdict: code for code, verdict in enumerate(categories)}
         ordered = {(verdict, strength): find_ordinal_level(kind, verdict, strength, levels) for verdict in categories for strength in (None, 1, 2, 3)}
-        found = [(item, user, codes[verdict], ordered[verdict, strength]) for item, user, verdict, strength, _ in rows if verdict in codes]
-        table = np.array(found, dtype=np.int64).reshape(-1, 4)
+        codings = [(item, user, codes[verdict], ordered[verdict, strength]) for item, user, verdict, strength, _ in rows if verdict in codes]
+        table = np.array(codings, dtype=np.int64).reshape(-1, 4)
         items, units = np.unique(table[:, 0], return_inverse=True)
         people, labellers = np.unique(table[:, 1], return_inverse=True)
         return Ratings(units, labellers, table[:, 2], table[:, 3], items, people.tolist(), len(categories), levels)
@@ -106,7 +106,7 @@ def find_ordinal_level(kind: str, verdict: str, strength: int | None, levels: in
 
 def implied_verdicts(tiers: Sequence[Sequence[int]]) -> Iterable[tuple[tuple[int, int], str]]:
     """Each two places of a ranking, the lower first, and which of them is better."""
-    tier_of = {place: tier for tier, places in enumerate(tiers) for place in places}
+    tier_of = {index: tier for tier, places in enumerate(tiers) for index in places}
     for first, second in combinations(sorted(tier_of), 2):
         difference = tier_of[first] - tier_of[second]
         yield (first, second), Verdict.TIE if not difference else Verdict.A if difference < 0 else Verdict.B

@@ -60,16 +60,16 @@ def folder_of(checkpoint: Checkpoint) -> Path | None:
     """None when it is gone, or when anything below the runs' root is a link or no folder."""
     if not PATH.fullmatch(checkpoint.path):
         return None
-    place = Path(settings.RUNS_ROOT)
+    folder = Path(settings.RUNS_ROOT)
     for part in (str(checkpoint.run_id), *checkpoint.path.split("/")):
-        place /= part
+        folder /= part
         try:
-            found = os.lstat(place)
+            status = os.lstat(folder)
         except OSError:
             return None
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             return None
-    return place
+    return folder
 
 
 def has_checkpoint_files(checkpoint: Checkpoint) -> bool:
@@ -81,13 +81,13 @@ def files_of(checkpoint: Checkpoint) -> list[File]:
     folder = folder_of(checkpoint)
     if folder is None:
         raise Missing(f"The files of {format_checkpoint_label(checkpoint)} are no longer on disk.")
-    found = []
+    files = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False) and NAME.fullmatch(entry.name):
                 about = entry.stat(follow_symlinks=False)
-                found.append(File(entry.name, about.st_size, about.st_mtime_ns))
-    return sorted(found, key=lambda file: file.name)
+                files.append(File(entry.name, about.st_size, about.st_mtime_ns))
+    return sorted(files, key=lambda file: file.name)
 
 
 def open_checkpoint_file(checkpoint: Checkpoint, file: File) -> int:

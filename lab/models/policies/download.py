@@ -37,7 +37,7 @@ MOST_ADAPTER_CONFIG = 1 << 20
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchivePart:
     """A file of the archive. ``content``: bytes that stand for what is on the disk."""
 
     file: File
@@ -48,12 +48,12 @@ class Part:
         return self.file.size if self.content is None else len(self.content)
 
 
-def parts_of(checkpoint: Checkpoint) -> list[Part]:
+def parts_of(checkpoint: Checkpoint) -> list[ArchivePart]:
     """What leaves the lab. Raises Missing when there are no weights."""
     files = [file for file in files_of(checkpoint) if file.of_policy]
     if not any(file.name.endswith(WEIGHTS) for file in files):
         raise Missing("It has no *.safetensors; other weight formats cannot be downloaded.")
-    return [Part(file, build_adapter_config(checkpoint) if file.name == ADAPTERS else None) for file in files]
+    return [ArchivePart(file, build_adapter_config(checkpoint) if file.name == ADAPTERS else None) for file in files]
 
 
 def build_adapter_config(checkpoint: Checkpoint) -> bytes:
@@ -67,7 +67,7 @@ def build_adapter_config(checkpoint: Checkpoint) -> bytes:
     return json.dumps(config, indent=2).encode()
 
 
-def compute_archive_size(checkpoint: Checkpoint, parts: list[Part]) -> int:
+def compute_archive_size(checkpoint: Checkpoint, parts: list[ArchivePart]) -> int:
     """Bytes of the archive."""
     top = file_name(checkpoint)
     sums = sum(len(sum_line("0" * 64, part.file.name)) for part in parts)
@@ -75,7 +75,7 @@ def compute_archive_size(checkpoint: Checkpoint, parts: list[Part]) -> int:
     return sum(len(build_tar_header(top, name, size)) + size + count_padding_bytes(size) for name, size in sizes) + 2 * BLOCK
 
 
-def stream_policy_archive(checkpoint: Checkpoint, parts: list[Part]) -> Iterator[bytes]:
+def stream_policy_archive(checkpoint: Checkpoint, parts: list[ArchivePart]) -> Iterator[bytes]:
     """Its bytes in pieces. Ends early, so that the download fails, when a file changes or goes while it is read."""
     top, lines = file_name(checkpoint), []
     for part in parts:
@@ -91,7 +91,7 @@ def stream_policy_archive(checkpoint: Checkpoint, parts: list[Part]) -> Iterator
     yield bytes(2 * BLOCK)
 
 
-def stream_part_content(checkpoint: Checkpoint, part: Part) -> Iterator[bytes]:
+def stream_part_content(checkpoint: Checkpoint, part: ArchivePart) -> Iterator[bytes]:
     if part.content is not None:
         yield part.content
         return
@@ -140,6 +140,6 @@ def compute_file_digest(checkpoint: Checkpoint, file: File) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def as_stream(checkpoint: Checkpoint, part: Part) -> io.BufferedIOBase:
+def as_stream(checkpoint: Checkpoint, part: ArchivePart) -> io.BufferedIOBase:
     """A part to read from, for the hub. Raises Missing."""
     return io.BytesIO(part.content) if part.content is not None else os.fdopen(open_checkpoint_file(checkpoint, part.file), "rb")

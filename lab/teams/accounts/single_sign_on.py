@@ -28,8 +28,8 @@ WELCOMES: Registry[Welcome] = Registry("welcome")  # by room; each is called wit
 
 def verified_address(login: SocialLogin) -> str:
     """The address the provider vouches for, in lower case; empty unless it says so itself. Some say "true", others true."""
-    said = login.account.extra_data
-    claims = said.get("userinfo") or said.get("id_token") or said
+    extra = login.account.extra_data
+    claims = extra.get("userinfo") or extra.get("id_token") or extra
     return str(claims.get("email", "")).lower() if claims.get("email_verified") in (True, "true") else ""
 
 

@@ -41,12 +41,12 @@ def show_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
         "checkpoint": checkpoint,
         "run": checkpoint.run,
         "which": format_checkpoint_step(checkpoint),
-        "there": folder is not None,
+        "on_disk": folder is not None,
         "removal": gone if gone and gone.kept_at is None else None,
         "kept": gone is not None and gone.kept_at is not None,
         "reasons": removal.relied_on(request.team, [checkpoint])[checkpoint.pk] if folder is not None else [],
         "first_metrics": [(name, metrics[name]) for name in FIRST if name in metrics],
-        "metrics": [(name, one) for name, one in metrics.items() if name not in FIRST],
+        "metrics": [(name, measure) for name, measure in metrics.items() if name not in FIRST],
         "evidence": blind_votes.collect_match_evidence([checkpoint])[checkpoint.pk],
         "config": config_of(checkpoint),
         "aliases": Alias.objects.filter(checkpoint=checkpoint),
@@ -73,15 +73,15 @@ def build_gate_context(request: LabRequest, checkpoint: Checkpoint) -> dict[str,
     name = request.GET.get("alias", "").strip().lower()
     name = name if name in names else gates.GATED
     alias = known.get(name)
-    found = gates.gate_of(alias, name)
+    gate = gates.gate_of(alias, name)
     holder = gates.holder_of(alias)
     return {
         "alias_names": names,
         "alias_name": name,
         "holder": holder if holder and holder.pk != checkpoint.pk else None,
         "holds": holder is not None and holder.pk == checkpoint.pk,
-        "gated": found is not None,
-        "conditions": gates.evaluate_gate_conditions(alias, found, checkpoint),
+        "gated": gate is not None,
+        "conditions": gates.evaluate_gate_conditions(alias, gate, checkpoint),
         "waiting": Proposal.objects.filter(alias=alias, checkpoint=checkpoint, state="open").first() if alias else None,
     }
 
@@ -178,5 +178,5 @@ def propose_policy_alias(request: LabRequest, checkpoint_id: int) -> HttpRespons
         promotion.propose_alias(request.team, request.user, checkpoint, name, read_post_text(request, "reason"))
         return f"Asked: an admin decides whether {format_checkpoint_label(checkpoint)} becomes “{promotion.normalize_alias_name(name)}”."
 
-    shown = name.lower() if promotion.NAME.fullmatch(name.lower()) else ""
-    return run_act_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}{f'?alias={shown}' if shown else ''}#gate")
+    prefilled = name.lower() if promotion.NAME.fullmatch(name.lower()) else ""
+    return run_act_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}{f'?alias={prefilled}' if prefilled else ''}#gate")

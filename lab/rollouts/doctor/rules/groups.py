@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lab.lib.numbers import format_number
-from lab.rollouts.doctor.facts import Facts
+from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.trends import compute_newest_window, split_into_windows
-from lab.rollouts.doctor.verdicts import Link, Rule, Severity, Verdict, make_clear_verdict, make_early_verdict, suggest_alternatives
+from lab.rollouts.doctor.verdicts import HealthRule, Link, RuleVerdict, Severity, make_clear_verdict, make_early_verdict, suggest_alternatives
 
 SHARE = "frac_reward_zero_std"
 NEAR_ALL = 0.9
@@ -13,7 +13,7 @@ FEW_POINTS = 10
 MIXED_GROUPS = ("rest-rl", "clpo", "sage")  # methods that filter, rewrite or hint at prompts by how their group did
 
 
-def zero_variance(facts: Facts) -> Verdict:
+def zero_variance(facts: RunFacts) -> RuleVerdict:
     share = facts.of(SHARE)
     if len(share) < FEW_POINTS:
         return make_early_verdict(len(share), FEW_POINTS, SHARE)
@@ -40,9 +40,9 @@ def zero_variance(facts: Facts) -> Verdict:
         Link("Chart", chart=SHARE),
     )
     severity: Severity = "bad" if now.low >= 0.97 else "warn"
-    return Verdict("found", tuple(evidence), "Almost all groups have zero reward variance", severity, links, tuple(advice))
+    return RuleVerdict("found", tuple(evidence), "Almost all groups have zero reward variance", severity, links, tuple(advice))
 
 
-ZERO_VARIANCE = Rule(
+ZERO_VARIANCE = HealthRule(
     "zero-variance", "Zero-variance groups", "share of groups whose members all get the same reward", (SHARE,), zero_variance, ("reward",)
 )
