@@ -14,7 +14,7 @@ from lab.lib.proxies import App, Scope
 SCHEMES = {"ws": "http", "wss": "https"}
 
 
-class OwnOrigin:
+class OwnOriginMiddleware:
     """Refuses (403) a handshake whose Host is not one of LAB_HOSTS, or whose Origin is missing or not the lab's: scheme, host and port."""
 
     def __init__(self, app: App) -> None:

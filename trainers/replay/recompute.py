@@ -29,8 +29,8 @@ from trainers.methods import stack as stacks
 from trainers.methods.base import Method, hooks_of
 from trainers.methods.batch import RolloutBatch
 from trainers.methods.stack import Stack
-from trainers.replay.stored_batch import Recipe, StoredRollout, batch_of, plain_advantages, slice_of, split_loss_slices
-from trainers.replay.stored_run import NotStored, StoredExamples, StoredRun
+from trainers.replay.stored_batch import StoredRecipe, StoredRollout, batch_of, plain_advantages, slice_of, split_loss_slices
+from trainers.replay.stored_run import MissingDataError, StoredExamples, StoredRun
 from trainers.tasks import registry
 
 REPLAYED = ("rewards", "advantages", "token_weights")
@@ -82,7 +82,7 @@ def answer_replay_request(request: ReplayRequest) -> dict[str, Any]:
     }
 
 
-def prepare_recipe(data: dict[str, Any]) -> Recipe:
+def prepare_recipe(data: dict[str, Any]) -> StoredRecipe:
     """Raises SpecError."""
     spec = parse_spec(data)
     if not isinstance(spec.training, GRPO):
@@ -104,7 +104,7 @@ def prepare_recipe(data: dict[str, Any]) -> Recipe:
                 raise error_from_hook_failure(stack, error) from error
     settings: dict[str, Any] = {"scale_rewards": "group", "epsilon": spec.training.epsilon} | stack.base.arguments()
     epsilon = (settings["epsilon"], settings.get("epsilon_high") or settings["epsilon"])
-    return Recipe(spec, spec.training, stack, StoredExamples(spec, task), settings["scale_rewards"], epsilon)
+    return StoredRecipe(spec, spec.training, stack, StoredExamples(spec, task), settings["scale_rewards"], epsilon)
 
 
 def error_from_hook_failure(stack: Stack, error: Exception) -> SpecError:
@@ -113,7 +113,7 @@ def error_from_hook_failure(stack: Stack, error: Exception) -> SpecError:
     guilty = next((method for method in frames if isinstance(method, Method) and method in stack.methods), None)
     if guilty is None:
         return SpecError([Problem("methods", "", str(error), "choose other parameters", given=False)])
-    if isinstance(error, NotStored):
+    if isinstance(error, MissingDataError):
         return make_replay_error(stack, guilty, str(error))
     # A hook that met None where training has tensors.
     lacking = [why for need, why in (("logits", LOGITS), ("reference", NO_REFERENCE)) if need in guilty.needs]
@@ -126,7 +126,7 @@ def make_replay_error(stack: Stack, method: Method, why: str) -> SpecError:
     return SpecError([Problem(where, method.card.name, f"cannot be replayed on stored rollouts: it {why}", "take it out, or train with it")])
 
 
-def group_stored_batches(recipe: Recipe, stored: Sequence[StoredRollout]) -> list[list[StoredRollout]]:
+def group_stored_batches(recipe: StoredRecipe, stored: Sequence[StoredRollout]) -> list[list[StoredRollout]]:
     """The generation batches among the rollouts, each G members of group after group; what is not complete is left out and noted."""
     size, count = recipe.training.num_generations, recipe.training.prompts_per_batch()
     members: dict[int, dict[int, StoredRollout]] = defaultdict(dict)
@@ -145,7 +145,7 @@ def group_stored_batches(recipe: Recipe, stored: Sequence[StoredRollout]) -> lis
     return [found[number] for number in sorted(found)]
 
 
-def replay_batch(recipe: Recipe, rows: list[StoredRollout]) -> ReplayedBatch:
+def replay_batch(recipe: StoredRecipe, rows: list[StoredRollout]) -> ReplayedBatch:
     """Raises SpecError when stored rollouts are not enough for a hook."""
     batch, stack = batch_of(recipe, rows), recipe.stack
     reported = GenerationBatch(batch.examples, batch.prompts, batch.texts, [], {})

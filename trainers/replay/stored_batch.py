@@ -46,7 +46,7 @@ class StoredRollout(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Recipe:
+class StoredRecipe:
     spec: RunSpec
     training: GRPO
     stack: Stack
@@ -56,7 +56,7 @@ class Recipe:
     notes: list[str] = field(default_factory=list)
 
 
-def batch_of(recipe: Recipe, rows: list[StoredRollout]) -> RolloutBatch:
+def batch_of(recipe: StoredRecipe, rows: list[StoredRollout]) -> RolloutBatch:
     """The batch that training saw. Raises SpecError when a rollout has no tokens."""
     run = recipe.stack.context
     if bare := [one for one in rows if not one.ids]:
@@ -117,7 +117,7 @@ def split_loss_slices(rows: Sequence[StoredRollout], size: int) -> list[list[int
     return [order[start:end] for start, end in pairwise(starts)]
 
 
-def slice_of(recipe: Recipe, batch: RolloutBatch, advantages: Tensor, rows: Tensor, step: int) -> LossBatch:
+def slice_of(recipe: StoredRecipe, batch: RolloutBatch, advantages: Tensor, rows: Tensor, step: int) -> LossBatch:
     if batch.logprobs is None or batch.entropies is None:
         message = "the log-probabilities and entropies that token weights are worked out from are not stored"
         raise SpecError([Problem("rollouts", batch.step, message, "choose a step whose tokens are stored with them")])

@@ -1,6 +1,7 @@
 """What methods are given in place of a run when its stored rollouts are replayed: all that the spec and the task say, nothing that a model says.
 
-What is not there stands as ``MissingPart``: using it raises NotStored with the reason, so that a method that never looks at it replays all the same.
+What is not there stands as ``MissingPart``: using it raises MissingDataError with the reason, so that a method that never looks at it
+replays all the same.
 """
 
 from functools import cached_property
@@ -18,7 +19,7 @@ TOKENIZER = "the policy's tokenizer, which a replay does not load"
 Key = tuple[tuple[tuple[str, str], ...], str]
 
 
-class NotStored(RuntimeError):
+class MissingDataError(RuntimeError):
     """A hook needs something that stored rollouts do not have; the message says what."""
 
 
@@ -29,7 +30,7 @@ class MissingPart:
         object.__setattr__(self, "what", what)
 
     def refuse(self, *args: Any, **rest: Any) -> NoReturn:
-        raise NotStored(f"needs {object.__getattribute__(self, 'what')}")
+        raise MissingDataError(f"needs {object.__getattribute__(self, 'what')}")
 
     def __getattr__(self, name: str) -> Any:
         self.refuse()
@@ -88,10 +89,10 @@ class StoredRun(RunContext):
         return rewards.weighted_sum(rewards.score_all(self.task, text, example), self.weights) or 0.0
 
     def sample(self, *args: Any, **rest: Any) -> Any:
-        raise NotStored("needs completions sampled from the policy, which a replay does not load")
+        raise MissingDataError("needs completions sampled from the policy, which a replay does not load")
 
     def logprobs(self, *args: Any, **rest: Any) -> Any:
-        raise NotStored("needs a forward pass of the policy, which a replay does not load")
+        raise MissingDataError("needs a forward pass of the policy, which a replay does not load")
 
     def prompt_ids(self, prompts: Any) -> Any:
         return MissingPart(TOKENIZER)

@@ -237,13 +237,13 @@ def replace_nonfinite(value: Any) -> Any:
     return None if isinstance(value, float) and value - value != 0 else value
 
 
-class Lab(NinjaAPI):  # type: ignore[misc]
+class LabApi(NinjaAPI):  # type: ignore[misc]
     def get_openapi_operation_id(self, operation: Any) -> str:
         return str(operation.view_func.__name__)
 
 
-def lab_api() -> Lab:
-    api = Lab(
+def lab_api() -> LabApi:
+    api = LabApi(
         title="Policy Lab",
         version="v1",
         urls_namespace="api-v1",

@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field, NinjaAPI, Schema
 from ninja.errors import HttpError, ValidationError
 
-from lab.lib.costly import TooMany
+from lab.lib.costly import TooManyRequests
 from lab.lib.database_limits import describe_database_trouble
 from lab.lib.refusals import InputRefusal, Refusal
 from lab.lib.refusals import Problem as RoomProblem
@@ -176,7 +176,9 @@ def register_problem_handlers(api: NinjaAPI) -> None:
 
     as_problem(api, ApiProblem, lambda error: error)
     as_problem(
-        api, TooMany, lambda error: ApiProblem("rate" if error.status == 429 else "away", error.words, headers=make_retry_headers(error.seconds))
+        api,
+        TooManyRequests,
+        lambda error: ApiProblem("rate" if error.status == 429 else "away", error.words, headers=make_retry_headers(error.seconds)),
     )
     api.add_exception_handler(DatabaseError, of_database)
     api.add_exception_handler(InterfaceError, of_database)

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from lab.labelling.labels.disagreement import model_for
 from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Ordering, Queue, QueueStatus, Strategy
-from lab.labelling.labels.strategies import Features, order_by_score, score_candidates
+from lab.labelling.labels.strategies import ItemFeatures, order_by_score, score_candidates
 from lab.rollouts.trajectories.models import Rollout
 
 EVERY = 50  # labels between two orders
@@ -56,7 +56,7 @@ def to_front(best: list[int]) -> dict[int, int]:
     return {at: to for at, to in moves.items() if at != to}
 
 
-def build_item_features(items: list[list[int]]) -> tuple[Features, set[UUID]]:
+def build_item_features(items: list[list[int]]) -> tuple[ItemFeatures, set[UUID]]:
     """Of each item's answer with the highest and the one with the lowest reward, and the runs they are from. The spread is of the item's own answers:
     its group is not read again. NaN where a rollout is gone or has no reward.
     """
@@ -77,7 +77,7 @@ def build_item_features(items: list[list[int]]) -> tuple[Features, set[UUID]]:
     mean = np.bincount(of, np.nan_to_num(reward), len(items)) / np.maximum(counted, 1)
     square = np.bincount(of, np.where(np.isnan(reward), 0, (reward - mean[of]) ** 2), len(items)) / np.maximum(counted, 1)
     mean_entropy = np.bincount(of, entropy, len(items)) / np.maximum(np.bincount(of, minlength=len(items)), 1)
-    features = Features(reward[best] - reward[worst], length[best] - length[worst], entropy[best] - entropy[worst], mean_entropy, np.sqrt(square))
+    features = ItemFeatures(reward[best] - reward[worst], length[best] - length[worst], entropy[best] - entropy[worst], mean_entropy, np.sqrt(square))
     return features, {row[1] for row in rows}
 
 

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from lab.labelling.labels.models import ROLLOUTS, Kind
 from lab.labelling.labels.pool import Ints, RolloutPool
 from lab.labelling.labels.recipe import PairSource, Recipe
-from lab.labelling.labels.strategies import Features, order_by_score, score_candidates
+from lab.labelling.labels.strategies import ItemFeatures, order_by_score, score_candidates
 
 MOST_OF_GROUP = 48  # answers of one group or prompt that are paired with each other, on each side
 CLEAREST = 12  # best pairs of a group or prompt that pairs of pairs are made of
 
-Score = Callable[[Features], npt.NDArray[np.float64]]
+Score = Callable[[ItemFeatures], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CandidateItems:
 
     places: Ints
     bucket: Ints
-    features: Features
+    features: ItemFeatures
 
     def __len__(self) -> int:
         return len(self.places)
@@ -167,7 +167,7 @@ def build_pair_candidates(pool: RolloutPool, places: Ints) -> CandidateItems:
     a, b = places[:, 0], places[:, 1]
     swap = pool.reward[b] > pool.reward[a]
     better, worse = np.where(swap, b, a), np.where(swap, a, b)
-    features = Features(
+    features = ItemFeatures(
         gap=pool.reward[better] - pool.reward[worse],
         length=pool.length[better] - pool.length[worse],
         entropy_gap=pool.entropy[better] - pool.entropy[worse],
@@ -189,7 +189,7 @@ def compute_reward_spreads(pool: RolloutPool) -> npt.NDArray[np.float64]:
 
 def build_single_candidates(pool: RolloutPool) -> CandidateItems:
     none = np.full(len(pool), np.nan)
-    features = Features(none, none, none, pool.entropy, compute_reward_spreads(pool)[pool.bucket] if len(pool) else none)
+    features = ItemFeatures(none, none, none, pool.entropy, compute_reward_spreads(pool)[pool.bucket] if len(pool) else none)
     return CandidateItems(np.arange(len(pool), dtype=np.int64)[:, None], pool.bucket, features)
 
 
@@ -266,7 +266,7 @@ def make_rankings(pool: RolloutPool, recipe: Recipe, rank: Score, taken: frozens
     return SelectedItems([item for item, _ in fresh[: recipe.most]], [prompt for _, prompt in fresh[: recipe.most]], len(fresh), left)
 
 
-def group_features(pool: RolloutPool, starts: Ints, sizes: Ints) -> Features:
+def group_features(pool: RolloutPool, starts: Ints, sizes: Ints) -> ItemFeatures:
     """Of the best and the worst answer of each group, so that a group is scored like its widest pair."""
     pairs = []
     entropy = []

@@ -1,6 +1,6 @@
 """Which pairs come first. Pure arithmetic on arrays: a score for every candidate, and the highest is served first.
 
-``Features`` describe candidates in the order of the reward: of a pair the answer with the higher reward comes first, so the gap is never negative
+``ItemFeatures`` describe candidates in the order of the reward: of a pair the answer with the higher reward comes first, so the gap is never negative
 and the differences of length and entropy say what the answer that the reward prefers has more of.
 """
 
@@ -21,7 +21,7 @@ MOST_FITTED = 5000  # newest votes
 
 
 @dataclass(frozen=True)
-class Features:
+class ItemFeatures:
     """Of N candidates, each (N,). NaN where a rollout has no reward or no entropy."""
 
     gap: Array  # reward of the better minus reward of the worse
@@ -33,8 +33,8 @@ class Features:
     def __len__(self) -> int:
         return len(self.gap)
 
-    def take(self, places: npt.NDArray[np.int64]) -> Features:
-        return Features(*(getattr(self, name)[places] for name in ("gap", "length", "entropy_gap", "entropy", "spread")))
+    def take(self, places: npt.NDArray[np.int64]) -> ItemFeatures:
+        return ItemFeatures(*(getattr(self, name)[places] for name in ("gap", "length", "entropy_gap", "entropy", "spread")))
 
     @property
     def predictors(self) -> Array:
@@ -72,7 +72,7 @@ def fit_disagreement_model(predictors: Array, disagreed: npt.NDArray[np.bool_]) 
     return Disagreement(mean, scale, np.asarray(fitted.params, dtype=float), votes, hits)
 
 
-def score_candidates(strategy: str, features: Features, seed: int, model: Disagreement | None = None) -> Array:
+def score_candidates(strategy: str, features: ItemFeatures, seed: int, model: Disagreement | None = None) -> Array:
     """(N,), highest first; candidates without what the strategy needs get -inf and come last. Ties are broken by ``draw_random_scores``."""
     if strategy == Strategy.LARGEST_GAP:
         scores = features.gap
@@ -89,7 +89,7 @@ def score_candidates(strategy: str, features: Features, seed: int, model: Disagr
     return np.where(np.isnan(scores), -np.inf, scores)
 
 
-def score_without_model(features: Features) -> Array:
+def score_without_model(features: ItemFeatures) -> Array:
     """Without a model: pairs whose gap is small for their group, from groups with spread, where the policy was undecided."""
     spread = np.nan_to_num(features.spread)
     standardised = np.divide(features.gap, spread, out=np.zeros_like(spread), where=spread > 0)

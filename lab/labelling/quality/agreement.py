@@ -7,7 +7,7 @@ from itertools import combinations
 
 from lab.labelling.labels.models import Kind, Queue
 from lab.labelling.quality.coefficients import Coefficient, cohen_kappa, fleiss_kappa, krippendorff_alpha, percent_agreement
-from lab.labelling.quality.ratings import Ratings, step_ratings_of
+from lab.labelling.quality.ratings import RatingTable, step_ratings_of
 from lab.teams.accounts.models import User
 
 RELIABLE, TENTATIVE = 0.8, 2 / 3  # Krippendorff's customary limits (Content Analysis, 2004, p. 241)
@@ -37,7 +37,7 @@ class PairwiseKappas:
     left_out: int
 
 
-def compute_agreement_measures(queue: Queue, ratings: Ratings) -> list[AgreementMeasure]:
+def compute_agreement_measures(queue: Queue, ratings: RatingTable) -> list[AgreementMeasure]:
     counts, items = ratings.counts(), ratings.items
     ordered = ratings.counts(ordered=True)
     percent = AgreementMeasure(
@@ -92,7 +92,7 @@ def interpret_alpha(alpha: Coefficient) -> str:
     return "Inconclusive: the interval of alpha includes 0.67. More items with several labels narrow it."
 
 
-def compute_pairwise_kappas(ratings: Ratings, users: dict[int, User]) -> PairwiseKappas:
+def compute_pairwise_kappas(ratings: RatingTable, users: dict[int, User]) -> PairwiseKappas:
     """Cohen's kappa of every two labellers; the ones with most labels when there are many."""
     numbers = [int((ratings.labellers == index).sum()) for index in range(len(ratings.people))]
     places = sorted(range(len(ratings.people)), key=lambda index: (-numbers[index], ratings.people[index]))[:MOST_PEOPLE]

@@ -12,7 +12,7 @@ from django.db.models import Aggregate, Count, FloatField, Q
 from lab.labelling.labels.models import Judgement, Kind, Queue, QueueMember, Verdict
 from lab.labelling.labels.outcome import is_gold_match
 from lab.labelling.quality.proportions import Proportion, estimate_share
-from lab.labelling.quality.ratings import Ratings
+from lab.labelling.quality.ratings import RatingTable
 from lab.teams.accounts.models import User
 
 HASTE = 0.1  # of the queue's median time
@@ -55,7 +55,7 @@ class Labeller:
         return self.member is not None and self.member.paused_at is not None
 
 
-def summarize_labellers(queue: Queue, ratings: Ratings, gold: list[GoldAnswer], only: int | None = None) -> list[Labeller]:
+def summarize_labellers(queue: Queue, ratings: RatingTable, gold: list[GoldAnswer], only: int | None = None) -> list[Labeller]:
     """Those who labelled or skipped anything, most labels first. ``only``: one person's."""
     judgements = Judgement.objects.filter(queue=queue).counting()
     usual = judgements.exclude(verdict=Verdict.SKIP).aggregate(median=Median("seconds"))["median"]
@@ -115,7 +115,7 @@ def gold_answers(queue: Queue, only: int | None = None) -> list[GoldAnswer]:
     return [GoldAnswer(row.user_id, verdict, row.pk, tuple(row.item.rollouts)) for row, verdict in known if verdict is not None]
 
 
-def with_others(ratings: Ratings) -> dict[int, Proportion]:
+def with_others(ratings: RatingTable) -> dict[int, Proportion]:
     """By user id. The interval counts units: of three labels on an item, the two others weigh as one answer."""
     counts = ratings.counts()
     sizes = counts.sum(axis=1)[ratings.units] - 1

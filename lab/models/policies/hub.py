@@ -10,15 +10,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from lab.models.policies.checkpoint_paths import Missing
+from lab.models.policies.checkpoint_paths import FilesMissing
 from lab.models.policies.download import ArchivePart, as_stream, parts_of
 from lab.models.policies.hub_token import redact_secret
 from lab.training.runs.models import Checkpoint
 
-Tick = Callable[[int, str], None]  # bytes read so far, what is being done; raises Cancelled
+Tick = Callable[[int, str], None]  # bytes read so far, what is being done; raises PushCancelled
 
 
-class Cancelled(Exception):
+class PushCancelled(Exception):
     """Somebody does not want it any more."""
 
 
@@ -58,7 +58,7 @@ def count_upload_bytes(parts: list[ArchivePart]) -> int:
 
 
 def upload_policy(checkpoint: Checkpoint, repository: str, private: bool, secret: str, url: str, card: str, tick: Tick) -> str:
-    """Returns the address of the commit. Raises HubError, Cancelled, Missing."""
+    """Returns the address of the commit. Raises HubError, PushCancelled, FilesMissing."""
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.utils.logging import set_verbosity
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -88,7 +88,7 @@ def upload_policy(checkpoint: Checkpoint, repository: str, private: bool, secret
         commit = api.create_commit(
             repository, operations, commit_message=f"Policy of run #{checkpoint.run.number}, step {checkpoint.step}", num_threads=1
         )
-    except (Cancelled, HubError, Missing):
+    except (PushCancelled, HubError, FilesMissing):
         raise
     except Exception as error:  # whatever the library raises; its text may hold what was sent
         raise HubError(words_for(error, repository, secret)) from None

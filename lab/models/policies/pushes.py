@@ -18,7 +18,7 @@ from lab.celery import app
 from lab.lib.refusals import Refusal
 from lab.lib.sealed import UnsealError
 from lab.models.policies import hub, hub_token, model_card, push_checks
-from lab.models.policies.checkpoint_paths import Missing, format_checkpoint_label
+from lab.models.policies.checkpoint_paths import FilesMissing, format_checkpoint_label
 from lab.models.policies.download import ArchivePart, parts_of
 from lab.models.policies.models import HubToken, Push, PushState, Removal
 from lab.models.policies.promotion import lock_team_checkpoint, require_team_permission
@@ -71,7 +71,7 @@ def vet_push_parts(checkpoint: Checkpoint) -> list[ArchivePart]:
     try:
         problems = push_checks.find_push_problems(checkpoint)
         parts = parts_of(checkpoint)
-    except Missing as error:
+    except FilesMissing as error:
         raise Refusal(str(error)) from None
     if problems:
         raise Refusal(f"Not pushed: {'; '.join(problems[:5])}.")
@@ -106,7 +106,7 @@ def execute_push(push_id: int) -> None:
         url = hub.upload_policy(
             checkpoint, push.repository, push.private, secret, settings.HUB_URL, model_card.render_policy_card(checkpoint), PushMonitor(push)
         )
-    except hub.Cancelled:
+    except hub.PushCancelled:
         finish_push(push, PushState.CANCELLED, "Cancelled before anything was committed; the repository may have been created.")
     except (Refusal, UnsealError, hub.HubError) as error:
         finish_push(push, PushState.FAILED, hub_token.redact_secret(str(error), secret))
@@ -141,7 +141,7 @@ class PushMonitor:
         self.told_at, self.doing = monotonic(), doing
         mine = Push.objects.same_row(self.push).filter(state=PushState.RUNNING)
         if not mine.filter(cancel=False).update(done=min(done, self.push.total), doing=doing[:200], beat_at=Now()):
-            raise hub.Cancelled
+            raise hub.PushCancelled
 
 
 def finish_push(push: Push, state: PushState, problem: str, url: str = "") -> None:

@@ -18,7 +18,7 @@ SHOWS = {"": "All", "mine": "Mine", "open": "Open threads", "resolved": "Resolve
 
 
 @dataclass(frozen=True)
-class Comments:
+class CommentPage:
     rows: list[Comment]
     show: str
     words: str
@@ -36,7 +36,7 @@ def build_listing_query(**values: str) -> str:
     return f"?{urlencode(kept)}" if kept else "?"
 
 
-def read_comments(team: Team, user: User, query: QueryDict) -> Comments:
+def read_comments(team: Team, user: User, query: QueryDict) -> CommentPage:
     """Parameters: ``show`` (mine, open, resolved), ``q`` (text in comment or snapshot), ``before`` (a comment's id). Unknown values are ignored."""
     show, words = query.get("show", ""), query.get("q", "").replace("\x00", "").strip()[:200]
     show = show if show in SHOWS else ""
@@ -54,4 +54,4 @@ def read_comments(team: Team, user: User, query: QueryDict) -> Comments:
         .order_by("-pk")[: SIZE + 1]
     )
     more = build_listing_query(show=show, q=words, before=str(comments[SIZE - 1].pk)) if len(comments) > SIZE else ""
-    return Comments(comments[:SIZE], show, words, more, bool(comments) or everything.exists())
+    return CommentPage(comments[:SIZE], show, words, more, bool(comments) or everything.exists())

@@ -11,7 +11,7 @@ from django.urls import reverse
 from lab.rollouts.doctor.collect import facts_of
 from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.rules import RULES
-from lab.rollouts.doctor.verdicts import HealthRule, Link, RuleVerdict
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict
 from lab.training.runs.models import Run
 
 
@@ -51,7 +51,7 @@ def build_rule_report(run: Run, rule: HealthRule, verdict: RuleVerdict) -> RuleR
     return RuleReport(rule, verdict, [(link.label, build_link_address(run, link)) for link in verdict.links])
 
 
-def build_link_address(run: Run, link: Link) -> str:
+def build_link_address(run: Run, link: EvidenceLink) -> str:
     query = QueryDict(mutable=True)
     if link.chart:
         query["filter"] = link.chart

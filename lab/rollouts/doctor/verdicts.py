@@ -13,7 +13,7 @@ Severity = Literal["bad", "warn"]
 
 
 @dataclass(frozen=True)
-class Link:
+class EvidenceLink:
     """``rollouts``: the browser with these filters and this sort; ``chart``: the overview's charts with ``chart`` in their names."""
 
     label: str
@@ -30,7 +30,7 @@ class RuleVerdict:
     evidence: tuple[str, ...]
     title: str = ""
     severity: Severity = "warn"
-    links: tuple[Link, ...] = ()
+    links: tuple[EvidenceLink, ...] = ()
     advice: tuple[str, ...] = ()
 
 

@@ -138,7 +138,7 @@ def classify_prompt_state(turns: Sequence[OutcomeChange]) -> str:
 
 
 @dataclass(frozen=True)
-class Loss:
+class PromptLoss:
     """What was lost since a step: the pass rate of the last visit at or before it, and the mean over all visits after it."""
 
     before: float
@@ -153,11 +153,11 @@ class Loss:
         return self.before >= SOLVED > self.since
 
 
-def measure_pass_rate_loss(visits: Sequence[PromptVisit], step: int) -> Loss | None:
+def measure_pass_rate_loss(visits: Sequence[PromptVisit], step: int) -> PromptLoss | None:
     """None where one of the two sides has no visit."""
     earlier = [visit.passed for visit in visits if visit.step <= step]
     later = [visit.passed for visit in visits if visit.step > step]
-    return Loss(earlier[-1], sum(later) / len(later)) if earlier and later else None
+    return PromptLoss(earlier[-1], sum(later) / len(later)) if earlier and later else None
 
 
 def accuracy_of(run: Run) -> str:

@@ -55,7 +55,7 @@ class RewardBar:
 
 
 @dataclass(frozen=True)
-class Account:
+class AdvantageAccount:
     """How a member's advantage came about: what goes in, what comes out here, what the trainer stored at that point."""
 
     reward: float | None
@@ -74,7 +74,7 @@ class GroupMember:
     rank: int  # 1 is the best
     bar: RewardBar | None
     components: list[float | None]
-    account: Account | None
+    account: AdvantageAccount | None
     stages: dict[str, Stage]
     own_prompt: list[Piece] = field(default_factory=list)
     annotations: Summary | None = None  # tags, ratings, comments, marks
@@ -181,13 +181,13 @@ class RolloutGroup:
                 return value
         return row.advantage
 
-    def account(self, row: Rollout, given: AdvantageInputs | None) -> Account | None:
+    def account(self, row: Rollout, given: AdvantageInputs | None) -> AdvantageAccount | None:
         if given is None or row.advantage is None:
             return None
         reward = self.shaped(row)
         if reward is None:  # no reward function had an opinion: it counts as its group's mean and moves no baseline
-            return Account(None, "no reward: counted as the mean", 0.0, self.stored(row))
-        return Account(reward, given.written_out(reward), given.advantage(reward), self.stored(row))
+            return AdvantageAccount(None, "no reward: counted as the mean", 0.0, self.stored(row))
+        return AdvantageAccount(reward, given.written_out(reward), given.advantage(reward), self.stored(row))
 
 
 def resolve_reward_weights(run: Run) -> dict[str, float]:

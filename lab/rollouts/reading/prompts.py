@@ -19,7 +19,7 @@ from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse.words import has_words, prompt_matches
 from lab.rollouts.reading import history
 from lab.rollouts.reading.groups import build_bar_strip
-from lab.rollouts.reading.history import Loss, OutcomeChange, PromptSeries, PromptVisit
+from lab.rollouts.reading.history import OutcomeChange, PromptLoss, PromptSeries, PromptVisit
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.steps import PHASE_LABELS, list_offered_phases, resolve_phase_and_step
 from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, iterate_text_pieces
@@ -139,7 +139,7 @@ class PromptRow:
     visits: list[PromptVisit]
     turns: list[OutcomeChange]
     state: str
-    loss: Loss | None
+    loss: PromptLoss | None
     text: list[Piece] | None = None
 
     @property

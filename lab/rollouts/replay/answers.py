@@ -27,7 +27,7 @@ NEAR = 1e-6  # effective advantages closer to 0 than this have no sign
 SHOWN_ERROR = 300
 
 
-class ReplayBroken(RuntimeError):
+class ReplayError(RuntimeError):
     """The command came to no answer; the message is one readable line."""
 
 
@@ -41,7 +41,7 @@ def answer_question(replay_id: str) -> None:
             replay.fail("It cannot be replayed.", given["problems"])
             return
         replay.finish(compare_replayed_rollouts(replay, given))
-    except (ReplayBroken, Refusal, PackError) as error:
+    except (ReplayError, Refusal, PackError) as error:
         replay.fail(str(error))
     except Exception as error:  # nobody waits for ever for an answer that will not come
         replay.fail(f"The replay failed: {type(error).__name__}.")
@@ -49,7 +49,7 @@ def answer_question(replay_id: str) -> None:
 
 
 def run_replay_command(request: bytes) -> dict[str, Any]:
-    """The answer of ``python -m trainers replay``. Raises ReplayBroken."""
+    """The answer of ``python -m trainers replay``. Raises ReplayError."""
     environment = environment_for(REPLAY, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
     command = [sys.executable, "-m", "trainers", "replay", "-"]
     try:
@@ -64,14 +64,14 @@ def run_replay_command(request: bytes) -> dict[str, Any]:
             preexec_fn=die_with_parent,
         )
     except subprocess.TimeoutExpired:
-        raise ReplayBroken(f"The replay timed out after {SECONDS:.0f} s. Choose a single group or fewer methods.") from None
+        raise ReplayError(f"The replay timed out after {SECONDS:.0f} s. Choose a single group or fewer methods.") from None
     except OSError as error:
-        raise ReplayBroken(f"The replay could not be started: {error.strerror}.") from None
+        raise ReplayError(f"The replay could not be started: {error.strerror}.") from None
     try:
         given = json.loads(done.stdout)
     except ValueError:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-        raise ReplayBroken(f"The replay failed with exit code {done.returncode}: {last[0][:SHOWN_ERROR]}") from None
+        raise ReplayError(f"The replay failed with exit code {done.returncode}: {last[0][:SHOWN_ERROR]}") from None
     return dict(given)
 
 
@@ -89,7 +89,7 @@ def compare_replayed_rollouts(replay: Replay, given: dict[str, Any]) -> dict[str
         if replayed["id"] in chosen
     ]
     if not members:
-        raise ReplayBroken(given["notes"][0].capitalize() + "." if given["notes"] else "None of the selected rollouts could be replayed.")
+        raise ReplayError(given["notes"][0].capitalize() + "." if given["notes"] else "None of the selected rollouts could be replayed.")
     members.sort(key=lambda member: (-member["change"], member["group"], member["sample"]))
     return {
         "format": FORMAT,

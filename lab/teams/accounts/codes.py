@@ -17,7 +17,7 @@ from allauth.mfa.webauthn.internal.auth import complete_authentication, parse_au
 from django.db import transaction
 
 from lab.teams.accounts.models import User
-from lab.teams.accounts.second_factor import SealedFactors
+from lab.teams.accounts.second_factor import SealedFactorAdapter
 from lab.teams.accounts.throttling import count_code
 
 LAST = "last_counter"  # in an app's data: the newest half-minute whose code was accepted
@@ -33,7 +33,7 @@ def accept_code(authenticator: Authenticator, code: str) -> bool:
         app = Authenticator.objects.select_for_update().filter(pk=authenticator.pk).first()
         if app is None:
             return False
-        secret, last = SealedFactors().decrypt(app.data["secret"]), int(app.data.get(LAST, 0))
+        secret, last = SealedFactorAdapter().decrypt(app.data["secret"]), int(app.data.get(LAST, 0))
         newer = (counter for counter in yield_hotp_counters_from_time() if counter > last)
         matched = next(
             (counter for counter in newer if compare_user_code(actual=code, expected=format_hotp_value(hotp_value(secret, counter)))), None

@@ -44,7 +44,7 @@ def teams_that_wait(user: User) -> list[Team]:
     return [] if not waiting or has_second_factor(user) else waiting
 
 
-class SealedFactors(DefaultMFAAdapter):  # type: ignore[misc]
+class SealedFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]
     """Secrets of authenticator apps and of recovery codes are stored encrypted; names in apps and on keys are the lab's."""
 
     def encrypt(self, text: str) -> str:

@@ -38,7 +38,7 @@ def is_invited(address: str) -> bool:
     return bool(address) and open_ones.filter(email__iexact=address).exists()
 
 
-class OnlyKnownPeople(DefaultSocialAccountAdapter):  # type: ignore[misc]
+class KnownPeopleAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def list_apps(self, request: HttpRequest | None, provider: str | None = None, client_id: str | None = None) -> list[SocialApp]:
         """Only what the environment names; rows of the database add none."""
         apps = [SocialApp(provider=kind, **app) for kind, configured in settings.SOCIALACCOUNT_PROVIDERS.items() for app in configured["APPS"]]

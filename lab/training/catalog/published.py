@@ -37,7 +37,7 @@ FORGET_AFTER = timedelta(days=1)
 Additions = dict[str, list[dict[str, Any]]]
 
 
-class CannotPublish(RuntimeError):
+class PublishingError(RuntimeError):
     """The catalogue with the installed packages could not be made."""
 
 
@@ -49,7 +49,7 @@ class CatalogPublisher:
         self.confirmed = float("-inf")
 
     def publish(self, name: str) -> None:
-        """Raises CannotPublish; the next call tries again."""
+        """Raises PublishingError; the next call tries again."""
         if time.monotonic() - self.confirmed < CONFIRM_SECONDS:
             return
         if self.additions is None:
@@ -71,7 +71,7 @@ def publish_catalog() -> None:
 
 
 def installed_additions() -> Additions:
-    """Tasks and methods of installed packages, described by ``python -m trainers catalog`` in a child. Raises CannotPublish."""
+    """Tasks and methods of installed packages, described by ``python -m trainers catalog`` in a child. Raises PublishingError."""
     if not any(entry_points(group=group) for group in GROUPS):
         return {part: [] for part in PARTS}
     command = [sys.executable, "-m", "trainers", "catalog"]
@@ -79,10 +79,10 @@ def installed_additions() -> Additions:
         done = subprocess.run(command, cwd=settings.BASE, capture_output=True, timeout=MAKING_SECONDS, check=False, env=environment_for(CATALOGUE))
         additions = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        raise CannotPublish(f"the catalogue with the installed packages could not be made: {error}") from None
+        raise PublishingError(f"the catalogue with the installed packages could not be made: {error}") from None
     if additions is None:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-        raise CannotPublish(f"the catalogue with the installed packages could not be made: {last[0]}")
+        raise PublishingError(f"the catalogue with the installed packages could not be made: {last[0]}")
     built_in = json.loads((settings.BASE / "trainers" / "catalog.json").read_bytes())
     return {part: select_unknown_entries(built_in[part], additions[part]) for part in PARTS}
 

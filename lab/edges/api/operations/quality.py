@@ -16,7 +16,7 @@ from lab.labelling.quality.agreement import compute_agreement_measures, compute_
 from lab.labelling.quality.agreement_page import labeller_of
 from lab.labelling.quality.labellers import Labeller, gold_answers, summarize_labellers
 from lab.labelling.quality.proportions import Proportion
-from lab.labelling.quality.ratings import Ratings, ratings_of
+from lab.labelling.quality.ratings import RatingTable, ratings_of
 from lab.teams.accounts.models import Role, User
 from lab.teams.accounts.permissions import is_role_allowed
 
@@ -76,7 +76,7 @@ class PauseIn(RequestBody):
     )
 
 
-def pairs_of(ratings: Ratings) -> list[dict[str, Any]]:
+def pairs_of(ratings: RatingTable) -> list[dict[str, Any]]:
     kappas = compute_pairwise_kappas(ratings, User.objects.in_bulk(ratings.people))
     return [
         {**cell.__dict__, "first": serialize_person(user), "second": serialize_person(other)}

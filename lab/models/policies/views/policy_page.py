@@ -15,7 +15,15 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.lib.refusal_answers import run_act_and_redirect
 from lab.models.policies import blind_votes, download, gates, measures, promotion, removal
-from lab.models.policies.checkpoint_paths import File, Missing, files_of, folder_of, format_checkpoint_label, format_checkpoint_step, read_policy_file
+from lab.models.policies.checkpoint_paths import (
+    FilesMissing,
+    PolicyFile,
+    files_of,
+    folder_of,
+    format_checkpoint_label,
+    format_checkpoint_step,
+    read_policy_file,
+)
 from lab.models.policies.models import Alias, AliasMove, HubToken, Proposal, Push, Removal
 from lab.models.policies.views.lookups import checkpoint_of, read_post_text
 from lab.teams.accounts.permissions import explain_role_refusal
@@ -101,13 +109,13 @@ def config_of(checkpoint: Checkpoint) -> str:
     """config.json (of adapters: theirs, as it would leave the lab); empty when it is gone."""
     try:
         return json.dumps(json.loads(read_policy_file(checkpoint, "config.json")), indent=2)
-    except Missing:
+    except FilesMissing:
         pass
     except (ValueError, RecursionError):
         return ""
     try:
         return download.build_adapter_config(checkpoint).decode()
-    except Missing:
+    except FilesMissing:
         return ""
 
 
@@ -118,13 +126,13 @@ def show_policy_files(request: LabRequest, checkpoint_id: int) -> HttpResponse:
     try:
         rows = [(file, load_cached_digest(checkpoint, file)) for file in files_of(checkpoint)]
         problem = ""
-    except Missing as error:
+    except FilesMissing as error:
         rows, problem = [], str(error)
     context = {"checkpoint": checkpoint, "files": rows, "problem": problem, "most": MOST_HASHED, "total": sum(file.size for file, _ in rows)}
     return render(request, "policies/files.html", context)
 
 
-def load_cached_digest(checkpoint: Checkpoint, file: File) -> str:
+def load_cached_digest(checkpoint: Checkpoint, file: PolicyFile) -> str:
     """Remembered for as long as the file is the same. Empty for what is not hashed for a page."""
     if not file.of_policy or file.size > MOST_HASHED:
         return ""
@@ -138,7 +146,7 @@ def download_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse | S
     checkpoint = checkpoint_of(request, checkpoint_id)
     try:
         return download.build_archive_response(request, checkpoint)
-    except Missing as error:
+    except FilesMissing as error:
         messages.error(request, str(error))
         return redirect("policy", checkpoint.pk)
 

@@ -15,7 +15,7 @@ from lab.rollouts.doctor.trends import (
     has_significant_difference,
     split_into_windows,
 )
-from lab.rollouts.doctor.verdicts import HealthRule, Link, RuleVerdict, make_clear_verdict, make_early_verdict, suggest_alternatives
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, make_clear_verdict, make_early_verdict, suggest_alternatives
 
 CUT = "completions/clipped_ratio"
 LENGTH = "completions/mean_length"
@@ -58,9 +58,9 @@ def cut_off(facts: RunFacts) -> RuleVerdict:
         )
     title = "Nearly all completions are now cut off" if ended else "Nearly all completions are cut off since the first step"
     links = (
-        Link("Cut-off rollouts of these steps", (f"step:ge:{now.first}", "finish:is:length"), "-length"),
-        Link("Completions that ended", ("finish:is:stop",)),
-        Link("Chart", chart="clipped_ratio"),
+        EvidenceLink("Cut-off rollouts of these steps", (f"step:ge:{now.first}", "finish:is:length"), "-length"),
+        EvidenceLink("Completions that ended", ("finish:is:stop",)),
+        EvidenceLink("Chart", chart="clipped_ratio"),
     )
     return RuleVerdict("found", tuple(seen), title, "bad", links, advice)
 
@@ -109,12 +109,12 @@ def length_drift(facts: RunFacts) -> RuleVerdict:
         seen.append(f"Over the same steps the training reward {reward_trend} ({format_number(gained.start)} → {format_number(gained.end)}).")
     idle = gained is not None and gained.t < SURE
     links = (
-        Link(
+        EvidenceLink(
             "Longest rollouts of the last steps" if longer else "Shortest rollouts of the last steps",
             (last_steps(facts),),
             "-length" if longer else "length",
         ),
-        Link("Chart", chart="mean_length"),
+        EvidenceLink("Chart", chart="mean_length"),
     )
     advice = (
         ("Read the longest rollouts: use a length penalty against padding and repetition, a higher limit for real work.",)

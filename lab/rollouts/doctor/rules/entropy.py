@@ -7,8 +7,8 @@ from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.heldout import rise_of
 from lab.rollouts.doctor.trends import ENOUGH, SeriesWindow, compute_newest_window, compute_oldest_window, split_into_windows
 from lab.rollouts.doctor.verdicts import (
+    EvidenceLink,
     HealthRule,
-    Link,
     RuleVerdict,
     make_absent_verdict,
     make_clear_verdict,
@@ -42,9 +42,9 @@ def judge_entropy_collapse(facts: RunFacts) -> RuleVerdict:
         seen.append(f"Held-out reward went from {format_number(float(held.values[0]))} to {format_number(float(held.values[-1]))} meanwhile.")
     gained = rise_of(facts) > 0
     links = (
-        Link("Least uncertain rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "mean_entropy"),
-        Link("Zero-variance groups", (f"step:ge:{now.first}", "zero_variance:is:yes")),
-        Link("Chart", chart=ENTROPY),
+        EvidenceLink("Least uncertain rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "mean_entropy"),
+        EvidenceLink("Zero-variance groups", (f"step:ge:{now.first}", "zero_variance:is:yes")),
+        EvidenceLink("Chart", chart=ENTROPY),
     )
     advice = (
         *suggest_alternatives(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.lib.numbers import format_number
 from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.trends import compute_newest_window, split_into_windows
-from lab.rollouts.doctor.verdicts import HealthRule, Link, RuleVerdict, Severity, make_clear_verdict, make_early_verdict, suggest_alternatives
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, Severity, make_clear_verdict, make_early_verdict, suggest_alternatives
 
 SHARE = "frac_reward_zero_std"
 NEAR_ALL = 0.9
@@ -35,9 +35,9 @@ def zero_variance(facts: RunFacts) -> RuleVerdict:
             advice += ["Use harder prompts, or stop here: little is left to learn from these."]
     advice.append("More generations per group or a higher temperature can increase variance.")
     links = (
-        Link("Zero-variance groups of these steps", (f"step:ge:{now.first}", "zero_variance:is:yes")),
-        Link("Groups with variance", (f"step:ge:{now.first}", "zero_variance:is:no")),
-        Link("Chart", chart=SHARE),
+        EvidenceLink("Zero-variance groups of these steps", (f"step:ge:{now.first}", "zero_variance:is:yes")),
+        EvidenceLink("Groups with variance", (f"step:ge:{now.first}", "zero_variance:is:no")),
+        EvidenceLink("Chart", chart=SHARE),
     )
     severity: Severity = "bad" if now.low >= 0.97 else "warn"
     return RuleVerdict("found", tuple(evidence), "Almost all groups have zero reward variance", severity, links, tuple(advice))

@@ -7,7 +7,7 @@ import numpy as np
 from lab.lib.numbers import format_number
 from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.trends import SeriesWindow, compute_newest_window, compute_window_width, window_of
-from lab.rollouts.doctor.verdicts import HealthRule, Link, RuleVerdict, Severity, make_clear_verdict, make_early_verdict
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, Severity, make_clear_verdict, make_early_verdict
 from lab.training.runs.metrics import Series
 
 NORM = "grad_norm"
@@ -42,7 +42,7 @@ def no_gradient(facts: RunFacts) -> RuleVerdict:
     rate = facts.of("learning_rate")
     if len(rate) and compute_newest_window(rate).mean <= ZERO * 1e-3:
         seen.append("The learning rate was 0 there.")
-    links = (Link("Rollouts of these steps", (f"step:ge:{now.first}",)), Link("Chart", chart=NORM))
+    links = (EvidenceLink("Rollouts of these steps", (f"step:ge:{now.first}",)), EvidenceLink("Chart", chart=NORM))
     advice = (
         "If groups have zero variance, all advantages are 0: change the prompts or the reward first.",
         "Otherwise check that weights are trainable (LoRA targets, frozen weights) and that not all completions are masked.",
@@ -73,7 +73,10 @@ def not_finite(facts: RunFacts) -> RuleVerdict:
     for name, series in bad.items():
         at = series.steps[~np.isfinite(series.values)]
         seen.append(f"{name}: {len(at)} of {len(series)} values are NaN or infinite, first at step {at[0]}, last at step {at[-1]}.")
-    links = (Link("Rollouts around it", (f"step:ge:{max(0, first - 2)}", f"step:le:{first + 2}")), Link("Chart", chart=next(iter(bad))))
+    links = (
+        EvidenceLink("Rollouts around it", (f"step:ge:{max(0, first - 2)}", f"step:le:{first + 2}")),
+        EvidenceLink("Chart", chart=next(iter(bad))),
+    )
     advice = (
         "Check the step before the first one: often a very long completion or an extreme ratio is the cause.",
         "Lower the learning rate or max_grad_norm, or train in bf16/fp32 instead of fp16.",

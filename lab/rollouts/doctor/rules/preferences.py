@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.lib.numbers import format_number
 from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.trends import ENOUGH, SURE, fit_trend_line
-from lab.rollouts.doctor.verdicts import HealthRule, Link, RuleVerdict, make_clear_verdict, make_early_verdict, suggest_alternatives
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, make_clear_verdict, make_early_verdict, suggest_alternatives
 
 CHOSEN, REJECTED = "logps/chosen", "logps/rejected"
 FALL = 0.05  # of the size at the start
@@ -29,9 +29,9 @@ def both_fall(facts: RunFacts) -> RuleVerdict:
             "it can grow although both log-probabilities fall."
         )
     links = (
-        Link("Held-out rollouts, worst first", ("phase:is:heldout",), "reward"),
-        Link("Sampled answers of the pairs", ("phase:is:sampled",)),
-        Link("Chart", chart="logps"),
+        EvidenceLink("Held-out rollouts, worst first", ("phase:is:heldout",), "reward"),
+        EvidenceLink("Sampled answers of the pairs", ("phase:is:sampled",)),
+        EvidenceLink("Chart", chart="logps"),
     )
     advice = (
         "Lower the learning rate or raise beta.",

@@ -8,7 +8,7 @@ from lab.lib.numbers import format_number
 from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.heldout import HELD, noise_of
 from lab.rollouts.doctor.trends import ENOUGH, INTERVAL, compute_newest_window, compute_window_around, has_significant_difference
-from lab.rollouts.doctor.verdicts import HealthRule, Link, RuleVerdict, make_absent_verdict, make_clear_verdict, make_early_verdict
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, make_absent_verdict, make_clear_verdict, make_early_verdict
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 
 DOMINANT = 0.9
@@ -49,9 +49,9 @@ def one_component(facts: RunFacts) -> RuleVerdict:
     if spread:
         seen.append(f"Its share of the variance, which determines the advantages, is {format_number(100 * float(active[top].var()) / spread)} %.")
     links = (
-        Link(f"Where {escape_invisible_text(top)} is highest", (f"step:ge:{first}",), f"-component.{top}"),
-        Link("Where the reward is lowest", (f"step:ge:{first}",), "reward"),
-        Link("Chart", chart="rewards/"),
+        EvidenceLink(f"Where {escape_invisible_text(top)} is highest", (f"step:ge:{first}",), f"-component.{top}"),
+        EvidenceLink("Where the reward is lowest", (f"step:ge:{first}",), "reward"),
+        EvidenceLink("Chart", chart="rewards/"),
     )
     advice = (
         "Lower its weight or raise the other weights, if they should matter.",
@@ -85,10 +85,10 @@ def judge_reward_overfitting(facts: RunFacts) -> RuleVerdict:
     if not (fell and rose):
         return make_clear_verdict(f"{course}; {training}.")
     links = (
-        Link(f"Held-out rollouts of step {held.steps[-1]}", ("phase:is:heldout", f"step:eq:{held.steps[-1]}"), "reward"),
-        Link(f"Held-out rollouts of step {best_step}", ("phase:is:heldout", f"step:eq:{best_step}"), "reward"),
-        Link("Best training rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "-reward"),
-        Link("Chart", chart="heldout"),
+        EvidenceLink(f"Held-out rollouts of step {held.steps[-1]}", ("phase:is:heldout", f"step:eq:{held.steps[-1]}"), "reward"),
+        EvidenceLink(f"Held-out rollouts of step {best_step}", ("phase:is:heldout", f"step:eq:{best_step}"), "reward"),
+        EvidenceLink("Best training rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "-reward"),
+        EvidenceLink("Chart", chart="heldout"),
     )
     advice = (
         "Read the best-rewarded rollouts of the last steps: what do they do that the held-out evaluation does not reward?",
