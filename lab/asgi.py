@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 from lab.lib.body_limit import BodyLimit
-from lab.lib.database_limits import WhileDatabaseAnswers, limit_statements
+from lab.lib.database_limits import DatabaseTroubleMiddleware, limit_statements
 from lab.lib.proxies import TrustedProxies
 from lab.lib.secret_key import refuse_weak
 
@@ -17,13 +17,13 @@ http = get_asgi_application()  # loads the apps, which the routes below import
 limit_statements(settings.STATEMENT_SECONDS)
 
 from lab.edges.api.credentials import is_admitted  # noqa: E402
-from lab.lib.origins import OwnOrigin  # noqa: E402
+from lab.lib.origins import OwnOriginMiddleware  # noqa: E402
 from lab.urls import websocket_urlpatterns  # noqa: E402
 
 # What is loaded by now stays: the collector need not go through it again in the middle of a request.
 gc.collect()
 gc.freeze()
 
-websocket = OwnOrigin(WhileDatabaseAnswers(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
+websocket = OwnOriginMiddleware(DatabaseTroubleMiddleware(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
 limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT, is_admitted)
 application = TrustedProxies(limited, settings.PROXIES)

@@ -6,7 +6,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import after_setup_logger, after_setup_task_logger
 
-from lab.lib.redaction import Redacting
+from lab.lib.redaction import RedactionFilter
 
 app = Celery("lab")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -16,7 +16,7 @@ app.autodiscover_tasks()
 def redact_logs(logger: logging.Logger, **more: Any) -> None:
     """A worker's log goes through handlers of Celery's own, in the place of those of the settings."""
     for handler in logger.handlers:
-        handler.addFilter(Redacting())
+        handler.addFilter(RedactionFilter())
 
 
 for signal in (after_setup_logger, after_setup_task_logger):

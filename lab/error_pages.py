@@ -39,8 +39,8 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponseBa
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
     """Called while the exception is handled. A database that cannot answer now is no mistake of the lab: 503."""
-    found = describe_database_trouble(sys.exc_info()[1])
+    trouble = describe_database_trouble(sys.exc_info()[1])
     if asks_the_api(request):
         kind = ApiProblem("broken", "This is not caused by your request. Try again.")
-        return render_problem(request, kind if found is None else ApiProblem("away", found.words, headers={"Retry-After": str(found.seconds)}))
-    return defaults.server_error(request) if found is None else build_busy_response(request, 503, found.words, found.seconds)
+        return render_problem(request, kind if trouble is None else ApiProblem("away", trouble.words, headers={"Retry-After": str(trouble.seconds)}))
+    return defaults.server_error(request) if trouble is None else build_busy_response(request, 503, trouble.words, trouble.seconds)

@@ -174,13 +174,13 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_LOGIN_BY_CODE_ENABLED = False
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = LAB_URL.partition("://")[0]
-ACCOUNT_ADAPTER = "lab.teams.accounts.adapter.ClosedRegistration"
+ACCOUNT_ADAPTER = "lab.teams.accounts.adapter.ClosedRegistrationAdapter"
 ACCOUNT_FORMS = {
     "reset_password": "lab.teams.accounts.forms.ResetForm",
     "reset_password_from_key": "lab.teams.accounts.forms.ChoosePasswordForm",
     "add_email": "lab.teams.accounts.address_change.ChangeForm",
 }
-USERSESSIONS_ADAPTER = "lab.teams.accounts.sessions.Revoking"
+USERSESSIONS_ADAPTER = "lab.teams.accounts.sessions.SessionRevocationAdapter"
 MFA_FORMS = {
     "authenticate": "lab.teams.accounts.codes.AuthenticateCodeForm",
     "reauthenticate": "lab.teams.accounts.codes.ReauthenticateCodeForm",
@@ -188,12 +188,12 @@ MFA_FORMS = {
     "reauthenticate_webauthn": "lab.teams.accounts.codes.ReauthenticateKeyForm",
 }
 MFA_ALLOW_UNVERIFIED_EMAIL = True  # without a mail server there would be none; they fall when the address's owner proves it
-MFA_ADAPTER = "lab.teams.accounts.second_factor.SealedFactors"
+MFA_ADAPTER = "lab.teams.accounts.second_factor.SealedFactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_TOLERANCE = 1  # a phone's clock may be half a minute off
 MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = LAB_URL.startswith("http://")  # browsers offer keys over plain http on localhost only
-SOCIALACCOUNT_ADAPTER = "lab.teams.accounts.single_sign_on.OnlyKnownPeople"
+SOCIALACCOUNT_ADAPTER = "lab.teams.accounts.single_sign_on.KnownPeopleAdapter"
 SOCIALACCOUNT_PROVIDERS = build_sso_providers(env)
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True  # to accounts that the adapter finds: those with a verified address
 SOCIALACCOUNT_LOGIN_ON_GET = False
@@ -265,7 +265,7 @@ SECURE_REDIRECT_EXEMPT = [r"^health/$"]
 LOGGING = {  # Django's own, on the standard error, without secrets
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"redacting": {"()": "lab.lib.redaction.Redacting"}},
+    "filters": {"redacting": {"()": "lab.lib.redaction.RedactionFilter"}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redacting"]}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},

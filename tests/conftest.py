@@ -12,7 +12,7 @@ import redis
 from django.db import connection
 from django.test import Client, TransactionTestCase
 
-from lab.lib.processes import Child, kill_tree, start_child_process
+from lab.lib.processes import ManagedProcess, kill_tree, start_child_process
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.training.catalog import published
 from tests.emptying import empty_database
@@ -100,13 +100,13 @@ def environment(run_folders: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def start_process(process_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Child]]:
+def start_process(process_env: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., ManagedProcess]]:
     """Starts real processes of the lab: ``start_process("worker", "manage.py", "worker", LAB_SWEEP_SECONDS="1")``; at the end of the test they
     and all they started are killed. Their output is in ``child.log``.
     """
-    children: list[Child] = []
+    children: list[ManagedProcess] = []
 
-    def begin(name: str, *arguments: str, **environment: str) -> Child:
+    def begin(name: str, *arguments: str, **environment: str) -> ManagedProcess:
         children.append(start_child_process(name, [sys.executable, *arguments], tmp_path / "logs", {**process_env, **environment}))
         return children[-1]
 
@@ -120,6 +120,6 @@ def start_process(process_env: dict[str, str], tmp_path: Path) -> Iterator[Calla
 @pytest.fixture(autouse=True)
 def no_published_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that a worker of another test published is offered, and no test counts the query that looks for it."""
-    look = published.Look()
+    look = published.AdditionsReader()
     look.again = float("inf")
     monkeypatch.setattr(published, "LOOK", look)

@@ -171,11 +171,11 @@ def print_preflight_report(source: str, policy_pending: bool) -> int:
 def print_replay(source: str) -> int:
     import msgspec
 
-    from trainers.replay.recompute import Request, answer_replay_request
+    from trainers.replay.recompute import ReplayRequest, answer_replay_request
 
     try:
         text = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-        given = answer_replay_request(msgspec.json.decode(text, type=Request))
+        given = answer_replay_request(msgspec.json.decode(text, type=ReplayRequest))
     except (OSError, msgspec.MsgspecError) as error:
         problem = Problem("request", source, f"is not a replay request: {error}", "see docs/run-files.md")
         given = {"ok": False, "problems": [asdict(problem)]}

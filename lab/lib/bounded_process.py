@@ -39,7 +39,7 @@ AT_ONCE, OF_ONE = 4, 2  # children of this process, and of one owner
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """``seconds`` of the clock and ``cpu_seconds`` of a processor; ``memory`` and ``result`` in bytes. ``patience``: seconds to wait for a place."""
 
     seconds: float = 20.0
@@ -69,15 +69,15 @@ class TooLarge(BoundedError):
     pass
 
 
-class Failed(BoundedError):
+class ChildFailed(BoundedError):
     """The child broke down, or raised something that its function should have turned into a value."""
 
 
-class Busy(BoundedError):
+class TooManyChildren(BoundedError):
     """Nothing is wrong with what was sent: there are as many children as there may be, or the server is gone."""
 
 
-def call_in_child(function: str, owner: str, limits: Limits, data: bytes | None = None, **arguments: Any) -> Iterator[Any]:
+def call_in_child(function: str, owner: str, limits: ProcessLimits, data: bytes | None = None, **arguments: Any) -> Iterator[Any]:
     """The values that ``module:function`` yields, read one by one after it has ended. Raises BoundedError.
 
     ``arguments`` and values are what JSON holds (a text counts as JSON that is written already); ``data`` comes before the arguments. ``owner``
@@ -86,8 +86,8 @@ def call_in_child(function: str, owner: str, limits: Limits, data: bytes | None 
     with places.taken(owner, limits.patience), tempfile.TemporaryFile() as given:
         result = tempfile.TemporaryFile()  # noqa: SIM115 closed by ``iterate_result_values``
         try:
-            asked = {"function": function, "arguments": arguments, "data": data is not None, **asdict(limits)}
-            given.write(json.dumps(asked).encode() + b"\n" + (data or b""))
+            request = {"function": function, "arguments": arguments, "data": data is not None, **asdict(limits)}
+            given.write(json.dumps(request).encode() + b"\n" + (data or b""))
             given.flush()
             release_connections()
             ended = server.ask(given, result, limits.seconds + GRACE_SECONDS)
@@ -106,7 +106,7 @@ def iterate_result_values(result: IO[bytes]) -> Iterator[Any]:
             yield json.loads(line)
 
 
-def explain_child_failure(ended: int, limits: Limits, function: str, result: IO[bytes]) -> BoundedError:
+def explain_child_failure(ended: int, limits: ProcessLimits, function: str, result: IO[bytes]) -> BoundedError:
     """``ended``: the status of ``waitpid``, or LATE."""
     killed = os.WTERMSIG(ended) if ended > 0 and os.WIFSIGNALED(ended) else 0
     if ended == LATE or killed == signal.SIGXCPU:
@@ -118,7 +118,7 @@ def explain_child_failure(ended: int, limits: Limits, function: str, result: IO[
         return TooLarge(f"expands to more than {limits.result >> 20:,} MiB when read", "split it")
     result.seek(0)
     log.warning("%s failed in its child (status %d): %s", function, ended, result.read(1000).decode(errors="replace"))
-    return Failed("could not be read", "check the file and create it again")
+    return ChildFailed("could not be read", "check the file and create it again")
 
 
 def release_connections() -> None:
@@ -128,7 +128,7 @@ def release_connections() -> None:
             connection.close()
 
 
-class Places:
+class CallSlots:
     """So many calls at a time, of everybody and of one owner."""
 
     def __init__(self, at_once: int, of_one: int) -> None:
@@ -138,10 +138,10 @@ class Places:
 
     @contextmanager
     def taken(self, owner: str, patience: float) -> Iterator[None]:
-        """Raises Busy after ``patience`` seconds."""
+        """Raises TooManyChildren after ``patience`` seconds."""
         with self.changed:
             if not self.changed.wait_for(lambda: self.owners[owner] < self.of_one and self.owners.total() < self.at_once, patience):
-                raise Busy("cannot be read now: too many files are being read at once", "try again in a minute")
+                raise TooManyChildren("cannot be read now: too many files are being read at once", "try again in a minute")
             self.owners[owner] += 1
         try:
             yield
@@ -162,7 +162,7 @@ class ForkServer:
         self.started_by = 0
 
     def ask(self, given: IO[bytes], result: IO[bytes], seconds: float) -> int:
-        """Has a child made and waits for its end: 0, or what ``explain_child_failure`` explains. Raises Busy."""
+        """Has a child made and waits for its end: 0, or what ``explain_child_failure`` explains. Raises TooManyChildren."""
         told, status = os.pipe()
         try:
             try:
@@ -174,12 +174,12 @@ class ForkServer:
             if not waiting.poll(seconds * 1000):
                 self.end()
                 return LATE
-            said = os.read(told, 64)
+            reply = os.read(told, 64)
         finally:
             os.close(told)
-        if not said:  # the server is gone
-            raise Busy("could not be read: the reader process exited", "try again")
-        return int(said)
+        if not reply:  # the server is gone
+            raise TooManyChildren("could not be read: the reader process exited", "try again")
+        return int(reply)
 
     def send(self, files: list[int]) -> None:
         with self.lock:
@@ -190,7 +190,7 @@ class ForkServer:
                 except OSError:
                     self.channel = None
                     if attempt:
-                        raise Busy("could not be read: no reader process could be started", "try again in a minute") from None
+                        raise TooManyChildren("could not be read: no reader process could be started", "try again in a minute") from None
 
     def running(self) -> socket.socket:
         """The socket of a server of this very process: one that was forked has none yet. Needs the lock."""
@@ -218,5 +218,5 @@ class ForkServer:
             self.process = self.channel = None
 
 
-places = Places(AT_ONCE, OF_ONE)
+places = CallSlots(AT_ONCE, OF_ONE)
 server = ForkServer()

@@ -33,7 +33,7 @@ COMPUTING_PREFIXES = (
     *("CUDA_", "NVIDIA_", "NCCL_", "HIP_", "ROCR_", "TORCH", "PYTORCH_", "ATEN_", "TRITON_", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_"),
     *("HF_", "TRANSFORMERS_", "TRL_", "ACCELERATE_", "NUMEXPR_"),
 )
-FETCHING_NAMES = frozenset(name for one in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY") for name in (one, one.lower()))
+FETCHING_NAMES = frozenset(name for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY") for name in (variable, variable.lower()))
 HUB_TOKENS = frozenset(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"))
 SERVICES = frozenset(["SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "PGPASSFILE", "DJANGO_SETTINGS_MODULE", "PORT"])
 JUDGE_KEY = frozenset(("LAB_JUDGE_KEY",))

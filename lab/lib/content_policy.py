@@ -28,7 +28,7 @@ def build_csp_directives(providers: list[str]) -> dict[str, Any]:
         "img-src": [SELF, "data:", "blob:"],  # pictures of charts: Plotly draws them through a data: or blob: address
         "connect-src": [SELF],
         "manifest-src": [SELF],
-        "form-action": [SELF, *sorted({parse_web_origin(one) for one in providers})],
+        "form-action": [SELF, *sorted({parse_web_origin(provider) for provider in providers})],
         "frame-ancestors": [NONE],
         "base-uri": [NONE],
         "object-src": [NONE],

@@ -54,7 +54,7 @@ _waiting: Counter[str] = Counter()
 _away_until = 0.0
 
 
-class TooMany(Exception):
+class TooManyRequests(Exception):
     """No place is free. ``status`` is 429 where it is the person's or the team's own doing, else 503."""
 
     def __init__(self, status: int, words: str) -> None:
@@ -72,7 +72,7 @@ def limit_costly_requests(when: Callable[[HttpRequest], bool] = lambda request: 
                 return view(request, *args, **kwargs)
             try:
                 return while_sent(request, lambda: view(request, *args, **kwargs))
-            except TooMany as error:
+            except TooManyRequests as error:
                 return build_busy_response(request, error.status, error.words, error.seconds)
 
         return counted
@@ -82,7 +82,7 @@ def limit_costly_requests(when: Callable[[HttpRequest], bool] = lambda request: 
 
 @contextmanager
 def under_way(request: HttpRequest) -> Iterator[None]:
-    """Holds a place inside. Raises TooMany."""
+    """Holds a place inside. Raises TooManyRequests."""
     give_back = acquire_place(*make_place_keys(request))
     try:
         yield
@@ -91,7 +91,10 @@ def under_way(request: HttpRequest) -> Iterator[None]:
 
 
 def while_sent(request: HttpRequest, answer: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """What ``answer`` returns; a response in pieces holds its place until the last is sent, and its statements may take longer. Raises TooMany."""
+    """What ``answer`` returns; a response in pieces holds its place until the last is sent, and its statements may take longer.
+
+    Raises TooManyRequests.
+    """
     give_back = acquire_place(*make_place_keys(request))
     try:
         response = answer()
@@ -135,7 +138,7 @@ def compute_place_limit(share: float) -> int:
 
 
 def acquire_place(person: str, team: str) -> Callable[[], None]:
-    """Takes a place, waiting a little for one; what gives it back. Raises TooMany."""
+    """Takes a place, waiting a little for one; what gives it back. Raises TooManyRequests."""
     until = time.monotonic() + WAIT_SECONDS
     member = uuid.uuid4().hex
     problem = try_take_place(person, team, member)
@@ -158,22 +161,22 @@ def acquire_place(person: str, team: str) -> Callable[[], None]:
     return lambda: give_back(person, team, member)
 
 
-def try_take_place(person: str, team: str, member: str) -> TooMany | None:
+def try_take_place(person: str, team: str, member: str) -> TooManyRequests | None:
     limits = {person: compute_place_limit(PERSON), team: compute_place_limit(TEAM), "": compute_place_limit(PROCESS)}
     with _counting:
         full = next((key for key, limit in limits.items() if _held[key] >= limit), None)
         if full is None:
             _held.update(limits.keys())
     if full is None:
-        place = run_redis_script(TAKE, [person, team], [member, KEPT_SECONDS, limits[person], limits[team]])
-        if not place:
+        full_key = run_redis_script(TAKE, [person, team], [member, KEPT_SECONDS, limits[person], limits[team]])
+        if not full_key:
             return None
-        full = (person, team)[place - 1]
+        full = (person, team)[full_key - 1]
         release_local_place(person, team)
     if full == "":
-        return TooMany(503, "The server is busy with other long requests. Try again in a moment.")
+        return TooManyRequests(503, "The server is busy with other long requests. Try again in a moment.")
     whose = "You have" if full == person else "Your team has"
-    return TooMany(429, f"{whose} {limits[full]} long requests (searches, exports, large charts) running. Wait until one has finished.")
+    return TooManyRequests(429, f"{whose} {limits[full]} long requests (searches, exports, large charts) running. Wait until one has finished.")
 
 
 def give_back(person: str, team: str, member: str) -> None:
@@ -200,9 +203,9 @@ def run_redis_script(script: str, keys: list[str], values: list[Any]) -> int:
     if time.monotonic() < _away_until:
         return 0
     try:
-        found: Any = make_redis_client().eval(script, len(keys), *keys, *values)
+        reply: Any = make_redis_client().eval(script, len(keys), *keys, *values)
     except redis.RedisError as error:
         _away_until = time.monotonic() + REDIS_PAUSE
         log.warning("long requests are counted by this process alone, Redis does not answer: %s", error)
         return 0
-    return int(found)
+    return int(reply)

@@ -21,7 +21,7 @@ MOST_A_MINUTE = 30  # for the whole process: a broken page repeats itself, an at
 FIELDS = ("document-uri", "violated-directive", "effective-directive", "blocked-uri", "source-file", "line-number")
 
 
-class Budget:
+class ReportBudget:
     """``MOST_A_MINUTE`` a minute, then none until the next one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,7 +37,7 @@ class Budget:
             return self.spent <= MOST_A_MINUTE
 
 
-budget = Budget()
+budget = ReportBudget()
 
 
 @csrf_exempt
@@ -49,10 +49,10 @@ def receive_csp_report(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=413)
     if not budget.take():
         return HttpResponse(status=429)
-    found = parse_csp_report(request.read(MOST_BYTES))
-    if found is None:
+    report = parse_csp_report(request.read(MOST_BYTES))
+    if report is None:
         return HttpResponse(status=400)
-    log.warning("a page was kept from something by its content policy: %s", json.dumps(found))
+    log.warning("a page was kept from something by its content policy: %s", json.dumps(report))
     return HttpResponse(status=204)
 
 

@@ -22,7 +22,7 @@ NO_CONNECTION = (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests)
 
 
 @dataclass(frozen=True)
-class Trouble:
+class DatabaseTrouble:
     """Why the database cannot answer now, for a person, and after how many seconds it is worth asking again."""
 
     words: str
@@ -36,23 +36,23 @@ def limit_statements(seconds: float) -> None:
         options["options"] = f"{options.get('options', '')} -c statement_timeout={round(seconds * 1000)}".strip()
 
 
-def describe_database_trouble(error: BaseException | None) -> Trouble | None:
+def describe_database_trouble(error: BaseException | None) -> DatabaseTrouble | None:
     """What the error says of the database; None for one that says nothing of how it fares."""
     if not isinstance(error, Error | psycopg.Error):
         return None
-    found: Any = error if isinstance(error, psycopg.Error) else error.__cause__
-    state = getattr(found, "sqlstate", None)
-    if isinstance(found, NO_CONNECTION) or state == FULL:
-        return Trouble("All connections to the database are in use. Try again in a moment.", 5)
+    cause: Any = error if isinstance(error, psycopg.Error) else error.__cause__
+    state = getattr(cause, "sqlstate", None)
+    if isinstance(cause, NO_CONNECTION) or state == FULL:
+        return DatabaseTrouble("All connections to the database are in use. Try again in a moment.", 5)
     if state == CANCELLED:
         words = f"The query timed out after {settings.STATEMENT_SECONDS:g} s."
-        return Trouble(f"{words} Select fewer runs or steps.", 10)
-    if isinstance(found, psycopg.OperationalError | psycopg.InterfaceError) and (state is None or state.startswith(GONE)):
-        return Trouble("The database cannot be reached. Runs continue meanwhile. Try again in a moment.", 5)
+        return DatabaseTrouble(f"{words} Select fewer runs or steps.", 10)
+    if isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError) and (state is None or state.startswith(GONE)):
+        return DatabaseTrouble("The database cannot be reached. Runs continue meanwhile. Try again in a moment.", 5)
     return None
 
 
-class WhileDatabaseAnswers:
+class DatabaseTroubleMiddleware:
     """A socket whose database cannot answer is refused with 503 before it is open, and closed with TRY_LATER after that; pages open it again."""
 
     def __init__(self, app: App) -> None:
@@ -69,20 +69,20 @@ class WhileDatabaseAnswers:
         try:
             await self.app(scope, receive, sending)
         except Exception as error:
-            found = describe_database_trouble(error)
-            if found is None:
+            trouble = describe_database_trouble(error)
+            if trouble is None:
                 raise
             log.warning("a live page could not be served: %s", str(error).strip())
             if accepted:
                 await send({"type": "websocket.close", "code": TRY_LATER})
             else:
-                await deny_websocket(scope, send, found)
+                await deny_websocket(scope, send, trouble)
 
 
-async def deny_websocket(scope: Scope, send: Any, found: Trouble) -> None:
+async def deny_websocket(scope: Scope, send: Any, trouble: DatabaseTrouble) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": TRY_LATER})
         return
-    headers = [(b"retry-after", str(found.seconds).encode()), (b"content-type", b"text/plain; charset=utf-8")]
+    headers = [(b"retry-after", str(trouble.seconds).encode()), (b"content-type", b"text/plain; charset=utf-8")]
     await send({"type": "websocket.http.response.start", "status": 503, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": found.words.encode()})
+    await send({"type": "websocket.http.response.body", "body": trouble.words.encode()})

@@ -28,7 +28,7 @@ _UNIT = re.compile(rf"(\s*)([{_ALONE}]|[^\s{_ALONE}{_SIGNS}]+|([{_SIGNS}])\3*|$)
 
 
 @dataclass(frozen=True)
-class Span:
+class DiffSpan:
     """A piece of the two texts. same + removed spans joined are the first text, same + added the second."""
 
     kind: Kind
@@ -36,7 +36,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Unit:
+class DiffUnit:
     """A word (or a line) and the white space before it."""
 
     space: str
@@ -47,7 +47,7 @@ class Unit:
         return self.space + self.word
 
 
-def diff_words(before: str, after: str, ignore_space: bool = False) -> list[Span]:
+def diff_words(before: str, after: str, ignore_space: bool = False) -> list[DiffSpan]:
     """The spans from ``before`` to ``after``; in each change what was removed stands first.
 
     With ``ignore_space`` white space that differs is no change: same spans have the white space of ``after``, and ``before`` is
@@ -61,13 +61,13 @@ def diff_words(before: str, after: str, ignore_space: bool = False) -> list[Span
     return join_spans(build_diff_spans(first, second, drop_short_runs(first, second, runs or []), ignore_space))
 
 
-def split_words(text: str) -> list[Unit]:
-    found = (Unit(match[1], match[2]) for match in _UNIT.finditer(text))
-    return [unit for unit in found if unit.text]
+def split_words(text: str) -> list[DiffUnit]:
+    units = (DiffUnit(match[1], match[2]) for match in _UNIT.finditer(text))
+    return [unit for unit in units if unit.text]
 
 
-def split_text_lines(text: str) -> list[Unit]:
-    return [Unit("", line) for line in text.splitlines(keepends=True)]
+def split_text_lines(text: str) -> list[DiffUnit]:
+    return [DiffUnit("", line) for line in text.splitlines(keepends=True)]
 
 
 def make_line_key(line: str, ignore_space: bool) -> str:
@@ -80,15 +80,15 @@ Run = tuple[int, int, int]  # start in the first list, start in the second, leng
 def align_items(first: list[str], second: list[str]) -> list[Run] | None:
     """Runs of equal items that are a longest common subsequence, in order; None when the table would be too large."""
     shorter = min(len(first), len(second))
-    head = next((place for place in range(shorter) if first[place] != second[place]), shorter)
+    head = next((index for index in range(shorter) if first[index] != second[index]), shorter)
     left = shorter - head
-    tail = next((place for place in range(left) if first[-1 - place] != second[-1 - place]), left)
+    tail = next((index for index in range(left) if first[-1 - index] != second[-1 - index]), left)
     middle = first[head : len(first) - tail], second[head : len(second) - tail]
     if len(middle[0]) * len(middle[1]) > LARGEST:
         return None
-    pairs = [(head + one, head + other) for one, other in find_longest_subsequence(*middle)]
-    pairs = [*((place, place) for place in range(head)), *pairs]
-    pairs += [(len(first) - place, len(second) - place) for place in range(tail, 0, -1)]
+    pairs = [(head + index, head + other_index) for index, other_index in find_longest_subsequence(*middle)]
+    pairs = [*((index, index) for index in range(head)), *pairs]
+    pairs += [(len(first) - index, len(second) - index) for index in range(tail, 0, -1)]
     return list(in_runs(pairs))
 
 
@@ -101,81 +101,81 @@ def find_longest_subsequence(first: list[str], second: list[str]) -> list[tuple[
         return []
     full = (1 << len(second)) - 1
     places: defaultdict[str, int] = defaultdict(int)
-    for place, item in enumerate(second):
-        places[item] |= 1 << place
+    for index, item in enumerate(second):
+        places[item] |= 1 << index
     row, rows = full, []
     for item in first:
         hit = row & places.get(item, 0)
         row = ((row + hit) | (row - hit)) & full
         rows.append(row)
     pairs = []
-    one, other = len(first) - 1, len(second) - 1
-    while one >= 0 and other >= 0:
-        if first[one] == second[other]:
-            pairs.append((one, other))
-            one, other = one - 1, other - 1
-        elif rows[one] >> other & 1:
-            other -= 1
+    first_index, second_index = len(first) - 1, len(second) - 1
+    while first_index >= 0 and second_index >= 0:
+        if first[first_index] == second[second_index]:
+            pairs.append((first_index, second_index))
+            first_index, second_index = first_index - 1, second_index - 1
+        elif rows[first_index] >> second_index & 1:
+            second_index -= 1
         else:
-            one -= 1
+            first_index -= 1
     return pairs[::-1]
 
 
 def in_runs(pairs: list[tuple[int, int]]) -> Iterator[Run]:
     start = 0
-    for place in range(1, len(pairs) + 1):
-        if place == len(pairs) or pairs[place] != (pairs[place - 1][0] + 1, pairs[place - 1][1] + 1):
-            yield (*pairs[start], place - start)
-            start = place
+    for index in range(1, len(pairs) + 1):
+        if index == len(pairs) or pairs[index] != (pairs[index - 1][0] + 1, pairs[index - 1][1] + 1):
+            yield (*pairs[start], index - start)
+            start = index
 
 
-def drop_short_runs(first: list[Unit], second: list[Unit], runs: list[Run]) -> list[Run]:
+def drop_short_runs(first: list[DiffUnit], second: list[DiffUnit], runs: list[Run]) -> list[Run]:
     """Without the runs of no more words than the change before and the change after them: a shared "the" between two other sentences."""
     kept: list[Run] = []
     at = (0, 0)
-    for index, (one, other, length) in enumerate(runs):
+    for index, (start, other_start, length) in enumerate(runs):
         next_one, next_other = runs[index + 1][:2] if index + 1 < len(runs) else (len(first), len(second))
-        before = max(one - at[0], other - at[1])
-        after = max(next_one - one, next_other - other) - length
+        before = max(start - at[0], other_start - at[1])
+        after = max(next_one - start, next_other - other_start) - length
         if length > min(before, after):
-            kept.append((one, other, length))
-            at = (one + length, other + length)
+            kept.append((start, other_start, length))
+            at = (start + length, other_start + length)
     return kept
 
 
-def build_diff_spans(first: list[Unit], second: list[Unit], runs: list[Run], ignore_space: bool) -> Iterator[Span]:
+def build_diff_spans(first: list[DiffUnit], second: list[DiffUnit], runs: list[Run], ignore_space: bool) -> Iterator[DiffSpan]:
     at, other_at = 0, 0
-    for one, other, length in [*runs, (len(first), len(second), 0)]:
+    for start, other_start, length in [*runs, (len(first), len(second), 0)]:
         yield from build_change_spans(
-            "".join(unit.text for unit in first[at:one]), "".join(unit.text for unit in second[other_at:other]), ignore_space
+            "".join(unit.text for unit in first[at:start]), "".join(unit.text for unit in second[other_at:other_start]), ignore_space
         )
-        for old, new in zip(first[one : one + length], second[other : other + length], strict=True):
+        for old, new in zip(first[start : start + length], second[other_start : other_start + length], strict=True):
             if old.space == new.space or ignore_space:
-                yield Span("same", new.text)
+                yield DiffSpan("same", new.text)
             else:
                 yield from build_change_spans(old.space, new.space, ignore_space)
-                yield Span("same", new.word)
-        at, other_at = one + length, other + length
+                yield DiffSpan("same", new.word)
+        at, other_at = start + length, other_start + length
 
 
-def build_change_spans(old: str, new: str, ignore_space: bool) -> Iterator[Span]:
+def build_change_spans(old: str, new: str, ignore_space: bool) -> Iterator[DiffSpan]:
     """A change; white space both begin with is none."""
     if ignore_space:
         lead = len(new) - len(new.lstrip()) if old.strip() or not new.strip() else 0
-        yield from (Span("same", new[:lead]), Span("removed", old.lstrip()), Span("added", new[lead:]))
+        yield from (DiffSpan("same", new[:lead]), DiffSpan("removed", old.lstrip()), DiffSpan("added", new[lead:]))
         return
     shared = 0
     while shared < min(len(old), len(new)) and old[shared] == new[shared] and old[shared].isspace():
         shared += 1
-    yield from (Span("same", old[:shared]), Span("removed", old[shared:]), Span("added", new[shared:]))
+    yield from (DiffSpan("same", old[:shared]), DiffSpan("removed", old[shared:]), DiffSpan("added", new[shared:]))
 
 
-def join_spans(found: Iterator[Span]) -> list[Span]:
+def join_spans(spans: Iterator[DiffSpan]) -> list[DiffSpan]:
     """Without empty spans, neighbours of a kind as one."""
-    result: list[Span] = []
-    for span in found:
+    result: list[DiffSpan] = []
+    for span in spans:
         if span.text and result and result[-1].kind == span.kind:
-            result[-1] = Span(span.kind, result[-1].text + span.text)
+            result[-1] = DiffSpan(span.kind, result[-1].text + span.text)
         elif span.text:
             result.append(span)
     return result

@@ -27,7 +27,7 @@ PIECE = 1 << 20
 
 
 @dataclass
-class Child:
+class ForkedChild:
     status: int  # the pipe that is told how it ended
     deadline: float
     late: bool = False
@@ -36,7 +36,7 @@ class Child:
 class Server:
     def __init__(self, channel: socket.socket) -> None:
         self.channel = channel
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, ForkedChild] = {}
         self.ended, wake = os.pipe()
         os.set_blocking(self.ended, False)
         os.set_blocking(wake, False)
@@ -65,18 +65,18 @@ class Server:
             return False
         given, result, status = files
         head, _, _ = os.pread(given, HEADER, 0).partition(b"\n")
-        asked = json.loads(head)
+        request = json.loads(head)
         with suppress(Exception):  # the child fails with it again and says so
-            importlib.import_module(asked["function"].partition(":")[0])
+            importlib.import_module(request["function"].partition(":")[0])
         pid = os.fork()
         if pid == 0:
-            self.become_child(asked, given, len(head) + 1, result, status)
-        self.children[pid] = Child(status, time.monotonic() + asked["seconds"])
+            self.become_child(request, given, len(head) + 1, result, status)
+        self.children[pid] = ForkedChild(status, time.monotonic() + request["seconds"])
         os.close(given)
         os.close(result)
         return True
 
-    def become_child(self, asked: dict[str, Any], given: int, offset: int, result: int, status: int) -> None:
+    def become_child(self, request: dict[str, Any], given: int, offset: int, result: int, status: int) -> None:
         """Never returns."""
         code = RAISED
         try:
@@ -87,19 +87,19 @@ class Server:
             for descriptor in (status, *(child.status for child in self.children.values())):
                 os.close(descriptor)
             os.nice(NICE)
-            set_child_limits(asked)
-            code = write_function_values(asked, given, offset, result)
+            set_child_limits(request)
+            code = write_function_values(request, given, offset, result)
         finally:
             os._exit(code)
 
     def reap(self) -> None:
         while self.children:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if found is None:
+            exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if exited is None:
                 return
-            kill_child_group(found.si_pid)  # what it started; its id is not given to anybody else before it is reaped
-            _, status = os.waitpid(found.si_pid, 0)
-            child = self.children.pop(found.si_pid)
+            kill_child_group(exited.si_pid)  # what it started; its id is not given to anybody else before it is reaped
+            _, status = os.waitpid(exited.si_pid, 0)
+            child = self.children.pop(exited.si_pid)
             with suppress(OSError):  # nobody waits any more
                 os.write(child.status, b"%d\n" % (LATE if child.late else status))
             os.close(child.status)
@@ -119,27 +119,27 @@ def kill_child_group(pid: int) -> None:
             send(pid, signal.SIGKILL)
 
 
-def set_child_limits(asked: dict[str, Any]) -> None:
+def set_child_limits(request: dict[str, Any]) -> None:
     """Limits that the kernel keeps, whatever the child does. ``RLIMIT_DATA`` counts what is really written to, unlike ``RLIMIT_AS``."""
-    for name, value in (("DATA", asked["memory"]), ("FSIZE", asked["result"]), ("CORE", 0)):
+    for name, value in (("DATA", request["memory"]), ("FSIZE", request["result"]), ("CORE", 0)):
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
-    resource.setrlimit(resource.RLIMIT_CPU, (asked["cpu_seconds"], asked["cpu_seconds"] + 1))  # SIGXCPU, which says why, before SIGKILL
+    resource.setrlimit(resource.RLIMIT_CPU, (request["cpu_seconds"], request["cpu_seconds"] + 1))  # SIGXCPU, which says why, before SIGKILL
 
 
-def write_function_values(asked: dict[str, Any], given: int, offset: int, result: int) -> int:
+def write_function_values(request: dict[str, Any], given: int, offset: int, result: int) -> int:
     """Writes what the function gives, a line of JSON for each value. Returns the exit code."""
-    module, _, name = asked["function"].partition(":")
+    module, _, name = request["function"].partition(":")
     try:
-        data = [b"".join(read_from(given, offset))] if asked["data"] else []
+        data = [b"".join(read_from(given, offset))] if request["data"] else []
         with open(result, "w", encoding="ascii", buffering=PIECE, closefd=False) as file:
-            for value in getattr(importlib.import_module(module), name)(*data, **asked["arguments"]):
+            for value in getattr(importlib.import_module(module), name)(*data, **request["arguments"]):
                 file.write(value if isinstance(value, str) else json.dumps(value))
                 file.write("\n")
         return 0
     except MemoryError:
         return MEMORY
     except Exception as error:
-        if isinstance(error, OSError) and os.lseek(result, 0, os.SEEK_CUR) >= asked["result"]:
+        if isinstance(error, OSError) and os.lseek(result, 0, os.SEEK_CUR) >= request["result"]:
             return SIZE
         os.ftruncate(result, 0)
         os.pwrite(result, f"{type(error).__name__}: {error}".encode()[:1000], 0)

@@ -35,11 +35,11 @@ class ListQuery:
 
     def url(self, **changes: str) -> str:
         """The query string with some filters or the sort changed; an empty value removes one. The page starts over."""
-        wanted = {**self.chosen, "sort": self.sort, **changes}
+        parameters = {**self.chosen, "sort": self.sort, **changes}
         pairs = QueryDict(mutable=True)
         for name in (*self.filters, "sort", "page"):
-            if wanted.get(name) and (name, wanted[name]) != ("sort", NEWEST_FIRST):
-                pairs[name] = wanted[name]
+            if parameters.get(name) and (name, parameters[name]) != ("sort", NEWEST_FIRST):
+                pairs[name] = parameters[name]
         return "?" + pairs.urlencode()
 
     def toggled(self, key: str) -> str:

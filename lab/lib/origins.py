@@ -14,7 +14,7 @@ from lab.lib.proxies import App, Scope
 SCHEMES = {"ws": "http", "wss": "https"}
 
 
-class OwnOrigin:
+class OwnOriginMiddleware:
     """Refuses (403) a handshake whose Host is not one of LAB_HOSTS, or whose Origin is missing or not the lab's: scheme, host and port."""
 
     def __init__(self, app: App) -> None:
@@ -26,7 +26,7 @@ class OwnOrigin:
 
 
 def is_own_origin(scope: Scope) -> bool:
-    hosts, origins = ([value.decode("latin-1").lower() for name, value in scope["headers"] if name == wanted] for wanted in (b"host", b"origin"))
+    hosts, origins = ([value.decode("latin-1").lower() for name, value in scope["headers"] if name == header] for header in (b"host", b"origin"))
     if len(hosts) != 1 or len(origins) != 1:
         return False
     [host], [origin] = hosts, origins
@@ -38,9 +38,9 @@ def is_own_origin(scope: Scope) -> bool:
 def is_trusted_origin(origin: str) -> bool:
     """Whether LAB_URL or LAB_ORIGINS name it, the latter also as ``https://*.example.org``."""
     scheme, _, host = origin.partition("://")
-    for one in (settings.LAB_URL, *settings.CSRF_TRUSTED_ORIGINS):
-        wanted, _, rest = one.lower().partition("://")
+    for trusted in (settings.LAB_URL, *settings.CSRF_TRUSTED_ORIGINS):
+        trusted_scheme, _, rest = trusted.lower().partition("://")
         name = rest.split("/")[0]
-        if scheme == wanted and (is_same_domain(host, name.removeprefix("*")) if name.startswith("*.") else host == name):
+        if scheme == trusted_scheme and (is_same_domain(host, name.removeprefix("*")) if name.startswith("*.") else host == name):
             return True
     return False

@@ -35,14 +35,18 @@ STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: [^\r\n]*)?\r?\n")
 TOKEN = re.compile(r"[A-Za-z0-9-]+")
 PUBLIC_6 = ipaddress.ip_network("2000::/3")
 # Forms of IPv6 in which another address is wrapped, and what is set aside: protocol assignments with Teredo, 6to4, documentation, NAT64.
-WRAPPED_6 = tuple(ipaddress.ip_network(one) for one in ("2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20", "64:ff9b::/96", "64:ff9b:1::/48"))
-SET_ASIDE_4 = tuple(ipaddress.ip_network(one) for one in ("192.0.0.0/24", "192.88.99.0/24"))  # protocol assignments, 6to4 relays
+WRAPPED_6 = tuple(
+    ipaddress.ip_network(network) for network in ("2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+SET_ASIDE_4 = tuple(ipaddress.ip_network(network) for network in ("192.0.0.0/24", "192.88.99.0/24"))  # protocol assignments, 6to4 relays
 # Machines answer here about themselves, with credentials: never called, whatever an installation allows.
-METADATA = tuple(ipaddress.ip_network(one) for one in ("169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fe80::/10"))
+METADATA = tuple(
+    ipaddress.ip_network(network) for network in ("169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fe80::/10")
+)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RequestOutcome:
     """``status`` is None when nothing was answered; ``problem`` is empty when the receiver took it (any 2xx)."""
 
     status: int | None
@@ -54,7 +58,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Target:
+class RequestTarget:
     scheme: str
     host: str  # a name in ASCII, or an address without brackets
     port: int
@@ -67,7 +71,7 @@ class Target:
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def post_to_address(url: str, body: bytes, headers: Mapping[str, str], timeout: float = 5, *, lookup: Lookup | None = None) -> Outcome:
+def post_to_address(url: str, body: bytes, headers: Mapping[str, str], timeout: float = 5, *, lookup: Lookup | None = None) -> RequestOutcome:
     """Sends ``body`` and says what became of it, within ``timeout`` seconds from the look-up to the status line. Raises nothing about the net.
 
     Raises ValueError for a header that cannot be sent.
@@ -81,16 +85,16 @@ def post_to_address(url: str, body: bytes, headers: Mapping[str, str], timeout: 
             send_message_bytes(connection, message, deadline)
             return judge_status(status_of(connection, deadline))
     except Refusal as error:
-        return Outcome(None, str(error))
+        return RequestOutcome(None, str(error))
     except ssl.SSLCertVerificationError as error:
-        return Outcome(None, f"the certificate was not accepted: {error.verify_message}")
+        return RequestOutcome(None, f"the certificate was not accepted: {error.verify_message}")
     except TimeoutError:
-        return Outcome(None, f"no answer within {timeout:g} s")
+        return RequestOutcome(None, f"no answer within {timeout:g} s")
     except (ssl.SSLError, ConnectionError, OSError) as error:
-        return Outcome(None, f"could not be reached: {describe_network_error(error)}")
+        return RequestOutcome(None, f"could not be reached: {describe_network_error(error)}")
 
 
-def parse_target(url: str) -> Target:
+def parse_target(url: str) -> RequestTarget:
     """What the address names, before any look-up. Raises Refusal."""
     if len(url) > MAX_URL:
         raise Refusal(f"the address is longer than {MAX_URL} characters")
@@ -116,7 +120,7 @@ def parse_target(url: str) -> Target:
     if not any(port in range(first, last + 1) for first, last in settings.OUTGOING_PORTS):
         raise Refusal(f"port {port} is not allowed; allowed are 80, 443 and 8000 to 9999, unless the operator sets LAB_OUTGOING_PORTS")
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
-    return Target(scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
+    return RequestTarget(scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
 
 
 def literal_of(host: str, bracketed: bool) -> Address | None:
@@ -155,11 +159,11 @@ def has_address(network: Network, address: Address) -> bool:
 
 
 def look_up(host: str, port: int) -> Sequence[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    return [str(entry[4][0]) for entry in found]
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return [str(entry[4][0]) for entry in entries]
 
 
-def resolve_addresses(target: Target, seconds: float, lookup: Lookup) -> list[Address]:
+def resolve_addresses(target: RequestTarget, seconds: float, lookup: Lookup) -> list[Address]:
     """All addresses of the host, each checked: one bad one refuses the name.
 
     The system's look-up has no time limit of its own, so it runs in a thread. Raises Refusal and TimeoutError.
@@ -179,13 +183,13 @@ def resolve_addresses(target: Target, seconds: float, lookup: Lookup) -> list[Ad
         raise TimeoutError
     if isinstance(answer[0], Exception) or not answer[0]:
         raise Refusal("its name could not be looked up")
-    addresses = [ipaddress.ip_address(one) for one in answer[0]]
+    addresses = [ipaddress.ip_address(address) for address in answer[0]]
     for address in addresses:
         check_public_address(address)
     return addresses
 
 
-def connect_to_target(target: Target, addresses: Sequence[Address], deadline: float) -> socket.socket:
+def connect_to_target(target: RequestTarget, addresses: Sequence[Address], deadline: float) -> socket.socket:
     """To one of the addresses themselves; over TLS the name is sent and the certificate must be for it."""
     plain = open_first_socket(addresses, target.port, deadline)
     if target.scheme == "http":
@@ -218,7 +222,7 @@ def make_tls_context() -> ssl.SSLContext:
     return ssl.create_default_context()  # once: reading the certificates of the system takes 20 ms
 
 
-def request_of(target: Target, body: bytes, headers: Mapping[str, str]) -> bytes:
+def request_of(target: RequestTarget, body: bytes, headers: Mapping[str, str]) -> bytes:
     own = {"Host": target.named, "User-Agent": "policy-lab", "Connection": "close", "Accept": "*/*", "Content-Length": str(len(body))}
     lines = [f"POST {target.path} HTTP/1.1"]
     for name, value in {**headers, **own}.items():
@@ -242,19 +246,19 @@ def status_of(connection: socket.socket, deadline: float) -> int:
         connection.settimeout(compute_remaining_seconds(deadline))
         piece = connection.recv(1024)
         got += piece
-        while (found := STATUS.match(got)) and found[1].startswith(b"1") and b"\r\n\r\n" in got:
+        while (match := STATUS.match(got)) and match[1].startswith(b"1") and b"\r\n\r\n" in got:
             got = got.partition(b"\r\n\r\n")[2]
-        if found and not found[1].startswith(b"1"):
-            return int(found[1])
+        if match and not match[1].startswith(b"1"):
+            return int(match[1])
         if not piece:
             break
     raise Refusal("the response is not HTTP")
 
 
-def judge_status(status: int) -> Outcome:
+def judge_status(status: int) -> RequestOutcome:
     if 200 <= status < 300:
-        return Outcome(status, "")
-    return Outcome(status, f"answered {status}, a redirect, which is not followed" if 300 <= status < 400 else f"answered {status}")
+        return RequestOutcome(status, "")
+    return RequestOutcome(status, f"answered {status}, a redirect, which is not followed" if 300 <= status < 400 else f"answered {status}")
 
 
 def compute_remaining_seconds(deadline: float) -> float:
@@ -273,10 +277,10 @@ def describe_network_error(error: OSError) -> str:
 
 def parse_port_ranges(text: str) -> list[tuple[int, int]]:
     """``80,443,8000-9999`` as first and last of each range. Raises ValueError."""
-    found = []
+    ranges = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        found.append((int(first), int(last or first)))
-        if not 0 < found[-1][0] <= found[-1][1] < 65536:
+        ranges.append((int(first), int(last or first)))
+        if not 0 < ranges[-1][0] <= ranges[-1][1] < 65536:
             raise ValueError(f"{part!r} is not a port or a range of ports")
-    return found
+    return ranges

@@ -23,8 +23,8 @@ class PlotlyFinder(BaseFinder):
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
         name = path.removeprefix("vendor/")
-        found = [self.storage.path(name)] if path != name and name in self.files else []
-        return found if find_all else (found[0] if found else [])
+        paths = [self.storage.path(name)] if path != name and name in self.files else []
+        return paths if find_all else (paths[0] if paths else [])
 
     def list(self, ignore_patterns: Any) -> Any:
         for name in self.files:

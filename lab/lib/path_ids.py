@@ -11,9 +11,9 @@ class IdConverter:
     regex = "[0-9]+"
 
     def to_python(self, value: str) -> int:
-        if (found := parse_whole_number(value)) is None:
+        if (number := parse_whole_number(value)) is None:
             raise ValueError(value[:50])
-        return found
+        return number
 
     def to_url(self, value: int) -> str:
         return str(value)

@@ -29,7 +29,7 @@ def die_with_parent(signal_number: int = signal.SIGTERM) -> None:
 
 
 @dataclass(frozen=True)
-class Child:
+class ManagedProcess:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
@@ -44,7 +44,7 @@ class Child:
             return "\n".join(file.read().decode(errors="replace").splitlines()[-count:])
 
 
-def start_child_process(name: str, command: list[str], folder: Path, environment: Mapping[str, str]) -> Child:
+def start_child_process(name: str, command: list[str], folder: Path, environment: Mapping[str, str]) -> ManagedProcess:
     """Starts ``command`` in a session of its own (Ctrl-C in the terminal reaches only us), its output appended to ``<folder>/<name>.log``,
     which only its owner may read. ``environment``: of ``child_environment.environment_for``.
     """
@@ -62,10 +62,10 @@ def start_child_process(name: str, command: list[str], folder: Path, environment
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
-    return Child(name, process, log)
+    return ManagedProcess(name, process, log)
 
 
-def stop_child_processes(children: Iterable[Child], grace: float) -> list[Child]:
+def stop_child_processes(children: Iterable[ManagedProcess], grace: float) -> list[ManagedProcess]:
     """Sends SIGTERM to all, waits up to ``grace`` seconds for all of them, then kills what is left with everything below it; returns those killed."""
     children = [child for child in children if child.exit_code is None]
     for child in children:

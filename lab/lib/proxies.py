@@ -23,7 +23,7 @@ MOST_HOPS = 20
 def parse_proxy_networks(written: Iterable[str]) -> list[Network]:
     """Of LAB_PROXY: single addresses or networks. Raises ValueError naming what is neither."""
     try:
-        return [ip_network(one.strip()) for one in written if one.strip()]
+        return [ip_network(network.strip()) for network in written if network.strip()]
     except ValueError as error:
         raise ValueError(f"LAB_PROXY must be addresses or networks such as 10.0.0.0/8: {error}") from None
 
@@ -41,7 +41,7 @@ class TrustedProxies:
         headers = scope["headers"]
         peer = (scope.get("client") or ("",))[0]
         if self.trusts(peer):
-            words = [one for name, value in headers if name == b"x-forwarded-for" for one in value.decode("latin-1").split(",")]
+            words = [word for name, value in headers if name == b"x-forwarded-for" for word in value.decode("latin-1").split(",")]
             scope["client"] = (self.asker(peer, words), 0)
             schemes = [value.decode("latin-1").split(",")[-1].strip().lower() for name, value in headers if name == b"x-forwarded-proto"]
             if schemes:
@@ -50,15 +50,15 @@ class TrustedProxies:
 
     def asker(self, peer: str, words: list[str]) -> str:
         """The last address on the way that is not one of our proxies; what stands before it is the client's own word."""
-        found = peer
+        address = peer
         for word in reversed(words[-MOST_HOPS:]):
             try:
-                found = str(ip_address(word.strip().removeprefix("[").split("]")[0]))
+                address = str(ip_address(word.strip().removeprefix("[").split("]")[0]))
             except ValueError:
                 break
-            if not self.trusts(found):
+            if not self.trusts(address):
                 break
-        return found
+        return address
 
     def trusts(self, peer: str) -> bool:
         try:

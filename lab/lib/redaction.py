@@ -52,7 +52,7 @@ def redact_secrets(text: str) -> str:
     return PARAMETERS.sub(rf"\1{HIDDEN}", text)
 
 
-class Redacting(logging.Filter):
+class RedactionFilter(logging.Filter):
     """For handlers: a record's words and its traceback without secrets."""
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -40,7 +40,7 @@ def wants_json(request: HttpRequest) -> bool:
 
 def build_json_refusal(refusal: Refusal) -> JsonResponse:
     if refusal.problems:
-        body: dict[str, Any] = {"problems": [asdict(one) for one in refusal.problems]}
+        body: dict[str, Any] = {"problems": [asdict(problem) for problem in refusal.problems]}
     else:
         body = {"message": refusal.message, "fix": refusal.fix, **({"error": refusal.code} if refusal.code else {})}
     return JsonResponse(body, status=refusal.status, headers={"Cache-Control": "no-store"})

@@ -47,16 +47,18 @@ class Refusal(Exception):
 
 
 class InputRefusal(Refusal):
-    """What was sent cannot be taken as it is: each input that has to change. ``place`` is where they stand in a body of the API."""
+    """What was sent cannot be taken as it is: each input that has to change. ``location`` is where they stand in a body of the API."""
 
-    place = ""
+    location = ""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(
-            "; ".join(f"{one.field}: {one.message}{f' ({one.fix})' if one.fix else ''}" for one in problems), status=422, problems=problems
+            "; ".join(f"{problem.field}: {problem.message}{f' ({problem.fix})' if problem.fix else ''}" for problem in problems),
+            status=422,
+            problems=problems,
         )
 
     @property
     def errors(self) -> dict[str, str]:
         """As forms show them: input → words."""
-        return {one.field: one.message for one in self.problems}
+        return {problem.field: problem.message for problem in self.problems}

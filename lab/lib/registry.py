@@ -9,12 +9,12 @@ from typing import Generic, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Named(Protocol):
+class HasName(Protocol):
     @property
     def name(self) -> str: ...
 
 
-N = TypeVar("N", bound=Named)
+N = TypeVar("N", bound=HasName)
 
 
 class NameInUse(ValueError):
@@ -44,16 +44,16 @@ class Registry(Mapping[str, T], Generic[T]):
     @classmethod
     def of(cls: type[Registry[N]], noun: str, things: Iterable[N]) -> Registry[N]:
         """Of things that have names of their own."""
-        made = cls(noun)
-        for one in things:
-            made.register(one.name, one)
-        return made
+        registry = cls(noun)
+        for thing in things:
+            registry.register(thing.name, thing)
+        return registry
 
-    def register(self, name: str, one: T) -> None:
+    def register(self, name: str, thing: T) -> None:
         """The same thing twice counts once. Raises NameInUse, which names both."""
-        there = self._found.setdefault(name, one)
-        if there is not one:
-            raise NameInUse(f"two {self.noun}s are called {name!r}: {there!r} and {one!r}")
+        registered = self._found.setdefault(name, thing)
+        if registered is not thing:
+            raise NameInUse(f"two {self.noun}s are called {name!r}: {registered!r} and {thing!r}")
 
     def __getitem__(self, name: str) -> T:
         """Raises UnknownName."""

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
 
-class Unreadable(Exception):
+class UnsealError(Exception):
     """The secret was sealed under another SECRET_KEY or for another purpose; the person has to enter it again."""
 
 
@@ -25,8 +25,8 @@ def seal_secret(purpose: str, secret: str) -> bytes:
 
 
 def unseal_secret(purpose: str, sealed: bytes) -> str:
-    """Raises Unreadable."""
+    """Raises UnsealError."""
     try:
         return _make_fernet(purpose).decrypt(bytes(sealed)).decode()
     except InvalidToken:
-        raise Unreadable(f"this {purpose} was stored with a different signing key; enter it again") from None
+        raise UnsealError(f"this {purpose} was stored with a different signing key; enter it again") from None

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from lab.data.datasets.models import Dataset, Version, VersionState
 from lab.labelling.labels.models import Queue
-from lab.lib.processes import Child
+from lab.lib.processes import ManagedProcess
 from lab.teams.accounts.models import Team, User
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.datasets.labelled import groups_of, judge_all, queue_of, run_with
@@ -24,7 +24,7 @@ def queue(team: Team, owner: User) -> Queue:
 
 
 def test_a_version_is_frozen_while_the_page_waits_and_compared_with_the_next(
-    page: Page, sign_in: Callable[[User], None], owner: User, queue: Queue, start_process: Callable[..., Child]
+    page: Page, sign_in: Callable[[User], None], owner: User, queue: Queue, start_process: Callable[..., ManagedProcess]
 ) -> None:
     sign_in(owner)
     page.goto("/datasets/")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.lib.processes import Child
+from lab.lib.processes import ManagedProcess
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts import setup_link
 from lab.training.runs.models import Run, Status
@@ -39,7 +39,7 @@ def launch(page: Page) -> Run:
 
 @pytest.mark.training
 @pytest.mark.timeout(900)
-def test_launch_watch_stop_and_save_resume_finish(page: Page, start_process: Callable[..., Child]) -> None:
+def test_launch_watch_stop_and_save_resume_finish(page: Page, start_process: Callable[..., ManagedProcess]) -> None:
     start_process("worker", "manage.py", "worker")
     sign_up(page)
     run = launch(page)

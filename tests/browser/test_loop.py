@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from lab.data.datasets.models import Row, Version
 from lab.data.loop.models import Match
 from lab.labelling.labels.models import Claim, Item, ItemState, Judgement, Kind, Preference, Purpose, Queue
-from lab.lib.processes import Child
+from lab.lib.processes import ManagedProcess
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Role, Team, User
 from lab.training.runs.launch import launch_recipe
@@ -146,7 +146,7 @@ def test_nobody_is_shown_an_item_twice_however_fast_they_answer(browse: Callable
 @pytest.mark.training
 @pytest.mark.timeout(900)
 def test_labels_become_the_next_run_and_people_say_whether_it_is_better(
-    browse: Callable[[User], Page], start_process: Callable[..., Child], team: Team, owner: User, ann: User, ben: User
+    browse: Callable[[User], Page], start_process: Callable[..., ManagedProcess], team: Team, owner: User, ann: User, ben: User
 ) -> None:
     start_process("worker", "manage.py", "worker", "--queues", "gpu,analysis")
     reviewer = browse(owner)

@@ -15,7 +15,7 @@ from lab.teams.accounts.models import Team, User
 from lab.training.ablations.figures import build_ablation_figures, compute_ablation_progress
 from lab.training.ablations.launch import MOST_RUNS, create_ablation, request_ablation_stop, run_name
 from lab.training.ablations.models import Ablation, AblationRun
-from lab.training.ablations.quantities import Quantity, reduce_series
+from lab.training.ablations.quantities import AblationQuantity, reduce_series
 from lab.training.ablations.variants import variants_of
 from lab.training.runs import metrics
 from lab.training.runs.launch import launch_run
@@ -229,9 +229,9 @@ def test_only_finished_runs_count(ablation: Ablation) -> None:
 
 def test_a_training_quantity_is_read_over_the_last_tenth_and_a_measured_one_at_the_end() -> None:
     series = metrics.Series("x", np.arange(1, 21), np.array([*([9.0] * 18), 1.0, math.nan]))
-    assert reduce_series(Quantity("x", "x", "tail"), series) == 1.0
-    assert reduce_series(Quantity("x", "x", "last"), series) == 1.0
-    assert reduce_series(Quantity("x", "x", "median"), series) == 9.0
+    assert reduce_series(AblationQuantity("x", "x", "tail"), series) == 1.0
+    assert reduce_series(AblationQuantity("x", "x", "last"), series) == 1.0
+    assert reduce_series(AblationQuantity("x", "x", "median"), series) == 9.0
 
 
 def test_the_page_shows_every_seed_as_a_dot_that_leads_to_its_run(as_owner: Client, ablation: Ablation) -> None:

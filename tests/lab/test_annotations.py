@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from lab.rollouts.annotations.annotation_panel import Said
+from lab.rollouts.annotations.annotation_panel import AnnotationPanel
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark, Tag
 from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.trajectories.models import Rollout
@@ -203,11 +203,11 @@ def test_steps_are_marked_by_everybody_for_themselves(one: Rollout, as_owner: Cl
     mine = StepMark.across_teams.get(user=owner)
     assert (mine.start, mine.end, mine.mark, mine.snapshot) == (2, 4, "good", "It is 4.")
     assert summarize_annotations([one.pk])[one.pk].marks == {"good": 1, "bad": 1, "neutral": 0}
-    panel = Said(team, owner, one)
+    panel = AnnotationPanel(team, owner, one)
     assert panel.ranges == "0-2,2-4,4-5"
     assert [(step.mine, [row.mark for row in step.others]) for step in panel.steps] == [("", []), ("good", ["bad"]), ("", [])]
     send(as_owner, at(one, "marks"), start="2", mark="")
-    assert [verdict for _, verdict in Said(team, owner, one).marked] == ["bad"]
+    assert [verdict for _, verdict in AnnotationPanel(team, owner, one).marked] == ["bad"]
 
 
 @pytest.mark.parametrize(("start", "mark"), [("1", "good"), ("99", "bad"), ("2", "great"), ("", "good"), ("1e3", "good")])

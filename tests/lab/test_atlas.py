@@ -10,7 +10,7 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.rollouts.atlas.atlas_query import Asked
+from lab.rollouts.atlas.atlas_query import AtlasQuery
 from lab.rollouts.atlas.distributions import COUNTS_SQL, compute_field_distribution, value_edges
 from lab.rollouts.atlas.kinds import KINDS, kinds_of, zones_of
 from lab.rollouts.atlas.sample import ROWS_SQL, draw_rollout_sample, sample_columns_evenly
@@ -155,7 +155,7 @@ def test_many_steps_share_columns_and_many_rollouts_are_sampled(run: Run, monkey
     store(run, started(total_steps=10), *(of_tokens(step, group, [float(step)]) for step in range(1, 11) for group in range(6)))
     sample = draw_rollout_sample(run, "train", [(1, 5), (6, 10)], most=20)
     assert (len(sample.ids), sample.total, np.bincount(sample.columns).tolist()) == (20, 60, [10, 10])
-    found = compute_field_distribution(run, Asked(phase="train", field="length"))
+    found = compute_field_distribution(run, AtlasQuery(phase="train", field="length"))
     assert found["columns"] == [(1, 3), (4, 6), (7, 8), (9, 10)]
     assert found["counts"] == [[18, 18, 12, 12]]
 
@@ -164,7 +164,7 @@ def test_of_very_many_rollouts_a_share_is_looked_at(run: Run, monkeypatch: pytes
     store(run, started(), *(of_tokens(step, group, [1.0]) for step in (1, 2) for group in range(100)))
     monkeypatch.setattr("lab.rollouts.atlas.sample.SCANNED", 50)
     run.refresh_from_db()
-    sample, found = draw_rollout_sample(run, "train", [(1, 1), (2, 2)]), compute_field_distribution(run, Asked(phase="train", field="length"))
+    sample, found = draw_rollout_sample(run, "train", [(1, 1), (2, 2)]), compute_field_distribution(run, AtlasQuery(phase="train", field="length"))
     assert not sample.exact
     assert 20 <= len(sample.ids) <= 80  # one in four of 200
     assert (found["every"], found["total"]) == (4, len(sample.ids))
@@ -204,7 +204,7 @@ def test_hostile_text_is_text(run: Run, as_owner: Client) -> None:
 def test_values_are_spread_as_counted_by_hand(run: Run) -> None:
     rewards = {1: [0.0, 0.0, 1.0, 0.25], 3: [1.0, 1.0, None, 0.5]}
     store(run, started(), *(rollout(step, 0, sample, reward=reward) for step, row in rewards.items() for sample, reward in enumerate(row)))
-    found = compute_field_distribution(run, Asked(phase="train", field="reward"))
+    found = compute_field_distribution(run, AtlasQuery(phase="train", field="reward"))
     assert found["columns"] == [(1, 1), (3, 3)]
     assert [sum(row[column] for row in found["counts"]) for column in (0, 1)] == [4, 3]
     assert (found["counts"][0], found["counts"][-1], found["total"]) == ([2, 0], [1, 2], 7)

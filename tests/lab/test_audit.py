@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from lab.teams.accounts.models import Membership, Team, User
-from lab.teams.audit.models import Entry, Via
+from lab.teams.audit.models import Entry, RequestChannel
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.launch import launch_recipe
 from lab.training.runs.models import Run, Status
@@ -64,7 +64,7 @@ def test_signing_in_and_out_is_told_to_every_team_of_the_person(client: Client, 
     for action in ("session.start", "session.end"):
         assert [entry.team_id for entry in of(action)] == [None, team.pk, other.pk], action
     entry = of("session.start")[1]
-    assert (entry.who, entry.via, entry.address, entry.agent) == ("owner@example.org", Via.BROWSER, "127.0.0.1", "Firefox")
+    assert (entry.who, entry.via, entry.address, entry.agent) == ("owner@example.org", RequestChannel.BROWSER, "127.0.0.1", "Firefox")
 
 
 def test_a_sign_in_that_fails_keeps_the_address_and_no_password(client: Client, team: Team, owner: User) -> None:

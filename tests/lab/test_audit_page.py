@@ -14,8 +14,8 @@ from django.urls import reverse
 
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.audit.entry_pages import PAGE
-from lab.teams.audit.filters import Asked, select_entries
-from lab.teams.audit.models import Entry, Via
+from lab.teams.audit.filters import AuditQuery, select_entries
+from lab.teams.audit.models import Entry, RequestChannel
 from lab.teams.audit.recording import escape_unstorable_text, record_audit_entry
 from lab.training.runs.launch import launch_recipe
 from tests.conftest import make_member
@@ -25,7 +25,7 @@ URL = "/audit/"
 
 
 def add(team: Team, **fields: Any) -> Entry:
-    return Entry.objects.create(**{"team": team, "action": "run.stop", "via": Via.BROWSER, "who": "owner@example.org", **fields})
+    return Entry.objects.create(**{"team": team, "action": "run.stop", "via": RequestChannel.BROWSER, "who": "owner@example.org", **fields})
 
 
 def ids(client: Client, query: str = "") -> list[int]:
@@ -49,7 +49,7 @@ def test_it_says_so_when_nothing_is_there_or_nothing_matches(as_owner: Client, t
 
 
 def test_every_filter_selects(as_owner: Client, team: Team, owner: User) -> None:
-    mine = add(team, actor=owner, label="#7 long run", kind="run", object_id="abc-7", address="192.0.2.7", via=Via.API)
+    mine = add(team, actor=owner, label="#7 long run", kind="run", object_id="abc-7", address="192.0.2.7", via=RequestChannel.API)
     add(team, actor=None, who="", action="session.fail", label="eve@example.org", address="192.0.2.8")
     for query in (
         f"who={owner.pk}",
@@ -101,7 +101,7 @@ def test_nothing_in_the_address_breaks_it(as_owner: Client, team: Team, query: s
 
 
 def test_pages_hold_every_entry_once_in_both_directions(as_owner: Client, team: Team, stranger: User) -> None:
-    Entry.objects.bulk_create(Entry(team=team, action="run.stop", via=Via.BROWSER) for _ in range(2 * PAGE + 5))
+    Entry.objects.bulk_create(Entry(team=team, action="run.stop", via=RequestChannel.BROWSER) for _ in range(2 * PAGE + 5))
     add(stranger.memberships.get().team)
     everything = list(Entry.objects.of(team).order_by("-pk").values_list("pk", flat=True))
     seen, url, last = [], URL, ""
@@ -202,7 +202,7 @@ def test_no_filter_reads_the_whole_table(team: Team, owner: User) -> None:
         cursor.execute(MANY, {"n": 20_000, "team": team.pk, "actor": owner.pk + 1})
         cursor.execute("ANALYZE audit_entry")
     for query in QUERIES:
-        asked = Asked.read({name: values[0] for name, values in parse_qs(query.format(owner=owner.pk)).items()})
+        asked = AuditQuery.read({name: values[0] for name, values in parse_qs(query.format(owner=owner.pk)).items()})
         found, problems = select_entries(team, asked)
         assert not problems
         plan = found.order_by("-pk")[: PAGE + 1].explain()

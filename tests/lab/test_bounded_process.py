@@ -15,10 +15,20 @@ import pytest
 from django.db import connection
 
 from lab.lib import bounded_process
-from lab.lib.bounded_process import BoundedError, Busy, Failed, Limits, Places, TooLarge, TooMuchMemory, TooSlow, call_in_child
+from lab.lib.bounded_process import (
+    BoundedError,
+    CallSlots,
+    ChildFailed,
+    ProcessLimits,
+    TooLarge,
+    TooManyChildren,
+    TooMuchMemory,
+    TooSlow,
+    call_in_child,
+)
 
 HERE = "tests.lab.test_bounded_process"
-SMALL = Limits(seconds=10, cpu_seconds=1, memory=256 << 20, result=1 << 20)
+SMALL = ProcessLimits(seconds=10, cpu_seconds=1, memory=256 << 20, result=1 << 20)
 
 
 def squares(most: int) -> Iterator[int]:
@@ -78,11 +88,11 @@ def test_values_come_back_one_by_one_and_data_goes_along() -> None:
         ("spin", SMALL, TooSlow, "longer than 1 s"),
         ("eat", SMALL, TooMuchMemory, "more than 256 MiB of memory"),
         ("write_much", SMALL, TooLarge, "more than 1 MiB"),
-        ("crash", SMALL, Failed, "could not be read"),
-        ("fail", SMALL, Failed, "could not be read"),
+        ("crash", SMALL, ChildFailed, "could not be read"),
+        ("fail", SMALL, ChildFailed, "could not be read"),
     ],
 )
-def test_whatever_a_child_does_it_ends_and_the_next_call_works(name: str, limits: Limits, kind: type[BoundedError], words: str) -> None:
+def test_whatever_a_child_does_it_ends_and_the_next_call_works(name: str, limits: ProcessLimits, kind: type[BoundedError], words: str) -> None:
     with pytest.raises(kind, match=words) as refused:
         list(call_in_child(f"{HERE}:{name}", "a", limits))
     assert refused.value.fix
@@ -91,7 +101,7 @@ def test_whatever_a_child_does_it_ends_and_the_next_call_works(name: str, limits
 
 def test_a_child_that_is_late_is_killed_with_what_it_started() -> None:
     with pytest.raises(TooSlow, match="longer than 2 s"):
-        list(call_in_child(f"{HERE}:sleep_with_a_child", "a", Limits(seconds=2)))
+        list(call_in_child(f"{HERE}:sleep_with_a_child", "a", ProcessLimits(seconds=2)))
     own = psutil.Process()
     assert not [one for one in own.children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE and "86399" in " ".join(one.cmdline())]
 
@@ -114,11 +124,11 @@ def test_a_server_that_was_killed_is_started_again() -> None:
 
 
 def test_one_owner_gets_a_share_of_the_children_and_whoever_waits_too_long_is_told() -> None:
-    places = Places(at_once=3, of_one=2)
+    places = CallSlots(at_once=3, of_one=2)
     with places.taken("a", 0), places.taken("a", 0):
-        with pytest.raises(Busy, match="too many files"), places.taken("a", 0.01):
+        with pytest.raises(TooManyChildren, match="too many files"), places.taken("a", 0.01):
             pass
-        with places.taken("b", 0), pytest.raises(Busy), places.taken("c", 0.01):
+        with places.taken("b", 0), pytest.raises(TooManyChildren), places.taken("c", 0.01):
             pass
         with places.taken("c", 0):
             pass

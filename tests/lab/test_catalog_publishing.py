@@ -20,7 +20,7 @@ ADDED = {"tasks": [{"name": "echo", "title": "Echo"}], "methods": []}
 
 @pytest.fixture(autouse=True)
 def fresh_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "LOOK", published.Look())
+    monkeypatch.setattr(published, "LOOK", published.AdditionsReader())
 
 
 @pytest.mark.django_db(transaction=True)
@@ -67,7 +67,7 @@ def test_without_a_database_there_is_what_comes_with_the_code() -> None:
 def test_what_no_worker_has_confirmed_for_a_day_is_forgotten(settings: Settings) -> None:
     PublishedCatalog.objects.create(digest="new", worker="w", additions=ADDED)
     PublishedCatalog.objects.create(digest="old", worker="w", additions=ADDED, confirmed_at=Now() - timedelta(days=2))
-    published.Publisher().publish("w")  # nothing is installed here
+    published.CatalogPublisher().publish("w")  # nothing is installed here
     assert [row.digest for row in PublishedCatalog.objects.all()] == ["new"]
 
 

@@ -19,7 +19,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from rich.console import Console
 
-from lab.lib.processes import Child, wait_for
+from lab.lib.processes import ManagedProcess, wait_for
 from lab.teams.accounts.models import Team, User
 from lab.training.runs import demo as demonstration
 from lab.training.runs import metrics
@@ -32,7 +32,7 @@ from lab.training.workers.models import ALIVE, Worker
 from tests.conftest import make_member
 
 ROOT = Path(__file__).resolve().parents[2]
-Start = Callable[..., Child]
+Start = Callable[..., ManagedProcess]
 QUICK = {
     "policy": {"kind": "tiny", "cold_start": False},
     "training": {
@@ -118,8 +118,8 @@ def test_the_name_of_a_dead_process_of_this_host_is_free_at_once() -> None:
     assert heartbeat.register_worker("first", ["gpu"], "").pid == os.getpid()
 
 
-def begin_worker(start_process: Start, name: str = "w", **environment: str) -> Child:
-    child: Child = start_process(name, "manage.py", "worker", "--name", name, LAB_SWEEP_SECONDS="1", **environment)
+def begin_worker(start_process: Start, name: str = "w", **environment: str) -> ManagedProcess:
+    child: ManagedProcess = start_process(name, "manage.py", "worker", "--name", name, LAB_SWEEP_SECONDS="1", **environment)
     assert wait_for(lambda: "ready." in child.log.read_text() or child.exit_code is not None, 120), child.log.read_text()
     return child
 

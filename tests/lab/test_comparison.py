@@ -259,19 +259,19 @@ def test_the_first_token_that_differs_with_its_entropy_and_both_alternatives(run
     one = tokens(run, ["2", "+", "2", "=4"], [1, 2, 1, 7])
     other = tokens(run, ["2", "+", "3", "=5"], [1, 2, 3, 8], sample=1)
     found = sides(one, other)
-    assert (found.by, found.one.token, found.shared) == ("token", 2, "2+")
-    assert (found.one.text, found.one.id, found.one.entropy) == ("2", 1, 0.5)
-    assert (found.other.text, found.other.id, found.other.offset) == ("3", 3, 2)
-    assert found.one.probability == pytest.approx(0.6065, abs=1e-3)
+    assert (found.by, found.left.token, found.shared) == ("token", 2, "2+")
+    assert (found.left.text, found.left.id, found.left.entropy) == ("2", 1, 0.5)
+    assert (found.right.text, found.right.id, found.right.offset) == ("3", 3, 2)
+    assert found.left.probability == pytest.approx(0.6065, abs=1e-3)
 
 
 def test_one_that_ends_earlier_and_an_end_token(run: Run) -> None:
     short, long = tokens(run, ["a", "b"], [1, 2]), tokens(run, ["a", "b", "c"], [1, 2, 3], sample=1)
     found = sides(short, long)
-    assert (found.one.ended, found.other.text, found.other.token) == (True, "c", 2)
+    assert (found.left.ended, found.right.text, found.right.token) == (True, "c", 2)
     ended = tokens(run, ["a", "b", ""], [1, 2, 9], sample=2)
     found = sides(ended, long)
-    assert (found.one.text, found.one.special, found.one.id, found.other.text) == ("<|end|>", True, 9, "c")
+    assert (found.left.text, found.left.special, found.left.id, found.right.text) == ("<|end|>", True, 9, "c")
 
 
 def test_equal_rollouts_have_no_difference(run: Run) -> None:
@@ -281,17 +281,17 @@ def test_equal_rollouts_have_no_difference(run: Run) -> None:
 def test_the_same_text_cut_otherwise_is_compared_by_characters(run: Run) -> None:
     one, other = tokens(run, ["ab", "c", "x"], [1, 2, 3]), tokens(run, ["a", "bc", "y"], [4, 5, 6], sample=1)
     found = sides(one, other)
-    assert (found.by, found.one.offset, found.one.text, found.other.text) == ("character", 3, "x", "y")
-    assert found.one.entropy == 0.5  # the tokens still know how sure they were
+    assert (found.by, found.left.offset, found.left.text, found.right.text) == ("character", 3, "x", "y")
+    assert found.left.entropy == 0.5  # the tokens still know how sure they were
     assert "tokenized differently" in found.why
 
 
 def test_two_tokenizers_and_missing_tokens_fall_back_to_characters(run: Run) -> None:
     one, other = tokens(run, ["yes", " no"], [1, 2]), tokens(run, ["yet", " no"], [1, 2], sample=1)
-    assert (sides(one, other).by, sides(one, other).one.offset) == ("character", 0)  # the token that differs
+    assert (sides(one, other).by, sides(one, other).left.offset) == ("character", 0)  # the token that differs
     RolloutTokens.objects.filter(rollout=one).delete()
     found = sides(one, other)
-    assert (found.by, found.one.token, found.one.text, found.other.text) == ("character", None, "s", "yet")
+    assert (found.by, found.left.token, found.left.text, found.right.text) == ("character", None, "s", "yet")
     RolloutTokens.objects.filter(rollout=other).update(ids=b"broken")
     assert sides(one, other).by == "character"
 

@@ -14,7 +14,7 @@ import yaml
 from compose_spec import PyCompose
 
 from lab.lib import health_watch
-from lab.lib.processes import Child, kill_tree, start_child_process, wait_for
+from lab.lib.processes import ManagedProcess, kill_tree, start_child_process, wait_for
 from lab.teams.accounts.models import SetupLink
 from lab.training.runs.local_lab import free_port
 from lab.training.workers.models import Worker
@@ -180,7 +180,7 @@ def test_the_web_service_and_a_worker_run_and_are_found_healthy(
         env = environment_of(services[name], process_env)
         return subprocess.run(command, env=env, capture_output=True, timeout=120, check=False).returncode == 0
 
-    def begin(name: str) -> Child:
+    def begin(name: str) -> ManagedProcess:
         children.append(start_child_process(name, natively(services[name], "run", port), tmp_path, environment_of(services[name], process_env)))
         return children[-1]
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.lib.diff import Span, diff_words
+from lab.lib.diff import DiffSpan, diff_words
 from tests.hostile import PAYLOADS
 
 TEXTS = st.text(st.sampled_from("ab c\n.,=\u00e9\u4e2d\U0001f468\u200d"), max_size=60) | st.text(max_size=30)
 
 
-def side(spans: list[Span], kind: str) -> str:
+def side(spans: list[DiffSpan], kind: str) -> str:
     return "".join(span.text for span in spans if span.kind in ("same", kind))
 
 
@@ -41,7 +41,7 @@ def test_without_white_space_the_second_text_is_whole_and_the_first_up_to_its_sp
 
 @given(TEXTS)
 def test_a_text_does_not_differ_from_itself(text: str) -> None:
-    assert diff_words(text, text) == ([Span("same", text)] if text else [])
+    assert diff_words(text, text) == ([DiffSpan("same", text)] if text else [])
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from django.test import Client
 
 from lab.rollouts.browse.selection import Selection
 from lab.rollouts.doctor.examine import sorted_out
-from lab.rollouts.doctor.facts import Answer, Facts
+from lab.rollouts.doctor.facts import RunFacts, TrainingAnswer
 from lab.rollouts.doctor.rules import RULES
 from lab.rollouts.doctor.rules.completions import has_repeated_ending
 from lab.rollouts.doctor.trends import compute_newest_window, fit_trend_line
-from lab.rollouts.doctor.verdicts import Verdict
+from lab.rollouts.doctor.verdicts import RuleVerdict
 from lab.teams.accounts.models import Team
 from lab.training.runs import metrics
 from lab.training.runs.metrics import Series
@@ -32,7 +32,7 @@ def series(values: Any, every: int = 1) -> Any:
     return np.asarray(values, dtype=float), every
 
 
-def judge(rule: str, answers: Sequence[Answer] = (), trainer: str = "grpo", **given: Any) -> Verdict:
+def judge(rule: str, answers: Sequence[TrainingAnswer] = (), trainer: str = "grpo", **given: Any) -> RuleVerdict:
     """The verdict of one rule; metric names are written with __ for /."""
     found = {}
     for name, value in given.items():
@@ -41,7 +41,7 @@ def judge(rule: str, answers: Sequence[Answer] = (), trainer: str = "grpo", **gi
             metric = name.replace("__", "/")
             found[metric] = Series(metric, np.arange(1, len(values) + 1) * every, values)
     settings = {name: value for name, value in given.items() if not isinstance(value, tuple)}
-    facts = Facts(trainer, found, answers, **settings)
+    facts = RunFacts(trainer, found, answers, **settings)
     return next(one for one in RULES if one.name == rule).judge(facts)
 
 
@@ -53,7 +53,7 @@ def ramp(start: float, end: float, spread: float = 0.0, count: int = STEPS) -> A
     return noisy(np.linspace(start, end, count), spread, count)
 
 
-def said(verdict: Verdict) -> str:
+def said(verdict: RuleVerdict) -> str:
     return " ".join((verdict.title, *verdict.evidence))
 
 
@@ -77,7 +77,7 @@ def test_now_is_a_tenth_of_the_run_but_ten_to_fifty_points() -> None:
 
 
 def test_completions_that_never_end_point_at_the_end_token() -> None:
-    answers = [Answer(step, 1.0, {}, "length", 40, "so 7 </answer> so 7") for step in range(20)]
+    answers = [TrainingAnswer(step, 1.0, {}, "length", 40, "so 7 </answer> so 7") for step in range(20)]
     verdict = judge("cut-off", answers, completions__clipped_ratio=series(np.full(40, 0.99)), length_limit=40)
     assert (verdict.state, verdict.severity) == ("found", "bad")
     assert "since the first step" in verdict.title
@@ -160,8 +160,10 @@ def test_values_that_are_not_finite_are_counted_and_dated() -> None:
 # Rewards
 
 
-def mixture(correct: float, style: float, count: int = 64) -> list[Answer]:
-    return [Answer(step, correct + style, {"correct": correct * (step % 2), "style": style, "watched": 9.0}, "stop", 10) for step in range(count)]
+def mixture(correct: float, style: float, count: int = 64) -> list[TrainingAnswer]:
+    return [
+        TrainingAnswer(step, correct + style, {"correct": correct * (step % 2), "style": style, "watched": 9.0}, "stop", 10) for step in range(count)
+    ]
 
 
 def test_one_component_that_is_nearly_all_of_the_reward() -> None:
@@ -180,7 +182,7 @@ def test_weights_count_and_a_balance_is_no_finding() -> None:
     assert alone.state == "clear"
     assert "Only correct has a weight" in said(alone)
     assert judge("one-component", mixture(0.1, 1.0, 8), reward=series(np.ones(5))).state == "early"
-    nothing = [Answer(1, 0.0, {"a": 0.0, "b": None}, "stop", 1)] * 40
+    nothing = [TrainingAnswer(1, 0.0, {"a": 0.0, "b": None}, "stop", 1)] * 40
     assert judge("one-component", nothing, reward=series(np.ones(5))).state == "clear"
 
 
@@ -286,10 +288,10 @@ def test_every_link_is_one_the_browser_of_rollouts_understands(run: Run) -> None
         "sampling/sampling_logp_difference/mean": ones,
     }
     found = {name: Series(name, np.arange(1, 201), one) for name, one in values.items()}
-    answers = [Answer(9, 1.0, {"odd: name & co": 1.0, "b": 0.01}, "length", 4)] * 40
-    examination = sorted_out(run, Facts("grpo", found, answers, heldout_prompts=256))
-    assert {report.rule.name for report in examination.found} == {rule.name for rule in RULES}
-    for report in examination.found:
+    answers = [TrainingAnswer(9, 1.0, {"odd: name & co": 1.0, "b": 0.01}, "length", 4)] * 40
+    examination = sorted_out(run, RunFacts("grpo", found, answers, heldout_prompts=256))
+    assert {report.rule.name for report in examination.findings} == {rule.name for rule in RULES}
+    for report in examination.findings:
         assert report.verdict.advice
         for _, url in report.links:
             asked = Selection.read(QueryDict(url.partition("?")[2]))
@@ -391,7 +393,7 @@ def test_every_rule_reads_only_metrics_that_it_names() -> None:
         names = {name for one in RULES for name in one.metrics}
         watched = Watched({name: Series(name, np.arange(1, 61), np.full(60, 0.95)) for name in names})
         watched.asked = set()
-        rule.judge(Facts("grpo", watched, [Answer(1, 1.0, {"a": 1.0, "b": 0.0}, "length", 4)] * 40))
+        rule.judge(RunFacts("grpo", watched, [TrainingAnswer(1, 1.0, {"a": 1.0, "b": 0.0}, "length", 4)] * 40))
         assert watched.asked <= set(rule.metrics), rule.name
 
 
@@ -423,7 +425,7 @@ def test_serious_findings_stand_first(run: Run) -> None:
             "heldout/reward": np.linspace(0, 1, 100),
         }.items()
     }
-    order = [report.verdict.severity for report in sorted_out(run, Facts("grpo", found)).found]
+    order = [report.verdict.severity for report in sorted_out(run, RunFacts("grpo", found)).findings]
     assert order == sorted(order)
     assert order[0] == "bad"
     assert "warn" in order

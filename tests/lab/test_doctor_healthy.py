@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from lab.rollouts.doctor.collect import collect_reward_weights
-from lab.rollouts.doctor.facts import Answer, Facts
+from lab.rollouts.doctor.facts import RunFacts, TrainingAnswer
 from lab.rollouts.doctor.rules import RULES
-from lab.rollouts.doctor.verdicts import Rule, Verdict
+from lab.rollouts.doctor.verdicts import HealthRule, RuleVerdict
 from lab.training.runs.metrics import Series
 
 FILE = Path(__file__).resolve().parents[2] / "bench" / "doctor_runs.json"
@@ -24,21 +24,21 @@ FALSE_ALARMS = 0.02  # of redrawn flat runs, for one check
 
 
 @cache
-def stored_runs() -> dict[str, Facts]:
+def stored_runs() -> dict[str, RunFacts]:
     return {name: facts_of(kept) for name, kept in json.loads(FILE.read_text()).items()}
 
 
-def facts_of(kept: dict[str, Any]) -> Facts:
+def facts_of(kept: dict[str, Any]) -> RunFacts:
     spec = kept["spec"]
     found = {name: Series(name, np.array(steps), np.array(values, dtype=float)) for name, (steps, values) in kept["series"].items()}
-    answers = [Answer(**answer) for answer in kept["answers"]]
+    answers = [TrainingAnswer(**answer) for answer in kept["answers"]]
     training, base = spec["training"], spec.get("base") or {}
     recipe = frozenset({base.get("name", ""), *(method["name"] for method in spec["methods"])})
     limit, held = training.get("max_completion_length"), spec["evaluation"]["prompts"]
-    return Facts(training["trainer"], found, answers if "reward" in found else [], collect_reward_weights(spec), limit, held, recipe)
+    return RunFacts(training["trainer"], found, answers if "reward" in found else [], collect_reward_weights(spec), limit, held, recipe)
 
 
-def redraw(facts: Facts, seed: int) -> Facts:
+def redraw(facts: RunFacts, seed: int) -> RunFacts:
     """The run as if nothing in it had a course: blocks of neighbouring points of its last half, drawn by chance."""
     rng = np.random.default_rng(seed)
     return replace(facts, series={name: redraw_series(one, rng) for name, one in facts.series.items()})
@@ -51,13 +51,13 @@ def redraw_series(one: Series, rng: np.random.Generator, block: int = 4) -> Seri
     return Series(one.name, np.arange(1, len(values) + 1), values)
 
 
-def find(rule: Rule, facts: Facts) -> Verdict | None:
+def find(rule: HealthRule, facts: RunFacts) -> RuleVerdict | None:
     verdict = rule.judge(facts)
     return verdict if verdict.state == "found" else None
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_check_finds_nothing_in_runs_that_went_well(rule: Rule) -> None:
+def test_a_check_finds_nothing_in_runs_that_went_well(rule: HealthRule) -> None:
     found = {
         name: verdict.evidence for name, facts in stored_runs().items() if (verdict := find(rule, facts)) and rule.name not in TRUE.get(name, ())
     }
@@ -65,7 +65,7 @@ def test_a_check_finds_nothing_in_runs_that_went_well(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_check_hardly_ever_finds_anything_in_runs_without_a_course(rule: Rule) -> None:
+def test_a_check_hardly_ever_finds_anything_in_runs_without_a_course(rule: HealthRule) -> None:
     alarms = {}
     for name, facts in stored_runs().items():
         if rule.name not in TRUE.get(name, ()):
@@ -83,7 +83,7 @@ def test_every_stored_run_is_looked_at_by_some_check() -> None:
 def test_a_run_that_is_cut_off_from_its_first_step_never_used_to_end() -> None:
     """One point under the threshold is noise, not the time when completions still ended."""
     rule = next(one for one in RULES if one.name == "cut-off")
-    told = [rule.judge(Facts("grpo", {"completions/clipped_ratio": noisy(0.95, 0.03, seed)})) for seed in range(200)]
+    told = [rule.judge(RunFacts("grpo", {"completions/clipped_ratio": noisy(0.95, 0.03, seed)})) for seed in range(200)]
     assert sum(bool((noisy(0.95, 0.03, seed).values < 0.9).any()) for seed in range(200)) > 100
     assert sum("now cut off" in verdict.title for verdict in told) <= 2
     assert sum("since the first step" in verdict.title for verdict in told) >= 190
@@ -99,7 +99,7 @@ def test_a_run_that_is_cut_off_from_its_first_step_never_used_to_end() -> None:
 )
 def test_noise_about_a_level_below_a_threshold_is_no_finding(rule: str, metric: str, level: float, spread: float) -> None:
     one = next(own for own in RULES if own.name == rule)
-    found = [one.judge(Facts("grpo", {metric: noisy(level, spread, seed)})).state == "found" for seed in range(200)]
+    found = [one.judge(RunFacts("grpo", {metric: noisy(level, spread, seed)})).state == "found" for seed in range(200)]
     assert sum(found) <= FALSE_ALARMS * len(found)
 
 
@@ -111,8 +111,8 @@ def noisy(level: float, spread: float, seed: int, count: int = 60) -> Series:
 def test_advice_leaves_out_what_the_run_already_does() -> None:
     dead = {"frac_reward_zero_std": Series("x", np.arange(1, 61), np.ones(60)), "reward": Series("x", np.arange(1, 61), np.zeros(60))}
     rule = next(one for one in RULES if one.name == "zero-variance")
-    plain, used = (rule.judge(Facts("grpo", dead, recipe=frozenset(recipe))) for recipe in ({"dapo"}, {"dapo", "clpo", "sage"}))
+    plain, used = (rule.judge(RunFacts("grpo", dead, recipe=frozenset(recipe))) for recipe in ({"dapo"}, {"dapo", "clpo", "sage"}))
     assert "(rest-rl, clpo, sage)" in " ".join(plain.advice)
     assert "dapo" not in " ".join(plain.advice)
     assert "(rest-rl)" in " ".join(used.advice)
-    assert not any("Choose or rewrite" in line for line in rule.judge(Facts("grpo", dead, recipe=frozenset({"rest-rl", "clpo", "sage"}))).advice)
+    assert not any("Choose or rewrite" in line for line in rule.judge(RunFacts("grpo", dead, recipe=frozenset({"rest-rl", "clpo", "sage"}))).advice)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lab.training.ablations.intervals import Estimate, estimate_mean_interval, t_quantile
+from lab.training.ablations.intervals import MeanEstimate, estimate_mean_interval, t_quantile
 
 
 @pytest.mark.parametrize(("count", "expected"), [(2, 12.706), (3, 4.303), (4, 3.182), (5, 2.776), (10, 2.262), (30, 2.045), (61, 2.000)])
@@ -32,10 +32,10 @@ def test_the_mean_of_three_has_the_interval_of_the_textbook() -> None:
 
 
 def test_one_value_has_no_interval_and_none_no_mean() -> None:
-    assert estimate_mean_interval([0.5]) == Estimate(0.5, None, 1)
+    assert estimate_mean_interval([0.5]) == MeanEstimate(0.5, None, 1)
     assert estimate_mean_interval([]) is None
 
 
 @pytest.mark.parametrize(("mean", "half", "sign"), [(1.0, 0.5, 1), (-1.0, 0.5, -1), (1.0, 1.5, 0), (1.0, None, 0), (0.0, 0.0, 0)])
 def test_a_sign_is_clear_only_when_the_interval_leaves_zero_out(mean: float, half: float | None, sign: int) -> None:
-    assert Estimate(mean, half, 3).sign == sign
+    assert MeanEstimate(mean, half, 3).sign == sign

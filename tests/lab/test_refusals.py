@@ -61,7 +61,7 @@ def test_the_api_says_its_kind(status: int, kind: str) -> None:
 
 def test_the_api_names_every_input_where_it_stands_in_the_body() -> None:
     class RuleRefusal(InputRefusal):
-        place = "rule"
+        location = "rule"
 
     found = of_refusal(RuleRefusal(PROBLEMS))
     assert (found.kind, [one.field for one in found.errors]) == ("validation", ["rule.name", "rule.about"])

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
-from lab.lib.processes import Child, wait_for
+from lab.lib.processes import ManagedProcess, wait_for
 from lab.rollouts.replay import chores
 from lab.rollouts.replay.answers import answer_question, compute_effective_advantages, find_sign_flips, summarize_replayed_members
 from lab.rollouts.replay.batch_span import compute_batch_steps
@@ -362,7 +362,7 @@ def test_a_question_whose_message_is_lost_is_sent_again(as_owner: Client, run: R
     redis.Redis.from_url(settings.REDIS_URL).delete(ANALYSIS)
 
 
-def test_a_worker_for_analysis_answers(start_process: Callable[..., Child], team: Team, owner: User) -> None:
+def test_a_worker_for_analysis_answers(start_process: Callable[..., ManagedProcess], team: Team, owner: User) -> None:
     run = make_run(team, spec=spec())
     store(run, started(), *events(1))
     client = Client()

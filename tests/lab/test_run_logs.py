@@ -7,7 +7,7 @@ from django.test import Client
 
 from lab.teams.accounts.models import Team
 from lab.training.runs import log_text
-from lab.training.runs.log_text import Style, collapse_progress_line, parse_styled_spans
+from lab.training.runs.log_text import TextStyle, collapse_progress_line, parse_styled_spans
 from lab.training.runs.models import LogChunk, Run, Status
 from tests.lab.supervisor.spools import make_run
 
@@ -37,7 +37,7 @@ def after(client: Client, run: Run, cursor: str) -> dict[str, Any]:
 
 def test_colours_become_classes_and_other_sequences_vanish() -> None:
     line = "\x1b[31;1mred\x1b[0m plain \x1b]0;owned\x07\x1b[2J\x1b]8;;http://x\x1b\\link\x1b[38;5;200m!\x1b[m"
-    assert parse_styled_spans(line, Style()) == [("ansi-bold ansi-red", "red"), ("", " plain "), ("", "link"), ("", "!")]
+    assert parse_styled_spans(line, TextStyle()) == [("ansi-bold ansi-red", "red"), ("", " plain "), ("", "link"), ("", "!")]
 
 
 def test_a_progress_bar_shows_where_it_ended() -> None:
@@ -46,18 +46,18 @@ def test_a_progress_bar_shows_where_it_ended() -> None:
 
 
 def test_controls_and_bidirectional_marks_in_a_log_are_named() -> None:
-    assert parse_styled_spans("a\x07b\u202ec\x9b", Style()) == [("", "a␇b⟨U+202E⟩c⟨U+009B⟩")]
+    assert parse_styled_spans("a\x07b\u202ec\x9b", TextStyle()) == [("", "a␇b⟨U+202E⟩c⟨U+009B⟩")]
 
 
 def test_a_line_of_a_million_characters_is_cut_with_a_note() -> None:
-    [(_, text)] = parse_styled_spans("x" * 1_000_000, Style())
+    [(_, text)] = parse_styled_spans("x" * 1_000_000, TextStyle())
     assert len(text) < log_text.MAX_LINE + 100
     assert "980,000 more characters" in text
 
 
 def test_escapes_that_never_end_take_no_time() -> None:
-    assert parse_styled_spans("\x1b]" * 20_000, Style()) == []
-    assert parse_styled_spans("\x1b[" + "1;" * 50_000, Style())
+    assert parse_styled_spans("\x1b]" * 20_000, TextStyle()) == []
+    assert parse_styled_spans("\x1b[" + "1;" * 50_000, TextStyle())
 
 
 def test_reading_on_gives_every_line_once_however_the_log_was_cut(as_owner: Client, run: Run) -> None:

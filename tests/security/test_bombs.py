@@ -27,8 +27,8 @@ from django.test import Client
 from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 
 from lab.edges.api import tokens
-from lab.lib.processes import Child, wait_for
-from lab.supervision.outside.received_spools import Opening, open_run, receive_spool_piece
+from lab.lib.processes import ManagedProcess, wait_for
+from lab.supervision.outside.received_spools import RunOpening, open_run, receive_spool_piece
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.local_lab import SERVER_OPTIONS
 from tests.lab.outside.test_receiving import lines
@@ -152,7 +152,7 @@ class Watch:
 
 
 @pytest.fixture
-def port(start_process: Callable[..., Child]) -> int:
+def port(start_process: Callable[..., ManagedProcess]) -> int:
     """Of a web process of its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -189,7 +189,7 @@ def test_a_bomb_is_refused_and_nobody_else_waits(port: int, team: Team, owner: U
     mine, theirs = person(port, owner), person(port, stranger)
     token = tokens.create_access_token(team, owner, "script", ["runs.send"], None)[1]
     script = Web(port, {"Authorization": f"Bearer {token}"})
-    run, _ = open_run(team, owner, Opening(KEY, "r", "grpo", "p", "t", 1, {}))
+    run, _ = open_run(team, owner, RunOpening(KEY, "r", "grpo", "p", "t", 1, {}))
     receive_spool_piece(run, 0, good := lines(started(), rollout(completion="a" * 200_000 + "!")))
     path, imports = "/t/elsewhere/runs/", "/t/reasoning/datasets/import/"
 

@@ -106,7 +106,7 @@ def test_every_download_is_an_attachment_under_a_name_the_lab_made(cast: Cast, a
 
 @pytest.fixture
 def fresh_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csp_reports, "budget", csp_reports.Budget(clock=lambda: 0.0))  # no minute ends in the middle of a test
+    monkeypatch.setattr(csp_reports, "budget", csp_reports.ReportBudget(clock=lambda: 0.0))  # no minute ends in the middle of a test
 
 
 def report(body: str | bytes, **headers: str) -> Any:

@@ -81,7 +81,7 @@ def serve(settings: Any) -> Iterator[Callable[..., Server]]:
 def test_a_body_arrives_as_it_was_with_its_headers(serve: Callable[..., Server]) -> None:
     server = serve()
     headers = {"Content-Type": "application/json", "X-Mark": "m"}
-    assert post_to_address(f"http://127.0.0.1:{server.port}/hook/%C3%A4?x=1", b'{"a": 1}', headers) == outgoing.Outcome(204, "")
+    assert post_to_address(f"http://127.0.0.1:{server.port}/hook/%C3%A4?x=1", b'{"a": 1}', headers) == outgoing.RequestOutcome(204, "")
     head, _, body = server.got[0].partition(b"\r\n\r\n")
     assert body == b'{"a": 1}'
     assert head.startswith(b"POST /hook/%C3%A4?x=1 HTTP/1.1\r\n")
@@ -178,14 +178,14 @@ def test_mlflow_cve_2026_64849_a_redirect_is_not_followed(serve: Callable[..., S
 def test_nothing_of_the_answer_is_told(serve: Callable[..., Server]) -> None:
     server = serve(b"HTTP/1.1 500 secret-reason\r\nX: secret-header\r\n\r\nsecret-body")
     outcome = post_to_address(f"http://127.0.0.1:{server.port}/", b"", {})
-    assert outcome == outgoing.Outcome(500, "answered 500")
+    assert outcome == outgoing.RequestOutcome(500, "answered 500")
 
 
 @pytest.mark.parametrize("answer", [b"secret " * 5000, b"SSH-2.0-secret\r\n", b"", b"HTTP/1.1 999 secret\r\n\r\n", b"HTTP/1.1 20"])
 def test_what_is_not_http_is_said_to_be_so(answer: bytes, serve: Callable[..., Server]) -> None:
     server = serve(answer or b"\r\n")
     outcome = post_to_address(f"http://127.0.0.1:{server.port}/", b"", {})
-    assert outcome == outgoing.Outcome(None, "the response is not HTTP")
+    assert outcome == outgoing.RequestOutcome(None, "the response is not HTTP")
 
 
 def test_informational_answers_are_passed_over(serve: Callable[..., Server]) -> None:
@@ -229,7 +229,7 @@ def test_tls_wants_a_certificate_for_the_name(serve: Callable[..., Server], cert
     context.load_cert_chain(certificate)
     server = serve(context=context)
 
-    def to(host: str) -> outgoing.Outcome:
+    def to(host: str) -> outgoing.RequestOutcome:
         return post_to_address(f"https://{host}:{server.port}/", b"x", {}, lookup=lambda name, port: ["127.0.0.1"])
 
     outgoing.make_tls_context.cache_clear()

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from lab.teams.accounts.models import Team, User
-from lab.teams.accounts.permissions import ACCOUNT, BEARER, PUBLIC, STAFF, TABLE, Access, find_route_access, is_role_allowed
+from lab.teams.accounts.permissions import ACCOUNT, BEARER, PUBLIC, STAFF, TABLE, RouteAccess, find_route_access, is_role_allowed
 from tests.lab.cast import Cast, make_cast
 from tests.security.people import PEOPLE, Route, client_of, make_people, routes, sockets
 
@@ -55,7 +55,7 @@ def to_operators_sign_in(response: Any) -> bool:
     return response.status_code == 302 and response["Location"].split("?")[0] == reverse("admin:login")
 
 
-def entry(route: Route) -> Access:
+def entry(route: Route) -> RouteAccess:
     found = find_route_access(route.name)
     assert found is not None, route.name
     return found

@@ -17,7 +17,7 @@ from django.test import Client
 
 from lab.celery import redact_logs
 from lab.lib.processes import start_child_process, stop_child_processes, wait_for
-from lab.lib.redaction import HIDDEN, Redacting, redact_secrets
+from lab.lib.redaction import HIDDEN, RedactionFilter, redact_secrets
 from lab.supervision.supervisor import logs, trainer_process
 from lab.teams.accounts.models import Team
 from lab.training.runs.local_lab import SERVER_OPTIONS, free_port
@@ -78,7 +78,7 @@ def test_the_labs_own_log_holds_none_in_words_arguments_or_tracebacks() -> None:
         raise RuntimeError(f"cannot reach postgres://lab:{TOKEN}@db")
     except RuntimeError:
         record = logging.getLogger("lab").makeRecord("lab", logging.ERROR, "f", 1, "with %s", (TOKEN,), sys.exc_info())
-    assert Redacting().filter(record)
+    assert RedactionFilter().filter(record)
     assert TOKEN not in logging.Formatter().format(record)
     assert settings.LOGGING["handlers"]["stderr"]["filters"] == ["redacting"]
 

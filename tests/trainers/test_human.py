@@ -18,7 +18,7 @@ from trainers.contract import spool
 from trainers.contract.events import Asked, Metrics, Phase, Rollout, Warned
 from trainers.contract.problems import SpecError
 from trainers.contract.spec import ANSWERS
-from trainers.judges.human import PHASE, Answers, BadAnswer, Question, compute_win_shares, parse_answer_line
+from trainers.judges.human import PHASE, AnswerFile, GroupQuestion, InvalidAnswer, compute_win_shares, parse_answer_line
 
 MEMBERS = 4
 
@@ -52,15 +52,15 @@ def test_the_shares_of_a_group_are_half_its_size_and_keep_its_order(places, tied
 
 @pytest.mark.parametrize("tiers", [[], [[0], [1]], [[0], [1], [2], [2]], [[0, 1, 2], []], [[0], [1], [3]], [[-1], [0], [1]]])
 def test_a_ranking_that_is_none_is_not_taken(tiers):
-    with pytest.raises(BadAnswer):
+    with pytest.raises(InvalidAnswer):
         compute_win_shares(tiers, 3)
 
 
 def test_completions_that_are_the_same_share_what_one_of_them_is_given():
     """Two of four said the second text: one answer about three texts ranks four members."""
-    question = Question(0, [[0], [1, 3], [2]])
+    question = GroupQuestion(0, [[0], [1, 3], [2]])
     assert question.rewards([[1], [0, 2]]) == pytest.approx([0.5 / 3, 2.5 / 3, 0.5 / 3, 2.5 / 3])
-    with pytest.raises(BadAnswer):
+    with pytest.raises(InvalidAnswer):
         question.rewards([[1], [0, 2, 3]])  # places are those of the texts
 
 
@@ -68,13 +68,13 @@ def test_completions_that_are_the_same_share_what_one_of_them_is_given():
     "line", ["", "[]", "{}", '{"key": "a"}', '{"key": 1, "tiers": null}', '{"key": "a", "tiers": [[true]]}', '{"key": "a", "tiers": [0]}', "[" * 9000]
 )
 def test_a_line_that_is_no_answer_is_passed_over(line):
-    with pytest.raises(BadAnswer):
+    with pytest.raises(InvalidAnswer):
         parse_answer_line(line.encode())
 
 
 def test_a_line_counts_once_its_newline_is_there(tmp_path):
     path = tmp_path / "answers.jsonl"
-    answers = Answers(path)
+    answers = AnswerFile(path)
     assert list(answers.new()) == []
     path.write_text('nonsense\n{"key": "a", "tiers": null}\n{"key": "b", "ti')
     assert list(answers.new()) == [("a", None)]

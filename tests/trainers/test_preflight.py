@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trainers.checks.dryrun import about_tokens
-from trainers.checks.preflight import TEMPLATE_TOKENS, Report, run_preflight_checks
+from trainers.checks.preflight import TEMPLATE_TOKENS, PreflightReport, run_preflight_checks
 from trainers.contract.events import Message
 from trainers.contract.spec import Problem, parse_spec
 from trainers.policies.checks import TINY_CONTEXT
@@ -21,7 +21,7 @@ from trainers.tasks.base import Example, Reward, Task
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def make_report(policy_pending: bool = False, **parts: Any) -> Report:
+def make_report(policy_pending: bool = False, **parts: Any) -> PreflightReport:
     spec = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "output": "run", **parts}
     return run_preflight_checks(parse_spec(spec), policy_pending)
 
@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def of_folder(folder: Path, **parts: Any) -> Report:
+def of_folder(folder: Path, **parts: Any) -> PreflightReport:
     return make_report(policy={"kind": "folder", "path": str(folder)}, **parts)
 
 

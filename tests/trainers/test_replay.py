@@ -18,8 +18,8 @@ from trainers.attempt import train
 from trainers.contract import arrays
 from trainers.contract.events import Rollout
 from trainers.contract.problems import SpecError
-from trainers.replay.recompute import Request, answer_replay_request
-from trainers.replay.stored_batch import Stored, plain_advantages, split_loss_slices
+from trainers.replay.recompute import ReplayRequest, answer_replay_request
+from trainers.replay.stored_batch import StoredRollout, plain_advantages, split_loss_slices
 
 FLOAT32 = 1e-5  # advantages
 FLOAT16 = 2e-2  # token weights: log-probabilities and entropies are stored in float16
@@ -44,7 +44,7 @@ def trained(folder, **overrides):
 
 def stored(events):
     return [
-        Stored(
+        StoredRollout(
             id=order,
             step=event.step,
             group=event.group,
@@ -67,7 +67,7 @@ def stored(events):
 
 
 def replay(spec, events, **changes):
-    return answer_replay_request(Request(spec.model_dump(mode="json") | changes, stored(events)))
+    return answer_replay_request(ReplayRequest(spec.model_dump(mode="json") | changes, stored(events)))
 
 
 def unpacked(data, count):
@@ -192,7 +192,7 @@ def test_a_group_that_is_not_whole_is_left_out_and_said(tmp_path_factory):
 @pytest.mark.training
 def test_the_command_reads_json_and_prints_json(tmp_path_factory):
     spec, events = plain_run(tmp_path_factory)
-    request = msgspec.json.encode(Request(spec.model_dump(mode="json"), stored(events)))
+    request = msgspec.json.encode(ReplayRequest(spec.model_dump(mode="json"), stored(events)))
     done = subprocess.run([sys.executable, "-m", "trainers", "replay", "-"], input=request, capture_output=True, check=False, timeout=120)
     assert done.returncode == 0
     assert json.loads(done.stdout)["rollouts"][0]["advantage"] == pytest.approx(replay(spec, events)["rollouts"][0]["advantage"])

@@ -31,7 +31,7 @@ from trainers.policies.loading import build_lora_config
 HOOKS = ("pair_ratios", "pair_margins", "pair_loss", "pair_weights", "loss")
 
 
-class WithRows:
+class RowNumberCollator:
     """TRL's collator, with the rows' numbers besides."""
 
     def __init__(self, collate: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> None:
@@ -62,7 +62,7 @@ class DPOAdapter(Resumable, DPOTrainer):  # type: ignore[misc]
             callbacks=[between],
             peft_config=build_lora_config(attempt.spec.lora) if attempt.spec.lora else None,
         )
-        self.data_collator = WithRows(self.data_collator)
+        self.data_collator = RowNumberCollator(self.data_collator)
         self.attach(attempt, heldout, between, stack)
         self.hooked = calls_hooks(stack, self.rows)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from trl import SFTConfig, SFTTrainer
 
 from trainers.adapters.arguments import build_common_arguments
-from trainers.adapters.dpo import WithRows
+from trainers.adapters.dpo import RowNumberCollator
 from trainers.adapters.micro_batch import log_weights
 from trainers.adapters.recorder import record_outputs
 from trainers.adapters.resumable import Resumable
@@ -44,7 +44,7 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
             callbacks=[between],
             peft_config=build_lora_config(attempt.spec.lora) if attempt.spec.lora else None,
         )
-        self.data_collator = WithRows(self.data_collator)
+        self.data_collator = RowNumberCollator(self.data_collator)
         self.attach(attempt, heldout, between, stack)
 
     def _set_signature_columns_if_needed(self) -> None:

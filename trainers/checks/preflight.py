@@ -1,7 +1,7 @@
 """Everything about a run that can be checked before a model loads, in well under a second and without torch.
 
 ``run_preflight_checks`` returns what stops the run (problems), what a person should know (warnings), its batch arithmetic, a few of its prompts,
-and the reward functions' verdict on answers whose worth is known. ``Report.as_json`` is what ``python -m trainers preflight`` prints.
+and the reward functions' verdict on answers whose worth is known. ``PreflightReport.as_json`` is what ``python -m trainers preflight`` prints.
 """
 
 import os
@@ -19,7 +19,7 @@ from trainers.contract.hyperparameters import GRPO, SFT, Preferences
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import HUMAN, RunSpec, TinyPolicy
 from trainers.data import datasets, identity
-from trainers.data.samples import Sample, samples_of
+from trainers.data.samples import TrainingSample, samples_of
 from trainers.judges.rewards import weights_of
 from trainers.policies.checks import check_policy, template_of
 from trainers.tasks.base import Example, Task
@@ -33,13 +33,13 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
 @dataclass
-class Report:
+class PreflightReport:
     """``ok`` when nothing stops the run. Problems and warnings have field, value, message and fix."""
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     batch: dict[str, int | float] = field(default_factory=dict)
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[TrainingSample] = field(default_factory=list)
     gold: list[DryRun] = field(default_factory=list)
 
     @property
@@ -56,14 +56,14 @@ class Report:
         return {"ok": self.ok} | asdict(self)
 
 
-def build_refusal_report(error: SpecError) -> Report:
+def build_refusal_report(error: SpecError) -> PreflightReport:
     """The report on something that is not even a spec."""
-    return Report(problems=error.problems)
+    return PreflightReport(problems=error.problems)
 
 
-def run_preflight_checks(spec: RunSpec, policy_pending: bool = False) -> Report:
+def run_preflight_checks(spec: RunSpec, policy_pending: bool = False) -> PreflightReport:
     """Checks a spec. ``policy_pending``: the policy is of a run that has not finished yet, so it is not looked at."""
-    report = Report()
+    report = PreflightReport()
     context = check_policy(spec, report.problems, report.warnings, policy_pending)
     stacked = stacking.check_stack(spec, entries_for(spec))
     report.problems, report.warnings = report.problems + stacked.problems, report.warnings + stacked.warnings
@@ -79,7 +79,7 @@ def run_preflight_checks(spec: RunSpec, policy_pending: bool = False) -> Report:
     return report
 
 
-def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context: int | None, report: Report) -> None:
+def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context: int | None, report: PreflightReport) -> None:
     """Everything that needs the task's own code."""
     examples = draw_examples(spec, task, rows)
     report.samples = samples_of(spec, task, rows, examples[:SHOWN])
@@ -88,7 +88,7 @@ def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context
     check_rewards(spec, task, examples, report)
 
 
-def check_task(spec: RunSpec, report: Report) -> Task | None:
+def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
     """The task, when it exists and has the difficulty and reward functions the spec names."""
     try:
         task = get_task(spec.task.name)
@@ -109,7 +109,7 @@ def check_task(spec: RunSpec, report: Report) -> Task | None:
     return task
 
 
-def check_dataset(spec: RunSpec, report: Report) -> list[datasets.Row] | None:
+def check_dataset(spec: RunSpec, report: PreflightReport) -> list[datasets.Row] | None:
     """The rows of the run's own dataset; None without one, or with one that cannot be used."""
     if spec.dataset is None:
         return None
@@ -132,7 +132,7 @@ def check_dataset(spec: RunSpec, report: Report) -> list[datasets.Row] | None:
     return checked.rows
 
 
-def check_columns(spec: RunSpec, rows: list[datasets.Row], report: Report) -> None:
+def check_columns(spec: RunSpec, rows: list[datasets.Row], report: PreflightReport) -> None:
     """What becomes of the weights and margins of a preference dataset."""
     assert spec.dataset is not None
     path, trainer = spec.dataset.path, spec.training.trainer
@@ -155,7 +155,7 @@ def draw_examples(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) ->
     return task.examples("train", PROBED, spec.seed, spec.task.difficulty)
 
 
-def check_machine(spec: RunSpec, report: Report) -> None:
+def check_machine(spec: RunSpec, report: PreflightReport) -> None:
     gpu = any(Path(device).exists() for device in GPU_DEVICES)
     if spec.device == "cuda" and not gpu:
         report.warn("device", "cuda", "no NVIDIA device is visible on this machine", "run it on a GPU worker, or choose device auto")
@@ -173,7 +173,7 @@ def check_machine(spec: RunSpec, report: Report) -> None:
         report.warn("output", spec.output, f"{parent} cannot be written to on this machine", "choose another folder, or change its permissions")
 
 
-def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: int | None, report: Report) -> None:
+def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: int | None, report: PreflightReport) -> None:
     training = spec.training
     if context is not None and isinstance(training, SFT | Preferences) and training.max_length > context:
         report.refuse("training.max_length", training.max_length, f"the policy reads at most {context} tokens", f"use at most {context}")
@@ -196,7 +196,7 @@ def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: i
         report.warn("training.max_completion_length", longest, message, f"use at least {needed}")
 
 
-def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: list[datasets.Row] | None, report: Report) -> None:
+def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: list[datasets.Row] | None, report: PreflightReport) -> None:
     """Warns when sequences to learn from are longer than max_length: their ends, with the answers, would be cut off."""
     training = spec.training
     if not isinstance(training, SFT | Preferences):
@@ -213,7 +213,7 @@ def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: lis
         report.warn("training.max_length", training.max_length, message, f"use at least {max(lengths)}")
 
 
-def check_rewards(spec: RunSpec, task: Task, examples: list[Example], report: Report) -> None:
+def check_rewards(spec: RunSpec, task: Task, examples: list[Example], report: PreflightReport) -> None:
     weights = weights_of(task, spec)
     if isinstance(spec.training, GRPO) and not any(weights.values()):
         report.refuse("task.rewards", weights, "every weight is 0: there is nothing to learn from", "give at least one function a weight")

@@ -27,7 +27,7 @@ REBUILD = "load it once where you trust it with AutoModelForCausalLM.from_pretra
 
 
 @dataclass
-class Folder:
+class PolicyFolder:
     """What was found. ``context``: tokens the policy can attend to, None where its configuration does not say."""
 
     path: Path
@@ -52,9 +52,9 @@ class Folder:
         return found
 
 
-def inspect_policy_folder(path: Path, setting: str, weights: bool = True) -> Folder:
+def inspect_policy_folder(path: Path, setting: str, weights: bool = True) -> PolicyFolder:
     """Everything that would keep ``path`` from loading; ``weights`` False leaves those out, for a policy that is only partly downloaded."""
-    folder = Folder(path, setting)
+    folder = PolicyFolder(path, setting)
     if not path.exists():
         folder.refuse("does not exist", "check the path")
     elif not path.is_dir():
@@ -70,7 +70,7 @@ def inspect_policy_folder(path: Path, setting: str, weights: bool = True) -> Fol
     return folder
 
 
-def check_config(folder: Folder) -> None:
+def check_config(folder: PolicyFolder) -> None:
     if not (folder.path / "config.json").is_file():
         if not (folder.path / "adapter_config.json").is_file():
             folder.refuse("has no config.json", "give the folder that save_pretrained wrote")
@@ -95,7 +95,7 @@ def check_config(folder: Folder) -> None:
         folder.warnings.append(Problem(folder.setting, str(folder.path), message, "use a causal language model"))
 
 
-def refuse_code(folder: Folder, config: dict[str, Any], name: str) -> None:
+def refuse_code(folder: PolicyFolder, config: dict[str, Any], name: str) -> None:
     for words in code_of(config, name):
         folder.refuse(words, "use a policy whose architecture transformers has built in, with its own attention")
 
@@ -141,7 +141,7 @@ def code_in(path: Path) -> list[str]:
     return found
 
 
-def check_tokenizer(folder: Folder) -> None:
+def check_tokenizer(folder: PolicyFolder) -> None:
     if not any((folder.path / name).is_file() for name in TOKENIZERS):
         folder.refuse("has no tokenizer", "save it there with tokenizer.save_pretrained(…)")
         return
@@ -156,7 +156,7 @@ def check_tokenizer(folder: Folder) -> None:
         folder.refuse("has no chat template, so prompts cannot be written as messages", fix)
 
 
-def check_weights(folder: Folder) -> None:
+def check_weights(folder: PolicyFolder) -> None:
     files = sorted(folder.path.glob("*.safetensors"))
     if not files:
         pickled = [path.name for pattern in PICKLED for path in folder.path.glob(pattern)]

@@ -11,7 +11,7 @@ from trainers.tasks.base import Example, Task
 
 
 @dataclass(frozen=True)
-class Sample:
+class TrainingSample:
     """A prompt (messages) with its reference answer; ``completion`` and ``rejected`` where the run learns from written answers."""
 
     prompt: list[dict[str, str]]
@@ -20,7 +20,7 @@ class Sample:
     rejected: str = ""
 
 
-def samples_of(spec: RunSpec, task: Task, rows: list[Row] | None, examples: list[Example]) -> list[Sample]:
+def samples_of(spec: RunSpec, task: Task, rows: list[Row] | None, examples: list[Example]) -> list[TrainingSample]:
     """The first rows of an SFT or DPO dataset; else the examples, with a demonstration of the task's for SFT."""
     if rows is not None and spec.training.trainer != "grpo":
         return [sample_of(row) for row in rows[: len(examples)]]
@@ -29,13 +29,13 @@ def samples_of(spec: RunSpec, task: Task, rows: list[Row] | None, examples: list
     for example in examples:
         prompt = [{"role": message.role, "content": message.content} for message in example.prompt]
         completion = task.demonstration(example, rng) if isinstance(spec.training, SFT) else ""
-        found.append(Sample(prompt, example.reference, completion))
+        found.append(TrainingSample(prompt, example.reference, completion))
     return found
 
 
-def sample_of(row: Row) -> Sample:
+def sample_of(row: Row) -> TrainingSample:
     completion = row["completion"] if "completion" in row else row["chosen"]
-    return Sample(row["prompt"], "", join_message_texts(completion), join_message_texts(row.get("rejected", [])))
+    return TrainingSample(row["prompt"], "", join_message_texts(completion), join_message_texts(row.get("rejected", [])))
 
 
 def join_message_texts(messages: list[dict[str, Any]]) -> str:

@@ -31,14 +31,14 @@ GRACE_SECONDS = 1.0  # for an answer given just before the deadline to reach the
 Tiers = list[list[int]]
 
 
-class BadAnswer(ValueError):
+class InvalidAnswer(ValueError):
     """A line of the answers that cannot be used."""
 
 
 def compute_win_shares(tiers: Tiers, members: int) -> list[float]:
-    """(members,) each one's share of the comparisons with the others that it won, a tie counting half. Raises BadAnswer."""
+    """(members,) each one's share of the comparisons with the others that it won, a tie counting half. Raises InvalidAnswer."""
     if any(not tier for tier in tiers) or sorted(place for tier in tiers for place in tier) != list(range(members)):
-        raise BadAnswer(f"{tiers} does not name each of the places 0 to {members - 1} once")
+        raise InvalidAnswer(f"{tiers} does not name each of the places 0 to {members - 1} once")
     values, below = [0.0] * members, members
     for tier in tiers:
         below -= len(tier)
@@ -48,19 +48,19 @@ def compute_win_shares(tiers: Tiers, members: int) -> list[float]:
 
 
 def parse_answer_line(line: bytes) -> tuple[str, Tiers | None]:
-    """Key and tiers of a line. Raises BadAnswer."""
+    """Key and tiers of a line. Raises InvalidAnswer."""
     try:
         data = json.loads(line)
         key, tiers = data["key"], data["tiers"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise BadAnswer(f"{line[:80]!r} is no answer: it wants a key and tiers") from None
+        raise InvalidAnswer(f"{line[:80]!r} is no answer: it wants a key and tiers") from None
     plain = isinstance(tiers, list) and all(isinstance(tier, list) and all(type(place) is int for place in tier) for tier in tiers)
     if not isinstance(key, str) or not (tiers is None or plain):
-        raise BadAnswer(f"{line[:80]!r} is no answer: the key is text and tiers are lists of places, or null")
+        raise InvalidAnswer(f"{line[:80]!r} is no answer: the key is text and tiers are lists of places, or null")
     return key, tiers
 
 
-class Answers:
+class AnswerFile:
     """The file of answers, read on from where the last look ended. A line counts once its newline is there."""
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +79,7 @@ class Answers:
         for line in whole.splitlines():
             try:
                 yield parse_answer_line(line)
-            except BadAnswer as error:
+            except InvalidAnswer as error:
                 log.warning("%s: %s", self.path.name, error)
 
 
@@ -103,7 +103,7 @@ class Batch:
 
 
 @dataclass
-class Scored:
+class HumanScores:
     """``values`` (B,): rewards in [0, 1], or the fallback."""
 
     values: list[float | None]
@@ -111,14 +111,14 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Question:
+class GroupQuestion:
     """``members``: of each different completion the places in the group that said it; an answer ranks the completions."""
 
     group: int
     members: list[list[int]]
 
     def rewards(self, tiers: Tiers) -> list[float]:
-        """(members of the group,) Raises BadAnswer."""
+        """(members of the group,) Raises InvalidAnswer."""
         compute_win_shares(tiers, len(self.members))
         return compute_win_shares([[member for place in tier for member in self.members[place]] for tier in tiers], sum(map(len, self.members)))
 
@@ -128,15 +128,15 @@ class People:
 
     def __init__(self, wanted: HumanReward, folder: Path, reporter: Reporter, stop: StopRequest, seed: int) -> None:
         self.wanted, self.reporter, self.stop, self.seed = wanted, reporter, stop, seed
-        self.answers = Answers(folder / ANSWERS)
+        self.answers = AnswerFile(folder / ANSWERS)
         self.answers.path.parent.mkdir(parents=True, exist_ok=True)  # so that anybody can append to it
 
-    def score(self, batch: Batch) -> Scored:
+    def score(self, batch: Batch) -> HumanScores:
         """The batch's column of rewards. Returns when every question is answered, its time is over, or a stop is requested."""
         asked = dict(self.ask(batch, number) for number in self.drawn(batch))
         began = time.monotonic()
         found = self.wait(asked, began + self.wanted.seconds + GRACE_SECONDS) if asked else {}
-        scored = Scored([self.wanted.fallback] * len(batch.texts))
+        scored = HumanScores([self.wanted.fallback] * len(batch.texts))
         for key, values in found.items():
             scored.values[batch.group(asked[key].group)] = values
         scored.metrics["share"] = len(found) * batch.members / len(batch.texts)
@@ -152,7 +152,7 @@ class People:
 
         return [number for number in range(batch.groups) if chosen(number) and len(set(batch.texts[batch.group(number)])) > 1]
 
-    def ask(self, batch: Batch, number: int) -> tuple[str, Question]:
+    def ask(self, batch: Batch, number: int) -> tuple[str, GroupQuestion]:
         """Reports the question; returns its key and what its answer will mean."""
         group, first = batch.first_group + number, number * batch.members
         key = f"{self.reporter.attempt}-{batch.step}-{group}"
@@ -169,9 +169,9 @@ class People:
             completions=list(members),
             deadline=time.time() + self.wanted.seconds,
         )
-        return key, Question(number, list(members.values()))
+        return key, GroupQuestion(number, list(members.values()))
 
-    def wait(self, asked: dict[str, Question], until: float) -> dict[str, list[float]]:
+    def wait(self, asked: dict[str, GroupQuestion], until: float) -> dict[str, list[float]]:
         """The rewards of the groups that were ranked in time, by key. The first answer that can be used counts."""
         self.reporter.writer.sync()  # who answers reads the spool
         found: dict[str, list[float]] = {}
@@ -186,12 +186,12 @@ class People:
             time.sleep(POLL_SECONDS)
 
 
-def accept_answer(question: Question, key: str, tiers: Tiers | None, found: dict[str, list[float]]) -> bool:
+def accept_answer(question: GroupQuestion, key: str, tiers: Tiers | None, found: dict[str, list[float]]) -> bool:
     """Whether the answer settles its question."""
     try:
         if tiers is not None:
             found[key] = question.rewards(tiers)
-    except BadAnswer as error:
+    except InvalidAnswer as error:
         log.warning("the answer to %s is not used: %s", key, error)
         return False
     return True

@@ -23,7 +23,7 @@ class LabError(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class LabReply:
     """``offset`` bytes of the spool are in the lab; ``stop``: somebody asked for the run to stop."""
 
     offset: int
@@ -54,10 +54,10 @@ class LabClient:
         said = self.request("POST", "/api/v1/outside/runs", json.dumps(opening).encode(), {"Content-Type": "application/json"})
         return str(said["url"]), int(said["offset"])
 
-    def send(self, key: str, offset: int, data: bytes) -> Answer:
+    def send(self, key: str, offset: int, data: bytes) -> LabReply:
         """Sends whole lines of the spool that begin at byte ``offset``; the answer says from where to go on. Raises LabError."""
         said = self.request("POST", f"/api/v1/outside/runs/{key}/events?offset={offset}", data, {"Content-Type": "application/x-ndjson"})
-        return Answer(int(said["offset"]), bool(said["stop"]))
+        return LabReply(int(said["offset"]), bool(said["stop"]))
 
     def request(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:
         request = urllib.request.Request(self.url + path, body, {**headers, "Authorization": f"Bearer {self.token}"}, method=method)

@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass
-class Sampled:
+class ObservedCompletion:
     """One completion of T tokens, and what the loss has said of them so far."""
 
     scored: Scored
@@ -42,7 +42,7 @@ class Observer:
     def __init__(self, trainer: Any, emit: Callable[[Callable[[], list[AnyEvent]]], None], stamp: Callable[[], dict[str, Any]]) -> None:
         self.trainer, self.emit, self.stamp = trainer, emit, stamp
         self.pieces = Pieces(getattr(trainer.processing_class, "tokenizer", trainer.processing_class))
-        self.waiting: dict[int, Sampled] = {}
+        self.waiting: dict[int, ObservedCompletion] = {}
         self.next_row = 0
         self.rows: list[int] = []  # of the batch whose loss is being computed
         self.groups: dict[tuple[str, int], int] = {}  # groups seen of a phase and step
@@ -122,7 +122,7 @@ class Observer:
                 ids=own,
                 filtered="" if any(value is not None for value in score.values()) else UNSCORED,
             )
-            self.waiting[self.next_row + row] = Sampled(scored)
+            self.waiting[self.next_row + row] = ObservedCompletion(scored)
         output[ROW] = torch.arange(self.next_row, self.next_row + count, device=output["completion_ids"].device)
         self.next_row += count
 
@@ -148,7 +148,7 @@ class Observer:
             stamp = self.stamp()
             self.emit(lambda: [self.event(one, stamp) for one in done])
 
-    def event(self, one: Sampled, stamp: dict[str, Any]) -> AnyEvent:
+    def event(self, one: ObservedCompletion, stamp: dict[str, Any]) -> AnyEvent:
         empty = np.full(len(one.scored.ids), np.nan, np.float32)
         logprobs, entropies = (empty if values is None else values for values in (one.logprobs, one.entropies))
         return build_rollout_event(one.scored, logprobs, entropies, self.pieces, stamp)

@@ -88,7 +88,7 @@ class Sender:
                 time.sleep(pause)
 
 
-class Background(threading.Thread):
+class BackgroundSender(threading.Thread):
     """Sends from a thread of its own: training never waits for the lab, and no failure of it reaches training."""
 
     def __init__(self, sender: Sender) -> None:

@@ -19,7 +19,7 @@ from trainers.contract.events import AttemptFinished, AttemptStarted
 from trainers.contract.spool import SPOOL, SpoolWriter, last_attempt
 from trainers.outside.client import LabClient
 from trainers.outside.observing import Observer
-from trainers.outside.sending import Background, Sender, ensure_run_opening
+from trainers.outside.sending import BackgroundSender, Sender, ensure_run_opening
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class LabCallback(TrainerCallback):  # type: ignore[misc]
         self.trainer: Any = None
         self.reporter: Reporter | None = None
         self.observer: Observer | None = None
-        self.background: Background | None = None
+        self.background: BackgroundSender | None = None
         self.total_steps = self.step = 0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
@@ -57,7 +57,7 @@ class LabCallback(TrainerCallback):  # type: ignore[misc]
         self.reporter.event(AttemptStarted, **self.beginning(args, state, rest.get("model")))
         if hasattr(self.trainer, "_generate_and_score_completions"):
             self.observer = Observer(self.trainer, self.reporter.later, self.reporter.stamp)
-        self.background = Background(Sender(self.client, folder))
+        self.background = BackgroundSender(Sender(self.client, folder))
         self.background.start()
         atexit.register(self.ended_without_a_word)
 

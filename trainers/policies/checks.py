@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from trainers.contract.policy_folder import Folder, inspect_policy_folder
+from trainers.contract.policy_folder import PolicyFolder, inspect_policy_folder
 from trainers.contract.problems import Problem
 from trainers.contract.spec import RUN_FILE, FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
 
@@ -29,14 +29,14 @@ def check_policy(spec: RunSpec, problems: list[Problem], warnings: list[Problem]
     return folder.context
 
 
-def inspect_run_policy(policy: RunPolicy) -> Folder:
+def inspect_run_policy(policy: RunPolicy) -> PolicyFolder:
     """The folder of a run's policy; when it is not there, the problem names the checkpoints that are."""
     run, path = Path(policy.folder), policy.path()
     if not (run / RUN_FILE).is_file():
-        folder = Folder(run, "policy.folder")
+        folder = PolicyFolder(run, "policy.folder")
         folder.refuse(f"is not the folder of a run: it has no {RUN_FILE}", "give the folder of a run")
     elif not path.is_dir():
-        folder = Folder(run, "policy.checkpoint")
+        folder = PolicyFolder(run, "policy.checkpoint")
         found = saved_steps(run)
         there = f"it has checkpoints {', '.join(map(str, found))}" if found else "it has saved nothing yet"
         folder.problems.append(
@@ -72,13 +72,13 @@ def is_hub_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def inspect_cached_policy(policy: HubPolicy) -> Folder:
+def inspect_cached_policy(policy: HubPolicy) -> PolicyFolder:
     """What the local hub cache has of the policy; never asks the network."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(policy.name, "config.json", revision=policy.revision)
     if not isinstance(config, str):
-        folder = Folder(Path(policy.name), "policy.name")
+        folder = PolicyFolder(Path(policy.name), "policy.name")
         if is_hub_offline():
             message, fix = "is not in this machine's cache and HF_HUB_OFFLINE is set", "unset it, or download the policy where there is a network"
             folder.warnings.append(Problem("policy.name", policy.name, message, fix))

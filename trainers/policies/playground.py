@@ -1,6 +1,6 @@
 """Sampling for a person who watches: completions of one prompt from one policy, reported while they are written.
 
-A request is a line of JSON (``Request``); the answer is JSON lines on standard output: ``loaded`` once, ``written`` every REPORT_SECONDS with
+A request is a line of JSON (``SamplingRequest``); the answer is JSON lines on standard output: ``loaded`` once, ``written`` every REPORT_SECONDS with
 everything each completion has so far, ``done`` at the end. Then the next request is read. Log-probabilities and entropies are those of the policy
 at the asked temperature, before top-p.
 """
@@ -29,7 +29,7 @@ REPORT_SECONDS = 0.15
 MOST_TOKENS, MOST_COMPLETIONS = 2048, 8
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SamplingRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``temperature`` 0 is greedy. ``seed`` makes the answer repeatable on one machine."""
 
     folder: str
@@ -41,10 +41,10 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
 
 
-def parse_sampling_request(text: bytes) -> Request:
+def parse_sampling_request(text: bytes) -> SamplingRequest:
     """Raises SpecError naming the field."""
     try:
-        request = msgspec.json.decode(text, type=Request)
+        request = msgspec.json.decode(text, type=SamplingRequest)
     except msgspec.DecodeError as error:
         raise SpecError([Problem("request", "", str(error))]) from None
     bounds = {
@@ -62,7 +62,7 @@ def parse_sampling_request(text: bytes) -> Request:
     return request
 
 
-class Watcher(LogitsProcessor, BaseStreamer):  # type: ignore[misc]
+class DistributionRecorder(LogitsProcessor, BaseStreamer):  # type: ignore[misc]
     """Sees every distribution before a token is drawn from it, and every token after: (B,) at a time."""
 
     def __init__(self, temperature: float, report: Callable[[], None]) -> None:
@@ -93,10 +93,10 @@ class Watcher(LogitsProcessor, BaseStreamer):  # type: ignore[misc]
         self.report()
 
 
-class Session:
+class SamplingSession:
     """One policy and one request."""
 
-    def __init__(self, request: Request, say: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, request: SamplingRequest, say: Callable[[dict[str, Any]], None]) -> None:
         folder = Path(request.folder)
         if not folder.is_dir():
             raise SpecError([Problem("folder", folder.name, "the policy's files are not there any more", "choose another checkpoint")])
@@ -108,7 +108,7 @@ class Session:
         self.model = policies.load_model(folder, torch.bfloat16 if half else torch.float32).to(device).eval()
         self.pieces = Pieces(self.tokenizer)
         self.ends = end_ids(self.model, self.tokenizer)
-        self.watcher = Watcher(request.temperature, self.report)
+        self.watcher = DistributionRecorder(request.temperature, self.report)
 
     @torch.no_grad()
     def run(self) -> None:
@@ -175,4 +175,4 @@ def stream_completions(requests: Iterable[bytes]) -> None:
         sys.stdout.flush()
 
     for text in requests:
-        Session(parse_sampling_request(text), say).run()
+        SamplingSession(parse_sampling_request(text), say).run()

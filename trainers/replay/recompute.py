@@ -29,8 +29,8 @@ from trainers.methods import stack as stacks
 from trainers.methods.base import Method, hooks_of
 from trainers.methods.batch import RolloutBatch
 from trainers.methods.stack import Stack
-from trainers.replay.stored_batch import Recipe, Stored, batch_of, plain_advantages, slice_of, split_loss_slices
-from trainers.replay.stored_run import Examples, NotStored, StoredRun
+from trainers.replay.stored_batch import StoredRecipe, StoredRollout, batch_of, plain_advantages, slice_of, split_loss_slices
+from trainers.replay.stored_run import MissingDataError, StoredExamples, StoredRun
 from trainers.tasks import registry
 
 REPLAYED = ("rewards", "advantages", "token_weights")
@@ -51,22 +51,22 @@ NO_REFERENCE = "needs log-probabilities of the reference policy; this run stored
 LOGITS = "needs the policy's whole distribution at every token, which is not stored"
 
 
-class Request(msgspec.Struct, frozen=True):
+class ReplayRequest(msgspec.Struct, frozen=True):
     spec: dict[str, Any]
-    rollouts: list[Stored]
+    rollouts: list[StoredRollout]
 
 
 @dataclass
-class Replayed:
+class ReplayedBatch:
     """A generation batch: G rollouts of each of its groups, one group after the other."""
 
-    stored: list[Stored]
+    stored: list[StoredRollout]
     batch: RolloutBatch
     reported: GenerationBatch
     weights: Tensor | None = None  # (B, T)
 
 
-def answer_replay_request(request: Request) -> dict[str, Any]:
+def answer_replay_request(request: ReplayRequest) -> dict[str, Any]:
     """The answer as JSON. Raises SpecError with the reason for every method that cannot be replayed on these rollouts."""
     recipe = prepare_recipe(request.spec)
     torch.manual_seed(recipe.spec.seed)
@@ -82,7 +82,7 @@ def answer_replay_request(request: Request) -> dict[str, Any]:
     }
 
 
-def prepare_recipe(data: dict[str, Any]) -> Recipe:
+def prepare_recipe(data: dict[str, Any]) -> StoredRecipe:
     """Raises SpecError."""
     spec = parse_spec(data)
     if not isinstance(spec.training, GRPO):
@@ -104,7 +104,7 @@ def prepare_recipe(data: dict[str, Any]) -> Recipe:
                 raise error_from_hook_failure(stack, error) from error
     settings: dict[str, Any] = {"scale_rewards": "group", "epsilon": spec.training.epsilon} | stack.base.arguments()
     epsilon = (settings["epsilon"], settings.get("epsilon_high") or settings["epsilon"])
-    return Recipe(spec, spec.training, stack, Examples(spec, task), settings["scale_rewards"], epsilon)
+    return StoredRecipe(spec, spec.training, stack, StoredExamples(spec, task), settings["scale_rewards"], epsilon)
 
 
 def error_from_hook_failure(stack: Stack, error: Exception) -> SpecError:
@@ -113,7 +113,7 @@ def error_from_hook_failure(stack: Stack, error: Exception) -> SpecError:
     guilty = next((method for method in frames if isinstance(method, Method) and method in stack.methods), None)
     if guilty is None:
         return SpecError([Problem("methods", "", str(error), "choose other parameters", given=False)])
-    if isinstance(error, NotStored):
+    if isinstance(error, MissingDataError):
         return make_replay_error(stack, guilty, str(error))
     # A hook that met None where training has tensors.
     lacking = [why for need, why in (("logits", LOGITS), ("reference", NO_REFERENCE)) if need in guilty.needs]
@@ -126,13 +126,13 @@ def make_replay_error(stack: Stack, method: Method, why: str) -> SpecError:
     return SpecError([Problem(where, method.card.name, f"cannot be replayed on stored rollouts: it {why}", "take it out, or train with it")])
 
 
-def group_stored_batches(recipe: Recipe, stored: Sequence[Stored]) -> list[list[Stored]]:
+def group_stored_batches(recipe: StoredRecipe, stored: Sequence[StoredRollout]) -> list[list[StoredRollout]]:
     """The generation batches among the rollouts, each G members of group after group; what is not complete is left out and noted."""
     size, count = recipe.training.num_generations, recipe.training.prompts_per_batch()
-    members: dict[int, dict[int, Stored]] = defaultdict(dict)
+    members: dict[int, dict[int, StoredRollout]] = defaultdict(dict)
     for one in stored:
         members[one.group][one.sample] = one
-    found: dict[int, list[Stored]] = defaultdict(list)
+    found: dict[int, list[StoredRollout]] = defaultdict(list)
     for group in sorted(members):
         own = members[group]
         if set(own) == set(range(size)):
@@ -145,11 +145,11 @@ def group_stored_batches(recipe: Recipe, stored: Sequence[Stored]) -> list[list[
     return [found[number] for number in sorted(found)]
 
 
-def replay_batch(recipe: Recipe, rows: list[Stored]) -> Replayed:
+def replay_batch(recipe: StoredRecipe, rows: list[StoredRollout]) -> ReplayedBatch:
     """Raises SpecError when stored rollouts are not enough for a hook."""
     batch, stack = batch_of(recipe, rows), recipe.stack
     reported = GenerationBatch(batch.examples, batch.prompts, batch.texts, [], {})
-    made = Replayed(rows, batch, reported)
+    made = ReplayedBatch(rows, batch, reported)
     try:
         advantages = advantages_of(stack, batch, plain_advantages(batch, recipe.scale), recipe.scale, reported)
         if methods := stack.filling("token_weights"):
@@ -175,7 +175,7 @@ def said_of(method: Method) -> dict[str, Any]:
     }
 
 
-def build_rollout_outcome(one: Replayed, row: int) -> dict[str, Any]:
+def build_rollout_outcome(one: ReplayedBatch, row: int) -> dict[str, Any]:
     """Advantage (its mean over tokens) after every method, rewards after those that shape them, arrays (T,) as they are stored (empty: all alike)."""
     count = len(arrays.unpack_array(one.stored[row].ids))
     own = one.reported.token_advantages

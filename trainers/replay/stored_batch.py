@@ -19,12 +19,12 @@ from trainers.contract.spec import RunSpec
 from trainers.maths.advantages import EPSILON, compute_trl_advantages
 from trainers.methods.batch import LossBatch, RolloutBatch
 from trainers.methods.stack import Stack
-from trainers.replay.stored_run import Absent, Examples, StoredRun
+from trainers.replay.stored_run import MissingPart, StoredExamples, StoredRun
 
 NOTED = "what the rollout hook noted about each completion while it was sampled, which is not stored"
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredRollout(msgspec.Struct, frozen=True):
     """One stored rollout. Arrays (T,) are packed by ``trainers.contract.arrays``. ``order``: its place among the rollouts as they were written."""
 
     id: int
@@ -46,17 +46,17 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Recipe:
+class StoredRecipe:
     spec: RunSpec
     training: GRPO
     stack: Stack
-    examples: Examples
+    examples: StoredExamples
     scale: Any  # TRL's scale_rewards of the base
     epsilon: tuple[float, float]
     notes: list[str] = field(default_factory=list)
 
 
-def batch_of(recipe: Recipe, rows: list[Stored]) -> RolloutBatch:
+def batch_of(recipe: StoredRecipe, rows: list[StoredRollout]) -> RolloutBatch:
     """The batch that training saw. Raises SpecError when a rollout has no tokens."""
     run = recipe.stack.context
     if bare := [one for one in rows if not one.ids]:
@@ -69,7 +69,7 @@ def batch_of(recipe: Recipe, rows: list[Stored]) -> RolloutBatch:
     reward = total_rewards(scores, torch.tensor(list(run.weights.values())), recipe.training.num_generations)
     prompts = [[Message(role, content) for role, content in one.prompt] for one in rows]
     known = [recipe.examples.of(prompt, one.reference) for prompt, one in zip(prompts, rows, strict=True)]
-    notes: Any = [Absent(NOTED) if recipe.stack.fills("rollout") else {} for _ in rows]
+    notes: Any = [MissingPart(NOTED) if recipe.stack.fills("rollout") else {} for _ in rows]
     return RolloutBatch(
         examples=[example for _, example in known],
         example_ids=[number for number, _ in known],
@@ -91,7 +91,7 @@ def batch_of(recipe: Recipe, rows: list[Stored]) -> RolloutBatch:
         logprobs=unpack_measurements([one.logprobs for one in rows], mask),
         entropies=unpack_measurements([one.entropies for one in rows], mask),
         reference_logprobs=unpack_measurements([one.reference_logprobs for one in rows], mask),
-        prompt_ids=Absent("the prompt's token ids for a forward pass of the policy, which a replay does not load"),  # type: ignore[arg-type]
+        prompt_ids=MissingPart("the prompt's token ids for a forward pass of the policy, which a replay does not load"),  # type: ignore[arg-type]
         notes=notes,
     )
 
@@ -110,14 +110,14 @@ def plain_advantages(batch: RolloutBatch, scale: Any) -> Tensor:
     return (centred / ((square / (known - 1).clamp(min=1)).sqrt() + EPSILON)).flatten().nan_to_num(0.0)
 
 
-def split_loss_slices(rows: Sequence[Stored], size: int) -> list[list[int]]:
+def split_loss_slices(rows: Sequence[StoredRollout], size: int) -> list[list[int]]:
     """Rows of the batch that went through the loss together: they were written together."""
     order = sorted(range(len(rows)), key=lambda row: rows[row].order)
     starts = [*range(0, len(order), size), len(order)]
     return [order[start:end] for start, end in pairwise(starts)]
 
 
-def slice_of(recipe: Recipe, batch: RolloutBatch, advantages: Tensor, rows: Tensor, step: int) -> LossBatch:
+def slice_of(recipe: StoredRecipe, batch: RolloutBatch, advantages: Tensor, rows: Tensor, step: int) -> LossBatch:
     if batch.logprobs is None or batch.entropies is None:
         message = "the log-probabilities and entropies that token weights are worked out from are not stored"
         raise SpecError([Problem("rollouts", batch.step, message, "choose a step whose tokens are stored with them")])

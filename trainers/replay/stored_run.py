@@ -1,6 +1,7 @@
 """What methods are given in place of a run when its stored rollouts are replayed: all that the spec and the task say, nothing that a model says.
 
-What is not there stands as ``Absent``: using it raises NotStored with the reason, so that a method that never looks at it replays all the same.
+What is not there stands as ``MissingPart``: using it raises MissingDataError with the reason, so that a method that never looks at it
+replays all the same.
 """
 
 from functools import cached_property
@@ -18,18 +19,18 @@ TOKENIZER = "the policy's tokenizer, which a replay does not load"
 Key = tuple[tuple[tuple[str, str], ...], str]
 
 
-class NotStored(RuntimeError):
+class MissingDataError(RuntimeError):
     """A hook needs something that stored rollouts do not have; the message says what."""
 
 
-class Absent:
+class MissingPart:
     """Something that is not there, named by ``what``. Passing it around is fine, using it is not."""
 
     def __init__(self, what: str) -> None:
         object.__setattr__(self, "what", what)
 
     def refuse(self, *args: Any, **rest: Any) -> NoReturn:
-        raise NotStored(f"needs {object.__getattribute__(self, 'what')}")
+        raise MissingDataError(f"needs {object.__getattribute__(self, 'what')}")
 
     def __getattr__(self, name: str) -> Any:
         self.refuse()
@@ -42,7 +43,7 @@ class StoredRun(RunContext):
     """``RunContext`` without policy, reference, tokenizer and judge."""
 
     def __init__(self, spec: RunSpec, task: Task) -> None:
-        super().__init__(attempt=Absent("the run's policy, which a replay does not load"))  # type: ignore[arg-type]
+        super().__init__(attempt=MissingPart("the run's policy, which a replay does not load"))  # type: ignore[arg-type]
         self.spec, self.own_task = spec, task
 
     @property
@@ -51,19 +52,19 @@ class StoredRun(RunContext):
 
     @property
     def tokenizer(self) -> Any:
-        return Absent(TOKENIZER)
+        return MissingPart(TOKENIZER)
 
     @property
     def model(self) -> Any:
-        return Absent("a forward pass of the policy, which a replay does not load")
+        return MissingPart("a forward pass of the policy, which a replay does not load")
 
     @cached_property
     def reference(self) -> Any:
-        return Absent("a forward pass of the reference policy, which a replay does not load")
+        return MissingPart("a forward pass of the reference policy, which a replay does not load")
 
     @cached_property
     def judge(self) -> Any:
-        return Absent("a judge, which a replay does not ask")
+        return MissingPart("a judge, which a replay does not ask")
 
     @property
     def device(self) -> torch.device:
@@ -82,25 +83,25 @@ class StoredRun(RunContext):
         return rewards.weights_of(self.task, self.spec)
 
     def frozen(self, folder: str) -> Any:
-        return Absent("another model, which a replay does not load")
+        return MissingPart("another model, which a replay does not load")
 
     def score(self, example: Example, text: str) -> float:
         return rewards.weighted_sum(rewards.score_all(self.task, text, example), self.weights) or 0.0
 
     def sample(self, *args: Any, **rest: Any) -> Any:
-        raise NotStored("needs completions sampled from the policy, which a replay does not load")
+        raise MissingDataError("needs completions sampled from the policy, which a replay does not load")
 
     def logprobs(self, *args: Any, **rest: Any) -> Any:
-        raise NotStored("needs a forward pass of the policy, which a replay does not load")
+        raise MissingDataError("needs a forward pass of the policy, which a replay does not load")
 
     def prompt_ids(self, prompts: Any) -> Any:
-        return Absent(TOKENIZER)
+        return MissingPart(TOKENIZER)
 
     def completion_ids(self, text: str, end: bool = True) -> Any:
-        return Absent(TOKENIZER)
+        return MissingPart(TOKENIZER)
 
 
-class Examples:
+class StoredExamples:
     """The training examples that stored prompts came from, drawn again from the task as the run drew them."""
 
     def __init__(self, spec: RunSpec, task: Task) -> None:
@@ -123,7 +124,7 @@ class Examples:
         if (drawn := self.known.get(key)) is not None:
             return drawn
         number = self.others.setdefault(key, getattr(self.spec.training, "prompts", 0) + len(self.others))
-        return number, Example(prompt, reference, Absent("the task's own facts about the prompt (example.data), which are not stored"))  # type: ignore[arg-type]
+        return number, Example(prompt, reference, MissingPart("the task's own facts about the prompt (example.data), which are not stored"))  # type: ignore[arg-type]
 
 
 def key_of(prompt: list[Message], reference: str) -> Key:

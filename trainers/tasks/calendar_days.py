@@ -37,7 +37,7 @@ STEP = re.compile(r"([A-Z][a-z]{2})([+-])([0-9]{1,3})=([A-Z][a-z]{2})")
 
 
 @dataclass(frozen=True)
-class Sizes:
+class CalendarSizes:
     """``asides``: events mentioned after the ones that lead to the asked event, each tied to an earlier one."""
 
     steps: tuple[int, int]
@@ -46,9 +46,9 @@ class Sizes:
 
 
 SIZES = {
-    "easy": Sizes(steps=(2, 3), days=3, asides=0),
-    "medium": Sizes(steps=(3, 4), days=6, asides=0),
-    "hard": Sizes(steps=(3, 4), days=12, asides=2),
+    "easy": CalendarSizes(steps=(2, 3), days=3, asides=0),
+    "medium": CalendarSizes(steps=(3, 4), days=6, asides=0),
+    "hard": CalendarSizes(steps=(3, 4), days=12, asides=2),
 }
 
 

@@ -28,7 +28,7 @@ ROUNDS, CLOSE = 100, 1e-6
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LabelEvidence:
     """About one labelled pair. ``ballots``: (labeller, 1 agrees with the label, -1 says the opposite, 0 a tie).
 
     ``rewards``: reward function -> what it gave chosen minus rejected. ``gap``: the same of the whole reward.
@@ -41,7 +41,7 @@ class Evidence:
 
 
 @dataclass
-class Suspicion:
+class LabelSuspicion:
     score: float = 0.0
     by: dict[str, float] = field(default_factory=dict)  # cleaner -> its score
     reasons: list[str] = field(default_factory=list)
@@ -54,37 +54,41 @@ class Suspicion:
             self.reasons.append(reason)
 
 
-def score_suspicions(pairs: Sequence[Evidence], cleaning: Cleaning) -> list[Suspicion]:
+def score_suspicions(pairs: Sequence[LabelEvidence], cleaning: Cleaning) -> list[LabelSuspicion]:
     """One a pair, by the cleaners of the rule."""
-    found = [Suspicion() for _ in pairs]
+    suspicions = [LabelSuspicion() for _ in pairs]
     for name in cleaning.by:
-        CLEANERS[name](pairs, cleaning, found)
-    return found
+        CLEANERS[name](pairs, cleaning, suspicions)
+    return suspicions
 
 
-def by_labellers(pairs: Sequence[Evidence], cleaning: Cleaning, found: list[Suspicion]) -> None:
+def by_labellers(pairs: Sequence[LabelEvidence], cleaning: Cleaning, suspicions: list[LabelSuspicion]) -> None:
     right, reliability = estimate_label_posterior(pairs)
-    given = Counter(who for pair in pairs for who, said in pair.ballots if said)
-    for pair, one, own in zip(pairs, right, found, strict=True):
-        against = [who for who, said in pair.ballots if said < 0]
+    given = Counter(who for pair in pairs for who, ballot in pair.ballots if ballot)
+    for pair, probability, own in zip(pairs, right, suspicions, strict=True):
+        against = [who for who, ballot in pair.ballots if ballot < 0]
         opposed = [name for name, gap in pair.rewards.items() if gap < 0]
         words = [f"{len(against)} of {len(pair.ballots)} labellers disagree with it"] if against else []
         words += [f"{', '.join(opposed)} prefers the other answer"] if opposed else []
-        worst, labels = min(((reliability[f"user {who}"], given[who]) for who, said in pair.ballots if said > 0), default=(1.0, 0))
+        worst, labels = min(((reliability[f"user {who}"], given[who]) for who, ballot in pair.ballots if ballot > 0), default=(1.0, 0))
         words += [f"the labeller's reliability is about {worst:.2f}, from {labels} labels"] if worst < 0.75 else []
-        own.add("labellers", 1 - float(one), f"probability that the label is correct {one:.2f}: {'; '.join(words)}" if words and one < 0.75 else "")
+        own.add(
+            "labellers",
+            1 - float(probability),
+            f"probability that the label is correct {probability:.2f}: {'; '.join(words)}" if words and probability < 0.75 else "",
+        )
 
 
-def estimate_label_posterior(pairs: Sequence[Evidence]) -> tuple[Floats, dict[str, float]]:
+def estimate_label_posterior(pairs: Sequence[LabelEvidence]) -> tuple[Floats, dict[str, float]]:
     """(N,) probability that each label is right, and the reliability of each voter ("user 7", "reward correct"), by expectation maximisation."""
     names: dict[str, int] = {}
     places, voters, signs = [], [], []
-    for place, pair in enumerate(pairs):
-        votes = [(f"user {who}", float(said)) for who, said in pair.ballots]
+    for index, pair in enumerate(pairs):
+        votes = [(f"user {who}", float(ballot)) for who, ballot in pair.ballots]
         votes += [(f"reward {name}", float(np.sign(gap))) for name, gap in pair.rewards.items()]
         for name, vote in votes:
             if vote:
-                places.append(place)
+                places.append(index)
                 voters.append(names.setdefault(name, len(names)))
                 signs.append(vote)
     at, voter, agrees = np.array(places, dtype=np.int64), np.array(voters, dtype=np.int64), np.array(signs)
@@ -100,26 +104,28 @@ def estimate_label_posterior(pairs: Sequence[Evidence]) -> tuple[Floats, dict[st
         eta = (priors[:, 0] + np.bincount(voter, weights=credit, minlength=len(names))) / (priors.sum(axis=1) + votes_of)
         if len(pairs) and float(np.abs(right - before).max()) < CLOSE:
             break
-    return right, {name: float(eta[place]) for name, place in names.items()}
+    return right, {name: float(eta[index]) for name, index in names.items()}
 
 
-def by_rewards(pairs: Sequence[Evidence], cleaning: Cleaning, found: list[Suspicion]) -> None:
-    for pair, own in zip(pairs, found, strict=True):
+def by_rewards(pairs: Sequence[LabelEvidence], cleaning: Cleaning, suspicions: list[LabelSuspicion]) -> None:
+    for pair, own in zip(pairs, suspicions, strict=True):
         votes = {name: gap > 0 for name, gap in pair.rewards.items() if gap}
         agree = sum(votes.values())
         bad = bool(votes) and (agree == 0 if cleaning.vote == "all" else agree < len(votes) / 2)
         own.add("rewards", 1 - agree / len(votes) if bad else 0.0, f"{agree} of {len(votes)} reward functions agree with the label")
 
 
-def by_gap(pairs: Sequence[Evidence], cleaning: Cleaning, found: list[Suspicion]) -> None:
-    known = sorted((pair.gap, place) for place, pair in enumerate(pairs) if pair.gap is not None)
+def by_gap(pairs: Sequence[LabelEvidence], cleaning: Cleaning, suspicions: list[LabelSuspicion]) -> None:
+    known = sorted((pair.gap, index) for index, pair in enumerate(pairs) if pair.gap is not None)
     bad = known[: int(cleaning.gap_share * len(known))]
-    for rank, (gap, place) in enumerate(bad):
-        found[place].add("gap", 1 - rank / (2 * len(bad)), f"reward of chosen minus rejected is {gap:.3g}, among the lowest {cleaning.gap_share:.0%}")
+    for rank, (gap, index) in enumerate(bad):
+        suspicions[index].add(
+            "gap", 1 - rank / (2 * len(bad)), f"reward of chosen minus rejected is {gap:.3g}, among the lowest {cleaning.gap_share:.0%}"
+        )
 
 
-def by_speed(pairs: Sequence[Evidence], cleaning: Cleaning, found: list[Suspicion]) -> None:
-    for pair, own in zip(pairs, found, strict=True):
+def by_speed(pairs: Sequence[LabelEvidence], cleaning: Cleaning, suspicions: list[LabelSuspicion]) -> None:
+    for pair, own in zip(pairs, suspicions, strict=True):
         if pair.seconds is not None and pair.seconds < cleaning.min_seconds:
             own.add("speed", 1 - pair.seconds / (2 * cleaning.min_seconds), f"judged in {pair.seconds:.1f} s")
 

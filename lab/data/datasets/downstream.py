@@ -16,15 +16,15 @@ from lab.training.runs.models import Run
 
 def flags_of(versions: Iterable[Version]) -> dict[int, list[Recall]]:
     """Version -> the recalls that touch it and are not undone, newest first. Versions without one are missing."""
-    wanted = {version.pk: version for version in versions}
-    if not wanted:
+    by_id = {version.pk: version for version in versions}
+    if not by_id:
         return {}
-    teams = set(Dataset.objects.filter(versions__in=list(wanted.values())).values_list("team", flat=True))
-    found: defaultdict[int, list[Recall]] = defaultdict(list)
+    teams = set(Dataset.objects.filter(versions__in=list(by_id.values())).values_list("team", flat=True))
+    flags: defaultdict[int, list[Recall]] = defaultdict(list)
     for recall in Recall.objects.filter(team__in=teams, undone_at=None).select_related("labeller", "queue", "by").order_by("-at"):
-        for pk in find_recalled_versions(recall, wanted):
-            found[pk].append(recall)
-    return dict(found)
+        for pk in find_recalled_versions(recall, by_id):
+            flags[pk].append(recall)
+    return dict(flags)
 
 
 def find_recalled_versions(recall: Recall, versions: Mapping[int, Version]) -> list[int]:
@@ -62,7 +62,7 @@ def runs_of(versions: Iterable[Version]) -> dict[int, list[Run]]:
         return {}
     teams = set(Dataset.objects.filter(versions__in=list(named.values())).values_list("team", flat=True))
     ends = reduce(or_, (Q(spec__dataset__path__endswith=f"/{name}") for name in named))
-    found: defaultdict[int, list[Run]] = defaultdict(list)
+    runs_by_version: defaultdict[int, list[Run]] = defaultdict(list)
     for run in Run.objects.filter(ends, team__in=teams).order_by("number"):
-        found[named[str(run.spec["dataset"]["path"]).rsplit("/", 1)[-1]].pk].append(run)
-    return dict(found)
+        runs_by_version[named[str(run.spec["dataset"]["path"]).rsplit("/", 1)[-1]].pk].append(run)
+    return dict(runs_by_version)

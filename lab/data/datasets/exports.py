@@ -115,9 +115,9 @@ def read_file_pieces(path: Path) -> Iterator[bytes]:
 def rows_of(version: Version, split: str, shape: str, told: bool) -> Iterator[Row]:
     """``told``: with a column ``provenance``, JSON text so that it has one type whatever is in it."""
     stored = version.rows.filter(split=split).order_by("place")
-    for one in stored.iterator(chunk_size=BATCH):
-        for row in SHAPERS[shape](one.row):
-            yield {**row, "provenance": to_canonical_json(one.provenance)} if told else row
+    for stored_row in stored.iterator(chunk_size=BATCH):
+        for row in SHAPERS[shape](stored_row.row):
+            yield {**row, "provenance": to_canonical_json(stored_row.provenance)} if told else row
 
 
 def batch_rows(rows: Iterator[Row]) -> Iterator[list[Row]]:
@@ -170,13 +170,14 @@ def schema_of(shape: str, keys: frozenset[str], told: bool) -> Any:
 
 def to_table_row(row: Row) -> Row:
     """What has no fixed columns stands as JSON text."""
-    found: Row = {name: to_canonical_json(value) if name in ("tools", "data") else value for name, value in row.items()}
+    table_row: Row = {name: to_canonical_json(value) if name in ("tools", "data") else value for name, value in row.items()}
     for name in ("prompt", "chosen", "rejected", "completion"):
-        if isinstance(found.get(name), list):
-            found[name] = [
-                {**one, "tool_calls": [flat_call(call) for call in one["tool_calls"]]} if "tool_calls" in one else one for one in found[name]
+        if isinstance(table_row.get(name), list):
+            table_row[name] = [
+                {**message, "tool_calls": [flat_call(call) for call in message["tool_calls"]]} if "tool_calls" in message else message
+                for message in table_row[name]
             ]
-    return found
+    return table_row
 
 
 def flat_call(call: Row) -> Row:

@@ -11,17 +11,17 @@ from pathlib import Path
 from django.utils.text import slugify
 
 from lab.data.datasets.models import Version
-from lab.data.datasets.rows import Made, to_canonical_json
+from lab.data.datasets.rows import BuiltRow, to_canonical_json
 from lab.training.runs.references import datasets_of
 
 SPLITS = ("train", "test")
 
 
-def encode_split_rows(rows: Iterable[Made], split: str) -> bytes:
-    return b"".join(to_canonical_json(one.row).encode() + b"\n" for one in rows if one.split == split)
+def encode_split_rows(rows: Iterable[BuiltRow], split: str) -> bytes:
+    return b"".join(to_canonical_json(row.row).encode() + b"\n" for row in rows if row.split == split)
 
 
-def write_version_files(version: Version, rows: list[Made]) -> tuple[str, dict[str, str]]:
+def write_version_files(version: Version, rows: list[BuiltRow]) -> tuple[str, dict[str, str]]:
     """The version's digest and its file names by split. The bytes depend on the rows alone. Raises OSError."""
     content = {split: encode_split_rows(rows, split) for split in SPLITS}
     digest = hashlib.sha256(content["train"] + content["test"]).hexdigest()
@@ -50,6 +50,6 @@ def write_file_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def hash_split_rows(rows: Iterable[Made], split: str) -> str:
+def hash_split_rows(rows: Iterable[BuiltRow], split: str) -> str:
     """Of the bytes of one file: what a run names beside it, so that a changed file is refused."""
     return hashlib.sha256(encode_split_rows(rows, split)).hexdigest()

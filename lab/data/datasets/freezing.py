@@ -18,10 +18,10 @@ from kombu.exceptions import OperationalError
 from lab.celery import app
 from lab.data.datasets import files, importing_rows, storage_room
 from lab.data.datasets.models import Dataset, Form, Row, Source, Version, VersionState
-from lab.data.datasets.row_building import BATCH, Composed, Progress, compose_rows, finalize_rows
-from lab.data.datasets.rows import Made
-from lab.data.datasets.rules import Rule, RuleError
-from lab.data.datasets.sides import Side, read_sides
+from lab.data.datasets.row_building import BATCH, Composition, Progress, compose_rows, finalize_rows
+from lab.data.datasets.rows import BuiltRow
+from lab.data.datasets.rules import DatasetRule, RuleError
+from lab.data.datasets.sides import SourceRollout, read_sides
 from lab.data.datasets.votes import gold_scores, items_of, read_judged_items
 from lab.labelling.labels.models import Queue
 from lab.lib.clock import database_now
@@ -36,7 +36,7 @@ TASK = "freeze"
 PREVIEWED = 10_000  # items that a preview looks at
 
 
-def freeze_next_version(dataset: Dataset, user: User | None, rule: Rule, notes: str = "", **more: Any) -> Version:
+def freeze_next_version(dataset: Dataset, user: User | None, rule: DatasetRule, notes: str = "", **more: Any) -> Version:
     """The next version, queued. Raises RuleError. ``more`` is stored with the rule."""
     rule = resolve_dataset_rule(dataset, rule)
     with transaction.atomic():
@@ -55,11 +55,11 @@ def freeze_next_version(dataset: Dataset, user: User | None, rule: Rule, notes: 
     return version
 
 
-def resolve_dataset_rule(dataset: Dataset, rule: Rule) -> Rule:
+def resolve_dataset_rule(dataset: Dataset, rule: DatasetRule) -> DatasetRule:
     """The rule as it will be stored: form and queues are the dataset's. Raises RuleError."""
     queues = set(dataset.queues.values_list("pk", flat=True))
-    wanted = (set(rule.queues) or queues) & queues if dataset.source == Source.QUEUES else set[int]()
-    rule = replace(rule, form=dataset.form, queues=tuple(sorted(wanted)))
+    chosen = (set(rule.queues) or queues) & queues if dataset.source == Source.QUEUES else set[int]()
+    rule = replace(rule, form=dataset.form, queues=tuple(sorted(chosen)))
     if dataset.source == Source.QUEUES and not rule.queues:
         raise RuleError([Problem("queues", "no queue is chosen", "choose at least one")])
     rule.check()
@@ -84,9 +84,9 @@ def build_version(version_id: int) -> None:
     if version is None or not version.claim(total_of(version)):
         return
     try:
-        found = composed_of(version)
+        composed = composed_of(version)
         version.beat(version.total)
-        store_version_rows(version, found)
+        store_version_rows(version, composed)
     except Refusal as error:
         version.fail(str(error), error.counts)
     except Exception as error:
@@ -100,21 +100,21 @@ def total_of(version: Version) -> int:
     return int(items_of(version.dataset.team, version.rule.get("queues") or ()).count())
 
 
-def composed_of(version: Version) -> Composed:
+def composed_of(version: Version) -> Composition:
     """What the version will hold. Raises Refusal when that is nothing."""
-    rule = Rule.read(version.rule)
+    rule = DatasetRule.read(version.rule)
     if version.dataset.source == Source.IMPORT:
-        found = compose_import(version, rule)
+        composed = compose_import(version, rule)
     else:
-        found = compose_current_labels(version.dataset.team, rule, progress=version.beat)
-    refuse_empty(found, rule)
-    return found
+        composed = compose_current_labels(version.dataset.team, rule, progress=version.beat)
+    refuse_empty(composed, rule)
+    return composed
 
 
-def compose_current_labels(team: Team, rule: Rule, most: int | None = None, progress: Progress | None = None) -> Composed:
+def compose_current_labels(team: Team, rule: DatasetRule, most: int | None = None, progress: Progress | None = None) -> Composition:
     """The labels as they are now under a rule. ``most``: items that are looked at."""
 
-    def load(ids: Iterable[int]) -> dict[int, Side]:
+    def load(ids: Iterable[int]) -> dict[int, SourceRollout]:
         return read_sides(team, ids, steps=rule.form == Form.STEPWISE)
 
     # Tenancy: queues of a stored rule are looked up in the team again.
@@ -123,26 +123,26 @@ def compose_current_labels(team: Team, rule: Rule, most: int | None = None, prog
     return compose_rows(read_judged_items(team, queues, most), rule, load, scores, progress)
 
 
-def compose_import(version: Version, rule: Rule) -> Composed:
+def compose_import(version: Version, rule: DatasetRule) -> Composition:
     """Rows of an uploaded file, or of the dataset's first version under other settings."""
-    found = Composed()
+    composed = Composition()
     if "import" in version.rule:
-        rows = importing_rows.rows_of(version, found)
+        rows = importing_rows.rows_of(version, composed)
     else:
         rows = imported_before(version.dataset)
-    finalize_rows(rows, rule, found)
-    return found
+    finalize_rows(rows, rule, composed)
+    return composed
 
 
-def imported_before(dataset: Dataset) -> list[Made]:
+def imported_before(dataset: Dataset) -> list[BuiltRow]:
     """The rows of an imported dataset's first version, in the order of its file."""
     first = dataset.versions.filter(state=VersionState.READY).order_by("number").first()
     rows = [made_of(row) for row in first.rows.iterator(chunk_size=BATCH)] if first else []
-    return sorted(rows, key=lambda one: one.provenance.get("line", 0))
+    return sorted(rows, key=lambda row: row.provenance.get("line", 0))
 
 
-def made_of(row: Row) -> Made:
-    return Made(
+def made_of(row: Row) -> BuiltRow:
+    return BuiltRow(
         row=row.row,
         digest=row.digest,
         prompt=row.prompt,
@@ -156,63 +156,63 @@ def made_of(row: Row) -> Made:
     )
 
 
-def refuse_empty(found: Composed, rule: Rule) -> None:
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.most_common())
-    if not found.rows:
+def refuse_empty(composed: Composition, rule: DatasetRule) -> None:
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in composed.left_out.most_common())
+    if not composed.rows:
         why = f" Excluded: {reasons}." if reasons else " These queues have no labels yet."
-        raise Refusal(f"No rows are left, so there is nothing to freeze.{why} Relax the rule or label more items.", counts=found.counts())
-    if all(one.split == "test" for one in found.rows):
-        words = f"All {len(found.rows)} rows fell into the test split (share {rule.test_share:g}). Lower the test share or change the split seed."
-        raise Refusal(words, counts=found.counts())
+        raise Refusal(f"No rows are left, so there is nothing to freeze.{why} Relax the rule or label more items.", counts=composed.counts())
+    if all(row.split == "test" for row in composed.rows):
+        words = f"All {len(composed.rows)} rows fell into the test split (share {rule.test_share:g}). Lower the test share or change the split seed."
+        raise Refusal(words, counts=composed.counts())
 
 
-def store_version_rows(version: Version, found: Composed) -> None:
+def store_version_rows(version: Version, composed: Composition) -> None:
     """Files, rows and the state, in this order: a version that is ready is whole. Raises Refusal."""
     uploaded = version.rule.get("import", {}).get("size", 0)  # forgotten at the end
     with storage_room.reserve_storage(
-        version.dataset.team, sum(len(files.encode_split_rows(found.rows, split)) for split in files.SPLITS) - uploaded
+        version.dataset.team, sum(len(files.encode_split_rows(composed.rows, split)) for split in files.SPLITS) - uploaded
     ):
-        digest, names = files.write_version_files(version, found.rows)
-    counts = {**found.counts(), "sha256": {split: files.hash_split_rows(found.rows, split) for split in files.SPLITS}}
+        digest, names = files.write_version_files(version, composed.rows)
+    counts = {**composed.counts(), "sha256": {split: files.hash_split_rows(composed.rows, split) for split in files.SPLITS}}
     with transaction.atomic():
         fields = {"digest": digest, "train_file": names["train"], "test_file": names["test"], "counts": counts}
         if not version.finish(**fields, done=version.total):
             return  # somebody else has built it, or it is gone
-        every = iter(number_rows_by_split(found.rows))
+        every = iter(number_rows_by_split(composed.rows))
         while batch := list(islice(every, BATCH)):
-            Row.objects.bulk_create(row_of(version, made, place) for made, place in batch)
+            Row.objects.bulk_create(row_of(version, row, index) for row, index in batch)
     importing_rows.delete_version_upload(version)
 
 
-def number_rows_by_split(rows: list[Made]) -> Iterable[tuple[Made, int]]:
+def number_rows_by_split(rows: list[BuiltRow]) -> Iterable[tuple[BuiltRow, int]]:
     places = dict.fromkeys(files.SPLITS, 0)
-    for one in rows:
-        yield one, places[one.split]
-        places[one.split] += 1
+    for row in rows:
+        yield row, places[row.split]
+        places[row.split] += 1
 
 
-def row_of(version: Version, made: Made, place: int) -> Row:
+def row_of(version: Version, built_row: BuiltRow, index: int) -> Row:
     return Row(
         version=version,
-        place=place,
-        split=made.split,
-        row=made.row,
-        digest=made.digest,
-        prompt=made.prompt,
-        rollouts=made.rollouts,
-        item=made.item,
-        queue=made.queue,
-        labellers=made.labellers,
-        provenance=made.provenance,
-        suspect=made.suspect,
+        place=index,
+        split=built_row.split,
+        row=built_row.row,
+        digest=built_row.digest,
+        prompt=built_row.prompt,
+        rollouts=built_row.rollouts,
+        item=built_row.item,
+        queue=built_row.queue,
+        labellers=built_row.labellers,
+        provenance=built_row.provenance,
+        suspect=built_row.suspect,
     )
 
 
-def preview_next_version(dataset: Dataset, rule: Rule, most: int | None = None) -> Composed:
+def preview_next_version(dataset: Dataset, rule: DatasetRule, most: int | None = None) -> Composition:
     """What the next version of the dataset would hold under a rule; its queues may be others than the dataset's, of the same team."""
     rule = replace(rule, form=dataset.form)
     if dataset.source == Source.IMPORT:
-        found = Composed()
-        finalize_rows(imported_before(dataset), rule, found)
-        return found
+        composed = Composition()
+        finalize_rows(imported_before(dataset), rule, composed)
+        return composed
     return compose_current_labels(dataset.team, rule, most)

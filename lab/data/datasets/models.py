@@ -44,7 +44,7 @@ class Dataset(TeamOwned):
     form = models.CharField(max_length=12, choices=Form.choices, default=Form.PREFERENCE)
     source = models.CharField(max_length=8, choices=Source.choices, default=Source.QUEUES)
     queues = models.ManyToManyField(Queue, related_name="datasets")
-    rule = models.JSONField(default=dict)  # lab.data.datasets.rules.Rule
+    rule = models.JSONField(default=dict)  # lab.data.datasets.rules.DatasetRule
     created_by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 

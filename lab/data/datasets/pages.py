@@ -17,10 +17,10 @@ from lab.data.datasets.decisions import MAKERS
 from lab.data.datasets.downstream import flags_of
 from lab.data.datasets.freezing import PREVIEWED, freeze_next_version, preview_next_version
 from lab.data.datasets.models import Dataset, Form, Source, Version, VersionState
-from lab.data.datasets.row_building import Composed
+from lab.data.datasets.row_building import Composition
 from lab.data.datasets.row_diff import count_differences, diff_entries, entries_of, make_diff_entry
 from lab.data.datasets.row_display import build_row_display, names_of
-from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, Rule, RuleError
+from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, DatasetRule, RuleError
 from lab.labelling.labels.models import ItemState, Kind, Purpose, Queue
 from lab.lib.numbers import parse_ids
 from lab.lib.refusals import Problem
@@ -45,7 +45,7 @@ CHOICES = {
 
 
 @dataclass(frozen=True)
-class Listed:
+class DatasetSummary:
     dataset: Dataset
     newest: Version | None
     versions: int
@@ -57,13 +57,13 @@ def list_datasets(request: LabRequest) -> HttpResponse:
     chosen = projects.clean_project_filter(request.team, request.GET.get("project", ""))
     rows = Dataset.objects.of(request.team).filter(projects.build_project_condition(chosen)).select_related("created_by").prefetch_related("queues")
     rows = rows.prefetch_related(Prefetch("versions", Version.objects.order_by("-number"))).order_by("-created_at", "-pk")[: LISTED + 1]
-    found = [(dataset, list(dataset.versions.all())) for dataset in rows]
-    flags = flags_of([versions[0] for _, versions in found if versions])
+    with_versions = [(dataset, list(dataset.versions.all())) for dataset in rows]
+    flags = flags_of([versions[0] for _, versions in with_versions if versions])
     listed = [
-        Listed(dataset, versions[0] if versions else None, len(versions), bool(versions) and versions[0].pk in flags)
-        for dataset, versions in found[:LISTED]
+        DatasetSummary(dataset, versions[0] if versions else None, len(versions), bool(versions) and versions[0].pk in flags)
+        for dataset, versions in with_versions[:LISTED]
     ]
-    context = {"room": "datasets", "rows": listed, "more": len(found) > LISTED, "may_lead": has_team_permission(request, "datasets.write")}
+    context = {"room": "datasets", "rows": listed, "more": len(with_versions) > LISTED, "may_lead": has_team_permission(request, "datasets.write")}
     context |= {"project": chosen, "projects": projects.list_project_choices(request.team, chosen)}
     return render(request, "datasets/list.html", {**context, "labelled": labelled_queues(request.team).exists()})
 
@@ -138,12 +138,12 @@ def dataset_of(request: LabRequest, dataset_id: int) -> Dataset:
     return get_object_or_404(Dataset.objects.of(request.team), pk=dataset_id)
 
 
-def stored_rule(dataset: Dataset) -> Rule:
+def stored_rule(dataset: Dataset) -> DatasetRule:
     """What the next version's rule starts from. A rule of another version of the lab that cannot be read counts as none."""
     try:
-        rule = Rule.read(dataset.rule or {})
+        rule = DatasetRule.read(dataset.rule or {})
     except RuleError:
-        rule = Rule()
+        rule = DatasetRule()
     return replace(rule, form=dataset.form, queues=tuple(sorted(dataset.queues.values_list("pk", flat=True))))
 
 
@@ -153,26 +153,26 @@ def show_dataset(request: LabRequest, dataset_id: int) -> HttpResponse:
     return render_dataset_page(request, dataset_of(request, dataset_id), request.GET)
 
 
-def render_dataset_page(request: LabRequest, found: Dataset, params: Any, errors: dict[str, str] | None = None) -> HttpResponse:
-    before = stored_rule(found)
+def render_dataset_page(request: LabRequest, dataset: Dataset, params: Any, errors: dict[str, str] | None = None) -> HttpResponse:
+    before = stored_rule(dataset)
     errors = dict(errors or {})
     try:
         rule = rule_form.parse_rule_form(params, before)
     except RuleError as error:
         rule, errors = before, {**by_field(error.problems), **errors}
-    versions = list(found.versions.select_related("created_by")[:LISTED])
-    newest = next((one for one in versions if one.state == VersionState.READY), None)
+    versions = list(dataset.versions.select_related("created_by")[:LISTED])
+    newest = next((version for version in versions if version.state == VersionState.READY), None)
     context = {
         "room": "datasets",
-        "dataset": found,
+        "dataset": dataset,
         "versions": versions,
         "newest": newest,
         "flags": flags_of(versions),
-        "open": any(one.is_open for one in versions),
+        "open": any(version.is_open for version in versions),
         "values": rule_form.build_rule_inputs(rule, params),
         "errors": errors,
         "notes": params.get("notes", ""),
-        "queues": queue_choices(request.team) if found.source == Source.QUEUES else [],
+        "queues": queue_choices(request.team) if dataset.source == Source.QUEUES else [],
         "may_lead": has_team_permission(request, "datasets.write"),
         "served": Worker.objects.serving(ANALYSIS).exists(),
         "refusal": bool(errors),
@@ -182,37 +182,37 @@ def render_dataset_page(request: LabRequest, found: Dataset, params: Any, errors
 
 
 def by_field(problems: list[Problem]) -> dict[str, str]:
-    return {one.field: f"{one.message[:1].upper()}{one.message[1:]}. {one.fix[:1].upper()}{one.fix[1:]}." for one in problems}
+    return {problem.field: f"{problem.message[:1].upper()}{problem.message[1:]}. {problem.fix[:1].upper()}{problem.fix[1:]}." for problem in problems}
 
 
 @require_safe
 def preview_dataset_rule(request: LabRequest, dataset_id: int) -> HttpResponse:
     """A piece of the page: what a version under the form's rule would hold now."""
-    found = dataset_of(request, dataset_id)
+    dataset = dataset_of(request, dataset_id)
     try:
-        rule = rule_form.parse_rule_form(request.GET, stored_rule(found))
+        rule = rule_form.parse_rule_form(request.GET, stored_rule(dataset))
     except RuleError as error:
         return render(request, "datasets/preview.html", {"problems": by_field(error.problems)})
-    made = preview_next_version(found, rule, PREVIEWED)
+    composed = preview_next_version(dataset, rule, PREVIEWED)
     context = {
-        "dataset": found,
-        "counts": made.counts(),
-        "samples": build_row_samples(request.team, made),
+        "dataset": dataset,
+        "counts": composed.counts(),
+        "samples": build_row_samples(request.team, composed),
         "query": request.GET.urlencode(),
         "cleaners": CLEANERS.items(),
     }
-    newest = found.versions.filter(state=VersionState.READY).first()
-    cut = found.source == Source.QUEUES and made.items >= PREVIEWED
+    newest = dataset.versions.filter(state=VersionState.READY).first()
+    cut = dataset.source == Source.QUEUES and composed.items >= PREVIEWED
     if newest and not cut:
-        changes = count_differences(diff_entries(entries_of(newest), [make_diff_entry(one) for one in made.rows]))
+        changes = count_differences(diff_entries(entries_of(newest), [make_diff_entry(row) for row in composed.rows]))
         context |= {"newest": newest, "changes": changes, "differ": sum(changes.values())}
-    return render(request, "datasets/preview.html", {**context, "cut": cut, "looked_at": made.items})
+    return render(request, "datasets/preview.html", {**context, "cut": cut, "looked_at": composed.items})
 
 
-def build_row_samples(team: Team, made: Composed) -> list[Any]:
+def build_row_samples(team: Team, composed: Composition) -> list[Any]:
     """Some rows, evenly over all of them."""
-    gap = max(1, len(made.rows) // SAMPLES)
-    rows = made.rows[::gap][:SAMPLES]
+    gap = max(1, len(composed.rows) // SAMPLES)
+    rows = composed.rows[::gap][:SAMPLES]
     names = names_of(team, [user for row in rows for user in row.labellers])
     return [build_row_display(make_diff_entry(row), names) for row in rows]
 
@@ -220,14 +220,14 @@ def build_row_samples(team: Team, made: Composed) -> list[Any]:
 @require_POST
 def freeze_dataset(request: LabRequest, dataset_id: int) -> HttpResponse:
     """Queues the next version under the form's rule, or under the stored one when no rule is sent."""
-    found = dataset_of(request, dataset_id)
+    dataset = dataset_of(request, dataset_id)
     try:
-        rule = rule_form.parse_rule_form(request.POST, stored_rule(found))
+        rule = rule_form.parse_rule_form(request.POST, stored_rule(dataset))
         with transaction.atomic():
-            if rule_form.SENT in request.POST and found.source == Source.QUEUES:
-                found.queues.set(chosen_queues(request, request.POST.getlist("queues")))
-            version = freeze_next_version(found, request.user, rule, request.POST.get("notes", "").replace("\0", "").strip()[:10_000])
+            if rule_form.SENT in request.POST and dataset.source == Source.QUEUES:
+                dataset.queues.set(chosen_queues(request, request.POST.getlist("queues")))
+            version = freeze_next_version(dataset, request.user, rule, request.POST.get("notes", "").replace("\0", "").strip()[:10_000])
     except RuleError as error:
-        return render_dataset_page(request, found, request.POST, by_field(error.problems))
+        return render_dataset_page(request, dataset, request.POST, by_field(error.problems))
     messages.success(request, f"Version {version.number} is being built.")
     return redirect("version", version.pk)

@@ -26,7 +26,7 @@ DELIMITERS = b",;\t"
 COMPRESSED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\xfd7zX": "xz", b"(\xb5/\xfd": "zstd", b"BZh": "bzip2"}
 
 
-class Unreadable(ValueError):
+class UnreadableFile(ValueError):
     """The file as a whole; ``fix`` says what to do, ``status`` is the answer's."""
 
     status = 422
@@ -36,33 +36,33 @@ class Unreadable(ValueError):
         self.message, self.fix = message, fix
 
 
-class Broken(ValueError):
+class RowError(ValueError):
     """Why a row cannot be used, in words for the person who made the file."""
 
 
-Record = tuple[int, Any]  # line (of Parquet: row) from 1, and the row or the Broken it is
+Record = tuple[int, Any]  # line (of Parquet: row) from 1, and the row or the RowError it is
 
 
 def detect_file_kind(path: Path) -> str:
-    """What kind of file it is, by its content: a name proves nothing. Raises Unreadable."""
+    """What kind of file it is, by its content: a name proves nothing. Raises UnreadableFile."""
     with path.open("rb") as file:
         head = file.read(65536)
     if head.startswith(b"PAR1"):
         return "parquet"
     for magic, name in COMPRESSED.items():
         if head.startswith(magic):
-            raise Unreadable(f"is compressed ({name})", "unpack it and upload the contents")
+            raise UnreadableFile(f"is compressed ({name})", "unpack it and upload the contents")
     if not head.strip():
-        raise Unreadable("is empty", "choose a file with rows")
+        raise UnreadableFile("is empty", "choose a file with rows")
     if b"\0" in head:
-        raise Unreadable("is a binary file", "upload .jsonl, .json, .csv or .parquet")
+        raise UnreadableFile("is a binary file", "upload .jsonl, .json, .csv or .parquet")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"["):
         return "json"
     if text.startswith(b"{"):
         return "jsonl" if is_object(text.split(b"\n", 1)[0], len(head) == 65536) else "json"
     if b"," not in head and b"\t" not in head and b";" not in head:
-        raise Unreadable("is neither JSON nor a table", "upload .jsonl, .json, .csv or .parquet")
+        raise UnreadableFile("is neither JSON nor a table", "upload .jsonl, .json, .csv or .parquet")
     return "csv"
 
 
@@ -74,10 +74,10 @@ def is_object(line: bytes, cut: bool) -> bool:
 
 
 def read_raw_records(path: Path, kind: str) -> Iterator[Record]:
-    """Raises Unreadable, also after some rows."""
+    """Raises UnreadableFile, also after some rows."""
     for count, record in enumerate(records_of(path, kind)):
         if count >= MOST_ROWS:
-            raise Unreadable(f"has more than {MOST_ROWS:,} rows", "split it")
+            raise UnreadableFile(f"has more than {MOST_ROWS:,} rows", "split it")
         yield record
 
 
@@ -97,11 +97,11 @@ def json_lines(path: Path) -> Iterator[Record]:
             if len(line) > LINE:
                 while line and not line.endswith(b"\n"):
                     line = file.readline(LINE)
-                yield number, Broken(f"is longer than {LINE // 1_000_000} MB")
+                yield number, RowError(f"is longer than {LINE // 1_000_000} MB")
                 continue
             text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if text.strip():
-                yield number, Broken(f"holds more than {MOST_IN_ROW:,} values") if values_in(text) > MOST_IN_ROW else decode_json_value(text)
+                yield number, RowError(f"holds more than {MOST_IN_ROW:,} values") if values_in(text) > MOST_IN_ROW else decode_json_value(text)
 
 
 def values_in(text: bytes) -> int:
@@ -112,37 +112,37 @@ def values_in(text: bytes) -> int:
 def depth_of(value: Any) -> int:
     """How many lists and objects are inside each other."""
     level, depth = [value], 0
-    while level := [one for one in level if isinstance(one, list | dict)]:
+    while level := [value for value in level if isinstance(value, list | dict)]:
         depth += 1
-        level = list(chain.from_iterable(one.values() if isinstance(one, dict) else one for one in level))
+        level = list(chain.from_iterable(value.values() if isinstance(value, dict) else value for value in level))
     return depth
 
 
 def decode_json_value(line: bytes) -> Any:
-    """The value, or the Broken it is."""
+    """The value, or the RowError it is."""
     try:
         value = json.loads(line.decode())
     except UnicodeDecodeError as error:
-        return Broken(f"is not UTF-8: byte {error.start + 1} is 0x{line[error.start]:02x}")
+        return RowError(f"is not UTF-8: byte {error.start + 1} is 0x{line[error.start]:02x}")
     except RecursionError:
-        return Broken("is nested too deeply")
+        return RowError("is nested too deeply")
     except ValueError as error:
-        return Broken(f"is not JSON: {error}")
+        return RowError(f"is not JSON: {error}")
     if line.count(b"[") + line.count(b"{") > DEEPEST and depth_of(value) > DEEPEST:
-        return Broken("is nested too deeply")
+        return RowError("is nested too deeply")
     return value
 
 
 def json_rows(path: Path) -> Iterator[Record]:
     """The rows of one JSON value: a list, or an object that holds one. Lines are numbers of the rows."""
     if path.stat().st_size > MOST_JSON:
-        raise Unreadable(f"is one JSON value of more than {MOST_JSON // 1_000_000} MB", "write one row per line (.jsonl)")
+        raise UnreadableFile(f"is one JSON value of more than {MOST_JSON // 1_000_000} MB", "write one row per line (.jsonl)")
     text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     if values_in(text) > MOST_VALUES:
-        raise Unreadable(f"holds more than {MOST_VALUES:,} values", "split it, or write one row per line (.jsonl)")
+        raise UnreadableFile(f"holds more than {MOST_VALUES:,} values", "split it, or write one row per line (.jsonl)")
     value = decode_json_value(text)
-    if isinstance(value, Broken):
-        raise Unreadable(str(value), "check the file; with one JSON object per line (.jsonl) the invalid row can be named")
+    if isinstance(value, RowError):
+        raise UnreadableFile(str(value), "check the file; with one JSON object per line (.jsonl) the invalid row can be named")
     if isinstance(value, dict):
         lists = [own for own in value.values() if isinstance(own, list)]
         value = lists[0] if len(lists) == 1 else [value]
@@ -158,16 +158,19 @@ def csv_rows(path: Path) -> Iterator[Record]:
         try:
             header = [name.strip() for name in next(reader, [])]
             if len(header) > MOST_COLUMNS:
-                raise Unreadable(f"has more than {MOST_COLUMNS:,} columns", "keep only the columns you need")
+                raise UnreadableFile(f"has more than {MOST_COLUMNS:,} columns", "keep only the columns you need")
             for cells in reader:
                 if not cells:
                     continue
                 same = len(cells) == len(header)
-                yield reader.line_num, dict(zip(header, cells, strict=True)) if same else Broken(f"has {len(cells)} cells, the header {len(header)}")
+                yield (
+                    reader.line_num,
+                    dict(zip(header, cells, strict=True)) if same else RowError(f"has {len(cells)} cells, the header {len(header)}"),
+                )
         except UnicodeDecodeError as error:
-            raise Unreadable(f"is not UTF-8 after line {reader.line_num}: {error.reason}", "save it as UTF-8") from None
+            raise UnreadableFile(f"is not UTF-8 after line {reader.line_num}: {error.reason}", "save it as UTF-8") from None
         except csv.Error as error:
-            raise Unreadable(f"is not a table after line {reader.line_num}: {error}", "check the quotes there") from None
+            raise UnreadableFile(f"is not a table after line {reader.line_num}: {error}", "check the quotes there") from None
 
 
 def delimiter_of(head: bytes) -> str:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from lab.data.datasets.raw import DEEPEST, LINE, MOST_IN_ROW, Broken, Unreadable, depth_of, detect_file_kind, read_raw_records
+from lab.data.datasets.raw import DEEPEST, LINE, MOST_IN_ROW, RowError, UnreadableFile, depth_of, detect_file_kind, read_raw_records
 
 HEAD_BYTES = 16_000_000  # of the first rows together
 
@@ -18,7 +18,7 @@ def kind_line(path: str) -> Iterator[Any]:
     """The kind of file, or ``{"unreadable": [message, fix]}``."""
     try:
         yield json.dumps(detect_file_kind(Path(path)))
-    except Unreadable as error:
+    except UnreadableFile as error:
         yield {"unreadable": [error.message, error.fix]}
 
 
@@ -32,12 +32,12 @@ def record_lines(path: str, kind: str, most: int | None = None) -> Iterator[Any]
             count, written = count + 1, written + len(text)
             if most is not None and (count >= most or written > HEAD_BYTES):
                 return
-    except Unreadable as error:
+    except UnreadableFile as error:
         yield {"unreadable": [error.message, error.fix]}
 
 
 def record_line(line: int, row: Any) -> str:
-    if isinstance(row, Broken):
+    if isinstance(row, RowError):
         return json.dumps([line, None, str(row)])
     try:
         text = json.dumps([line, row], default=to_json_value)

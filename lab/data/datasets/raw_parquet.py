@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
-from lab.data.datasets.raw import MOST_COLUMNS, MOST_IN_ROW, MOST_ROWS, Record, Unreadable
+from lab.data.datasets.raw import MOST_COLUMNS, MOST_IN_ROW, MOST_ROWS, Record, UnreadableFile
 
 MOST_UNPACKED = 1_000_000_000  # bytes of a file's columns
 MOST_CHUNK = 250_000_000  # of one of them in one row group
@@ -22,7 +22,7 @@ ROWS = 32  # decoded at once
 
 
 def parquet_rows(path: Path) -> Iterator[Record]:
-    """Raises Unreadable."""
+    """Raises UnreadableFile."""
     number = unpacked = 0
     try:
         with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
@@ -30,41 +30,41 @@ def parquet_rows(path: Path) -> Iterator[Record]:
             for batch in file.iter_batches(batch_size=ROWS, use_threads=False):
                 unpacked += check_batch(batch)
                 if unpacked > MOST_UNPACKED:
-                    raise Unreadable(f"holds more than {MOST_UNPACKED // 1_000_000_000} GB unpacked", "split it")
+                    raise UnreadableFile(f"holds more than {MOST_UNPACKED // 1_000_000_000} GB unpacked", "split it")
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
     except MemoryError:
         raise
     except (pyarrow.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise Unreadable(f"is not a readable Parquet file: {str(error)[:200]}", "write it again") from None
+        raise UnreadableFile(f"is not a readable Parquet file: {str(error)[:200]}", "write it again") from None
 
 
 def check_metadata(metadata: Any) -> None:
-    """What the file says of itself, before anything is unpacked. Raises Unreadable."""
+    """What the file says of itself, before anything is unpacked. Raises UnreadableFile."""
     if metadata.num_rows > MOST_ROWS:
-        raise Unreadable(f"has more than {MOST_ROWS:,} rows", "split it")
+        raise UnreadableFile(f"has more than {MOST_ROWS:,} rows", "split it")
     if metadata.num_columns > MOST_COLUMNS:
-        raise Unreadable(f"has more than {MOST_COLUMNS:,} columns", "keep only the columns you need")
-    for place in range(metadata.num_row_groups):
-        group = metadata.row_group(place)
+        raise UnreadableFile(f"has more than {MOST_COLUMNS:,} columns", "keep only the columns you need")
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
         for column in (group.column(position) for position in range(group.num_columns)):
             if column.total_uncompressed_size > MOST_CHUNK:
-                raise Unreadable(f"has a column of more than {MOST_CHUNK // 1_000_000} MB in one row group", "write smaller row groups")
+                raise UnreadableFile(f"has a column of more than {MOST_CHUNK // 1_000_000} MB in one row group", "write smaller row groups")
             if column.num_values > MOST_IN_COLUMN:
-                raise Unreadable(
+                raise UnreadableFile(
                     f"has a column of more than {MOST_IN_COLUMN:,} values in one row group", "write smaller row groups, or shorter lists"
                 )
 
 
 def check_batch(batch: Any) -> int:
-    """The bytes its values will take as they are, dictionaries written out. Raises Unreadable."""
-    found = [measure_array(column) for column in batch.columns]
-    if sum(values for values, _ in found) > MOST_IN_ROW:
-        raise Unreadable(f"has {len(batch)} rows with more than {MOST_IN_ROW:,} values together", "write shorter lists")
-    size = sum(taken for _, taken in found)
+    """The bytes its values will take as they are, dictionaries written out. Raises UnreadableFile."""
+    measured = [measure_array(column) for column in batch.columns]
+    if sum(values for values, _ in measured) > MOST_IN_ROW:
+        raise UnreadableFile(f"has {len(batch)} rows with more than {MOST_IN_ROW:,} values together", "write shorter lists")
+    size = sum(taken for _, taken in measured)
     if size > MOST_CHUNK:
-        raise Unreadable(f"has {len(batch)} rows of more than {MOST_CHUNK // 1_000_000} MB together", "shorten them")
+        raise UnreadableFile(f"has {len(batch)} rows of more than {MOST_CHUNK // 1_000_000} MB together", "shorten them")
     return size
 
 
@@ -76,8 +76,8 @@ def measure_array(array: Any) -> tuple[int, int]:
     if not pyarrow.types.is_nested(kind):
         return len(array), array.nbytes
     inner = array.flatten()  # of a struct the arrays of its fields
-    found = [measure_array(one) for one in (inner if isinstance(inner, list) else [inner])]
-    return len(array) + sum(values for values, _ in found), sum(taken for _, taken in found)
+    measured = [measure_array(child) for child in (inner if isinstance(inner, list) else [inner])]
+    return len(array) + sum(values for values, _ in measured), sum(taken for _, taken in measured)
 
 
 def written_out(array: Any) -> int:

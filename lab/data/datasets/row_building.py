@@ -12,31 +12,31 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from lab.data.datasets.cleaning import Evidence, score_suspicions
-from lab.data.datasets.decisions import Candidate, LeftOut, decide_candidates
+from lab.data.datasets.cleaning import LabelEvidence, score_suspicions
+from lab.data.datasets.decisions import RowCandidate, RowExclusion, decide_candidates
 from lab.data.datasets.models import Form
-from lab.data.datasets.rows import Made, build_prompt_key, hash_row_content, make_opposite_row
-from lab.data.datasets.rules import Rule
-from lab.data.datasets.sides import Message, Side
+from lab.data.datasets.rows import BuiltRow, build_prompt_key, hash_row_content, make_opposite_row
+from lab.data.datasets.rules import DatasetRule
+from lab.data.datasets.sides import Message, SourceRollout
 from lab.data.datasets.stepped_rows import build_stepwise_row, find_contradictions
-from lab.data.datasets.votes import Judged
+from lab.data.datasets.votes import JudgedItem
 
 BATCH = 2000
 LISTED = 50  # contradictions that are named
-Load = Callable[[Iterable[int]], dict[int, Side]]
+Load = Callable[[Iterable[int]], dict[int, SourceRollout]]
 Progress = Callable[[int], object]  # items looked at
 
 
 @dataclass
-class Composed:
-    rows: list[Made] = field(default_factory=list)
+class Composition:
+    rows: list[BuiltRow] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     cleaned: Counter[str] = field(default_factory=Counter)  # suspect, and what was done
     contradictions: list[list[int]] = field(default_factory=list)  # items that say opposite things of the same texts
     items: int = 0
 
     def counts(self) -> dict[str, Any]:
-        train = sum(one.split == "train" for one in self.rows)
+        train = sum(row.split == "train" for row in self.rows)
         return {
             "train": train,
             "test": len(self.rows) - train,
@@ -47,88 +47,90 @@ class Composed:
         }
 
 
-def compose_rows(judged: Iterable[Judged], rule: Rule, load: Load, scores: Mapping[int, float], progress: Progress | None = None) -> Composed:
-    found = Composed()
-    candidates, sides = collect_candidates(judged, rule, load, scores, found, progress)
-    rows = [made for one in in_age(candidates, sides, rule, found) if (made := made_of(one, sides, rule, found))]
-    finalize_rows(rows, rule, found)
-    return found
+def compose_rows(
+    judged: Iterable[JudgedItem], rule: DatasetRule, load: Load, scores: Mapping[int, float], progress: Progress | None = None
+) -> Composition:
+    composed = Composition()
+    candidates, sides = collect_candidates(judged, rule, load, scores, composed, progress)
+    rows = [row for candidate in in_age(candidates, sides, rule, composed) if (row := made_of(candidate, sides, rule, composed))]
+    finalize_rows(rows, rule, composed)
+    return composed
 
 
-def finalize_rows(rows: list[Made], rule: Rule, found: Composed) -> None:
+def finalize_rows(rows: list[BuiltRow], rule: DatasetRule, composed: Composition) -> None:
     """What is decided over all rows together; of imported rows too."""
-    rows = without_duplicates(rows, rule, found)
-    rows = clean_suspect_labels(rows, rule, found)
-    found.rows = assign_splits(at_most(rows, rule, found), rule)
+    rows = without_duplicates(rows, rule, composed)
+    rows = clean_suspect_labels(rows, rule, composed)
+    composed.rows = assign_splits(at_most(rows, rule, composed), rule)
 
 
 def collect_candidates(
-    judged: Iterable[Judged], rule: Rule, load: Load, scores: Mapping[int, float], found: Composed, progress: Progress | None
-) -> tuple[list[Candidate], dict[int, Side]]:
-    every, candidates, sides = iter(judged), list[Candidate](), dict[int, Side]()
+    judged: Iterable[JudgedItem], rule: DatasetRule, load: Load, scores: Mapping[int, float], composed: Composition, progress: Progress | None
+) -> tuple[list[RowCandidate], dict[int, SourceRollout]]:
+    every, candidates, sides = iter(judged), list[RowCandidate](), dict[int, SourceRollout]()
     while batch := list(islice(every, BATCH)):
         own = []
         for item in batch:
-            for one in decide_candidates(item, rule, scores):
-                if isinstance(one, LeftOut):
-                    found.left_out[str(one)] += 1
+            for candidate in decide_candidates(item, rule, scores):
+                if isinstance(candidate, RowExclusion):
+                    composed.left_out[str(candidate)] += 1
                 else:
-                    own.append(one)
-        sides |= load({rollout for one in own for rollout in one.rollouts})
+                    own.append(candidate)
+        sides |= load({rollout for candidate in own for rollout in candidate.rollouts})
         candidates += own
-        found.items += len(batch)
+        composed.items += len(batch)
         if progress:
-            progress(found.items)
+            progress(composed.items)
     return candidates, sides
 
 
-def in_age(candidates: list[Candidate], sides: Mapping[int, Side], rule: Rule, found: Composed) -> Iterator[Candidate]:
+def in_age(candidates: list[RowCandidate], sides: Mapping[int, SourceRollout], rule: DatasetRule, composed: Composition) -> Iterator[RowCandidate]:
     """Those whose rollouts are there and young enough. The newest step is that of the labelled rollouts of the same run."""
     newest: defaultdict[Any, int] = defaultdict(int)
     for side in sides.values():
         newest[side.run] = max(newest[side.run], side.step)
-    for one in candidates:
-        own = [sides[rollout] for rollout in one.rollouts if rollout in sides]
-        if len(own) < len(one.rollouts):
-            found.left_out["pairs whose rollouts are gone"] += 1
+    for candidate in candidates:
+        own = [sides[rollout] for rollout in candidate.rollouts if rollout in sides]
+        if len(own) < len(candidate.rollouts):
+            composed.left_out["pairs whose rollouts are gone"] += 1
         elif not rule.heldout and any(side.phase == "heldout" for side in own):
-            found.left_out["answers to held-out prompts"] += 1
+            composed.left_out["answers to held-out prompts"] += 1
         elif rule.max_age is not None and any(
             (newest[side.run] if rule.age_from is None else rule.age_from) - side.step > rule.max_age for side in own
         ):
-            found.left_out[f"answers of policies more than {rule.max_age} steps old"] += 1
+            composed.left_out[f"answers of policies more than {rule.max_age} steps old"] += 1
         elif any(side.step < (rule.first_step or 0) or side.step > (2**31 if rule.last_step is None else rule.last_step) for side in own):
-            found.left_out["answers of other steps"] += 1
+            composed.left_out["answers of other steps"] += 1
         else:
-            yield one
+            yield candidate
 
 
-def compute_policy_age(side: Side, newest: Mapping[Any, int], rule: Rule) -> int:
+def compute_policy_age(side: SourceRollout, newest: Mapping[Any, int], rule: DatasetRule) -> int:
     """Steps between the policy that gave the answer and the one the rule counts from."""
     return (newest[side.run] if rule.age_from is None else rule.age_from) - side.step
 
 
-def made_of(one: Candidate, sides: Mapping[int, Side], rule: Rule, found: Composed) -> Made | None:
-    chosen, rejected = sides.get(one.chosen or 0), sides.get(one.rejected or 0)
-    asked = (chosen or rejected).asked  # type: ignore[union-attr]  # in_age has seen to it that one is there
+def made_of(candidate: RowCandidate, sides: Mapping[int, SourceRollout], rule: DatasetRule, composed: Composition) -> BuiltRow | None:
+    chosen, rejected = sides.get(candidate.chosen or 0), sides.get(candidate.rejected or 0)
+    prompt = (chosen or rejected).prompt_messages  # type: ignore[union-attr]  # in_age has seen to it that one is there
     if rule.form == Form.STEPWISE and chosen:
-        if reason := explain_unusable_row(asked, [chosen.messages], chosen, None):
-            found.left_out[reason] += 1
+        if reason := explain_unusable_row(prompt, [chosen.messages], chosen, None):
+            composed.left_out[reason] += 1
             return None
-        return build_stepwise_row(one, chosen, found.left_out)
+        return build_stepwise_row(candidate, chosen, composed.left_out)
     texts = {
-        "chosen": make_answer_messages(one.correction) if one.correction else chosen and chosen.messages,
+        "chosen": make_answer_messages(candidate.correction) if candidate.correction else chosen and chosen.messages,
         "rejected": rejected and rejected.messages,
     }
     if rule.form != Form.PREFERENCE:
-        text = texts["rejected"] if one.label is False else texts["chosen"]
-        row: dict[str, Any] = {"prompt": asked, "completion": text, **({"label": one.label} if rule.form == Form.KTO else {})}
+        text = texts["rejected"] if candidate.label is False else texts["chosen"]
+        row: dict[str, Any] = {"prompt": prompt, "completion": text, **({"label": candidate.label} if rule.form == Form.KTO else {})}
         answers = [text]
     else:
-        row = {"prompt": asked, **texts, **build_margin_field(one, rule)}
+        row = {"prompt": prompt, **texts, **build_margin_field(candidate, rule)}
         answers = list(texts.values())
-    if reason := explain_unusable_row(asked, answers, chosen, rejected):
-        found.left_out[reason] += 1
+    if reason := explain_unusable_row(prompt, answers, chosen, rejected):
+        composed.left_out[reason] += 1
         return None
     gap = (
         {name: chosen.rewards[name] - rejected.rewards[name] for name in sorted(chosen.rewards) if name in rejected.rewards}
@@ -136,16 +138,16 @@ def made_of(one: Candidate, sides: Mapping[int, Side], rule: Rule, found: Compos
         else {}
     )
     whole = chosen.reward - rejected.reward if chosen and rejected and chosen.reward is not None and rejected.reward is not None else None
-    return Made(
+    return BuiltRow(
         row=row,
         digest=hash_row_content(row),
         prompt=(chosen or rejected).prompt,  # type: ignore[union-attr]
-        rollouts=one.rollouts,
-        item=one.item,
-        queue=one.queue,
-        labellers=sorted({user for user, _ in one.ballots}),
-        provenance=build_row_provenance(one, chosen, rejected),
-        evidence=Evidence(one.ballots, gap, whole, one.seconds),
+        rollouts=candidate.rollouts,
+        item=candidate.item,
+        queue=candidate.queue,
+        labellers=sorted({user for user, _ in candidate.ballots}),
+        provenance=build_row_provenance(candidate, chosen, rejected),
+        evidence=LabelEvidence(candidate.ballots, gap, whole, candidate.seconds),
     )
 
 
@@ -153,33 +155,33 @@ def make_answer_messages(text: str) -> list[Message]:
     return [{"role": "assistant", "content": text}]
 
 
-def build_margin_field(one: Candidate, rule: Rule) -> dict[str, float]:
+def build_margin_field(candidate: RowCandidate, rule: DatasetRule) -> dict[str, float]:
     if rule.margin == "none":
         return {}
-    return {"margin": one.margin if rule.margin == "votes" else float(one.strength or 0.0)}
+    return {"margin": candidate.margin if rule.margin == "votes" else float(candidate.strength or 0.0)}
 
 
-def build_row_provenance(one: Candidate, chosen: Side | None, rejected: Side | None) -> dict[str, Any]:
+def build_row_provenance(candidate: RowCandidate, chosen: SourceRollout | None, rejected: SourceRollout | None) -> dict[str, Any]:
     sides = {name: side.provenance for name, side in (("chosen", chosen), ("rejected", rejected)) if side}
     return {
         "sides": sides,
-        "strength": one.strength,
-        "margin": one.margin,
-        "votes": one.votes,
-        "agreement": one.agreement,
-        "judgements": list(one.judgements),
-        "adjudicated": one.adjudicated,
-        "corrected": bool(one.correction),
-        "seconds": one.seconds,
-        **({"spans": list(one.spans)} if one.spans else {}),
+        "strength": candidate.strength,
+        "margin": candidate.margin,
+        "votes": candidate.votes,
+        "agreement": candidate.agreement,
+        "judgements": list(candidate.judgements),
+        "adjudicated": candidate.adjudicated,
+        "corrected": bool(candidate.correction),
+        "seconds": candidate.seconds,
+        **({"spans": list(candidate.spans)} if candidate.spans else {}),
     }
 
 
-def explain_unusable_row(asked: list[Message], answers: list[Any], chosen: Side | None, rejected: Side | None) -> str:
+def explain_unusable_row(prompt: list[Message], answers: list[Any], chosen: SourceRollout | None, rejected: SourceRollout | None) -> str:
     """Why a trainer could not read the row, or ""."""
-    if chosen and rejected and chosen.asked != rejected.asked:
+    if chosen and rejected and chosen.prompt_messages != rejected.prompt_messages:
         return "pairs that answer different prompts"
-    if not asked or asked[-1]["role"] == "assistant" or any(not message["content"].strip() for message in asked):
+    if not prompt or prompt[-1]["role"] == "assistant" or any(not message["content"].strip() for message in prompt):
         return "prompts without a question"
     if any(not text or any(not message["content"].strip() for message in text) for text in answers):
         return "empty answers"
@@ -191,79 +193,83 @@ def explain_unusable_row(asked: list[Message], answers: list[Any], chosen: Side 
 # Over all rows
 
 
-def without_duplicates(rows: list[Made], rule: Rule, found: Composed) -> list[Made]:
+def without_duplicates(rows: list[BuiltRow], rule: DatasetRule, composed: Composition) -> list[BuiltRow]:
     """The first of rows that say the same; none of rows that contradict each other."""
     if not rule.dedupe:
         return rows
-    first: dict[str, Made] = {}
-    for one in rows:
-        if one.digest in first:
-            found.left_out["duplicates"] += 1
-        first.setdefault(one.digest, one)
+    first: dict[str, BuiltRow] = {}
+    for row in rows:
+        if row.digest in first:
+            composed.left_out["duplicates"] += 1
+        first.setdefault(row.digest, row)
     against = find_contradictions(first.values()) if rule.form == Form.STEPWISE else {}
     kept, named = [], set[tuple[int, ...]]()
-    for digest, one in first.items():
-        other = against.get(digest) if rule.form == Form.STEPWISE else first.get(hash_row_content(make_opposite_row(one.row)))
-        if other is None or other is one or rule.form == Form.COMPLETION:
-            kept.append(one)
+    for digest, row in first.items():
+        other = against.get(digest) if rule.form == Form.STEPWISE else first.get(hash_row_content(make_opposite_row(row.row)))
+        if other is None or other is row or rule.form == Form.COMPLETION:
+            kept.append(row)
             continue
-        found.left_out["contradictions"] += 1
-        if one.item and other.item:
-            named.add(tuple(sorted((one.item, other.item))))
-    found.contradictions += sorted(list(pair) for pair in named)
+        composed.left_out["contradictions"] += 1
+        if row.item and other.item:
+            named.add(tuple(sorted((row.item, other.item))))
+    composed.contradictions += sorted(list(pair) for pair in named)
     return kept
 
 
-def clean_suspect_labels(rows: list[Made], rule: Rule, found: Composed) -> list[Made]:
+def clean_suspect_labels(rows: list[BuiltRow], rule: DatasetRule, composed: Composition) -> list[BuiltRow]:
     cleaning = rule.cleaning
     if not cleaning.by or rule.form != Form.PREFERENCE:
         return rows
     kept = []
-    found.cleaned["looked at"] = len(rows)
-    for one, suspicion in zip(rows, score_suspicions([row.evidence or Evidence() for row in rows], cleaning), strict=True):
+    composed.cleaned["looked at"] = len(rows)
+    for built_row, suspicion in zip(rows, score_suspicions([row.evidence or LabelEvidence() for row in rows], cleaning), strict=True):
         bad = suspicion.score > cleaning.threshold
-        one.suspect = {"score": suspicion.score, "by": suspicion.by, "reasons": suspicion.reasons, "action": cleaning.action if bad else ""}
-        found.cleaned["suspect"] += bad
-        found.cleaned.update(f"by {name}" for name, score in suspicion.by.items() if score > cleaning.threshold)
+        built_row.suspect = {"score": suspicion.score, "by": suspicion.by, "reasons": suspicion.reasons, "action": cleaning.action if bad else ""}
+        composed.cleaned["suspect"] += bad
+        composed.cleaned.update(f"by {name}" for name, score in suspicion.by.items() if score > cleaning.threshold)
         if bad and cleaning.action == "drop":
-            found.left_out["suspect labels"] += 1
+            composed.left_out["suspect labels"] += 1
             continue
         if bad and cleaning.action == "flip":
-            one = flip_preference(one)
+            built_row = flip_preference(built_row)
         if cleaning.action == "down-weight":
-            one.row["weight"] = round(1 - suspicion.score, 4) if bad else 1.0
-        kept.append(one)
+            built_row.row["weight"] = round(1 - suspicion.score, 4) if bad else 1.0
+        kept.append(built_row)
     return kept
 
 
-def flip_preference(one: Made) -> Made:
-    row = make_opposite_row(one.row)
-    sides = one.provenance["sides"]
+def flip_preference(built_row: BuiltRow) -> BuiltRow:
+    row = make_opposite_row(built_row.row)
+    sides = built_row.provenance["sides"]
     swapped = {name: sides[other] for name, other in (("chosen", "rejected"), ("rejected", "chosen")) if other in sides}
     return replace(
-        one, row=row, digest=hash_row_content(row), rollouts=one.rollouts[::-1], provenance={**one.provenance, "sides": swapped, "flipped": True}
+        built_row,
+        row=row,
+        digest=hash_row_content(row),
+        rollouts=built_row.rollouts[::-1],
+        provenance={**built_row.provenance, "sides": swapped, "flipped": True},
     )
 
 
-def at_most(rows: list[Made], rule: Rule, found: Composed) -> list[Made]:
+def at_most(rows: list[BuiltRow], rule: DatasetRule, composed: Composition) -> list[BuiltRow]:
     """Of a prompt with too many pairs those with the most agreement, then strength, then in the order of the queue."""
     if rule.max_per_prompt is None:
         return rows
     by_prompt: defaultdict[str, list[int]] = defaultdict(list)
-    for place, one in enumerate(rows):
-        by_prompt[build_prompt_key(one.row)].append(place)
+    for index, row in enumerate(rows):
+        by_prompt[build_prompt_key(row.row)].append(index)
     kept = set[int]()
     for places in by_prompt.values():
-        best = sorted(places, key=lambda place: (-rows[place].provenance.get("agreement", 1), -(rows[place].provenance.get("strength") or 0), place))
+        best = sorted(places, key=lambda index: (-rows[index].provenance.get("agreement", 1), -(rows[index].provenance.get("strength") or 0), index))
         kept |= set(best[: rule.max_per_prompt])
-    found.left_out["rows over the limit of their prompt"] += len(rows) - len(kept)
-    found.left_out += Counter()  # no zeros
-    return [one for place, one in enumerate(rows) if place in kept]
+    composed.left_out["rows over the limit of their prompt"] += len(rows) - len(kept)
+    composed.left_out += Counter()  # no zeros
+    return [row for index, row in enumerate(rows) if index in kept]
 
 
-def assign_splits(rows: list[Made], rule: Rule) -> list[Made]:
+def assign_splits(rows: list[BuiltRow], rule: DatasetRule) -> list[BuiltRow]:
     """Train and test: a prompt is on one side with everything that asks the same words."""
-    for one in rows:
-        drawn = int.from_bytes(hashlib.sha256(f"{rule.salt}\0{build_prompt_key(one.row)}".encode()).digest()[:8], "big") / 2**64
-        one.split = "test" if drawn < rule.test_share else "train"
+    for row in rows:
+        drawn = int.from_bytes(hashlib.sha256(f"{rule.salt}\0{build_prompt_key(row.row)}".encode()).digest()[:8], "big") / 2**64
+        row.split = "test" if drawn < rule.test_share else "train"
     return rows

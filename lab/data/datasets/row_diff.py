@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.data.datasets.models import Row, Version
-from lab.data.datasets.rows import Made, hash_row_content, make_opposite_row, to_canonical_json
+from lab.data.datasets.rows import BuiltRow, hash_row_content, make_opposite_row, to_canonical_json
 
 KINDS = {"added": "Added", "removed": "Removed", "flipped": "Flipped", "changed": "Changed", "moved": "Moved to the other split"}
 
 
 @dataclass(frozen=True)
-class Entry:
+class DiffEntry:
     row: dict[str, Any]
     digest: str
     split: str
@@ -40,101 +40,103 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RowDifference:
     kind: str
-    before: Entry | None = None
-    after: Entry | None = None
+    before: DiffEntry | None = None
+    after: DiffEntry | None = None
 
     @property
-    def shown(self) -> Entry:
+    def entry(self) -> DiffEntry:
         return self.after or self.before  # type: ignore[return-value]  # one of them is there
 
 
-def make_diff_entry(made: Made | Row) -> Entry:
-    return Entry(
-        made.row,
-        made.digest,
-        made.split,
-        made.item,
-        tuple(made.rollouts),
-        made.provenance,
-        tuple(made.labellers),
-        made.suspect,
+def make_diff_entry(row: BuiltRow | Row) -> DiffEntry:
+    return DiffEntry(
+        row.row,
+        row.digest,
+        row.split,
+        row.item,
+        tuple(row.rollouts),
+        row.provenance,
+        tuple(row.labellers),
+        row.suspect,
     )
 
 
-def entries_of(version: Version) -> list[Entry]:
+def entries_of(version: Version) -> list[DiffEntry]:
     return [make_diff_entry(row) for row in version.rows.order_by("split", "place").iterator(chunk_size=2000)]
 
 
-def diff_entries(before: Iterable[Entry], after: Iterable[Entry]) -> list[Difference]:
+def diff_entries(before: Iterable[DiffEntry], after: Iterable[DiffEntry]) -> list[RowDifference]:
     """In the order of ``after``, then what is only in ``before``."""
-    left = Pool(before)
-    found: list[tuple[int, Difference]] = []
+    left = UnmatchedEntries(before)
+    differences: list[tuple[int, RowDifference]] = []
     rest = []
-    for place, one in enumerate(after):  # what says the same first, so that nothing else takes its partner
-        if (same := left.take("digest", one.digest)) is not None:
-            found += [(place, made) for made in compare_matched_entries(same, one)]
+    for index, entry in enumerate(after):  # what says the same first, so that nothing else takes its partner
+        if (same := left.take("digest", entry.digest)) is not None:
+            differences += [(index, difference) for difference in compare_matched_entries(same, entry)]
         else:
-            rest.append((place, one))
+            rest.append((index, entry))
     for kind, by, key in STEPS:
         unmatched = []
-        for place, one in rest:
-            partner = left.take(by, wanted) if (wanted := key(one)) is not None else None
+        for index, entry in rest:
+            partner = left.take(by, value) if (value := key(entry)) is not None else None
             if partner is None:
-                unmatched.append((place, one))
+                unmatched.append((index, entry))
             else:
-                found.append((place, Difference(kind, partner, one)))
+                differences.append((index, RowDifference(kind, partner, entry)))
         rest = unmatched
-    found += [(place, Difference("added", None, one)) for place, one in rest]
-    return [one for _, one in sorted(found, key=lambda pair: pair[0])] + [Difference("removed", one, None) for one in left.rest()]
+    differences += [(index, RowDifference("added", None, entry)) for index, entry in rest]
+    return [difference for _, difference in sorted(differences, key=lambda pair: pair[0])] + [
+        RowDifference("removed", entry, None) for entry in left.rest()
+    ]
 
 
-def digest_opposite_row(one: Entry) -> str | None:
-    return hash_row_content(make_opposite_row(one.row)) if "chosen" in one.row or "label" in one.row else None
+def digest_opposite_row(entry: DiffEntry) -> str | None:
+    return hash_row_content(make_opposite_row(entry.row)) if "chosen" in entry.row or "label" in entry.row else None
 
 
-STEPS: tuple[tuple[str, str, Callable[[Entry], Any]], ...] = (
+STEPS: tuple[tuple[str, str, Callable[[DiffEntry], Any]], ...] = (
     ("flipped", "digest", digest_opposite_row),
-    ("changed", "place", lambda one: one.place),
-    ("changed", "beaten", lambda one: one.beaten),
+    ("changed", "place", lambda entry: entry.place),
+    ("changed", "beaten", lambda entry: entry.beaten),
 )
 
 
-def compare_matched_entries(before: Entry, after: Entry) -> Iterator[Difference]:
+def compare_matched_entries(before: DiffEntry, after: DiffEntry) -> Iterator[RowDifference]:
     if to_canonical_json(fill_row_weight(before)) != to_canonical_json(fill_row_weight(after)):  # weight or margin
-        yield Difference("changed", before, after)
+        yield RowDifference("changed", before, after)
     elif before.split != after.split:
-        yield Difference("moved", before, after)
+        yield RowDifference("moved", before, after)
 
 
-def fill_row_weight(one: Entry) -> dict[str, Any]:
+def fill_row_weight(entry: DiffEntry) -> dict[str, Any]:
     """The row with the weight that it has where none is written."""
-    return {**one.row, "weight": one.row.get("weight", 1.0)}
+    return {**entry.row, "weight": entry.row.get("weight", 1.0)}
 
 
-class Pool:
+class UnmatchedEntries:
     """Entries that have no partner yet, by what they may be found by."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.entries: dict[int, Entry] = dict(enumerate(entries))
+    def __init__(self, entries: Iterable[DiffEntry]) -> None:
+        self.entries: dict[int, DiffEntry] = dict(enumerate(entries))
         self.by: dict[str, defaultdict[Any, list[int]]] = {name: defaultdict(list) for name in ("digest", "place", "beaten")}
-        for number, one in reversed(self.entries.items()):
+        for number, entry in reversed(self.entries.items()):
             for name, numbers in self.by.items():
-                if (key := getattr(one, name)) is not None:
+                if (key := getattr(entry, name)) is not None:
                     numbers[key].append(number)
 
-    def take(self, by: str, key: Any) -> Entry | None:
+    def take(self, by: str, key: Any) -> DiffEntry | None:
         numbers = self.by[by].get(key, [])
         while numbers:
             if (number := numbers.pop()) in self.entries:
                 return self.entries.pop(number)
         return None
 
-    def rest(self) -> list[Entry]:
+    def rest(self) -> list[DiffEntry]:
         return list(self.entries.values())
 
 
-def count_differences(found: Sequence[Difference]) -> dict[str, int]:
-    counts = Counter(one.kind for one in found)
+def count_differences(differences: Sequence[RowDifference]) -> dict[str, int]:
+    counts = Counter(difference.kind for difference in differences)
     return {kind: counts[kind] for kind in KINDS}

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.data.datasets.cleaning import Evidence
+from lab.data.datasets.cleaning import LabelEvidence
 
 
 @dataclass
-class Made:
+class BuiltRow:
     """A row as it will be in a file, and where it came from."""
 
     row: dict[str, Any]
@@ -26,7 +26,7 @@ class Made:
     provenance: dict[str, Any]
     split: str = "train"
     suspect: dict[str, Any] = field(default_factory=dict)
-    evidence: Evidence | None = None
+    evidence: LabelEvidence | None = None
 
 
 SAID = ("prompt", "chosen", "rejected", "completion", "label", "completions", "labels", "reference", "data", "tools")
@@ -60,5 +60,5 @@ def format_tool_calls(message: Mapping[str, Any]) -> str:
 def build_prompt_key(row: Mapping[str, Any]) -> str:
     """What makes two prompts the same for split and limit: their words, whatever their case, white space and form of Unicode."""
     prompt = row["prompt"]
-    texts = [prompt] if isinstance(prompt, str) else [f"{one['role']}\n{one['content']}{format_tool_calls(one)}" for one in prompt]
+    texts = [prompt] if isinstance(prompt, str) else [f"{message['role']}\n{message['content']}{format_tool_calls(message)}" for message in prompt]
     return " ".join(unicodedata.normalize("NFKC", "\0".join(texts)).casefold().split())

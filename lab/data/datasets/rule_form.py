@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from lab.data.datasets.rules import Cleaning, Rule, RuleError
+from lab.data.datasets.rules import Cleaning, DatasetRule, RuleError
 from lab.lib.numbers import parse_ids
 from lab.lib.refusals import Problem
 
@@ -22,7 +22,7 @@ CLEANING_SHARES = ("threshold", "gap_share", "min_seconds")
 CLEANING_TEXTS = ("action", "vote")
 
 
-def parse_rule_form(params: QueryDict, before: Rule) -> Rule:
+def parse_rule_form(params: QueryDict, before: DatasetRule) -> DatasetRule:
     """The rule of a sent form; ``before`` where none was sent. Raises RuleError naming every input that cannot be used."""
     if SENT not in params:
         return before
@@ -41,7 +41,7 @@ def parse_rule_form(params: QueryDict, before: Rule) -> Rule:
     if problems:
         raise RuleError(problems)
     cleaning = {name: value for name, value in cleaning.items() if value is not None}
-    return Rule.read({**before.as_json(), **values, "cleaning": cleaning})
+    return DatasetRule.read({**before.as_json(), **values, "cleaning": cleaning})
 
 
 def read_into(
@@ -65,14 +65,14 @@ def read_into(
             problems.append(Problem(prefix + name, f"{text.strip()[:40]!r} is not {noun}", f"write {noun}, or leave it empty"))
 
 
-def build_rule_inputs(rule: Rule, params: QueryDict | None = None) -> Mapping[str, Any]:
+def build_rule_inputs(rule: DatasetRule, params: QueryDict | None = None) -> Mapping[str, Any]:
     """What the inputs show: the rule's settings, or what was sent where it could not be read."""
-    shown: dict[str, Any] = {one.name: getattr(rule, one.name) for one in fields(Rule) if one.name != "cleaning"}
-    shown |= {f"cleaning_{one.name}": getattr(rule.cleaning, one.name) for one in fields(Cleaning)}
-    shown["queues"] = list(rule.queues)
+    inputs: dict[str, Any] = {field.name: getattr(rule, field.name) for field in fields(DatasetRule) if field.name != "cleaning"}
+    inputs |= {f"cleaning_{field.name}": getattr(rule.cleaning, field.name) for field in fields(Cleaning)}
+    inputs["queues"] = list(rule.queues)
     if params is not None and SENT in params:
-        shown |= {name: params[name] for name in shown if name in params and name not in ("queues", "cleaning_by")}
-        shown |= {name: name in params for name in BOXES}
-        shown["queues"] = parse_ids(params.getlist("queues"))
-        shown["cleaning_by"] = params.getlist("cleaning_by")
-    return {name: "" if value is None else value for name, value in shown.items()}
+        inputs |= {name: params[name] for name in inputs if name in params and name not in ("queues", "cleaning_by")}
+        inputs |= {name: name in params for name in BOXES}
+        inputs["queues"] = parse_ids(params.getlist("queues"))
+        inputs["cleaning_by"] = params.getlist("cleaning_by")
+    return {name: "" if value is None else value for name, value in inputs.items()}

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator
 
 from lab.data.datasets.formats.reading import FORMATS
 from lab.data.datasets.models import Form, Source, Version
-from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, Rule
+from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, DatasetRule
 
 
-def describe_rule(rule: Rule, queues: Iterable[str], source: str = Source.QUEUES) -> list[tuple[str, str]]:
+def describe_rule(rule: DatasetRule, queues: Iterable[str], source: str = Source.QUEUES) -> list[tuple[str, str]]:
     """(setting, what it does), without settings that do nothing."""
-    found = [("Form", Form(rule.form).label)]
+    lines = [("Form", Form(rule.form).label)]
     if source == Source.QUEUES:
-        found += of_labels(rule, queues)
-    found += [("Split", describe_split(rule))]
+        lines += of_labels(rule, queues)
+    lines += [("Split", describe_split(rule))]
     if rule.dedupe:
-        found.append(("Duplicates", "Duplicates: first one kept; contradictory rows excluded"))
+        lines.append(("Duplicates", "Duplicates: first one kept; contradictory rows excluded"))
     if rule.max_per_prompt is not None:
-        found.append(("Per prompt", f"At most {rule.max_per_prompt}, highest agreement first"))
-    return found + list(describe_cleaning(rule))
+        lines.append(("Per prompt", f"At most {rule.max_per_prompt}, highest agreement first"))
+    return lines + list(describe_cleaning(rule))
 
 
 def import_words(version: Version) -> list[tuple[str, str]]:
@@ -27,12 +27,12 @@ def import_words(version: Version) -> list[tuple[str, str]]:
     own = version.rule.get("import") or {}
     if own.get("format") not in FORMATS:
         return []
-    found = [("Format", FORMATS[own["format"]].title)]
-    found += [("Columns", ", ".join(f"{column} as {part.replace('_', ' ')}" for part, column in own.get("columns", {}).items()))]
-    return [*found, ("Left out", ", ".join(own["left_out"]))] if own.get("left_out") else found
+    lines = [("Format", FORMATS[own["format"]].title)]
+    lines += [("Columns", ", ".join(f"{column} as {part.replace('_', ' ')}" for part, column in own.get("columns", {}).items()))]
+    return [*lines, ("Left out", ", ".join(own["left_out"]))] if own.get("left_out") else lines
 
 
-def of_labels(rule: Rule, queues: Iterable[str]) -> Iterator[tuple[str, str]]:
+def of_labels(rule: DatasetRule, queues: Iterable[str]) -> Iterator[tuple[str, str]]:
     yield "Queues", ", ".join(queues) or "none"
     yield "Labels", AGGREGATIONS[rule.aggregation]
     if rule.min_agreement > 0:
@@ -55,7 +55,7 @@ def of_labels(rule: Rule, queues: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield "Corrections", CORRECTIONS[rule.corrections]
 
 
-def describe_policy_age(rule: Rule) -> str:
+def describe_policy_age(rule: DatasetRule) -> str:
     parts = []
     if rule.max_age is not None:
         than = "the newest labelled step of their run" if rule.age_from is None else f"step {rule.age_from}"
@@ -67,13 +67,13 @@ def describe_policy_age(rule: Rule) -> str:
     return ", ".join(parts).capitalize()
 
 
-def describe_split(rule: Rule) -> str:
+def describe_split(rule: DatasetRule) -> str:
     if not rule.test_share:
         return "All rows are for training"
     return f"{rule.test_share:.0%} of the prompts for testing, by prompt text and split seed {rule.salt!r}; no prompt is in both splits"
 
 
-def describe_cleaning(rule: Rule) -> Iterator[tuple[str, str]]:
+def describe_cleaning(rule: DatasetRule) -> Iterator[tuple[str, str]]:
     own = rule.cleaning
     if not own.by:
         return

@@ -41,7 +41,7 @@ ACTIONS = {"report": "Report only", "drop": "Leave out", "flip": "Swap chosen an
 class RuleError(InputRefusal):
     """Settings of a rule that have to change."""
 
-    place = "rule"
+    location = "rule"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Cleaning:
 
 
 @dataclass(frozen=True)
-class Rule:
+class DatasetRule:
     queues: tuple[int, ...] = ()
     form: str = Form.PREFERENCE
     aggregation: str = "majority"
@@ -81,18 +81,18 @@ class Rule:
 
     def as_json(self) -> dict[str, Any]:
         """Complete, with lists for tuples: what Version.rule holds."""
-        found = asdict(self)
-        found["queues"] = list(self.queues)
-        found["form"] = str(self.form)
-        found["cleaning"]["by"] = list(self.cleaning.by)
-        return found
+        data = asdict(self)
+        data["queues"] = list(self.queues)
+        data["form"] = str(self.form)
+        data["cleaning"]["by"] = list(self.cleaning.by)
+        return data
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Rule:
+    def read(cls, data: Mapping[str, Any]) -> DatasetRule:
         """From JSON that a version keeps; unknown keys are ignored, missing ones have their defaults. Raises RuleError."""
-        known = {one.name for one in fields(cls)} - {"cleaning", "queues"}
+        known = {field.name for field in fields(cls)} - {"cleaning", "queues"}
         cleaning = dict(data.get("cleaning") or {})
-        own = {name: value for name, value in cleaning.items() if name in {one.name for one in fields(Cleaning)} - {"by"}}
+        own = {name: value for name, value in cleaning.items() if name in {field.name for field in fields(Cleaning)} - {"by"}}
         try:
             rule = cls(
                 **{name: value for name, value in data.items() if name in known},
@@ -107,7 +107,7 @@ class Rule:
         return rule
 
     @classmethod
-    def changed(cls, before: Rule, changes: Mapping[str, Any]) -> Rule:
+    def changed(cls, before: DatasetRule, changes: Mapping[str, Any]) -> DatasetRule:
         """``before`` with the settings that a program sends. Raises RuleError for those that there are not, or that are no such values."""
         if problems := list(find_unknown_settings(changes)):
             raise RuleError(problems)
@@ -123,13 +123,13 @@ class Rule:
 def find_unknown_settings(changes: Mapping[str, Any]) -> Iterator[Problem]:
     """Settings that no rule has, and values of another type than the setting's."""
     cleaning = changes.get("cleaning") if isinstance(changes.get("cleaning"), Mapping) else {}
-    for place, known, given in (("", TYPES, changes), ("cleaning.", CLEANING_TYPES, cleaning)):
+    for prefix, known, given in (("", TYPES, changes), ("cleaning.", CLEANING_TYPES, cleaning)):
         for name, value in (given or {}).items():
             if name not in known:
-                yield Problem(f"{place}{name}"[:100], "unknown setting", f"remove it, or use one of {', '.join(known)}")
+                yield Problem(f"{prefix}{name}"[:100], "unknown setting", f"remove it, or use one of {', '.join(known)}")
             elif not known[name](value):
                 yield Problem(
-                    f"{place}{name}", f"{json.dumps(value, default=str)[:40]} has the wrong type", "see the dataset's rule for the expected type"
+                    f"{prefix}{name}", f"{json.dumps(value, default=str)[:40]} has the wrong type", "see the dataset's rule for the expected type"
                 )
 
 
@@ -154,11 +154,11 @@ def whole_or_none(value: Any) -> bool:
 
 
 def is_whole_list(value: Any) -> bool:
-    return isinstance(value, list) and all(is_whole(one) for one in value)
+    return isinstance(value, list) and all(is_whole(number) for number in value)
 
 
 def is_cleaner_list(value: Any) -> bool:
-    return isinstance(value, list) and all(is_text(one) and one in CLEANERS for one in value)
+    return isinstance(value, list) and all(is_text(name) and name in CLEANERS for name in value)
 
 
 CHECKS: dict[str, Callable[[Any], bool]] = {
@@ -171,15 +171,15 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "tuple[str, ...]": is_cleaner_list,
     "Cleaning": lambda value: isinstance(value, Mapping),
 }
-TYPES = {one.name: CHECKS[str(one.type)] for one in fields(Rule)}
-CLEANING_TYPES = {one.name: CHECKS[str(one.type)] for one in fields(Cleaning)}
+TYPES = {field.name: CHECKS[str(field.type)] for field in fields(DatasetRule)}
+CLEANING_TYPES = {field.name: CHECKS[str(field.type)] for field in fields(Cleaning)}
 
 
-def problems_of(rule: Rule) -> list[Problem]:
-    found = []
+def problems_of(rule: DatasetRule) -> list[Problem]:
+    problems = []
 
     def refuse(name: str, message: str, fix: str) -> None:
-        found.append(Problem(name, message, fix))
+        problems.append(Problem(name, message, fix))
 
     choices = {"form": Form.values, "aggregation": AGGREGATIONS, "margin": MARGINS, "corrections": CORRECTIONS, "neutral": NEUTRALS}
     for name, known in choices.items():
@@ -198,17 +198,19 @@ def problems_of(rule: Rule) -> list[Problem]:
         refuse("corrections", "step marks refer to the original answer", "do not use corrected answers")
     if len(rule.salt) > 40:
         refuse("salt", "is longer than 40 characters", "shorten it")
-    return found + cleaning_problems(rule)
+    return problems + cleaning_problems(rule)
 
 
-def cleaning_problems(rule: Rule) -> list[Problem]:
-    cleaning, found = rule.cleaning, []
+def cleaning_problems(rule: DatasetRule) -> list[Problem]:
+    cleaning, problems = rule.cleaning, []
     for name, known in (("action", ACTIONS), ("vote", VOTES)):
         if getattr(cleaning, name) not in known:
-            found.append(Problem(f"cleaning_{name}", f"{getattr(cleaning, name)!r} is not a valid choice", f"use one of {', '.join(known)}"))
+            problems.append(Problem(f"cleaning_{name}", f"{getattr(cleaning, name)!r} is not a valid choice", f"use one of {', '.join(known)}"))
     for name, most in (("threshold", 1.0), ("gap_share", 1.0), ("min_seconds", 3600.0)):
         if not 0 <= getattr(cleaning, name) <= most:
-            found.append(Problem(f"cleaning_{name}", f"{getattr(cleaning, name)} is out of range", f"use 0 to {most:g}"))
+            problems.append(Problem(f"cleaning_{name}", f"{getattr(cleaning, name)} is out of range", f"use 0 to {most:g}"))
     if cleaning.by and rule.form != Form.PREFERENCE:
-        found.append(Problem("cleaning_by", "suspect labels are found in preference pairs only", "choose the form preference, or turn cleaning off"))
-    return found
+        problems.append(
+            Problem("cleaning_by", "suspect labels are found in preference pairs only", "choose the form preference, or turn cleaning off")
+        )
+    return problems

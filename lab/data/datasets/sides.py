@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from lab.rollouts.annotations.token_stretches import ENVIRONMENT, Stretch, cut_into_steps
+from lab.rollouts.annotations.token_stretches import ENVIRONMENT, TokenStretch, cut_into_steps
 from lab.rollouts.trajectories.feed import lengths_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import GIVEN, by_turn
@@ -29,7 +29,7 @@ SAMPLING = (  # of a spec's training part: what decides how answers are sampled
 
 
 @dataclass(frozen=True)
-class Side:
+class SourceRollout:
     """One rollout as a row uses it. ``messages``: the answer in TRL's conversational form.
 
     ``steps``: its reasoning steps, where they were asked for; ``spoken``: the first token that is not the policy's.
@@ -40,47 +40,58 @@ class Side:
     step: int
     phase: str
     prompt: int
-    asked: list[Message]
+    prompt_messages: list[Message]
     messages: list[Message]
     reward: float | None
     rewards: Mapping[str, Any]
     provenance: dict[str, Any] = field(hash=False)
-    steps: tuple[Stretch, ...] = ()
+    steps: tuple[TokenStretch, ...] = ()
     spoken: int | None = None
 
 
-def read_sides(team: Team, ids: Iterable[int], steps: bool = False) -> dict[int, Side]:
+def read_sides(team: Team, ids: Iterable[int], steps: bool = False) -> dict[int, SourceRollout]:
     """Rollouts of the team by id; those that are gone are missing. ``steps``: with their reasoning steps."""
     rollouts = list(Rollout.objects.of(team).filter(pk__in=set(ids)).select_related("prompt"))
-    runs = Run.objects.of(team).in_bulk({one.run_id for one in rollouts})
+    runs = Run.objects.of(team).in_bulk({rollout.run_id for rollout in rollouts})
     kept = {run.pk: kept_checkpoints(run) for run in runs.values()}
-    lengths = lengths_of([one for one in rollouts if any(turn[0] != "assistant" for turn in one.turns)])
-    found = {}
-    for one in rollouts:
-        run = runs[one.run_id]
-        asked = [{"role": str(role), "content": str(content)} for role, content in one.prompt.messages]
-        messages = messages_of(one, lengths.get(one.pk))
-        provenance = provenance_of(one, run, kept[run.pk])
-        found[one.pk] = Side(
-            one.pk, one.run_id, one.step, one.phase, one.prompt_id, asked, messages, one.reward, select_numeric_rewards(one.rewards), provenance
+    lengths = lengths_of([rollout for rollout in rollouts if any(turn[0] != "assistant" for turn in rollout.turns)])
+    sides = {}
+    for rollout in rollouts:
+        run = runs[rollout.run_id]
+        prompt = [{"role": str(role), "content": str(content)} for role, content in rollout.prompt.messages]
+        messages = messages_of(rollout, lengths.get(rollout.pk))
+        provenance = provenance_of(rollout, run, kept[run.pk])
+        sides[rollout.pk] = SourceRollout(
+            rollout.pk,
+            rollout.run_id,
+            rollout.step,
+            rollout.phase,
+            rollout.prompt_id,
+            prompt,
+            messages,
+            rollout.reward,
+            select_numeric_rewards(rollout.rewards),
+            provenance,
         )
-    return with_steps(found, rollouts, runs) if steps else found
+    return with_steps(sides, rollouts, runs) if steps else sides
 
 
-def with_steps(found: Mapping[int, Side], rollouts: Sequence[Rollout], runs: Mapping[UUID, Run]) -> dict[int, Side]:
+def with_steps(sides: Mapping[int, SourceRollout], rollouts: Sequence[Rollout], runs: Mapping[UUID, Run]) -> dict[int, SourceRollout]:
     """An answer whose tokens are not stored, or are damaged, has no steps."""
-    packed = {one.rollout_id: one for one in RolloutTokens.objects.filter(rollout__in=list(rollouts))}
-    made = dict(found)
-    for one in rollouts:
+    packed = {tokens.rollout_id: tokens for tokens in RolloutTokens.objects.filter(rollout__in=list(rollouts))}
+    stepped = dict(sides)
+    for rollout in rollouts:
         try:
             parts = (
-                build_token_units(one.completion, arrays_of(packed[one.pk]), runs[one.run_id].special_tokens, one.turns) if one.pk in packed else []
+                build_token_units(rollout.completion, arrays_of(packed[rollout.pk]), runs[rollout.run_id].special_tokens, rollout.turns)
+                if rollout.pk in packed
+                else []
             )
         except PackError:
             continue
         spoken = next((int(part[1]) for part in parts if part[3] & ENVIRONMENT), None)
-        made[one.pk] = replace(found[one.pk], steps=tuple(cut_into_steps(parts)), spoken=spoken)
-    return made
+        stepped[rollout.pk] = replace(sides[rollout.pk], steps=tuple(cut_into_steps(parts)), spoken=spoken)
+    return stepped
 
 
 def select_numeric_rewards(rewards: Mapping[str, Any]) -> dict[str, float]:
@@ -89,14 +100,14 @@ def select_numeric_rewards(rewards: Mapping[str, Any]) -> dict[str, float]:
 
 def messages_of(rollout: Rollout, lengths: Any) -> list[Message]:
     """What the policy wrote as assistant, what the environment answered as tool; what a method gave belongs to the answer it began."""
-    found: list[Message] = []
+    messages: list[Message] = []
     for role, text in by_turn(rollout.completion, rollout.turns, lengths):
         role = "assistant" if role in ("assistant", GIVEN) else "tool"
-        if found and found[-1]["role"] == role:
-            found[-1]["content"] += text
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += text
         elif text:
-            found.append({"role": role, "content": text})
-    return found
+            messages.append({"role": role, "content": text})
+    return messages
 
 
 def kept_checkpoints(run: Run) -> list[int]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.data.datasets.rules import Rule
-from lab.data.datasets.votes import Judged, Mark, Vote, marks_of
+from lab.data.datasets.rules import DatasetRule
+from lab.data.datasets.votes import ItemVote, JudgedItem, TokenMark, marks_of
 
 UNMARKED = "steps from the first unmarked one"
 TIED = "steps from the first with split votes"
@@ -16,11 +16,11 @@ NEUTRAL = "steps from the first neutral one"
 FEW = "steps from the first with too few marks"
 LITTLE = "steps from the first with too little agreement"
 SIDES = {"good": 1, "bad": -1}
-Weight = Callable[[Vote], float]
+Weight = Callable[[ItemVote], float]
 
 
 @dataclass(frozen=True)
-class Step:
+class StepLabel:
     """Tokens [start, end) and what was said of them. ``why``: the reason a row ends before this step, or ""; then ``good`` says nothing."""
 
     start: int
@@ -34,44 +34,44 @@ class Step:
     @property
     def told(self) -> dict[str, Any]:
         """For the row's provenance."""
-        found = {"start": self.start, "end": self.end, "agreement": self.agreement, "marks": {str(user): mark for user, mark in self.marks}}
-        return {**found, "adjudicated": True} if self.adjudicated else found
+        data = {"start": self.start, "end": self.end, "agreement": self.agreement, "marks": {str(user): mark for user, mark in self.marks}}
+        return {**data, "adjudicated": True} if self.adjudicated else data
 
 
-def steps_said(judged: Judged, rule: Rule, weight: Weight) -> tuple[Step, ...]:
+def steps_said(judged: JudgedItem, rule: DatasetRule, weight: Weight) -> tuple[StepLabel, ...]:
     """Every step that somebody marked, in the order of the answer. Marks of an adjudicated answer decide where it has any."""
-    said: defaultdict[tuple[int, int], list[tuple[Vote, str]]] = defaultdict(list)
+    votes_by_step: defaultdict[tuple[int, int], list[tuple[ItemVote, str]]] = defaultdict(list)
     for vote in judged.votes:
         for mark in vote.steps:
-            said[mark.start, mark.end].append((vote, mark.mark))
+            votes_by_step[mark.start, mark.end].append((vote, mark.mark))
     if decided := marks_of((judged.final or {}).get("steps")):
-        return tuple(make_adjudicated_step(mark, said.get((mark.start, mark.end), ()), rule) for mark in decided)
+        return tuple(make_adjudicated_step(mark, votes_by_step.get((mark.start, mark.end), ()), rule) for mark in decided)
     if rule.aggregation == "adjudicated":
         return ()
-    return tuple(count_step_votes(place, votes, rule, weight) for place, votes in sorted(said.items()))
+    return tuple(count_step_votes(step, votes, rule, weight) for step, votes in sorted(votes_by_step.items()))
 
 
-def side_of(mark: str, rule: Rule) -> int:
+def side_of(mark: str, rule: DatasetRule) -> int:
     """1 good, -1 bad, 0 neither."""
     return SIDES.get(mark) or SIDES.get(rule.neutral, 0)
 
 
-def make_adjudicated_step(mark: Mark, said: Sequence[tuple[Vote, str]], rule: Rule) -> Step:
+def make_adjudicated_step(mark: TokenMark, votes: Sequence[tuple[ItemVote, str]], rule: DatasetRule) -> StepLabel:
     side = side_of(mark.mark, rule)
-    marks = tuple((vote.user, own) for vote, own in said)
-    return Step(mark.start, mark.end, side > 0, "" if side else NEUTRAL, marks=marks, adjudicated=True)
+    marks = tuple((vote.user, own) for vote, own in votes)
+    return StepLabel(mark.start, mark.end, side > 0, "" if side else NEUTRAL, marks=marks, adjudicated=True)
 
 
-def count_step_votes(place: tuple[int, int], said: Sequence[tuple[Vote, str]], rule: Rule, weight: Weight) -> Step:
+def count_step_votes(bounds: tuple[int, int], votes: Sequence[tuple[ItemVote, str]], rule: DatasetRule, weight: Weight) -> StepLabel:
     """The side with the most weight; nothing is decided when two share it."""
     weights = {1: 0.0, -1: 0.0, 0: 0.0}
-    for vote, mark in said:
+    for vote, mark in votes:
         weights[side_of(mark, rule)] += weight(vote)
     best, second = sorted(weights, key=lambda side: -weights[side])[:2]
     total = weights[1] + weights[-1] + (weights[0] if rule.ties_against else 0.0)
     agreement = round(weights[best] / total, 6) if total and best else 1.0
     why = ""
-    if len(said) < rule.min_labels:
+    if len(votes) < rule.min_labels:
         why = FEW
     elif weights[best] - weights[second] < 1e-9:
         why = TIED
@@ -79,19 +79,19 @@ def count_step_votes(place: tuple[int, int], said: Sequence[tuple[Vote, str]], r
         why = NEUTRAL
     elif agreement < rule.min_agreement:
         why = LITTLE
-    return Step(*place, best > 0, why, agreement, tuple((vote.user, mark) for vote, mark in said))
+    return StepLabel(*bounds, best > 0, why, agreement, tuple((vote.user, mark) for vote, mark in votes))
 
 
-def spans_said(judged: Judged) -> tuple[dict[str, Any], ...]:
+def spans_said(judged: JudgedItem) -> tuple[dict[str, Any], ...]:
     """Marked stretches with who marked each, in the order of the answer. None is voted away: people rarely mark the same tokens."""
-    found: dict[Mark, dict[str, Any]] = {}
+    spans: dict[TokenMark, dict[str, Any]] = {}
     own = [(span, vote.user) for vote in judged.votes for span in vote.spans]
     for span, user in own:
-        found.setdefault(span, told_span(span))["labellers"].append(user)
+        spans.setdefault(span, told_span(span))["labellers"].append(user)
     for span in marks_of((judged.final or {}).get("spans")):
-        found.setdefault(span, told_span(span))["adjudicated"] = True
-    return tuple(found[span] for span in sorted(found, key=lambda span: (span.start, span.end, span.mark)))
+        spans.setdefault(span, told_span(span))["adjudicated"] = True
+    return tuple(spans[span] for span in sorted(spans, key=lambda span: (span.start, span.end, span.mark)))
 
 
-def told_span(span: Mark) -> dict[str, Any]:
+def told_span(span: TokenMark) -> dict[str, Any]:
     return {"start": span.start, "end": span.end, "mark": span.mark, "text": span.text, "labellers": []}

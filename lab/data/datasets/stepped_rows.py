@@ -7,49 +7,49 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lab.data.datasets.decisions import Candidate
-from lab.data.datasets.rows import Made, hash_row_content, to_canonical_json
-from lab.data.datasets.sides import Message, Side
-from lab.data.datasets.step_marks import UNMARKED, Step
+from lab.data.datasets.decisions import RowCandidate
+from lab.data.datasets.rows import BuiltRow, hash_row_content, to_canonical_json
+from lab.data.datasets.sides import Message, SourceRollout
+from lab.data.datasets.step_marks import UNMARKED, StepLabel
 
 ENVIRONMENT = "steps after environment output, which a row cannot contain"
 
 
-def prompt_text(asked: list[Message]) -> str:
+def prompt_text(messages: list[Message]) -> str:
     """TRL knows this format with a text prompt only. One message is its words; of several each stands after its role."""
-    if len(asked) == 1:
-        return asked[0]["content"]
-    return "\n\n".join(f"{one['role']}: {one['content']}" for one in asked)
+    if len(messages) == 1:
+        return messages[0]["content"]
+    return "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
-def build_stepwise_row(one: Candidate, side: Side, left_out: Counter[str]) -> Made | None:
+def build_stepwise_row(candidate: RowCandidate, side: SourceRollout, left_out: Counter[str]) -> BuiltRow | None:
     """The row of one answer: its steps up to the first that is not decided, since a row has no gaps. None where that is the very first."""
     if not side.steps:
         left_out["answers whose tokens are not stored"] += 1
         return None
-    kept = collect_decided_steps(one, side, left_out)
+    kept = collect_decided_steps(candidate, side, left_out)
     if not kept:
         left_out["answers whose first step is undecided"] += 1
         return None
-    texts = [side.steps[place].text for place in range(len(kept))]
-    row = {"prompt": prompt_text(side.asked), "completions": texts, "labels": [step.good for step in kept]}
-    return Made(
+    texts = [side.steps[index].text for index in range(len(kept))]
+    row = {"prompt": prompt_text(side.prompt_messages), "completions": texts, "labels": [step.good for step in kept]}
+    return BuiltRow(
         row=row,
         digest=hash_row_content(row),
         prompt=side.prompt,
-        rollouts=one.rollouts,
-        item=one.item,
-        queue=one.queue,
-        labellers=sorted({user for user, _ in one.ballots}),
-        provenance=build_stepwise_provenance(one, side, kept),
+        rollouts=candidate.rollouts,
+        item=candidate.item,
+        queue=candidate.queue,
+        labellers=sorted({user for user, _ in candidate.ballots}),
+        provenance=build_stepwise_provenance(candidate, side, kept),
     )
 
 
-def collect_decided_steps(one: Candidate, side: Side, left_out: Counter[str]) -> list[Step]:
-    said = {(step.start, step.end): step for step in one.steps}
-    kept: list[Step] = []
+def collect_decided_steps(candidate: RowCandidate, side: SourceRollout, left_out: Counter[str]) -> list[StepLabel]:
+    decided = {(step.start, step.end): step for step in candidate.steps}
+    kept: list[StepLabel] = []
     for stretch in side.steps:
-        step = said.get((stretch.start, stretch.end))
+        step = decided.get((stretch.start, stretch.end))
         why = UNMARKED if step is None else step.why
         if side.spoken is not None and stretch.start >= side.spoken:
             why = ENVIRONMENT
@@ -60,20 +60,20 @@ def collect_decided_steps(one: Candidate, side: Side, left_out: Counter[str]) ->
     return kept
 
 
-def build_stepwise_provenance(one: Candidate, side: Side, kept: list[Step]) -> dict[str, Any]:
+def build_stepwise_provenance(candidate: RowCandidate, side: SourceRollout, kept: list[StepLabel]) -> dict[str, Any]:
     """``steps``: one a label, in tokens of the answer; ``of``: steps the whole answer has; ``messages``: a prompt of several, as it was asked."""
-    found = {
+    provenance = {
         "sides": {"completions": side.provenance},
         "steps": [step.told for step in kept],
         "of": len(side.steps),
-        "spans": list(one.spans),
+        "spans": list(candidate.spans),
         "agreement": min(step.agreement for step in kept),
-        "judgements": list(one.judgements),
-        "adjudicated": one.adjudicated,
+        "judgements": list(candidate.judgements),
+        "adjudicated": candidate.adjudicated,
         "corrected": False,
-        "seconds": one.seconds,
+        "seconds": candidate.seconds,
     }
-    return {**found, "messages": side.asked} if len(side.asked) > 1 else found
+    return {**provenance, "messages": side.prompt_messages} if len(side.prompt_messages) > 1 else provenance
 
 
 def claims_of(row: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
@@ -84,15 +84,15 @@ def claims_of(row: Mapping[str, Any]) -> Iterator[tuple[bytes, bool]]:
         yield before, label
 
 
-def find_contradictions(rows: Iterable[Made]) -> dict[str, Made]:
+def find_contradictions(rows: Iterable[BuiltRow]) -> dict[str, BuiltRow]:
     """Digest of a row -> a row that says the contrary of the same step after the same steps."""
-    said: defaultdict[bytes, dict[bool, list[Made]]] = defaultdict(lambda: {True: [], False: []})
-    for one in rows:
-        for step, label in claims_of(one.row):
-            said[step][label].append(one)
-    found: dict[str, Made] = {}
-    for sides in said.values():
+    claims: defaultdict[bytes, dict[bool, list[BuiltRow]]] = defaultdict(lambda: {True: [], False: []})
+    for row in rows:
+        for step, label in claims_of(row.row):
+            claims[step][label].append(row)
+    contradictions: dict[str, BuiltRow] = {}
+    for sides in claims.values():
         for label, others in ((True, sides[False]), (False, sides[True])):
-            for one in sides[label] if others else ():
-                found.setdefault(one.digest, others[0])
-    return found
+            for row in sides[label] if others else ():
+                contradictions.setdefault(row.digest, others[0])
+    return contradictions

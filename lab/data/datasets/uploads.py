@@ -59,7 +59,7 @@ def save_upload(team: Team, name: str, pieces: Iterable[bytes]) -> Upload:
 
 def clean_file_name(name: str) -> str:
     """The last component of a client's file name without control characters, for people to recognise."""
-    return "".join(one for one in name.replace("\\", "/").rsplit("/", 1)[-1] if one.isprintable())[:120] or "file"
+    return "".join(character for character in name.replace("\\", "/").rsplit("/", 1)[-1] if character.isprintable())[:120] or "file"
 
 
 def save_upload_metadata(team: Team, upload: Upload) -> None:
@@ -71,10 +71,10 @@ def find_upload(team: Team, token: str) -> Upload | None:
     if not TOKEN.fullmatch(token):
         return None
     try:
-        found = Upload(**json.loads((folder_of(team) / f"{token}.json").read_text(encoding="utf-8")))
+        upload = Upload(**json.loads((folder_of(team) / f"{token}.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-    return found if path_of(team, found).is_file() else None
+    return upload if path_of(team, upload).is_file() else None
 
 
 def path_of(team: Team, upload: Upload) -> Path:

@@ -21,10 +21,10 @@ from lab.data.datasets.exports import FORMATS, SHAPES_OF
 from lab.data.datasets.freezing import PREVIEWED, enqueue_version_build, preview_next_version
 from lab.data.datasets.models import Form, Row, Source, Version, VersionState
 from lab.data.datasets.pages import by_field, stored_rule
-from lab.data.datasets.row_diff import KINDS, Difference, Entry, count_differences, diff_entries, entries_of, make_diff_entry
-from lab.data.datasets.row_display import Shown, build_row_display, names_of
+from lab.data.datasets.row_diff import KINDS, DiffEntry, RowDifference, count_differences, diff_entries, entries_of, make_diff_entry
+from lab.data.datasets.row_display import RowDisplay, build_row_display, names_of
 from lab.data.datasets.rule_words import describe_rule, import_words
-from lab.data.datasets.rules import CLEANERS, Rule, RuleError
+from lab.data.datasets.rules import CLEANERS, DatasetRule, RuleError
 from lab.data.datasets.votes import items_of
 from lab.labelling.labels.models import Queue
 from lab.lib.numbers import parse_whole_number
@@ -43,7 +43,7 @@ def get_team_version(request: LabRequest, version_id: int) -> Version:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RowQuery:
     """Which rows the address asks for; anything not on offer counts as absent."""
 
     split: str = ""
@@ -52,7 +52,7 @@ class Asked:
     text: str = ""
 
     @classmethod
-    def read(cls, params: Mapping[str, str]) -> Asked:
+    def read(cls, params: Mapping[str, str]) -> RowQuery:
         split, only, labeller = params.get("split", ""), params.get("only", ""), params.get("labeller", "")
         return cls(
             split if split in SPLITS else "",
@@ -67,7 +67,7 @@ class Asked:
 
     @property
     def any(self) -> bool:
-        return self != Asked()
+        return self != RowQuery()
 
     def of(self, rows: QuerySet[Row]) -> QuerySet[Row]:
         if self.split:
@@ -87,124 +87,129 @@ class Asked:
 
 @require_safe
 def show_version(request: LabRequest, version_id: int) -> HttpResponse:
-    found = get_team_version(request, version_id)
+    version = get_team_version(request, version_id)
     if request.GET.get("part") == "state":
-        return state_part(request, found)
-    asked = Asked.read(request.GET)
-    pages = Paginator(asked.of(found.rows.order_by("-split", "place")), PAGE)
+        return state_part(request, version)
+    query = RowQuery.read(request.GET)
+    pages = Paginator(query.of(version.rows.order_by("-split", "place")), PAGE)
     page = pages.get_page(request.GET.get("page", "1"))
-    people = names_of(request.team, {user for row in page for user in row.labellers} | labellers_of(found))
-    rule = rule_of(found)
+    people = names_of(request.team, {user for row in page for user in row.labellers} | labellers_of(version))
+    rule = rule_of(version)
     context = {
-        **build_version_context(request, found),
-        "asked": asked,
+        **build_version_context(request, version),
+        "query": query,
         "page": page,
         "rows": [build_row_display(row, people) for row in page],
-        "before_page": asked.query(page=page.previous_page_number()) if page.has_previous() else "",
-        "after_page": asked.query(page=page.next_page_number()) if page.has_next() else "",
+        "before_page": query.query(page=page.previous_page_number()) if page.has_previous() else "",
+        "after_page": query.query(page=page.next_page_number()) if page.has_next() else "",
         "splits": SPLITS.items(),
         "cleaners": CLEANERS.items(),
         "only": ONLY.items(),
-        "labellers": sorted(((pk, people[pk]) for pk in labellers_of(found) if pk in people), key=lambda one: one[1]),
-        "rule_words": [*import_words(found), *(describe_rule(rule, queue_names(found, rule), found.dataset.source) if rule else [])],
-        "runs": runs_of([found]).get(found.pk, []),
-        "others": list_comparable_versions(found),
+        "labellers": sorted(((pk, people[pk]) for pk in labellers_of(version) if pk in people), key=lambda labeller: labeller[1]),
+        "rule_words": [*import_words(version), *(describe_rule(rule, queue_names(version, rule), version.dataset.source) if rule else [])],
+        "runs": runs_of([version]).get(version.pk, []),
+        "others": list_comparable_versions(version),
         "formats": FORMATS.items(),
-        "shapes": SHAPES_OF[Form(found.dataset.form)].items(),
+        "shapes": SHAPES_OF[Form(version.dataset.form)].items(),
     }
     return render(request, "datasets/version.html", context)
 
 
-def build_version_context(request: LabRequest, found: Version) -> dict[str, Any]:
-    newest = found.dataset.versions.filter(number__gt=found.number).count()
+def build_version_context(request: LabRequest, version: Version) -> dict[str, Any]:
+    newest = version.dataset.versions.filter(number__gt=version.number).count()
     return {
         "room": "datasets",
-        "version": found,
-        "dataset": found.dataset,
-        "flags": flags_of([found]).get(found.pk, []),
+        "version": version,
+        "dataset": version.dataset,
+        "flags": flags_of([version]).get(version.pk, []),
         "later": newest,
         "may_lead": has_team_permission(request, "datasets.write"),
-        "served": not found.is_open or Worker.objects.serving(ANALYSIS).exists(),
-        "imported": found.dataset.source == Source.IMPORT,
+        "served": not version.is_open or Worker.objects.serving(ANALYSIS).exists(),
+        "imported": version.dataset.source == Source.IMPORT,
     }
 
 
-def state_part(request: LabRequest, found: Version) -> HttpResponse:
+def state_part(request: LabRequest, version: Version) -> HttpResponse:
     """The progress of a build; once it is over the page is loaded again."""
-    response = render(request, "datasets/version.html#state", build_version_context(request, found))
-    if not found.is_open:
+    response = render(request, "datasets/version.html#state", build_version_context(request, version))
+    if not version.is_open:
         response["HX-Refresh"] = "true"
     return response
 
 
-def rule_of(found: Version) -> Rule | None:
+def rule_of(version: Version) -> DatasetRule | None:
     try:
-        return Rule.read(found.rule) if found.rule else None
+        return DatasetRule.read(version.rule) if version.rule else None
     except RuleError:
         return None
 
 
-def queue_names(found: Version, rule: Rule) -> list[str]:
-    return list(Queue.objects.of(found.dataset.team).filter(pk__in=rule.queues).order_by("pk").values_list("name", flat=True))
+def queue_names(version: Version, rule: DatasetRule) -> list[str]:
+    return list(Queue.objects.of(version.dataset.team).filter(pk__in=rule.queues).order_by("pk").values_list("name", flat=True))
 
 
-def labellers_of(found: Version) -> set[int]:
+def labellers_of(version: Version) -> set[int]:
     """Everybody whose labels are in the version."""
-    arrays = found.rows.values_list("labellers", flat=True).distinct()[:1000]
+    arrays = version.rows.values_list("labellers", flat=True).distinct()[:1000]
     return {user for labellers in arrays for user in labellers}
 
 
-def list_comparable_versions(found: Version) -> list[Version]:
+def list_comparable_versions(version: Version) -> list[Version]:
     """Versions to compare with: of the same dataset, the nearest before first."""
-    same = found.dataset.versions.filter(state=VersionState.READY).exclude(pk=found.pk)
-    return sorted(same[:OTHERS], key=lambda one: (one.number > found.number, abs(one.number - found.number)))
+    same = version.dataset.versions.filter(state=VersionState.READY).exclude(pk=version.pk)
+    return sorted(same[:OTHERS], key=lambda other: (other.number > version.number, abs(other.number - version.number)))
 
 
 @require_safe
 def show_changes_since(request: LabRequest, version_id: int) -> HttpResponse:
     """A piece of the page: how many rows the same rule would give differently now. Nothing is changed."""
-    found = get_team_version(request, version_id)
-    rule = rule_of(found)
-    if found.state != VersionState.READY or rule is None or found.dataset.source == Source.IMPORT:
+    version = get_team_version(request, version_id)
+    rule = rule_of(version)
+    if version.state != VersionState.READY or rule is None or version.dataset.source == Source.IMPORT:
         return HttpResponse("")
     if items_of(request.team, rule.queues).count() > PREVIEWED:  # too long to wait for unasked
-        return render(request, "datasets/since.html", {"version": found, "unasked": True})
-    changes = count_differences(diff_entries(entries_of(found), [make_diff_entry(one) for one in preview_next_version(found.dataset, rule).rows]))
-    return render(request, "datasets/since.html", {"version": found, "changes": changes, "differ": sum(changes.values())})
+        return render(request, "datasets/since.html", {"version": version, "unasked": True})
+    changes = count_differences(diff_entries(entries_of(version), [make_diff_entry(row) for row in preview_next_version(version.dataset, rule).rows]))
+    return render(request, "datasets/since.html", {"version": version, "changes": changes, "differ": sum(changes.values())})
 
 
 @require_POST
 def retry_version_build(request: LabRequest, version_id: int) -> HttpResponse:
-    found = get_team_version(request, version_id)
+    version = get_team_version(request, version_id)
     with transaction.atomic():
-        if found.retry():
-            enqueue_version_build(found)
-    return redirect("version", found.pk)
+        if version.retry():
+            enqueue_version_build(version)
+    return redirect("version", version.pk)
 
 
 @require_safe
 def show_version_diff(request: LabRequest, version_id: int) -> HttpResponse:
     """From one version to another (``?against=<id>``) or to what a rule would give now (``?against=now``, with the inputs of the rule's form)."""
-    found = get_team_version(request, version_id)
+    version = get_team_version(request, version_id)
     against = request.GET.get("against", "")
-    context: dict[str, Any] = {**build_version_context(request, found), "others": list_comparable_versions(found), "against": against, "kinds": KINDS}
-    if found.state != VersionState.READY:
+    context: dict[str, Any] = {
+        **build_version_context(request, version),
+        "others": list_comparable_versions(version),
+        "against": against,
+        "kinds": KINDS,
+    }
+    if version.state != VersionState.READY:
         return render(request, "datasets/diff.html", {**context, "nothing": "This version is not ready yet."})
     try:
-        before, after, context["other"] = load_diff_sides(request, found, against)
+        before, after, context["other"] = load_diff_sides(request, version, against)
     except RuleError as error:
         return render(request, "datasets/diff.html", {**context, "problems": by_field(error.problems)}, status=422)
-    context["backwards"] = is_earlier_version(context["other"], found)
+    context["backwards"] = is_earlier_version(context["other"], version)
     if after is None:
         return render(request, "datasets/diff.html", context)
     changes = diff_entries(before, after)
     kind = request.GET.get("kind", "")
     kind = kind if kind in KINDS else ""
-    page = Paginator([one for one in changes if not kind or one.kind == kind], PAGE).get_page(request.GET.get("page", "1"))
+    page = Paginator([change for change in changes if not kind or change.kind == kind], PAGE).get_page(request.GET.get("page", "1"))
     context |= {
         "changes": count_differences(changes),
         "total": len(changes),
-        "same": len(after) - sum(one.after is not None for one in changes),
+        "same": len(after) - sum(change.after is not None for change in changes),
         "kind": kind,
         "page": page,
         "entries": build_diff_rows(request, list(page)),
@@ -215,25 +220,25 @@ def show_version_diff(request: LabRequest, version_id: int) -> HttpResponse:
     return render(request, "datasets/diff.html", context)
 
 
-def load_diff_sides(request: LabRequest, found: Version, against: str) -> tuple[list[Entry], list[Entry] | None, Version | None]:
+def load_diff_sides(request: LabRequest, version: Version, against: str) -> tuple[list[DiffEntry], list[DiffEntry] | None, Version | None]:
     """Rows before and after, and the other version. Of two versions of a dataset the older stands before. Raises RuleError."""
     if against == "now":
-        rule = rule_form.parse_rule_form(request.GET, rule_of(found) or stored_rule(found.dataset))
-        return entries_of(found), [make_diff_entry(one) for one in preview_next_version(found.dataset, rule).rows], None
+        rule = rule_form.parse_rule_form(request.GET, rule_of(version) or stored_rule(version.dataset))
+        return entries_of(version), [make_diff_entry(row) for row in preview_next_version(version.dataset, rule).rows], None
     key = parse_whole_number(against)
     if key is None:
         return [], None, None
     other = Version.objects.of(request.team).filter(pk=key, state=VersionState.READY).select_related("dataset").first()
     if other is None:
         raise Http404
-    if is_earlier_version(other, found):
-        return entries_of(other), entries_of(found), other
-    return entries_of(found), entries_of(other), other
+    if is_earlier_version(other, version):
+        return entries_of(other), entries_of(version), other
+    return entries_of(version), entries_of(other), other
 
 
-def is_earlier_version(one: Version | None, than: Version) -> bool:
+def is_earlier_version(version: Version | None, than: Version) -> bool:
     """Whether it is an older version of the same dataset."""
-    return bool(one and one.dataset_id == than.dataset_id and one.number < than.number)
+    return bool(version and version.dataset_id == than.dataset_id and version.number < than.number)
 
 
 def build_diff_link(request: LabRequest, **changes: Any) -> str:
@@ -245,23 +250,25 @@ def build_diff_link(request: LabRequest, **changes: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Compared:
+class RowComparison:
     kind: str
     label: str
-    before: Shown | None
-    after: Shown | None
+    before: RowDisplay | None
+    after: RowDisplay | None
     columns: list[tuple[str, Any, Any]]  # weight, margin, split: where they differ
 
 
-def build_diff_rows(request: LabRequest, changes: list[Difference]) -> list[Compared]:
-    people = names_of(request.team, {user for one in changes for user in one.shown.labellers})
-    found = []
-    for one in changes:
-        before, after = (build_row_display(side, people) if side else None for side in (one.before, one.after))
+def build_diff_rows(request: LabRequest, changes: list[RowDifference]) -> list[RowComparison]:
+    people = names_of(request.team, {user for change in changes for user in change.entry.labellers})
+    diff_rows = []
+    for change in changes:
+        before, after = (build_row_display(side, people) if side else None for side in (change.before, change.after))
         columns = []
-        if one.before and one.after:
-            values = [(name, one.before.row.get(name, usual), one.after.row.get(name, usual)) for name, usual in (("weight", 1.0), ("margin", None))]
-            columns = [(name, old, new) for name, old, new in (*values, ("split", one.before.split, one.after.split)) if old != new]
-        same_text = one.before and one.after and one.before.digest == one.after.digest
-        found.append(Compared(one.kind, KINDS[one.kind], None if same_text else before, after, columns))
-    return found
+        if change.before and change.after:
+            values = [
+                (name, change.before.row.get(name, usual), change.after.row.get(name, usual)) for name, usual in (("weight", 1.0), ("margin", None))
+            ]
+            columns = [(name, old, new) for name, old, new in (*values, ("split", change.before.split, change.after.split)) if old != new]
+        same_text = change.before and change.after and change.before.digest == change.after.digest
+        diff_rows.append(RowComparison(change.kind, KINDS[change.kind], None if same_text else before, after, columns))
+    return diff_rows

@@ -31,7 +31,7 @@ GROUP BY 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PolicyCandidate:
     """A policy of a run that can be trained from. ``checkpoint``: FINAL, START or the step of a checkpoint; ``updates``: steps it has had."""
 
     run: Run
@@ -57,7 +57,7 @@ class Candidate:
 
 
 @dataclass
-class Sampled:
+class RunAnswers:
     """Answers of a version that one run sampled: (updates of the policy then, step they are listed under) → how many."""
 
     run: Run
@@ -74,10 +74,10 @@ class Sampled:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PolicyChoice:
     """A candidate beside the answers: how many it is the nearest to, their steps, and how far it is from all answers of its run."""
 
-    candidate: Candidate
+    candidate: PolicyCandidate
     answers: int
     first: int | None
     last: int | None
@@ -91,17 +91,17 @@ class Choice:
         return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
 
 
-def list_sampling_runs(version: Version) -> list[Sampled]:
+def list_sampling_runs(version: Version) -> list[RunAnswers]:
     """The runs whose answers are in the training split, most answers first. Empty for imports."""
     with connection.cursor() as cursor:
         cursor.execute(SOURCES, [version.pk])
         rows = cursor.fetchall()
     runs = Run.objects.of(version.dataset.team).select_related("team").in_bulk({row[0] for row in rows})
-    found: dict[Any, Sampled] = {pk: Sampled(run) for pk, run in runs.items()}
+    sampled: dict[Any, RunAnswers] = {pk: RunAnswers(run) for pk, run in runs.items()}
     for run, phase, step, count in rows:
-        if run in found:
-            found[run].counts[updates_before(phase, step), step] += count
-    return sorted(found.values(), key=lambda one: (-one.answers, -one.run.number))[:MOST_RUNS]
+        if run in sampled:
+            sampled[run].counts[updates_before(phase, step), step] += count
+    return sorted(sampled.values(), key=lambda source: (-source.answers, -source.run.number))[:MOST_RUNS]
 
 
 def updates_before(phase: str, step: int) -> int:
@@ -109,47 +109,47 @@ def updates_before(phase: str, step: int) -> int:
     return {"heldout": step, "play": step, "sampled": 0}.get(phase, max(step - 1, 0))
 
 
-def list_policy_candidates(run: Run) -> list[Candidate]:
+def list_policy_candidates(run: Run) -> list[PolicyCandidate]:
     """What is there to start from, in order of updates: where the run began, the checkpoints that are kept, the final policy.
     Nothing of a run that was trained elsewhere.
     """
     if run.outside:
         return []
     kept = sorted(set(run.checkpoints.filter(final=False).values_list("step", flat=True)))
-    found = [Candidate(run, step, step) for step in kept if (run.folder / f"checkpoints/checkpoint-{step}").is_dir()]
+    candidates = [PolicyCandidate(run, step, step) for step in kept if (run.folder / f"checkpoints/checkpoint-{step}").is_dir()]
     if isinstance(run.spec.get("policy"), dict):
-        found.insert(0, Candidate(run, START, 0))
+        candidates.insert(0, PolicyCandidate(run, START, 0))
     if run.status == Status.FINISHED:
-        found = [one for one in found if one.checkpoint != run.step]  # the final policy is the same, and whole
-        found.append(Candidate(run, FINAL, run.step))
-    return found
+        candidates = [candidate for candidate in candidates if candidate.checkpoint != run.step]  # the final policy is the same, and whole
+        candidates.append(PolicyCandidate(run, FINAL, run.step))
+    return candidates
 
 
-def list_policy_choices(sources: list[Sampled]) -> list[Choice]:
+def list_policy_choices(sources: list[RunAnswers]) -> list[PolicyChoice]:
     """Every candidate of every run, in the runs' order."""
     total = sum(source.answers for source in sources)
-    found = []
+    choices = []
     for source in sources:
         offered = list_policy_candidates(source.run)
         near: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for (updates, step), count in source.counts.items() if offered else ():
             near[find_nearest_candidate(offered, updates).value][step] += count
-        found += [build_policy_choice(source, one, near[one.value], total) for one in offered]
-    return found
+        choices += [build_policy_choice(source, candidate, near[candidate.value], total) for candidate in offered]
+    return choices
 
 
-def build_policy_choice(source: Sampled, one: Candidate, near: Counter[int], total: int) -> Choice:
-    distances = sum_counts_by_value((abs(updates - one.updates), count) for (updates, _), count in source.counts.items())
+def build_policy_choice(source: RunAnswers, candidate: PolicyCandidate, near: Counter[int], total: int) -> PolicyChoice:
+    distances = sum_counts_by_value((abs(updates - candidate.updates), count) for (updates, _), count in source.counts.items())
     close = sum(count for distance, count in distances.items() if distance <= FAR)
-    return Choice(one, near.total(), min(near, default=None), max(near, default=None), compute_weighted_median(distances), total - close)
+    return PolicyChoice(candidate, near.total(), min(near, default=None), max(near, default=None), compute_weighted_median(distances), total - close)
 
 
-def find_nearest_candidate(offered: list[Candidate], updates: int) -> Candidate:
+def find_nearest_candidate(offered: list[PolicyCandidate], updates: int) -> PolicyCandidate:
     """Of two that are as near, the earlier one: it has not been trained on what came after."""
-    return min(offered, key=lambda one: (abs(one.updates - updates), one.updates))
+    return min(offered, key=lambda candidate: (abs(candidate.updates - updates), candidate.updates))
 
 
-def suggest_start_policy(sources: list[Sampled]) -> Candidate | None:
+def suggest_start_policy(sources: list[RunAnswers]) -> PolicyCandidate | None:
     """The policy to start from unless somebody chooses another: of the run with most answers, the one nearest to the median answer."""
     for source in sources:
         if offered := list_policy_candidates(source.run):
@@ -159,10 +159,10 @@ def suggest_start_policy(sources: list[Sampled]) -> Candidate | None:
 
 def sum_counts_by_value(pairs: Iterable[tuple[int, int]]) -> Counter[int]:
     """(value, how many) of one value added up."""
-    found: Counter[int] = Counter()
+    sums: Counter[int] = Counter()
     for value, count in pairs:
-        found[value] += count
-    return found
+        sums[value] += count
+    return sums
 
 
 def compute_weighted_median(counted: Counter[int]) -> int:

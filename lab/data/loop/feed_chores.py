@@ -22,7 +22,7 @@ from lab.labelling.labels.disagreement import model_for
 from lab.labelling.labels.models import Kind, QueueStatus, Strategy
 from lab.labelling.labels.new_queues import NewItem, add_items
 from lab.labelling.labels.pairs import make_items_from_pool
-from lab.labelling.labels.pool import Pool, build_rollout_pool, make_blank_expression, make_hash_expression
+from lab.labelling.labels.pool import RolloutPool, build_rollout_pool, make_blank_expression, make_hash_expression
 from lab.labelling.labels.recipe import Recipe
 from lab.labelling.labels.strategies import score_candidates
 from lab.rollouts.browse.selection import Selection
@@ -56,23 +56,23 @@ def route_one(pk: int) -> bool:
         ended = not feed.run.is_open  # asked before the rollouts: nothing comes after them then
         rows = list(select_new_rollouts(feed))
         full = len(rows) == BATCH
-        found = find_complete_groups(rows, size_of(feed), ended and not full)
-        made = add_feed_items(feed, [row for group in found.groups if is_in_feed_share(feed, group[0]) for row in group])
-        feed.routed += made
-        moved = found.seen_to > feed.seen_to
-        feed.seen_to = max(feed.seen_to, found.seen_to)
+        groups = find_complete_groups(rows, size_of(feed), ended and not full)
+        added = add_feed_items(feed, [row for group in groups.groups if is_in_feed_share(feed, group[0]) for row in group])
+        feed.routed += added
+        moved = groups.seen_to > feed.seen_to
+        feed.seen_to = max(feed.seen_to, groups.seen_to)
         if feed.routed >= feed.most or feed.queue.status == QueueStatus.CLOSED or (ended and not full):
             feed.stopped_at = timezone.now()
         feed.save(update_fields=["routed", "seen_to", "stopped_at"])
-    if made:
-        log.info("feed %s: %d items of run %s", pk, made, feed.run_id)
+    if added:
+        log.info("feed %s: %d items of run %s", pk, added, feed.run_id)
     return full and moved and feed.stopped_at is None
 
 
 def select_new_rollouts(feed: Feed) -> Any:
     """Training rollouts after those that were looked at, in the order they were stored."""
-    found = Rollout.across_teams.filter(run=feed.run_id, pk__gt=feed.seen_to, phase="train", superseded=False)
-    return found.annotate(text=make_hash_expression(), blank=make_blank_expression()).order_by("pk").values_list(*COLUMNS)[:BATCH]
+    rollouts = Rollout.across_teams.filter(run=feed.run_id, pk__gt=feed.seen_to, phase="train", superseded=False)
+    return rollouts.annotate(text=make_hash_expression(), blank=make_blank_expression()).order_by("pk").values_list(*COLUMNS)[:BATCH]
 
 
 def size_of(feed: Feed) -> int:
@@ -82,17 +82,17 @@ def size_of(feed: Feed) -> int:
 
 
 @dataclass(frozen=True)
-class Whole:
+class CompleteGroups:
     """``groups``: their rows by sample; ``seen_to``: every rollout up to this id belongs to them, or to a group that is given up."""
 
     groups: list[list[Any]]
     seen_to: int
 
 
-def find_complete_groups(rows: Sequence[Any], size: int, ended: bool) -> Whole:
+def find_complete_groups(rows: Sequence[Any], size: int, ended: bool) -> CompleteGroups:
     """The groups that are all there. What belongs to others, and whole groups that came among those, waits for the next look."""
     if not rows:
-        return Whole([], 0)
+        return CompleteGroups([], 0)
     newest = max(row[3] for row in rows)
     groups = [sorted(members, key=lambda row: row[5]) for _, members in groupby(sorted(rows, key=group_key), key=group_key)]
     complete = [len(group) >= size if size else ended or group[0][3] < newest for group in groups]
@@ -102,7 +102,7 @@ def find_complete_groups(rows: Sequence[Any], size: int, ended: bool) -> Whole:
     while straddling := [first for first, last in spans if first < until <= last]:
         until = min(straddling)
     ready = [group for group, (_, last), whole_ in zip(groups, spans, complete, strict=True) if whole_ and last < until]
-    return Whole(sorted(ready, key=lambda group: group[0][0]), until - 1)
+    return CompleteGroups(sorted(ready, key=lambda group: group[0][0]), until - 1)
 
 
 def group_key(row: Any) -> tuple[int, int]:
@@ -124,9 +124,9 @@ def add_feed_items(feed: Feed, rows: list[Any]) -> int:
     queue, number = feed.queue, feed.run.number
     recipe = Recipe(Selection(runs=(number,)), kind=Kind(queue.kind), strategy=Strategy(queue.strategy), seed=queue.seed, most=left, per=1)
     model = model_for(feed.team, [feed.run_id]) if recipe.strategy == Strategy.DISAGREEMENT else None
-    pool: Pool = build_rollout_pool(rows, [number] * len(rows), recipe)
-    made = make_items_from_pool(pool, recipe, lambda features: score_candidates(recipe.strategy, features, recipe.seed, model))
-    return add_items(queue, [NewItem(prompt, item) for prompt, item in zip(made.prompts, made.items, strict=True)])
+    pool: RolloutPool = build_rollout_pool(rows, [number] * len(rows), recipe)
+    selected = make_items_from_pool(pool, recipe, lambda features: score_candidates(recipe.strategy, features, recipe.seed, model))
+    return add_items(queue, [NewItem(prompt, item) for prompt, item in zip(selected.prompts, selected.items, strict=True)])
 
 
 def restart_feed(feed: Feed, share: float, most: int) -> None:

@@ -44,37 +44,37 @@ class FeedForm(LabForm):
         named.choices = [(NEW, "New queue"), *((pk, f"{queue.name} ({KIND_WORDS[queue.kind]})") for pk, queue in self.queues.items())]
 
     def clean(self) -> dict[str, Any]:
-        found = super().clean() or self.cleaned_data
-        if found.get("queue") == NEW and not (found.get("name") or "").strip():
+        data = super().clean() or self.cleaned_data
+        if data.get("queue") == NEW and not (data.get("name") or "").strip():
             self.add_error("name", "Enter a name for the new queue.")
-        chosen = self.queues.get(found.get("queue", ""))
+        chosen = self.queues.get(data.get("queue", ""))
         if chosen is not None and Feed.objects.filter(run=self.run, queue=chosen, stopped_at=None).exists():
             self.add_error("queue", "This run already feeds this queue. Stop that feed first, or choose another queue.")
-        return found
+        return data
 
     def save(self, user: User) -> Feed:
         """Starts the feed, or lets one that was stopped go on where it was. Of a form that is valid."""
-        found, run = self.cleaned_data, self.run
-        share, most = found["share"] / 100, found["most"]
+        data, run = self.cleaned_data, self.run
+        share, most = data["share"] / 100, data["most"]
         with transaction.atomic():
-            queue = self.queues.get(found["queue"]) or self.new_queue(user)
-            seen_to = 0 if found["stored"] else run.last_rollout
+            queue = self.queues.get(data["queue"]) or self.new_queue(user)
+            seen_to = 0 if data["stored"] else run.last_rollout
             fields = {"team": run.team, "share": share, "most": most, "seen_to": seen_to, "created_by": user}
-            feed, made = Feed.objects.get_or_create(run=run, queue=queue, defaults=fields)
-            if not made:
+            feed, created = Feed.objects.get_or_create(run=run, queue=queue, defaults=fields)
+            if not created:
                 restart_feed(feed, share, most)
             record_audit_entry("feed.start", feed, actor=user, share=share, most=most)
         return feed
 
     def new_queue(self, user: User) -> Queue:
-        found = self.cleaned_data
-        kind = Kind(found["kind"])
+        data = self.cleaned_data
+        kind = Kind(data["kind"])
         selection = f"run={self.run.number}"
-        settings = {"strategy": found["strategy"], "overlap": found["overlap"], "selection": selection, "project": self.run.project}
-        return make_queue(self.run.team, user, name=found["name"].strip(), kind=kind, **settings)
+        settings = {"strategy": data["strategy"], "overlap": data["overlap"], "selection": selection, "project": self.run.project}
+        return make_queue(self.run.team, user, name=data["name"].strip(), kind=kind, **settings)
 
 
 def list_eligible_queues(run: Run) -> list[Queue]:
     """Queues that groups can go into: not those of matches and of trainers' questions."""
-    found = Queue.objects.of(run.team).filter(purpose=Purpose.LABELS, kind__in=KIND_WORDS).exclude(status=QueueStatus.CLOSED)
-    return list(found.order_by("-created_at")[:OFFERED])
+    queues = Queue.objects.of(run.team).filter(purpose=Purpose.LABELS, kind__in=KIND_WORDS).exclude(status=QueueStatus.CLOSED)
+    return list(queues.order_by("-created_at")[:OFFERED])

@@ -21,7 +21,7 @@ from lab.data.loop.feed_form import FeedForm
 from lab.data.loop.models import Ask, Feed
 from lab.labelling.labels.models import QueueStatus
 from lab.labelling.labels.people import open_to
-from lab.labelling.labels.progress import Progress, count_queue_progress
+from lab.labelling.labels.progress import QueueProgress, count_queue_progress
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
 from lab.teams.audit.recording import record_audit_entry
@@ -34,9 +34,9 @@ MOST_FEEDS = 50
 
 
 @dataclass(frozen=True)
-class Shown:
+class FeedSummary:
     feed: Feed
-    progress: Progress
+    progress: QueueProgress
     seen: bool  # whether the person may open the queue
 
     @property
@@ -79,7 +79,7 @@ def render_feeds_page(request: LabRequest, run: Run, form: FeedForm, status: int
     visible = set(open_to(request.team, request.user, leads).filter(feeds__run=run).values_list("pk", flat=True))
     context: dict[str, Any] = {
         **build_run_header(run, "feeds"),
-        "feeds": [Shown(feed, count_queue_progress(feed.queue), feed.queue_id in visible) for feed in feeds],
+        "feeds": [FeedSummary(feed, count_queue_progress(feed.queue), feed.queue_id in visible) for feed in feeds],
         "form": form,
         "leads": leads,
         "annotates": has_team_permission(request, "label.work"),

@@ -32,7 +32,7 @@ class Layout:
 
 
 @dataclass
-class Columns:
+class GraphLayers:
     """Layers of nodes and of the places that long edges pass, which stand as their (edge, layer)."""
 
     layers: list[list[Key]]
@@ -59,10 +59,10 @@ def remove_cycles(nodes: Sequence[Key], edges: Iterable[Pair]) -> list[Pair]:
     """The edges between known nodes, each once, without those that close a cycle."""
     known, kept = set(nodes), list[Pair]()
     after: dict[Key, set[Key]] = defaultdict(set)
-    for one, two in dict.fromkeys(edges):
-        if one in known and two in known and one != two and not is_reachable(after, two, one):
-            after[one].add(two)
-            kept.append((one, two))
+    for source, target in dict.fromkeys(edges):
+        if source in known and target in known and source != target and not is_reachable(after, target, source):
+            after[source].add(target)
+            kept.append((source, target))
     return kept
 
 
@@ -82,72 +82,72 @@ def is_reachable(after: Mapping[Key, set[Key]], start: Key, goal: Key) -> bool:
 def layer_of(nodes: Sequence[Key], pairs: Sequence[Pair]) -> dict[Key, int]:
     """Longest path from a source; a source itself stands right before the first thing made of it."""
     before, after = defaultdict[Key, list[Key]](list), defaultdict[Key, list[Key]](list)
-    for one, two in pairs:
-        before[two].append(one)
-        after[one].append(two)
-    found: dict[Key, int] = {}
+    for source, target in pairs:
+        before[target].append(source)
+        after[source].append(target)
+    levels: dict[Key, int] = {}
     waiting = {key: len(before[key]) for key in nodes}
     ready = [key for key in nodes if not waiting[key]]
     while ready:
         key = ready.pop(0)
-        found[key] = max((found[other] + 1 for other in before[key]), default=0)
+        levels[key] = max((levels[other] + 1 for other in before[key]), default=0)
         for other in after[key]:
             waiting[other] -= 1
             if not waiting[other]:
                 ready.append(other)
-    return {key: min((found[two] for two in after[key]), default=level + 1) - 1 if not before[key] else level for key, level in found.items()}
+    return {key: min((levels[target] for target in after[key]), default=level + 1) - 1 if not before[key] else level for key, level in levels.items()}
 
 
-def build_columns(nodes: Sequence[Key], pairs: Sequence[Pair], levels: Mapping[Key, int]) -> Columns:
-    columns = Columns([[] for _ in range(max(levels.values(), default=-1) + 1)])
+def build_columns(nodes: Sequence[Key], pairs: Sequence[Pair], levels: Mapping[Key, int]) -> GraphLayers:
+    columns = GraphLayers([[] for _ in range(max(levels.values(), default=-1) + 1)])
     for key in nodes:
         columns.layers[levels[key]].append(key)
-    for one, two in pairs:
-        chain: list[Key] = [one]
-        for level in range(levels[one] + 1, levels[two]):
-            bend = ((one, two), level)
+    for source, target in pairs:
+        chain: list[Key] = [source]
+        for level in range(levels[source] + 1, levels[target]):
+            bend = ((source, target), level)
             columns.layers[level].append(bend)
             chain.append(bend)
-        chain.append(two)
-        columns.chains[one, two] = chain
+        chain.append(target)
+        columns.chains[source, target] = chain
         for left, right in itertools.pairwise(chain):
             columns.after[left].append(right)
             columns.before[right].append(left)
     return columns
 
 
-def reduce_crossings(columns: Columns) -> None:
+def reduce_crossings(columns: GraphLayers) -> None:
     """Sorts each layer by the mean place of its neighbours, forth and back."""
     for sweep in range(SWEEPS):
         forth = sweep % 2 == 0
         layers = columns.layers if forth else columns.layers[::-1]
         neighbours = columns.before if forth else columns.after
         for fixed, layer in itertools.pairwise(layers):
-            place = {key: number for number, key in enumerate(fixed)}
+            positions = {key: number for number, key in enumerate(fixed)}
             own = {key: float(number) for number, key in enumerate(layer)}
-            own |= {key: fmean(place[one] for one in neighbours[key]) for key in layer if neighbours[key]}
+            own |= {key: fmean(positions[neighbour] for neighbour in neighbours[key]) for key in layer if neighbours[key]}
             layer.sort(key=lambda key, own=own: own[key])  # type: ignore[misc]  # stable: equal ones stay as they were
 
 
-def compute_heights(columns: Columns) -> dict[Key, float]:
+def compute_heights(columns: GraphLayers) -> dict[Key, float]:
     """Upper edge of every place: near the mean of its neighbours, in order, never nearer than the gap."""
     y = {key: MARGIN + number * (HEIGHT + GAP_Y) for layer in columns.layers for number, key in enumerate(layer)}
-    found: dict[Key, float] = {key: float(value) for key, value in y.items()}
+    heights: dict[Key, float] = {key: float(value) for key, value in y.items()}
     for sweep in range(SWEEPS):
         layers = columns.layers if sweep % 2 == 0 else columns.layers[::-1]
         for layer in layers:
-            near = {key: [found[one] for one in (*columns.before[key], *columns.after[key])] for key in layer}
-            resolve_overlaps(layer, {key: fmean(values) if values else found[key] for key, values in near.items()}, found)
-    top = min(found.values(), default=0.0)
-    return {key: value - top + MARGIN for key, value in found.items()}
+            near = {key: [heights[neighbour] for neighbour in (*columns.before[key], *columns.after[key])] for key in layer}
+            resolve_overlaps(layer, {key: fmean(values) if values else heights[key] for key, values in near.items()}, heights)
+    top = min(heights.values(), default=0.0)
+    return {key: value - top + MARGIN for key, value in heights.items()}
 
 
-def resolve_overlaps(layer: Sequence[Key], wanted: Mapping[Key, float], found: dict[Key, float]) -> None:
+def resolve_overlaps(layer: Sequence[Key], targets: Mapping[Key, float], heights: dict[Key, float]) -> None:
     """Places as near to where they want to be as their order and the gap allow: blocks that collide stand around their mean."""
     step = HEIGHT + GAP_Y
     blocks: list[tuple[float, list[Key]]] = []  # (upper edge, keys)
     for key in layer:
-        top, keys = wanted[key], [key]
+        top, keys = targets[key], [key]
         while blocks and blocks[-1][0] + len(blocks[-1][1]) * step > top:
             above, others = blocks.pop()
             weight = len(others) + len(keys)
@@ -156,7 +156,7 @@ def resolve_overlaps(layer: Sequence[Key], wanted: Mapping[Key, float], found: d
         blocks.append((top, keys))
     for top, keys in blocks:
         for number, key in enumerate(keys):
-            found[key] = top + number * step
+            heights[key] = top + number * step
 
 
 def draw_edge_path(points: Sequence[tuple[float, float]], nodes: set[Key], chain: Sequence[Key]) -> str:

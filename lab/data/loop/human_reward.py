@@ -41,16 +41,16 @@ GUIDELINES = """A run is training and waiting for this. Rank its answers to the 
 Your ranking becomes a reward: each answer gets the share of the other answers it beats. Questions not answered in time get the fallback reward."""
 
 
-def record_questions(run: Run, asked: Sequence[Asked], prompts: Sequence[int]) -> None:
+def record_questions(run: Run, questions: Sequence[Asked], prompts: Sequence[int]) -> None:
     """New questions become items of the run's reward queue, in the caller's transaction. ``prompts``: the stored prompt of each."""
-    attempts = {event.attempt for event in asked}
+    attempts = {event.attempt for event in questions}
     known = set(Ask.objects.filter(run=run, attempt__in=attempts).values_list("attempt", "key"))
     queue = find_reward_queue(run) or new_queue(run)
     if queue.status == QueueStatus.CLOSED and not known:
         Queue.objects.same_row(queue).update(status=QueueStatus.OPEN)  # it was closed when the run ended, and the run goes on
         queue.status = QueueStatus.OPEN
     now = timezone.now()
-    for event, prompt in zip(asked, prompts, strict=True):
+    for event, prompt in zip(questions, prompts, strict=True):
         if (event.attempt, event.key) in known:
             continue
         known.add((event.attempt, event.key))
@@ -60,8 +60,8 @@ def record_questions(run: Run, asked: Sequence[Asked], prompts: Sequence[int]) -
 
 
 def new_item(queue: Queue, event: Asked, prompt: int) -> Item:
-    place = event.step + min(event.group, 999_999) / 1_000_000  # in the order of the steps
-    return Item.objects.create(queue=queue, place=place, prompt_id=prompt, texts=event.completions, room=queue.overlap)
+    position = event.step + min(event.group, 999_999) / 1_000_000  # in the order of the steps
+    return Item.objects.create(queue=queue, place=position, prompt_id=prompt, texts=event.completions, room=queue.overlap)
 
 
 def find_reward_queue(run: Run) -> Queue | None:
@@ -119,8 +119,8 @@ def tiers_of(ask: Ask) -> list[list[int]] | None:
     if item.state == ItemState.SETTLED and item.final:
         final: list[list[int]] | None = item.final.get("tiers")
         return final
-    said = filter_opinions(Judgement.objects.filter(item=item).order_by("pk"))
-    return said[0].tiers if said else None
+    opinions = filter_opinions(Judgement.objects.filter(item=item).order_by("pk"))
+    return opinions[0].tiers if opinions else None
 
 
 def append_json_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
@@ -140,10 +140,10 @@ def drop_late(run: Run, since: datetime | None = None) -> int:
     late = Item.objects.filter(ask__run=run, ask__deadline__lte=timezone.now() - LATE, state__in=WAITING)
     if since is not None:
         late = late.filter(ask__deadline__gt=since)
-    found = list(late.only("pk"))
-    for item in found:
+    items = list(late.only("pk"))
+    for item in items:
         drop_item(item, None, "late", "The deadline has passed; the run continued without an answer.")
-    return len(found)
+    return len(items)
 
 
 def link_stored_items(run: Run, since: datetime | None = None) -> int:

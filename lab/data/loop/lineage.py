@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from lab.data.datasets.models import Version
-from lab.data.loop.graph import Graph, Node, graph_of
+from lab.data.loop.graph import Graph, GraphNode, graph_of
 from lab.data.loop.graph_layout import HEIGHT, WIDTH, compute_graph_layout
 from lab.labelling.labels.models import Queue
 from lab.lib.numbers import parse_whole_number
@@ -23,8 +23,8 @@ MOST_ROOTS = 40  # newest versions and queues the team's page starts from
 
 
 @dataclass(frozen=True)
-class Drawn:
-    node: Node
+class NodeDrawing:
+    node: GraphNode
     x: float
     y: float
     root: bool
@@ -67,16 +67,16 @@ def root_of(team: Team, query: QueryDict) -> tuple[tuple[str, str] | None, str]:
         if not text:
             continue
         number = parse_whole_number(text) or 0
-        found: Run | Version | Queue | None
+        root: Run | Version | Queue | None
         if kind == "run":
-            found = run_named(team, text, number)
+            root = run_named(team, text, number)
         elif kind == "version":
-            found = Version.objects.of(team).select_related("dataset").filter(pk=number).first()
+            root = Version.objects.of(team).select_related("dataset").filter(pk=number).first()
         else:
-            found = Queue.objects.of(team).filter(pk=number).first()
-        if found is None:
+            root = Queue.objects.of(team).filter(pk=number).first()
+        if root is None:
             raise Http404(f"your team has no such {kind}")
-        return (kind, str(found.pk)), str(found)
+        return (kind, str(root.pk)), str(root)
     return None, ""
 
 
@@ -92,11 +92,11 @@ def run_named(team: Team, text: str, number: int) -> Run | None:
 
 def build_lineage_drawing(graph: Graph, roots: set[tuple[str, str]]) -> dict[str, object]:
     placed = compute_graph_layout(list(graph.nodes), list(graph.edges))
-    nodes = [Drawn(graph.nodes[key], *at, key in roots) for key, at in placed.at.items()]  # type: ignore[index]
-    nodes.sort(key=lambda one: (one.x, one.y))
+    nodes = [NodeDrawing(graph.nodes[key], *at, key in roots) for key, at in placed.at.items()]  # type: ignore[index]
+    nodes.sort(key=lambda node: (node.x, node.y))
     flagged = {key for key, node in graph.nodes.items() if node.flag}
     lines = [(drawn, pair[0] in flagged and pair[1] in flagged) for pair, drawn in placed.paths.items()]  # type: ignore[comparison-overlap]
-    table = [(graph.nodes[one], words, graph.nodes[two]) for (one, two), words in graph.edges.items()]
+    table = [(graph.nodes[source], words, graph.nodes[target]) for (source, target), words in graph.edges.items()]
     return {
         "nodes": nodes,
         "lines": lines,

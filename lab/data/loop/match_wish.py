@@ -14,7 +14,7 @@ from trainers.contract.spec import Problem
 KIND = "match"
 
 
-class MatchWish:
+class MatchFollowUp:
     """The wish: {"version": id, "prompts", "overlap", "labellers": [user ids]}."""
 
     title = "Blind A/B against the starting policy"
@@ -52,4 +52,4 @@ class MatchWish:
 
 
 def register_match_wish() -> None:
-    follow_ups.KINDS.register(KIND, MatchWish())
+    follow_ups.KINDS.register(KIND, MatchFollowUp())

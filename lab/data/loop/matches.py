@@ -15,7 +15,7 @@ from django.db import IntegrityError, models, transaction
 from django.utils import timezone
 
 from lab.data.loop.models import Match
-from lab.labelling.labels.models import Kind, Purpose, Queue, QueueMember, Skipping
+from lab.labelling.labels.models import Kind, Purpose, Queue, QueueMember, SkipHandling
 from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.lib.refusals import Refusal
 from lab.rollouts.trajectories.models import Rollout
@@ -31,7 +31,7 @@ The policies are hidden, and the sides change randomly between items.
 
 
 @dataclass(frozen=True)
-class Answer:
+class HeldoutAnswer:
     rollout: int
     prompt: int
     text: str
@@ -41,13 +41,13 @@ class Answer:
 class Pairing:
     """``pairs``: (child, other) of every prompt that both answered, in the child's order."""
 
-    pairs: list[tuple[Answer, Answer]]
+    pairs: list[tuple[HeldoutAnswer, HeldoutAnswer]]
 
     @property
     def same(self) -> int:
         return sum(child.text == other.text for child, other in self.pairs)
 
-    def drawn(self, count: int, seed: int) -> list[tuple[Answer, Answer]]:
+    def drawn(self, count: int, seed: int) -> list[tuple[HeldoutAnswer, HeldoutAnswer]]:
         """At most ``count`` pairs that differ, the same for the same seed."""
         differing = [pair for pair in self.pairs if pair[0].text != pair[1].text]
         return random.Random(seed).sample(differing, min(count, len(differing)))
@@ -81,10 +81,10 @@ def pair_match(match_id: int) -> bool:
         match = waiting.select_related("child", "against", "team").filter(pk=match_id).first()
         if match is None:
             return False
-        found, problem = pair_heldout_answers(match.child, match.against)
-        match.compared, match.same, match.problem, match.paired_at = len(found.pairs), found.same, problem, timezone.now()
+        pairing, problem = pair_heldout_answers(match.child, match.against)
+        match.compared, match.same, match.problem, match.paired_at = len(pairing.pairs), pairing.same, problem, timezone.now()
         if not problem:
-            match.queue = make_match_queue(match, found)
+            match.queue = make_match_queue(match, pairing)
         match.save(update_fields=["compared", "same", "problem", "paired_at", "queue"])
     return True
 
@@ -98,14 +98,14 @@ def pair_heldout_answers(child: Run, against: Run | None) -> tuple[Pairing, str]
         missing = child if last is None or against is None else other
         return Pairing([]), f"#{missing.number} has no held-out answers at its last step: it was launched without held-out prompts."
     ours, theirs = load_heldout_answers(child, last), load_heldout_answers(other, step)
-    found = Pairing([(one, theirs[prompt]) for prompt, one in ours.items() if prompt in theirs])
-    if not found.pairs and against is None:
-        return found, f"{name} was not evaluated before its first step, so there are no answers of its starting policy."
-    if not found.pairs:
-        return found, f"#{child.number} and {name} were evaluated on different prompts. Runs with the same task, difficulty and seed share prompts."
-    if found.same == len(found.pairs):
-        return found, f"Both sides answered all {found.same} held-out prompts identically: there is nothing to compare."
-    return found, ""
+    pairing = Pairing([(answer, theirs[prompt]) for prompt, answer in ours.items() if prompt in theirs])
+    if not pairing.pairs and against is None:
+        return pairing, f"{name} was not evaluated before its first step, so there are no answers of its starting policy."
+    if not pairing.pairs:
+        return pairing, f"#{child.number} and {name} were evaluated on different prompts. Runs with the same task, difficulty and seed share prompts."
+    if pairing.same == len(pairing.pairs):
+        return pairing, f"Both sides answered all {pairing.same} held-out prompts identically: there is nothing to compare."
+    return pairing, ""
 
 
 def last_measured(run: Run) -> int | None:
@@ -116,16 +116,16 @@ def select_heldout_rollouts(run: Run) -> models.QuerySet[Rollout]:
     return Rollout.objects.filter(run=run, phase="heldout", superseded=False)
 
 
-def load_heldout_answers(run: Run, step: int) -> dict[int, Answer]:
+def load_heldout_answers(run: Run, step: int) -> dict[int, HeldoutAnswer]:
     """Prompt → the answer to it, in the order of the measurement. A prompt that was asked twice is taken once."""
     rows = select_heldout_rollouts(run).filter(step=step, sample=0).order_by("group", "-attempt").values_list("pk", "prompt_id", "completion")
-    found: dict[int, Answer] = {}
+    answers: dict[int, HeldoutAnswer] = {}
     for pk, prompt, text in rows:
-        found.setdefault(prompt, Answer(pk, prompt, text))
-    return found
+        answers.setdefault(prompt, HeldoutAnswer(pk, prompt, text))
+    return answers
 
 
-def make_match_queue(match: Match, found: Pairing) -> Queue:
+def make_match_queue(match: Match, pairing: Pairing) -> Queue:
     """A blind queue of the pairs that are drawn, open to whoever may label unless the match is assigned."""
     seed = seed_of(match)
     child, other = match.child, match.against
@@ -133,7 +133,7 @@ def make_match_queue(match: Match, found: Pairing) -> Queue:
     assigned = list(
         match.team.memberships.filter(user__in=match.labellers, role__in=LABELLERS, active=True, user__is_active=True).values_list("user", flat=True)
     )
-    items = [NewItem(child.prompt, sides) for child, other, sides in shuffle_answer_sides(found.drawn(match.prompts, seed), seed)]
+    items = [NewItem(child.prompt, sides) for child, other, sides in shuffle_answer_sides(pairing.drawn(match.prompts, seed), seed)]
     queue = make_queue(
         match.team,
         match.created_by,
@@ -147,16 +147,16 @@ def make_match_queue(match: Match, found: Pairing) -> Queue:
         seed=seed,
         blind=True,
         assigned_only=bool(assigned),
-        skipping=Skipping.OTHERS,
+        skipping=SkipHandling.OTHERS,
     )
     QueueMember.objects.bulk_create(QueueMember(queue=queue, user_id=user) for user in assigned)
     return queue
 
 
-def shuffle_answer_sides(pairs: list[tuple[Answer, Answer]], seed: int) -> list[tuple[Answer, Answer, tuple[int, int]]]:
+def shuffle_answer_sides(pairs: list[tuple[HeldoutAnswer, HeldoutAnswer]], seed: int) -> list[tuple[HeldoutAnswer, HeldoutAnswer, tuple[int, int]]]:
     """With the rollouts in a drawn order."""
     draw = random.Random(seed + 1)
-    return [(one, two, (one.rollout, two.rollout) if draw.random() < 0.5 else (two.rollout, one.rollout)) for one, two in pairs]
+    return [(first, second, (first.rollout, second.rollout) if draw.random() < 0.5 else (second.rollout, first.rollout)) for first, second in pairs]
 
 
 def seed_of(match: Match) -> int:

@@ -21,7 +21,7 @@ MOST_RUNS = 20_000  # newest runs that are looked at
 
 
 @dataclass(frozen=True)
-class Descended:
+class LineageRun:
     """``source``: the run whose policy it started from; ``file``: name of the dataset it was trained on, "" for the task's own data."""
 
     pk: uuid.UUID
@@ -35,7 +35,7 @@ class Descended:
     file: str
 
 
-class Descent:
+class RunLineage:
     """The runs of a team and what they descend from."""
 
     def __init__(self, team: Team) -> None:
@@ -54,26 +54,26 @@ class Descent:
 
     @cached_property
     def children(self) -> dict[uuid.UUID, list[uuid.UUID]]:
-        found = defaultdict(list)
+        children = defaultdict(list)
         for run in self.runs.values():
             if run.source in self.runs and run.source is not None:
-                found[run.source].append(run.pk)
-        return found
+                children[run.source].append(run.pk)
+        return children
 
     @cached_property
     def by_file(self) -> dict[str, list[uuid.UUID]]:
-        found = defaultdict(list)
+        by_file = defaultdict(list)
         for run in self.runs.values():
             if run.file:
-                found[run.file].append(run.pk)
-        return found
+                by_file[run.file].append(run.pk)
+        return by_file
 
-    def trained_on(self, versions: Iterable[Version]) -> list[Descended]:
+    def trained_on(self, versions: Iterable[Version]) -> list[LineageRun]:
         """Runs on these versions' files, oldest first."""
         files = {name for version in versions for name in (version.train_file, version.test_file) if name}
         return self._in_order(pk for name in files for pk in self.by_file.get(name, ()))
 
-    def below(self, runs: Iterable[Descended]) -> list[Descended]:
+    def below(self, runs: Iterable[LineageRun]) -> list[LineageRun]:
         """Runs that started from these runs' policies, and from theirs, without the runs themselves."""
         own = {run.pk for run in runs}
         seen, waiting = set(own), list(own)
@@ -84,26 +84,26 @@ class Descent:
                     waiting.append(child)
         return self._in_order(seen - own)
 
-    def above(self, pk: uuid.UUID) -> list[Descended]:
+    def above(self, pk: uuid.UUID) -> list[LineageRun]:
         """The run and those it descends from, nearest first."""
-        found: list[Descended] = []
+        ancestors: list[LineageRun] = []
         run = self.runs.get(pk)
-        while run is not None and run not in found:
-            found.append(run)
+        while run is not None and run not in ancestors:
+            ancestors.append(run)
             run = self.runs.get(run.source) if run.source else None
-        return found
+        return ancestors
 
-    def _in_order(self, keys: Iterable[uuid.UUID]) -> list[Descended]:
+    def _in_order(self, keys: Iterable[uuid.UUID]) -> list[LineageRun]:
         return sorted((self.runs[pk] for pk in set(keys)), key=lambda run: run.number)
 
 
 def build_descended_run(
     team: Team, pk: uuid.UUID, number: int, name: str, status: str, trainer: str, task: str, parent: Any, *spec: str | None
-) -> Descended:
+) -> LineageRun:
     folder, checkpoint, path = spec
     file = Path(path) if path else None
     own = file is not None and file.parent.name == str(team.pk)  # a file from the command line may be called the same
-    return Descended(pk, number, name, status, trainer, task, run_id(folder) or parent, checkpoint or FINAL, file.name if file and own else "")
+    return LineageRun(pk, number, name, status, trainer, task, run_id(folder) or parent, checkpoint or FINAL, file.name if file and own else "")
 
 
 def run_id(folder: str | None) -> uuid.UUID | None:

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from lab.data.datasets.freezing import freeze_next_version
 from lab.data.datasets.models import Recall, Version
-from lab.data.datasets.rules import Rule
+from lab.data.datasets.rules import DatasetRule
 from lab.data.loop.recall_form import describe_recall
 from lab.teams.accounts.models import User
 from lab.teams.audit.recording import record_audit_entry
@@ -33,4 +33,4 @@ def mark_recall_undone(recall: Recall, by: User) -> bool:
 
 def refreeze_version(recall: Recall, version: Version, by: User) -> Version:
     """Freezes the dataset again under the version's own rule; what is recalled is left out. Raises RuleError."""
-    return freeze_next_version(version.dataset, by, Rule.read(version.rule), f"{version} without recalled labels ({describe_recall(recall)})")
+    return freeze_next_version(version.dataset, by, DatasetRule.read(version.rule), f"{version} without recalled labels ({describe_recall(recall)})")

@@ -35,15 +35,15 @@ class RecallForm:
 
     @property
     def kind(self) -> str:
-        asked = self.data.get("kind", "")
-        return asked if asked in KINDS else RecallKind.LABELLER
+        kind = self.data.get("kind", "")
+        return kind if kind in KINDS else RecallKind.LABELLER
 
     @cached_property
     def people(self) -> list[User]:
         """Everybody of the team, and whoever has labelled in it."""
-        said = Judgement.objects.of(self.team).order_by().values("user").distinct()
+        labellers = Judgement.objects.of(self.team).order_by().values("user").distinct()
         members = self.team.memberships.values("user")
-        return list(User.objects.filter(pk__in=said.union(members)).order_by("email"))
+        return list(User.objects.filter(pk__in=labellers.union(members)).order_by("email"))
 
     @cached_property
     def queues(self) -> list[Queue]:
@@ -52,40 +52,40 @@ class RecallForm:
     @cached_property
     def rules(self) -> list[tuple[str, str]]:
         """(value, words) of the settings that the team's versions were made under."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for rule in Version.objects.of(self.team).values_list("rule", flat=True):
-            found.update(json.dumps(part) for part in parts_of(rule))
-        return sorted((value, f"{rule_words(json.loads(value))} ({count} version{'' if count == 1 else 's'})") for value, count in found.items())
+            counts.update(json.dumps(part) for part in parts_of(rule))
+        return sorted((value, f"{rule_words(json.loads(value))} ({count} version{'' if count == 1 else 's'})") for value, count in counts.items())
 
     @cached_property
     def target(self) -> Recall | None:
         """What is chosen, not saved; None while nothing is, with a message where it cannot be found."""
-        made = Recall(team=self.team, kind=self.kind)
+        recall = Recall(team=self.team, kind=self.kind)
         text = self.data.get(self.kind, "").strip()
         if not text:
             return None
         if self.kind == RecallKind.RULE:
-            made.rule = json.loads(text) if text in dict(self.rules) else None
-            found = made.rule is not None
+            recall.rule = json.loads(text) if text in dict(self.rules) else None
+            resolved = recall.rule is not None
         else:
             number = parse_whole_number(text) or 0
-            found = getattr(self, f"_{self.kind}")(made, number)
-        if not found:
+            resolved = getattr(self, f"_{self.kind}")(recall, number)
+        if not resolved:
             self.errors[self.kind] = f"Your team has no such {KINDS[RecallKind(self.kind)].lower()}: “{text[:40]}”."
             return None
-        return made
+        return recall
 
-    def _labeller(self, made: Recall, number: int) -> bool:
-        made.labeller = next((user for user in self.people if user.pk == number), None)
-        return made.labeller is not None
+    def _labeller(self, recall: Recall, number: int) -> bool:
+        recall.labeller = next((user for user in self.people if user.pk == number), None)
+        return recall.labeller is not None
 
-    def _prompt(self, made: Recall, number: int) -> bool:
-        made.prompt = Prompt.objects.filter(team=self.team, pk=number).values_list("pk", flat=True).first()
-        return made.prompt is not None
+    def _prompt(self, recall: Recall, number: int) -> bool:
+        recall.prompt = Prompt.objects.filter(team=self.team, pk=number).values_list("pk", flat=True).first()
+        return recall.prompt is not None
 
-    def _queue(self, made: Recall, number: int) -> bool:
-        made.queue = Queue.objects.of(self.team).filter(pk=number).first()
-        return made.queue is not None
+    def _queue(self, recall: Recall, number: int) -> bool:
+        recall.queue = Queue.objects.of(self.team).filter(pk=number).first()
+        return recall.queue is not None
 
     @cached_property
     def reason(self) -> str:
@@ -99,11 +99,11 @@ class RecallForm:
 
 def parts_of(rule: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The settings of a stored rule that can be recalled, each as a part of it."""
-    found: list[dict[str, Any]] = [{name: rule[name]} for name in SETTINGS if name in rule]
+    parts: list[dict[str, Any]] = [{name: rule[name]} for name in SETTINGS if name in rule]
     cleaning = rule.get("cleaning")
     if isinstance(cleaning, Mapping) and cleaning.get("by"):
-        found += [{"cleaning": {name: cleaning[name]}} for name in CLEANING if name in cleaning]
-    return found
+        parts += [{"cleaning": {name: cleaning[name]}} for name in CLEANING if name in cleaning]
+    return parts
 
 
 def rule_words(part: Mapping[str, Any]) -> str:

@@ -14,8 +14,8 @@ from lab.data.datasets.models import Recall, RecallKind, Source, Version
 from lab.data.datasets.rules import RuleError
 from lab.data.loop import recall_acts, recall_work
 from lab.data.loop.models import Withdrawal
-from lab.data.loop.policy_descent import Descent
-from lab.data.loop.recall_effects import Downstream, find_recall_downstream
+from lab.data.loop.policy_descent import RunLineage
+from lab.data.loop.recall_effects import RecallImpact, find_recall_downstream
 from lab.data.loop.recall_form import KINDS, RecallForm, describe_recall
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.form_tokens import act_once_per_token
@@ -25,7 +25,7 @@ SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Touched:
+class AffectedVersion:
     """A version with recalled labels. ``since``: the newest version of its dataset that was frozen after the recall."""
 
     version: Version
@@ -34,11 +34,11 @@ class Touched:
 
 
 @dataclass(frozen=True)
-class Shown:
+class RecallSummary:
     recall: Recall
     words: str
-    reach: Downstream
-    versions: list[Touched]
+    reach: RecallImpact
+    versions: list[AffectedVersion]
     labels: int  # taken back so far
     going_on: bool
 
@@ -46,23 +46,23 @@ class Shown:
 @require_safe
 def show_recalls(request: LabRequest) -> HttpResponse:
     rows = Recall.objects.of(request.team).select_related("team", "labeller", "queue", "by", "undone_by").order_by("-at")
-    descent = Descent(request.team)
-    shown = [shown_of(recall, descent) for recall in rows[:SHOWN]]
-    return render(request, "loop/recalls.html", {"room": "datasets", "recalls": shown, "more": rows.count() - len(shown)})
+    descent = RunLineage(request.team)
+    summaries = [shown_of(recall, descent) for recall in rows[:SHOWN]]
+    return render(request, "loop/recalls.html", {"room": "datasets", "recalls": summaries, "more": rows.count() - len(summaries)})
 
 
-def shown_of(recall: Recall, descent: Descent) -> Shown:
+def shown_of(recall: Recall, descent: RunLineage) -> RecallSummary:
     reach = find_recall_downstream(recall, descent)
     versions = [describe_touched_version(recall, version) for version in reach.versions]
     taken = Withdrawal.objects.filter(recall=recall)
     going_on = taken.exists() if recall.undone_at else recall_work.has_recall_work_left(recall)
-    return Shown(recall, describe_recall(recall), reach, versions, taken.filter(judgement__isnull=False).count(), going_on)
+    return RecallSummary(recall, describe_recall(recall), reach, versions, taken.filter(judgement__isnull=False).count(), going_on)
 
 
-def describe_touched_version(recall: Recall, version: Version) -> Touched:
+def describe_touched_version(recall: Recall, version: Version) -> AffectedVersion:
     later = Version.objects.filter(dataset=version.dataset, created_at__gt=recall.at) if recall.at else Version.objects.none()
     since = later.select_related("dataset").order_by("-number").first()
-    return Touched(version, since if since != version else None, recall.kind != RecallKind.RULE and version.dataset.source == Source.QUEUES)
+    return AffectedVersion(version, since if since != version else None, recall.kind != RecallKind.RULE and version.dataset.source == Source.QUEUES)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -103,27 +103,27 @@ def take_back_labels(request: LabRequest, recall: Recall) -> None:
 
 @require_POST
 def undo_recall(request: LabRequest, recall_id: int) -> HttpResponse:
-    found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
-    if recall_acts.mark_recall_undone(found, request.user):
-        through = recall_work.carry_out(found)
+    recall = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
+    if recall_acts.mark_recall_undone(recall, request.user):
+        through = recall_work.carry_out(recall)
         rest = "" if through else " Workers are restoring the rest."
         messages.success(request, f"Recall undone: its labels count again and all flags are removed.{rest}")
     else:
         messages.info(request, "It was already undone.")
-    return redirect(f"{reverse('recalls')}#recall-{found.pk}")
+    return redirect(f"{reverse('recalls')}#recall-{recall.pk}")
 
 
 @require_POST
 def rebuild_recalled_version(request: LabRequest, recall_id: int, version_id: int) -> HttpResponse:
     """Freezes the dataset again under the version's own rule; what is recalled is left out."""
-    found = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
+    recall = get_object_or_404(Recall.objects.of(request.team), pk=recall_id)
     version = get_object_or_404(Version.objects.of(request.team).select_related("dataset__team"), pk=version_id)
 
     def act() -> str:
-        return reverse("version", args=[recall_acts.refreeze_version(found, version, request.user).pk])
+        return reverse("version", args=[recall_acts.refreeze_version(recall, version, request.user).pk])
 
     try:
-        url = act_once_per_token(request, f"rebuild/{found.pk}/{version.pk}/{token_of(request)}", act)
+        url = act_once_per_token(request, f"rebuild/{recall.pk}/{version.pk}/{token_of(request)}", act)
     except RuleError as error:
         messages.error(request, f"It cannot be rebuilt with the same rule: {error}")
         return redirect("dataset", dataset_id=version.dataset_id)

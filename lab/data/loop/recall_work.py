@@ -31,14 +31,14 @@ FINAL = ("state", "final", "final_by_id", "final_at", "final_comment")
 
 def select_recalled_judgements(recall: Recall) -> QuerySet[Judgement]:
     """Said before the recall by whom, about what or in which queue it names, whatever became of them."""
-    said = Judgement.objects.of(recall.team).filter(created_at__lte=recall.at or timezone.now())
+    judgements = Judgement.objects.of(recall.team).filter(created_at__lte=recall.at or timezone.now())
     if recall.kind == RecallKind.LABELLER and recall.labeller_id is not None:
-        return said.filter(user=recall.labeller_id)
+        return judgements.filter(user=recall.labeller_id)
     if recall.kind == RecallKind.PROMPT and recall.prompt is not None:
-        return said.filter(item__prompt=recall.prompt)
+        return judgements.filter(item__prompt=recall.prompt)
     if recall.kind == RecallKind.QUEUE and recall.queue_id is not None:
-        return said.filter(queue=recall.queue_id)
-    return said.none()
+        return judgements.filter(queue=recall.queue_id)
+    return judgements.none()
 
 
 def select_recalled_items(recall: Recall) -> QuerySet[Item]:
@@ -105,11 +105,11 @@ def take_back_batch(recall: Recall) -> bool:
             drop_item(item, recall.by, "recalled", comment)
     if chosen:  # judgements in a transaction of their own: items are locked in order of their ids
         return True
-    said = list(judgements_left(recall).order_by("item_id", "pk")[:BATCH])
-    for judgement in said:
+    judgements = list(judgements_left(recall).order_by("item_id", "pk")[:BATCH])
+    for judgement in judgements:
         Withdrawal.objects.create(recall=recall, item_id=judgement.item_id, judgement=judgement)
         withdraw_judgement(judgement, recall.by, "recalled", comment)
-    return len(said) == BATCH
+    return len(judgements) == BATCH
 
 
 def clear_final_answer(item: Item, by: User | None, comment: str) -> None:

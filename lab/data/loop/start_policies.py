@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 
 from lab.data.loop import checkpoints
-from lab.data.loop.checkpoints import Candidate
+from lab.data.loop.checkpoints import PolicyCandidate
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team
@@ -24,11 +24,11 @@ ELSEWHERE, FOLDER, HUB = "elsewhere", "folder", "hub"  # texts of the input ``po
 
 
 @dataclass(frozen=True)
-class Start:
+class StartPolicy:
     """``policy``: as a spec names it (lab.training.runs.references); ``candidate``: where it is a policy of a run."""
 
     policy: dict[str, Any]
-    candidate: Candidate | None = None
+    candidate: PolicyCandidate | None = None
 
     @property
     def kind(self) -> str:
@@ -40,41 +40,41 @@ def list_policy_folders() -> list[str]:
     return names_in(Path(settings.POLICIES_ROOT), folders=True)
 
 
-def read_start(team: Team, values: Mapping[str, str]) -> Start:
+def read_start(team: Team, values: Mapping[str, str]) -> StartPolicy:
     """What the inputs name: ``policy``, and with it ``elsewhere``, ``folder``, or ``hub`` and ``revision``. Raises Refusal."""
     kind = values.get("policy", "")
     if kind == FOLDER:
-        return Start({"kind": FOLDER, "folder": folder_named(values.get("folder", "").strip())})
+        return StartPolicy({"kind": FOLDER, "folder": folder_named(values.get("folder", "").strip())})
     if kind == HUB:
         name, revision = values.get("hub", "").strip(), values.get("revision", "").strip() or "main"
         if not re.fullmatch(HUB_ID, name):
             words = f"“{name[:80]}” is not the id of a model on the hub" if name else "No model entered"
             raise Refusal(f"{words}: enter it as owner/name, for example Qwen/Qwen2.5-0.5B-Instruct.", field="hub", status=422)
-        return Start({"kind": HUB, "name": name, "revision": revision})
+        return StartPolicy({"kind": HUB, "name": name, "revision": revision})
     candidate = candidate_of(team, values.get(ELSEWHERE, "") if kind == ELSEWHERE else kind)
     if candidate is None:
         raise Refusal("Choose a policy to start from.", field="policy", status=422)
-    return Start(candidate.policy, candidate)
+    return StartPolicy(candidate.policy, candidate)
 
 
 def folder_named(name: str) -> str:
     """Raises Refusal for one that is not offered."""
-    there = list_policy_folders()
-    if name in there:
+    folders = list_policy_folders()
+    if name in folders:
         return name
-    fix = f"Available: {', '.join(there)}." if there else "None found: copy a model folder into the lab's policies folder."
+    fix = f"Available: {', '.join(folders)}." if folders else "None found: copy a model folder into the lab's policies folder."
     raise Refusal(f"{f'There is no folder “{name[:80]}”.' if name else 'Choose a folder.'} {fix}", field="folder", status=422)
 
 
-def candidate_of(team: Team, value: str) -> Candidate | None:
+def candidate_of(team: Team, value: str) -> PolicyCandidate | None:
     """The policy of a choice ``<run>:<checkpoint>``; None where the team has no such run or the checkpoint is none."""
     run, checkpoint = find_chosen_run(team, value), value.partition(":")[2]
     if run is None:
         return None
     if (step := parse_whole_number(checkpoint, 999_999_999)) is not None:
-        return Candidate(run, step, step)
+        return PolicyCandidate(run, step, step)
     known = {FINAL: run.step, checkpoints.START: 0}
-    return Candidate(run, checkpoint, known[checkpoint]) if checkpoint in known else None
+    return PolicyCandidate(run, checkpoint, known[checkpoint]) if checkpoint in known else None
 
 
 def find_chosen_run(team: Team, value: str) -> Run | None:

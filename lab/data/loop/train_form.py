@@ -13,8 +13,8 @@ from typing import Any
 from lab.data.datasets.models import Form, Source, Version
 from lab.data.loop import checkpoints
 from lab.data.loop import start_policies as starting
-from lab.data.loop.checkpoints import Candidate, Choice, Sampled
-from lab.data.loop.start_policies import Start, read_start
+from lab.data.loop.checkpoints import PolicyCandidate, PolicyChoice, RunAnswers
+from lab.data.loop.start_policies import StartPolicy, read_start
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, Project, User
@@ -42,7 +42,7 @@ INPUTS = {
 
 
 @dataclass(frozen=True)
-class Goal:
+class TrainingGoal:
     """A way to train on a version. ``form``: what its rows must be; ``recipe``: whose launch form holds all its settings.
 
     ``rate``: learning rate that is prefilled, unless the policy was last trained with a smaller one. Of 37 pairs in 30 steps of DPO on the built-in
@@ -62,9 +62,9 @@ class Goal:
 
 
 GOALS = (
-    Goal("dpo", "DPO", "Moves the policy towards the chosen answers and away from the rejected ones.", Form.PREFERENCE, "dpo", 5e-5, 1e-6),
-    Goal("kto", "KTO", "Learns from single answers marked good or bad.", Form.KTO, "kto", 5e-5, 1e-6),
-    Goal(
+    TrainingGoal("dpo", "DPO", "Moves the policy towards the chosen answers and away from the rejected ones.", Form.PREFERENCE, "dpo", 5e-5, 1e-6),
+    TrainingGoal("kto", "KTO", "Learns from single answers marked good or bad.", Form.KTO, "kto", 5e-5, 1e-6),
+    TrainingGoal(
         "reward",
         "Reward model",
         "Learns to score answers like your labellers; it generates no text.",
@@ -74,8 +74,10 @@ GOALS = (
         1e-4,
         answers=False,
     ),
-    Goal("grpo", "GRPO", "Samples answers to the prompts; the task's rewards score them against the references.", Form.PROMPT, "grpo", 5e-5, 1e-6),
-    Goal("sft", "SFT on corrections", "Imitates the corrected and chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5),
+    TrainingGoal(
+        "grpo", "GRPO", "Samples answers to the prompts; the task's rewards score them against the references.", Form.PROMPT, "grpo", 5e-5, 1e-6
+    ),
+    TrainingGoal("sft", "SFT on corrections", "Imitates the corrected and chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5),
 )
 NEEDED = {
     Form.PREFERENCE: "preference pairs",
@@ -86,7 +88,7 @@ NEEDED = {
 }
 
 
-def explain_goal_refusal(goal: Goal, version: Version) -> str:
+def explain_goal_refusal(goal: TrainingGoal, version: Version) -> str:
     """Why the goal does not fit the version; empty when it does."""
     form, imported = Form(version.dataset.form), version.dataset.source == Source.IMPORT
     if goal.form == form or (goal.trainer == "kto" and form == Form.STEPWISE and imported):  # of the lab's own marks an answer may lack its end
@@ -100,7 +102,7 @@ class TrainForm:
     """``values``: the text of every input by name. ``errors``: by name; what has no input is in ``other_errors``."""
 
     version: Version
-    goal: Goal
+    goal: TrainingGoal
     data: Mapping[str, str] | None = None
     assigned: tuple[int, ...] = ()  # people who are to label the match; nobody: whoever may
     errors: dict[str, str] = field(default_factory=dict)
@@ -111,25 +113,25 @@ class TrainForm:
         return {**self.prefilled, **(self.data or {})}
 
     @cached_property
-    def sources(self) -> list[Sampled]:
+    def sources(self) -> list[RunAnswers]:
         return checkpoints.list_sampling_runs(self.version)
 
     @cached_property
-    def choices(self) -> list[Choice]:
+    def choices(self) -> list[PolicyChoice]:
         return checkpoints.list_policy_choices(self.sources)
 
     @cached_property
     def elsewhere(self) -> list[tuple[str, str]]:
         """Policies of other runs, for imports and for those who know better."""
         own = {choice.candidate.value for choice in self.choices}
-        return [one for one in drafts.runs_with_policies(self.version.dataset.team) if one[0] not in own]
+        return [run for run in drafts.runs_with_policies(self.version.dataset.team) if run[0] not in own]
 
     @cached_property
     def rows(self) -> int:
         return int(self.version.counts.get("train") or 0)
 
     @cached_property
-    def best(self) -> Candidate | None:
+    def best(self) -> PolicyCandidate | None:
         return checkpoints.suggest_start_policy(self.sources)
 
     @cached_property
@@ -177,22 +179,22 @@ class TrainForm:
     @cached_property
     def labellers(self) -> list[User]:
         members = Membership.objects.filter(team=self.version.dataset.team, role__in=LABELLERS, active=True, user__is_active=True)
-        return [one.user for one in members.select_related("user").order_by("user__email")]
+        return [member.user for member in members.select_related("user").order_by("user__email")]
 
     @cached_property
-    def _start(self) -> Start | Refusal:
+    def _start(self) -> StartPolicy | Refusal:
         try:
             return read_start(self.version.dataset.team, self.values)
         except Refusal as problem:
             return problem
 
     @property
-    def start(self) -> Start | None:
+    def start(self) -> StartPolicy | None:
         """The policy that is chosen; None while none is."""
-        return self._start if isinstance(self._start, Start) else None
+        return self._start if isinstance(self._start, StartPolicy) else None
 
     @property
-    def chosen(self) -> Candidate | None:
+    def chosen(self) -> PolicyCandidate | None:
         """Where the policy that is chosen is one of a run."""
         return self.start.candidate if self.start else None
 
@@ -240,9 +242,9 @@ class TrainForm:
     def whole(self, name: str, least: int, most: int) -> int:
         """The whole number of an input; one that is none, or out of range, is an error at its field."""
         text = self.values.get(name, "").strip()
-        found = parse_whole_number(text, most, least)
-        if found is not None:
-            return found
+        number = parse_whole_number(text, most, least)
+        if number is not None:
+            return number
         self.errors[name] = f"“{text[:40]}” is not a whole number from {least} to {most:,}."
         return least
 
@@ -332,25 +334,25 @@ class TrainForm:
 
     def refuse(self, problem: Problem) -> None:
         """Shows a problem of the spec at its input, or on top."""
-        place, text = self.input_of(problem.field), format_problem_sentence(problem)
-        if place:
-            self.errors[place] = text
+        input_name, text = self.input_of(problem.field), format_problem_sentence(problem)
+        if input_name:
+            self.errors[input_name] = text
         else:
             self.other_errors.append(f"{problem.field}: {text}" if problem.field else text)
 
     @property
     def warnings(self) -> list[str]:
-        found = []
+        warnings = []
         if self.rows < LEAST_PAIRS:
-            found.append(f"Only {self.rows} rows to train on: from fewer than {LEAST_PAIRS} a policy overfits.")
+            warnings.append(f"Only {self.rows} rows to train on: from fewer than {LEAST_PAIRS} a policy overfits.")
         if self.goal.trainer == "kto" and self.version.dataset.form == Form.STEPWISE:
-            found.append("The steps of a row are joined into one answer, which counts as good if every step is right.")
+            warnings.append("The steps of a row are joined into one answer, which counts as good if every step is right.")
         total = sum(source.answers for source in self.sources) if self.start else 0
-        choice = next((one for one in self.choices if self.chosen and one.candidate.value == self.chosen.value), None)
+        choice = next((choice for choice in self.choices if self.chosen and choice.candidate.value == self.chosen.value), None)
         far = choice.far if choice else total
         if total and far > FAR_SHARE * total:
-            found.append(
+            warnings.append(
                 f"{far:,} of {total:,} answers were sampled by another run, or more than {checkpoints.FAR} steps away from this policy. "
                 "Off-policy answers teach less; label answers of a kept checkpoint, or freeze with a policy-age filter."
             )
-        return found
+        return warnings

@@ -7,8 +7,8 @@ from typing import Any
 from django.db import transaction
 
 from lab.data.datasets.models import Version
-from lab.data.loop.match_wish import MatchWish
-from lab.data.loop.train_form import GOALS, Goal, TrainForm, explain_goal_refusal
+from lab.data.loop.match_wish import MatchFollowUp
+from lab.data.loop.train_form import GOALS, TrainForm, TrainingGoal, explain_goal_refusal
 from lab.teams.accounts.models import User
 from lab.training.runs import launch, placement, preflight
 from lab.training.runs.models import Run, Status
@@ -16,7 +16,7 @@ from lab.training.runs.models import Run, Status
 Spec = dict[str, Any]
 
 
-def goals_of(version: Version) -> list[Goal]:
+def goals_of(version: Version) -> list[TrainingGoal]:
     """The goals that fit the version; none for marked steps."""
     return [goal for goal in GOALS if not explain_goal_refusal(goal, version)]
 
@@ -33,8 +33,8 @@ def launch_training(form: TrainForm, user: User | None, spec: Spec, match_by: Us
     """The queued run; with ``match_by`` the match follows it in that person's name. Raises SpecError."""
     team = form.version.dataset.team
     with transaction.atomic():
-        place = placement.Place(form.project, placement.find_usual_queue(team))
-        run = launch.launch_run(team, user, spec, form.values["name"], parent=form.parent, place=place)
+        destination = placement.Place(form.project, placement.find_usual_queue(team))
+        run = launch.launch_run(team, user, spec, form.values["name"], parent=form.parent, place=destination)
         if match_by is not None:
-            MatchWish().begin(run, match_by, form.wish)
+            MatchFollowUp().begin(run, match_by, form.wish)
     return run

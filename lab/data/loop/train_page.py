@@ -14,7 +14,7 @@ from lab.data.datasets.downstream import flags_of
 from lab.data.datasets.models import Version, VersionState
 from lab.data.loop import train_launch
 from lab.data.loop.match_wish import KIND
-from lab.data.loop.train_form import GOALS, Goal, TrainForm, explain_goal_refusal
+from lab.data.loop.train_form import GOALS, TrainForm, TrainingGoal, explain_goal_refusal
 from lab.data.loop.train_launch import goals_of
 from lab.teams.accounts.requests import LabRequest
 from lab.training.catalog.catalog import load_catalog
@@ -37,7 +37,7 @@ def train_on_version(request: LabRequest, version_id: int) -> HttpResponse:
     params = request.POST if request.method == "POST" else request.GET
     goal = goal_of(version, params.get("trainer", ""))
     form = TrainForm(version, goal, launch_form.clean_form_inputs(params) if request.method == "POST" else parse_prefill_params(params))
-    form.assigned = tuple(one.pk for one in form.labellers if str(one.pk) in params.getlist("labeller"))
+    form.assigned = tuple(user.pk for user in form.labellers if str(user.pk) in params.getlist("labeller"))
     if request.method != "POST" or version.state != VersionState.READY or not version.train_file:
         return render_train_form(request, form)
     spec = form.spec()
@@ -55,7 +55,7 @@ def train_on_version(request: LabRequest, version_id: int) -> HttpResponse:
         return render_train_form(request, form, status=422)
 
 
-def goal_of(version: Version, trainer: str) -> Goal:
+def goal_of(version: Version, trainer: str) -> TrainingGoal:
     """The goal that is asked for and fits the version, else the first that does."""
     fitting = goals_of(version)
     return next((goal for goal in fitting if goal.trainer == trainer), fitting[0])
@@ -63,8 +63,8 @@ def goal_of(version: Version, trainer: str) -> Goal:
 
 def parse_prefill_params(params: Any) -> dict[str, str] | None:
     """What an address may prefill."""
-    found = {name: params[name] for name in ("policy",) if name in params}
-    return {**found, "match": "on"} if found else None
+    prefilled = {name: params[name] for name in ("policy",) if name in params}
+    return {**prefilled, "match": "on"} if prefilled else None
 
 
 def render_train_form(request: LabRequest, form: TrainForm, status: int = 200) -> HttpResponse:

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from lab.data.loop import matches
 from lab.data.loop.models import Match
 from lab.data.loop.train_form import MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS
-from lab.data.loop.win_rate import FEW, Rate, Record, Tally, tally_match
+from lab.data.loop.win_rate import FEW, MatchTally, WinRate, WinRecord, tally_match
 from lab.labelling.labels.models import QueueStatus
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
@@ -32,13 +32,13 @@ NEVER = (Status.STOPPED, Status.FAILED)  # until somebody resumes the run
 
 
 @dataclass(frozen=True)
-class Shown:
+class MatchSummary:
     """A match as the panel tells it. ``state``: waiting, stopped, problem, few, counted."""
 
     match: Match
     state: str
-    tally: Tally | None = None
-    people: tuple[tuple[str, Record], ...] = ()
+    tally: MatchTally | None = None
+    people: tuple[tuple[str, WinRecord], ...] = ()
 
     @property
     def other(self) -> str:
@@ -50,7 +50,7 @@ class Shown:
         return self.match.same / self.match.compared if self.match.compared else 0.0
 
     @property
-    def all_prompts(self) -> Rate | None:
+    def all_prompts(self) -> WinRate | None:
         """With the prompts that both answered with the same text as ties."""
         return self.tally.rate.with_ties(self.share) if self.tally and self.tally.rate and self.match.same else None
 
@@ -68,27 +68,27 @@ class Shown:
 def run_wins(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The panel, empty for a run that has nothing to compare."""
     run = find_team_run(request, run_id)
-    found = Match.objects.filter(child=run).select_related("against", "queue", "version__dataset").order_by("pk")
-    shown = [shown_of(match, run) for match in found[:MOST_MATCHES]]
-    context: dict[str, Any] = {"run": run, "matches": shown, "few": FEW, "refreshes": any(one.open for one in shown)}
+    stored = Match.objects.filter(child=run).select_related("against", "queue", "version__dataset").order_by("pk")
+    summaries = [shown_of(match, run) for match in stored[:MOST_MATCHES]]
+    context: dict[str, Any] = {"run": run, "matches": summaries, "few": FEW, "refreshes": any(summary.open for summary in summaries)}
     context["annotates"] = has_team_permission(request, "label.work")
     if has_team_permission(request, "label.lead") and run.status == Status.FINISHED:
-        context |= build_match_offer(run, shown)
+        context |= build_match_offer(run, summaries)
     return render(request, "loop/wins.html", context)
 
 
-def shown_of(match: Match, run: Run) -> Shown:
+def shown_of(match: Match, run: Run) -> MatchSummary:
     if match.queue is None:
-        return Shown(match, "problem" if match.problem else "stopped" if run.status in NEVER else "waiting")
+        return MatchSummary(match, "problem" if match.problem else "stopped" if run.status in NEVER else "waiting")
     counted = tally_match(match)
     names = {user.pk: str(user) for user in User.objects.filter(pk__in=counted.by_labeller)}
-    people = sorted(((names.get(pk, "somebody"), own) for pk, own in counted.by_labeller.items()), key=lambda one: -one[1].votes)
-    return Shown(match, "few" if counted.few else "counted", counted, tuple(people))
+    people = sorted(((names.get(pk, "somebody"), own) for pk, own in counted.by_labeller.items()), key=lambda entry: -entry[1].votes)
+    return MatchSummary(match, "few" if counted.few else "counted", counted, tuple(people))
 
 
-def build_match_offer(run: Run, shown: list[Shown]) -> dict[str, Any]:
+def build_match_offer(run: Run, summaries: list[MatchSummary]) -> dict[str, Any]:
     """What another match could be against: where the run started, unless that is asked already, and finished runs of the same task."""
-    done = {one.match.against_id for one in shown}
+    done = {summary.match.against_id for summary in summaries}
     start = None not in done and matches.last_measured(run) is not None and matches.select_heldout_rollouts(run).filter(step=0).exists()
     others = Run.objects.filter(team=run.team_id, task=run.task, status=Status.FINISHED).exclude(trainer="reward").exclude(pk=run.pk)
     others = others.exclude(pk__in=[pk for pk in done if pk]).order_by("-number").only("pk", "number", "name")[:MOST_OTHERS]
@@ -107,8 +107,8 @@ def run_match(request: LabRequest, run_id: UUID) -> HttpResponse:
         against = other_side(request, request.POST.get("against", ""))
 
         def act() -> str:
-            made = matches.request_match(request.team, request.user, run, against, prompts=prompts, overlap=overlap)
-            return reverse("queue", args=[made.queue_id]) if made.queue_id else f"{reverse('run', args=[run.pk])}#wins"
+            match = matches.request_match(request.team, request.user, run, against, prompts=prompts, overlap=overlap)
+            return reverse("queue", args=[match.queue_id]) if match.queue_id else f"{reverse('run', args=[run.pk])}#wins"
 
         url = act_once_per_token(request, f"match/{run.pk}/{against.pk if against else 'start'}", act)
     except Refusal as error:
@@ -121,9 +121,9 @@ def other_side(request: LabRequest, text: str) -> Run | None:
     if not text:
         return None
     try:
-        found = Run.objects.of(request.team).filter(pk=UUID(text)).first()
+        run = Run.objects.of(request.team).filter(pk=UUID(text)).first()
     except ValueError:
-        found = None
-    if found is None:
+        run = None
+    if run is None:
         raise Refusal("Your team has no such run to compare with.")
-    return found
+    return run

@@ -25,7 +25,7 @@ WILSON, BOOTSTRAP = "Wilson score interval", "bootstrap over prompts"
 
 
 @dataclass(frozen=True)
-class Rate:
+class WinRate:
     """A share within 0 to 1 and its 95 % interval."""
 
     value: float
@@ -33,10 +33,10 @@ class Rate:
     high: float
     method: str
 
-    def with_ties(self, share: float) -> Rate:
+    def with_ties(self, share: float) -> WinRate:
         """Where ``share`` of all prompts are ties that nobody was asked about."""
         value, low, high = (part * (1 - share) + share / 2 for part in (self.value, self.low, self.high))
-        return Rate(value, low, high, self.method)
+        return WinRate(value, low, high, self.method)
 
     @property
     def verdict(self) -> int:
@@ -45,7 +45,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Vote:
+class MatchVote:
     """``score`` of the child: 1 it won, 0.5 tie, 0 it lost. ``user`` None: adjudicated."""
 
     item: int
@@ -54,7 +54,7 @@ class Vote:
 
 
 @dataclass(frozen=True)
-class Record:
+class WinRecord:
     """Votes of one labeller, or of all."""
 
     wins: int
@@ -71,17 +71,17 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Tally:
-    """``asked``: prompts in the queue; ``labelled``: with all their labels; ``agreement``: share of pairs of votes on a prompt that agree."""
+class MatchTally:
+    """``queued``: prompts in the queue; ``labelled``: with all their labels; ``agreement``: share of pairs of votes on a prompt that agree."""
 
-    record: Record
-    rate: Rate | None
+    record: WinRecord
+    rate: WinRate | None
     prompts: int
-    asked: int
+    queued: int
     labelled: int
     conflicts: int
     adjudicated: int
-    by_labeller: Mapping[int, Record]
+    by_labeller: Mapping[int, WinRecord]
     agreement: float | None
     shared: int  # prompts with several votes
 
@@ -91,21 +91,21 @@ class Tally:
 
     @property
     def complete(self) -> bool:
-        return self.labelled >= self.asked
+        return self.labelled >= self.queued
 
 
-def tally_match(match: Match) -> Tally:
+def tally_match(match: Match) -> MatchTally:
     """Of a match with a queue. Five queries however many prompts."""
     assert match.queue is not None
     items = list(Item.objects.filter(queue=match.queue).exclude(state=ItemState.DROPPED).only("pk", "rollouts", "state", "final"))
     votes = list(votes_of(match, items))
     states = Counter(item.state for item in items)
     agreement, shared = compute_vote_agreement(votes)
-    return Tally(
+    return MatchTally(
         record=count_vote_outcomes(votes),
         rate=estimate_win_rate(votes),
         prompts=len({vote.item for vote in votes}),
-        asked=len(items),
+        queued=len(items),
         labelled=len(items) - states[ItemState.OPEN],
         conflicts=states[ItemState.CONFLICT],
         adjudicated=sum(vote.user is None for vote in votes),
@@ -115,7 +115,7 @@ def tally_match(match: Match) -> Tally:
     )
 
 
-def votes_of(match: Match, items: Sequence[Item]) -> Iterable[Vote]:
+def votes_of(match: Match, items: Sequence[Item]) -> Iterable[MatchVote]:
     """What counts of each item: its adjudicated answer, else its judgements (of a reviewed queue the accepted ones), skips left out."""
     assert match.queue is not None
     places = child_places(match, items)
@@ -123,13 +123,13 @@ def votes_of(match: Match, items: Sequence[Item]) -> Iterable[Vote]:
     for item in settled.values():
         score = score_of(str((item.final or {}).get("verdict")), places.get(item.pk))
         if score is not None:
-            yield Vote(item.pk, None, score)
+            yield MatchVote(item.pk, None, score)
     states = (JudgementState.ACCEPTED,) if match.queue.reviewed else COUNTING
-    said = Judgement.objects.filter(queue=match.queue, state__in=states).order_by("pk").values_list("item_id", "user_id", "verdict")
-    for item_id, user, verdict in said:
+    judgements = Judgement.objects.filter(queue=match.queue, state__in=states).order_by("pk").values_list("item_id", "user_id", "verdict")
+    for item_id, user, verdict in judgements:
         score = score_of(verdict, places.get(item_id)) if item_id not in settled else None
         if score is not None:
-            yield Vote(item_id, user, score)
+            yield MatchVote(item_id, user, score)
 
 
 def child_places(match: Match, items: Sequence[Item]) -> dict[int, int]:
@@ -137,19 +137,19 @@ def child_places(match: Match, items: Sequence[Item]) -> dict[int, int]:
     ids = [pk for item in items for pk in item.rollouts]
     rows = Rollout.objects.of(match.team_id).filter(pk__in=ids).values_list("pk", "run_id", "step")
     own = {pk for pk, run, step in rows if run == match.child_id and (match.against_id is not None or step > 0)}
-    return {item.pk: place for item in items for place, pk in enumerate(item.rollouts) if pk in own}
+    return {item.pk: position for item in items for position, pk in enumerate(item.rollouts) if pk in own}
 
 
-def score_of(verdict: str, place: int | None) -> float | None:
-    """The child's score where its answer stands at ``place``; None for what is no vote."""
-    if place is None:
+def score_of(verdict: str, position: int | None) -> float | None:
+    """The child's score where its answer stands at ``position``; None for what is no vote."""
+    if position is None:
         return None
     if verdict in (Verdict.A, Verdict.B):
-        return float((verdict == Verdict.A) == (place == 0))
+        return float((verdict == Verdict.A) == (position == 0))
     return {str(name): score for name, score in SCORES.items()}.get(verdict)
 
 
-def estimate_win_rate(votes: Sequence[Vote]) -> Rate | None:
+def estimate_win_rate(votes: Sequence[MatchVote]) -> WinRate | None:
     """None without votes."""
     if not votes:
         return None
@@ -161,8 +161,8 @@ def estimate_win_rate(votes: Sequence[Vote]) -> Rate | None:
     means = {sums[item] / counts[item] for item in counts}
     simple = len(counts) == len(votes) and all(vote.score != 0.5 for vote in votes)
     if simple or len(means) == 1:
-        return Rate(value, *compute_wilson_interval(value, len(counts)), WILSON)
-    return Rate(value, *bootstrap_interval(np.array([sums[item] for item in counts]), np.array([counts[item] for item in counts])), BOOTSTRAP)
+        return WinRate(value, *compute_wilson_interval(value, len(counts)), WILSON)
+    return WinRate(value, *bootstrap_interval(np.array([sums[item] for item in counts]), np.array([counts[item] for item in counts])), BOOTSTRAP)
 
 
 def bootstrap_interval(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
@@ -173,24 +173,24 @@ def bootstrap_interval(sums: np.ndarray, counts: np.ndarray) -> tuple[float, flo
     return float(low), float(high)
 
 
-def count_vote_outcomes(votes: Iterable[Vote]) -> Record:
-    found = Counter(vote.score for vote in votes)
-    return Record(found[1.0], found[0.5], found[0.0])
+def count_vote_outcomes(votes: Iterable[MatchVote]) -> WinRecord:
+    counts = Counter(vote.score for vote in votes)
+    return WinRecord(counts[1.0], counts[0.5], counts[0.0])
 
 
-def by_user(votes: Iterable[Vote]) -> dict[int, list[Vote]]:
-    found = defaultdict[int, list[Vote]](list)
+def by_user(votes: Iterable[MatchVote]) -> dict[int, list[MatchVote]]:
+    votes_by_user = defaultdict[int, list[MatchVote]](list)
     for vote in votes:
         if vote.user is not None:
-            found[vote.user].append(vote)
-    return found
+            votes_by_user[vote.user].append(vote)
+    return votes_by_user
 
 
-def compute_vote_agreement(votes: Iterable[Vote]) -> tuple[float | None, int]:
+def compute_vote_agreement(votes: Iterable[MatchVote]) -> tuple[float | None, int]:
     """(share of pairs of votes of the same prompt that say the same, prompts with several votes)."""
-    found = defaultdict[int, list[float]](list)
+    scores_by_item = defaultdict[int, list[float]](list)
     for vote in votes:
-        found[vote.item].append(vote.score)
-    several = [scores for scores in found.values() if len(scores) > 1]
-    pairs = [one == two for scores in several for one, two in combinations(scores, 2)]
+        scores_by_item[vote.item].append(vote.score)
+    several = [scores for scores in scores_by_item.values() if len(scores) > 1]
+    pairs = [first == second for scores in several for first, second in combinations(scores, 2)]
     return (sum(pairs) / len(pairs) if pairs else None), len(several)

@@ -22,23 +22,23 @@ LISTS = {"run": "runs", "queue": "queues", "dataset": "datasets"}
 def create_project(request: LabRequest) -> HttpResponse:
     values = verbs.clean_project_values(request.POST)
     try:
-        made = verbs.add_project(request.team, request.user, values)
+        project = verbs.add_project(request.team, request.user, values)
     except InputRefusal as refusal:
         return render_project_list(request, values, refusal.errors)
-    return redirect("project", made.pk)
+    return redirect("project", project.pk)
 
 
 @require_POST
 def edit_project(request: LabRequest, project_id: int) -> HttpResponse:
     """Another name, or other words about it."""
-    found = project_of(request, project_id)
+    project = project_of(request, project_id)
     values = verbs.clean_project_values(request.POST)
     try:
-        changed = verbs.update_project(found, values)
+        changed = verbs.update_project(project, values)
     except InputRefusal as refusal:
-        return render_project_page(request, found, values, refusal.errors)
+        return render_project_page(request, project, values, refusal.errors)
     messages.success(request, "Saved." if changed else "Nothing was changed.")
-    return redirect("project", found.pk)
+    return redirect("project", project.pk)
 
 
 @require_POST
@@ -51,11 +51,11 @@ def restore_project(request: LabRequest, project_id: int) -> HttpResponse:
     return switch_project_archive(request, project_of(request, project_id), away=False)
 
 
-def switch_project_archive(request: LabRequest, found: Project, *, away: bool) -> HttpResponse:
-    verbs.set_project_archived(found, away=away)
-    said = f"“{found.name}” was archived. Its runs, queues and datasets are unchanged." if away else f"“{found.name}” was restored."
-    messages.success(request, said)
-    return redirect("project", found.pk)
+def switch_project_archive(request: LabRequest, project: Project, *, away: bool) -> HttpResponse:
+    verbs.set_project_archived(project, away=away)
+    message = f"“{project.name}” was archived. Its runs, queues and datasets are unchanged." if away else f"“{project.name}” was restored."
+    messages.success(request, message)
+    return redirect("project", project.pk)
 
 
 @require_POST

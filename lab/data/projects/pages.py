@@ -44,10 +44,10 @@ def list_projects(request: LabRequest) -> HttpResponse:
 
 def render_project_list(request: LabRequest, values: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> HttpResponse:
     archived = "archived" in request.GET
-    found = annotate_project_counts(request.team).filter(archived_at__isnull=not archived).select_related("created_by")
+    projects = annotate_project_counts(request.team).filter(archived_at__isnull=not archived).select_related("created_by")
     context = {
         "room": "projects",
-        "projects": found.order_by(F("archived_at").desc(nulls_last=True), "name"),
+        "projects": projects.order_by(F("archived_at").desc(nulls_last=True), "name"),
         "archived": archived,
         "put_away": Project.objects.of(request.team).exclude(archived_at=None).count(),
         "may_manage": has_team_permission(request, "projects.manage"),
@@ -69,16 +69,16 @@ def show_project(request: LabRequest, project_id: int) -> HttpResponse:
 
 
 def render_project_page(
-    request: LabRequest, found: Project, values: dict[str, str] | None = None, errors: dict[str, str] | None = None
+    request: LabRequest, project: Project, values: dict[str, str] | None = None, errors: dict[str, str] | None = None
 ) -> HttpResponse:
     context = {
         "room": "projects",
-        "project": found,
-        "runs": found.runs.defer("spec", "special_tokens").select_related("created_by").order_by("-number")[:NEWEST],
-        "queues": found.queues.order_by("-created_at", "-pk")[:NEWEST],
-        "datasets": found.datasets.order_by("-created_at", "-pk")[:NEWEST],
+        "project": project,
+        "runs": project.runs.defer("spec", "special_tokens").select_related("created_by").order_by("-number")[:NEWEST],
+        "queues": project.queues.order_by("-created_at", "-pk")[:NEWEST],
+        "datasets": project.datasets.order_by("-created_at", "-pk")[:NEWEST],
         "may_manage": has_team_permission(request, "projects.manage"),
-        "values": values or {"name": found.name, "about": found.about},
+        "values": values or {"name": project.name, "about": project.about},
         "errors": errors or {},
     }
     return render(request, "projects/project.html", context, status=422 if errors else 200)

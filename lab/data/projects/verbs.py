@@ -45,34 +45,34 @@ def add_project(team: Team, user: User | None, values: dict[str, str]) -> Projec
         raise InputRefusal(problems)
     try:
         with transaction.atomic():
-            made = Project.objects.create(team=team, created_by=user, **values)
-            record_audit_entry("project.create", made)
+            project = Project.objects.create(team=team, created_by=user, **values)
+            record_audit_entry("project.create", project)
     except IntegrityError:  # somebody was a moment faster
         raise InputRefusal(TAKEN) from None
-    return made
+    return project
 
 
-def update_project(found: Project, values: dict[str, str]) -> bool:
+def update_project(project: Project, values: dict[str, str]) -> bool:
     """Another name, or other words about it; whether anything was changed. Raises InputRefusal."""
-    if problems := validate_project_values(found.team, values, found):
+    if problems := validate_project_values(project.team, values, project):
         raise InputRefusal(problems)
-    changed = {name: [getattr(found, name), value] for name, value in values.items() if getattr(found, name) != value}
+    changed = {name: [getattr(project, name), value] for name, value in values.items() if getattr(project, name) != value}
     try:
         with transaction.atomic():
-            Project.objects.same_row(found).update(**values)
+            Project.objects.same_row(project).update(**values)
             if changed:
-                record_audit_entry("project.change", found, label=values["name"], changed=changed)
+                record_audit_entry("project.change", project, label=values["name"], changed=changed)
     except IntegrityError:
         raise InputRefusal(TAKEN) from None
     return bool(changed)
 
 
-def set_project_archived(found: Project, *, away: bool) -> None:
+def set_project_archived(project: Project, *, away: bool) -> None:
     """Into the archive, or back. Doing it twice is doing it once."""
     with transaction.atomic():
-        changed = Project.objects.same_row(found).filter(archived_at__isnull=away).update(archived_at=timezone.now() if away else None)
+        changed = Project.objects.same_row(project).filter(archived_at__isnull=away).update(archived_at=timezone.now() if away else None)
         if changed:
-            record_audit_entry("project.change", found, changed={"archived": [not away, away]})
+            record_audit_entry("project.change", project, changed={"archived": [not away, away]})
 
 
 def find_movable_items(team: Team, kind: str, keys: Collection[int]) -> list[Any]:
@@ -81,13 +81,13 @@ def find_movable_items(team: Team, kind: str, keys: Collection[int]) -> list[Any
     return list(model.objects.filter(team=team, **{f"{by}__in": keys}).only("pk", by))
 
 
-def assign_project(team: Team, kind: str, found: Collection[Any], target: Project | None) -> int:
-    """How many of ``found`` (see ``find_movable_items``) were elsewhere. Without ``target`` they are taken out of their projects."""
+def assign_project(team: Team, kind: str, things: Collection[Any], target: Project | None) -> int:
+    """How many of ``things`` (see ``find_movable_items``) were elsewhere. Without ``target`` they are taken out of their projects."""
     model, _ = KINDS[kind]
     with transaction.atomic():
         stay = {"project": target} if target else {"project__isnull": True}
-        count: int = model.objects.filter(team=team, pk__in=[thing.pk for thing in found]).exclude(**stay).update(project=target)
+        count: int = model.objects.filter(team=team, pk__in=[thing.pk for thing in things]).exclude(**stay).update(project=target)
         if count:
-            ids = [str(getattr(thing, "number", thing.pk)) for thing in found][:50]
+            ids = [str(getattr(thing, "number", thing.pk)) for thing in things][:50]
             record_audit_entry("project.move", target, team=team, label=target.name if target else "no project", kind=kind, ids=ids, count=count)
     return count

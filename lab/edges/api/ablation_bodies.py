@@ -7,8 +7,8 @@ from uuid import UUID
 
 from ninja import Field
 
-from lab.edges.api.base import Given
-from lab.edges.api.launch_bodies import OUTPUT, Wish, preflight_wish
+from lab.edges.api.base import RequestBody
+from lab.edges.api.launch_bodies import OUTPUT, LaunchRequest, preflight_wish
 from lab.edges.api.problems import FieldProblem, field_problem, make_invalid_problem, make_validation_problem
 from lab.teams.accounts.models import Team
 from lab.training.ablations.launch import MOST_RUNS, NAME_LENGTH, explain_launch_refusal
@@ -18,7 +18,7 @@ from lab.training.runs.models import Run
 from lab.training.runs.references import restore_reference_names
 
 
-class AblationIn(Given):
+class AblationIn(RequestBody):
     run: UUID | None = Field(None, description="The run whose recipe is ablated.")
     spec: dict[str, Any] | None = Field(None, description="Instead of a run: a complete spec that stacks methods.")
     name: str = Field("", max_length=NAME_LENGTH)
@@ -34,16 +34,16 @@ def plan_ablation(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | 
     if given.run and source is None:
         raise make_invalid_problem("run", "your team has no such run", "give the id of one of its runs")
     spec = restore_reference_names(team, source.spec) if source else {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
-    place = "run" if source else "spec"
+    location = "run" if source else "spec"
     if reason := explain_launch_refusal(spec, given.seeds):
-        raise make_invalid_problem("seeds" if variants_of(spec) else place, reason)
+        raise make_invalid_problem("seeds" if variants_of(spec) else location, reason)
     problems: dict[tuple[str, str], FieldProblem] = {}
-    for variant, one in find_variant_problems(team, spec, given.seeds):
+    for variant, problem in find_variant_problems(team, spec, given.seeds):
         exact = variant == FULL and source is None  # places in the stack are others without a method
-        field, about = (f"{place}.{one.field}", "") if exact else (place, f"{variant}: {one.field}: ")
-        problems.setdefault((one.field, one.message), field_problem(one, field, about))
+        field, about = (f"{location}.{problem.field}", "") if exact else (location, f"{variant}: {problem.field}: ")
+        problems.setdefault((problem.field, problem.message), field_problem(problem, field, about))
     if problems:
         raise make_validation_problem(problems.values())
     if given.check:
-        preflight_wish(team, Wish("", place, spec=variants_of(spec)[0].spec(spec, 0)))
+        preflight_wish(team, LaunchRequest("", location, spec=variants_of(spec)[0].spec(spec, 0)))
     return spec, source

@@ -40,7 +40,7 @@ LINES = re.compile(r"/api/v1/outside/runs/[^/]+/events")  # takes lines instead 
 SCOPES: set[str] = {"runs.send"}  # the permissions that some operation asks for; what a token can be given
 
 
-class Given(Schema):
+class RequestBody(Schema):
     """What a request may hold: a name that is not known is refused instead of ignored, and only a number is a number (not true, not "3")."""
 
     model_config = ConfigDict(extra="forbid")
@@ -64,8 +64,8 @@ def make_annotation_strict(annotation: Any) -> Any:
     if origin is Annotated:
         return Annotated[(make_annotation_strict(arguments[0]), *arguments[1:])]
     if origin in (Union, UnionType):
-        return Union[tuple(make_annotation_strict(one) for one in arguments)]  # noqa: UP007
-    return origin[tuple(make_annotation_strict(one) for one in arguments)] if origin in (list, dict, tuple, set) else annotation
+        return Union[tuple(make_annotation_strict(argument) for argument in arguments)]  # noqa: UP007
+    return origin[tuple(make_annotation_strict(argument) for argument in arguments)] if origin in (list, dict, tuple, set) else annotation
 
 
 @dataclass(frozen=True)
@@ -119,14 +119,14 @@ def refuse_unknown_parameters(request: HttpRequest) -> None:
 @cache
 def collect_query_parameters() -> dict[tuple[str, str], frozenset[str]]:
     """(method, route as Django resolves it) -> names of the operation's parameters in the address."""
-    found: dict[tuple[str, str], frozenset[str]] = {}
+    parameters: dict[tuple[str, str], frozenset[str]] = {}
     for router in api._get_bound_routers():
         for path, view in router.path_operations.items():
-            for one in view.operations:
-                names = [name for model in one.models if issubclass(model, QueryModel) for name in model.__ninja_flatten_map__]
+            for operation in view.operations:
+                names = [name for model in operation.models if issubclass(model, QueryModel) for name in model.__ninja_flatten_map__]
                 route = "api/v1" + replace_path_param_notation(f"{router.prefix}{path}")
-                found |= {(method, route): frozenset(names) for method in one.methods}
-    return found
+                parameters |= {(method, route): frozenset(names) for method in operation.methods}
+    return parameters
 
 
 def require_permission(permission: str) -> AccessToken:
@@ -174,10 +174,10 @@ def caller_of(request: HttpRequest) -> Caller:
 
 def one_of(rows: Any, key: int) -> Any:
     """The row with that id. Raises Http404, also for an id that no database holds."""
-    found = rows.filter(pk=key).first()
-    if found is None:
+    row = rows.filter(pk=key).first()
+    if row is None:
         raise Http404
-    return found
+    return row
 
 
 class CheckedParser(Parser):
@@ -185,11 +185,11 @@ class CheckedParser(Parser):
 
     def parse_body(self, request: HttpRequest) -> Any:
         try:
-            found = json.loads(request.body)
+            body = json.loads(request.body)
         except RecursionError:
             raise ApiProblem("malformed", "The body is nested too deeply.") from None
-        refuse_unstorable(found, "", 0)
-        return found
+        refuse_unstorable(body, "", 0)
+        return body
 
     def parse_querydict(self, data: Any, list_fields: list[str], request: HttpRequest) -> Any:
         for key in data:
@@ -198,25 +198,25 @@ class CheckedParser(Parser):
         return super().parse_querydict(data, list_fields, request)
 
 
-def refuse_unstorable(value: Any, place: str, depth: int) -> None:
+def refuse_unstorable(value: Any, path: str, depth: int) -> None:
     if depth > DEEPEST:
         raise ApiProblem("malformed", "The body is nested too deeply.")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise problems.make_invalid_problem(place or "the body", "is too large", "give a 64-bit number")
+        raise problems.make_invalid_problem(path or "the body", "is too large", "give a 64-bit number")
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise problems.make_invalid_problem(place or "the body", "contains an invalid character (NUL or a lone surrogate)", "leave it out")
+            raise problems.make_invalid_problem(path or "the body", "contains an invalid character (NUL or a lone surrogate)", "leave it out")
     elif isinstance(value, float) and not math.isfinite(value):
         raise problems.make_invalid_problem(
-            place or "the body", "is NaN, infinite or too large for a JSON number", "give a finite number, or remove it"
+            path or "the body", "is NaN, infinite or too large for a JSON number", "give a finite number, or remove it"
         )
     elif isinstance(value, dict):
         for key, inner in value.items():
-            refuse_unstorable(key, place, depth)
-            refuse_unstorable(inner, f"{place}.{key}".lstrip("."), depth + 1)
+            refuse_unstorable(key, path, depth)
+            refuse_unstorable(inner, f"{path}.{key}".lstrip("."), depth + 1)
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            refuse_unstorable(inner, f"{place}.{number}".lstrip("."), depth + 1)
+            refuse_unstorable(inner, f"{path}.{number}".lstrip("."), depth + 1)
 
 
 class StrictRenderer(JSONRenderer):
@@ -237,13 +237,13 @@ def replace_nonfinite(value: Any) -> Any:
     return None if isinstance(value, float) and value - value != 0 else value
 
 
-class Lab(NinjaAPI):  # type: ignore[misc]
+class LabApi(NinjaAPI):  # type: ignore[misc]
     def get_openapi_operation_id(self, operation: Any) -> str:
         return str(operation.view_func.__name__)
 
 
-def lab_api() -> Lab:
-    made = Lab(
+def lab_api() -> LabApi:
+    api = LabApi(
         title="Policy Lab",
         version="v1",
         urls_namespace="api-v1",
@@ -252,8 +252,8 @@ def lab_api() -> Lab:
         parser=CheckedParser(),
         renderer=StrictRenderer(),
     )
-    problems.register_problem_handlers(made)
-    return made
+    problems.register_problem_handlers(api)
+    return api
 
 
 api = lab_api()

@@ -33,14 +33,14 @@ class EstimateOut(Schema):
 
 def estimate_launch_cost(team: Team, queue: str, specs: Sequence[RunSpec], runs: int = 1) -> dict[str, Any]:
     """Of the stages ``specs``, launched ``runs`` times."""
-    found = estimates.estimate_launch(team, queue, specs, runs)
-    known, left = not found.unknown, found.left
+    estimate = estimates.estimate_launch(team, queue, specs, runs)
+    known, left = not estimate.unknown, estimate.left
     return {
         "runs": runs,
-        "seconds": found.whole if known else None,
-        "gpu_hours": found.gpu_time.times(1 / HOUR) if known else None,
-        "alike": sorted({pace.number for stage in found.stages for pace in stage.paces}),
+        "seconds": estimate.whole if known else None,
+        "gpu_hours": estimate.gpu_time.times(1 / HOUR) if known else None,
+        "alike": sorted({pace.number for stage in estimate.stages for pace in stage.paces}),
         "gpu_hours_left": max(0.0, left.limit - left.used) if left is not None and left.limit is not None else None,
-        "passes": found.passes,
+        "passes": estimate.passes,
         "waits": hold_reasons.predict_hold_reasons(team, queue),
     }

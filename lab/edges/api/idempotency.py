@@ -49,6 +49,6 @@ def run_idempotent_action(request: HttpRequest, caller: Caller, key: str, act: C
             if row.digest != digest:
                 raise ApiProblem("conflict", "This Idempotency-Key was used for a different request; create a new one for each action.")
             return list(row.made), False
-        made = act()
-        Answered.objects.same_row(row).update(made=[str(one) for one in made])
-    return made, True
+        keys = act()
+        Answered.objects.same_row(row).update(made=[str(key) for key in keys])
+    return keys, True

@@ -41,25 +41,25 @@ def asked_of(queue: Queue, items: Sequence[tuple[Item, list[int]]], origins: boo
     views = item_views(queue, items)
     abouts = origins_of(queue, [item for item, _ in items]) if origins else {}
     prompts = Prompt.objects.filter(team=queue.team_id).in_bulk({item.prompt_id for item, _ in items}) if origins else {}
-    found: dict[int, dict[str, Any]] = {}
+    questions: dict[int, dict[str, Any]] = {}
     for item, order in items:
         view = views.get(item.pk)
         if view is None:
-            found[item.pk] = {"prompt": [], "reference": "", "answers": []}
+            questions[item.pk] = {"prompt": [], "reference": "", "answers": []}
             continue
         places = zip(list_answer_labels(queue.kind, len(order)), order, view["answers"], strict=True)
         answers = [
             {
                 "label": name,
-                "turns": messages_from_turns(one["turns"]),
-                "tokens": one["tokens"],
-                "origin": abouts.get(item.rollouts[place]) if item.texts is None else None,
+                "turns": messages_from_turns(view["turns"]),
+                "tokens": view["tokens"],
+                "origin": abouts.get(item.rollouts[index]) if item.texts is None else None,
             }
-            for name, place, one in places
+            for name, index, view in places
         ]
         reference = prompts[item.prompt_id].reference if origins else view["reference"]
-        found[item.pk] = {"prompt": messages_from_turns(view["prompt"]), "reference": reference, "answers": answers}
-    return found
+        questions[item.pk] = {"prompt": messages_from_turns(view["prompt"]), "reference": reference, "answers": answers}
+    return questions
 
 
 def messages_from_turns(turns: Sequence[Sequence[str]]) -> list[dict[str, str]]:
@@ -67,8 +67,8 @@ def messages_from_turns(turns: Sequence[Sequence[str]]) -> list[dict[str, str]]:
 
 
 def origins_of(queue: Queue, items: Sequence[Item]) -> dict[int, dict[str, Any]]:
-    wanted = {rollout for item in items if item.texts is None for rollout in item.rollouts}
-    rows = Rollout.objects.of(queue.team).filter(pk__in=wanted).select_related("run").only("step", "reward", "run__number")
+    rollouts = {rollout for item in items if item.texts is None for rollout in item.rollouts}
+    rows = Rollout.objects.of(queue.team).filter(pk__in=rollouts).select_related("run").only("step", "reward", "run__number")
     return {
         row.pk: {
             "rollout": row.pk,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ninja import Field
 
-from lab.edges.api.base import Caller, Given
+from lab.edges.api.base import Caller, RequestBody
 from lab.edges.api.problems import ApiProblem, FieldProblem, field_problem, make_invalid_problem, make_validation_problem, of_spec
 from lab.teams.accounts.models import Project, Team
 from lab.training.catalog.catalog import CatalogError, load_catalog
@@ -24,7 +24,7 @@ Spec = dict[str, Any]
 OUTPUT = "output"
 
 
-class Launch(Given):
+class Launch(RequestBody):
     recipe: str = Field("", max_length=100, description="Name of a recipe; see the list of recipes.", examples=["grpo"])
     overrides: Spec = Field(
         {},
@@ -39,11 +39,11 @@ class Launch(Given):
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A recipe with ``changes``, or (``recipe`` empty) one spec; ``place`` is where in the body its fields stand."""
+class LaunchRequest:
+    """A recipe with ``changes``, or (``recipe`` empty) one spec; ``location`` is where in the body its fields stand."""
 
     name: str
-    place: str
+    location: str
     recipe: str = ""
     changes: Spec | None = None
     spec: Spec | None = None
@@ -52,7 +52,7 @@ class Wish:
     goes: Place | None = None  # project and queue; None: those of what it comes from
 
 
-def of_body(team: Team, given: Launch) -> Wish:
+def of_body(team: Team, given: Launch) -> LaunchRequest:
     """Raises ApiProblem."""
     goes = place_of(team, given.project) if given.project is not None else None
     if bool(given.recipe) == (given.spec is not None):
@@ -60,7 +60,7 @@ def of_body(team: Team, given: Launch) -> Wish:
     if given.recipe:
         if given.after is not None:
             raise make_invalid_problem("after", "goes with a spec only", "give the recipe policy: {kind: run, run: …} in overrides")
-        return Wish(given.name, "overrides", recipe=given.recipe, changes=given.overrides, goes=goes)
+        return LaunchRequest(given.name, "overrides", recipe=given.recipe, changes=given.overrides, goes=goes)
     if given.overrides:
         raise make_invalid_problem("overrides", "goes with a recipe only", "change the spec itself")
     parent = Run.objects.of(team).filter(pk=given.after).first() if given.after else None
@@ -69,18 +69,18 @@ def of_body(team: Team, given: Launch) -> Wish:
     spec = {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
     if parent is not None:
         spec["policy"] = {"kind": "run", "run": str(parent.pk), "checkpoint": FINAL}
-    return Wish(given.name, "spec", spec=spec, parent=parent, goes=goes)
+    return LaunchRequest(given.name, "spec", spec=spec, parent=parent, goes=goes)
 
 
 def place_of(team: Team, project: int) -> Place:
     """Raises ApiProblem."""
-    found = Project.objects.of(team).filter(pk=project, archived_at=None).first()
-    if found is None:
+    row = Project.objects.of(team).filter(pk=project, archived_at=None).first()
+    if row is None:
         raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or remove it")
-    return Place(found, find_usual_queue(team))
+    return Place(row, find_usual_queue(team))
 
 
-def of_clone(run: Run, overrides: Spec, name: str) -> Wish:
+def of_clone(run: Run, overrides: Spec, name: str) -> LaunchRequest:
     """Raises ApiProblem."""
     if run.outside:
         raise ApiProblem("conflict", f"{run} {references.OUTSIDE}: the lab cannot launch it again.")
@@ -89,10 +89,10 @@ def of_clone(run: Run, overrides: Spec, name: str) -> Wish:
     except SpecError as error:
         raise of_spec(error, "overrides") from None
     parent = run.parent if run.parent and "policy" not in overrides else None
-    return Wish(name, "overrides", spec={key: value for key, value in spec.items() if key != OUTPUT}, parent=parent, cloned_from=run)
+    return LaunchRequest(name, "overrides", spec={key: value for key, value in spec.items() if key != OUTPUT}, parent=parent, cloned_from=run)
 
 
-def preflight_wish(team: Team, wish: Wish) -> list[FieldProblem]:
+def preflight_wish(team: Team, wish: LaunchRequest) -> list[FieldProblem]:
     """The warnings of the trainers' check. Raises ApiProblem with everything that would be refused."""
     specs = specs_of(team, wish)
     problems: list[FieldProblem] = []
@@ -104,14 +104,14 @@ def preflight_wish(team: Team, wish: Wish) -> list[FieldProblem]:
         except PreflightError as error:
             raise ApiProblem("away", f"The pre-launch check failed to run: {error}. Send check: false to launch without it.") from None
         stage = f"stages.{number}." if len(specs) > 1 else ""
-        problems += [make_report_problem(wish, stage, one) for one in report.get("problems", [])]
-        warnings += [make_report_problem(wish, stage, one) for one in report.get("warnings", [])]
+        problems += [make_report_problem(wish, stage, entry) for entry in report.get("problems", [])]
+        warnings += [make_report_problem(wish, stage, entry) for entry in report.get("warnings", [])]
     if problems:
         raise make_validation_problem(problems)
     return warnings
 
 
-def specs_of(team: Team, wish: Wish) -> list[RunSpec]:
+def specs_of(team: Team, wish: LaunchRequest) -> list[RunSpec]:
     """Of each stage. Raises ApiProblem."""
     try:
         if wish.recipe:
@@ -121,16 +121,16 @@ def specs_of(team: Team, wish: Wish) -> list[RunSpec]:
         raise problem_from_spec_error(wish, error) from None
 
 
-def find_wish_queue(wish: Wish) -> str:
+def find_wish_queue(wish: LaunchRequest) -> str:
     """The queue its runs would wait in."""
     return (wish.goes or inherit_place(wish.parent, wish.cloned_from)).queue
 
 
-def make_report_problem(wish: Wish, stage: str, one: dict[str, Any]) -> FieldProblem:
-    return field_problem(problem_of_report(one), f"{wish.place}.{stage}{one['field']}")
+def make_report_problem(wish: LaunchRequest, stage: str, entry: dict[str, Any]) -> FieldProblem:
+    return field_problem(problem_of_report(entry), f"{wish.location}.{stage}{entry['field']}")
 
 
-def launch_wish(caller: Caller, wish: Wish) -> list[Run]:
+def launch_wish(caller: Caller, wish: LaunchRequest) -> list[Run]:
     """Raises ApiProblem."""
     try:
         if wish.recipe:
@@ -141,10 +141,10 @@ def launch_wish(caller: Caller, wish: Wish) -> list[Run]:
         raise problem_from_spec_error(wish, error) from None
 
 
-def problem_from_spec_error(wish: Wish, error: SpecError) -> ApiProblem:
-    if wish.recipe and [one.field for one in error.problems] == ["recipe"]:
+def problem_from_spec_error(wish: LaunchRequest, error: SpecError) -> ApiProblem:
+    if wish.recipe and [problem.field for problem in error.problems] == ["recipe"]:
         return of_spec(error)
-    return of_spec(error, wish.place)
+    return of_spec(error, wish.location)
 
 
 def known_recipe(name: str) -> Spec:

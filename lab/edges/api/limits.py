@@ -31,7 +31,7 @@ _away_until = 0.0
 
 
 @dataclass(frozen=True)
-class Rate:
+class RateLimitState:
     """``seconds``: until the whole limit is there again or, when refused, until the next request is let through."""
 
     passed: bool
@@ -41,8 +41,8 @@ class Rate:
 
     @property
     def headers(self) -> dict[str, str]:
-        found = {"RateLimit-Limit": str(self.limit), "RateLimit-Remaining": str(self.remaining), "RateLimit-Reset": str(self.seconds)}
-        return found if self.passed else {**found, "Retry-After": str(self.seconds)}
+        headers = {"RateLimit-Limit": str(self.limit), "RateLimit-Remaining": str(self.remaining), "RateLimit-Reset": str(self.seconds)}
+        return headers if self.passed else {**headers, "Retry-After": str(self.seconds)}
 
 
 @cache
@@ -50,17 +50,17 @@ def open_redis_client() -> redis.Redis:
     return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
 
 
-def count_token_request(key: str, limit: int | None = None) -> Rate | None:
+def count_token_request(key: str, limit: int | None = None) -> RateLimitState | None:
     """Counts a request of ``key`` against ``limit`` a minute (LAB_API_RATE); None while Redis does not answer."""
     global _away_until
     most = settings.API_RATE if limit is None else limit
     if time.monotonic() < _away_until:
         return None
     try:
-        found: Any = open_redis_client().eval(BUCKET, 1, f"{KEEP}:{key}", str(60_000 / most), str(most))
+        reply: Any = open_redis_client().eval(BUCKET, 1, f"{KEEP}:{key}", str(60_000 / most), str(most))
     except redis.RedisError as error:
         _away_until = time.monotonic() + PAUSE
         log.warning("requests of the API are not counted, Redis does not answer: %s", error)
         return None
-    passed, remaining, milliseconds = found
-    return Rate(bool(passed), most, int(remaining), max(1, -(-int(milliseconds) // 1000)))
+    passed, remaining, milliseconds = reply
+    return RateLimitState(bool(passed), most, int(remaining), max(1, -(-int(milliseconds) // 1000)))

@@ -24,40 +24,42 @@ def iterate_operations() -> Iterator[tuple[str, Operation]]:
     """Every operation with its path below /api/v1."""
     for router in api._get_bound_routers():
         for path, view in router.path_operations.items():
-            for one in view.operations:
-                yield f"{router.prefix}{path}", one
+            for operation in view.operations:
+                yield f"{router.prefix}{path}", operation
 
 
-def permission_of(one: Operation) -> str | None:
+def permission_of(operation: Operation) -> str | None:
     """The permission an operation asks for, "" for any token; None when it forgot to ask."""
-    auth = next(iter(one.auth_callbacks), None)
+    auth = next(iter(operation.auth_callbacks), None)
     return auth.permission if isinstance(auth, AccessToken) else None
 
 
 @cache
 def build_openapi_document() -> dict[str, Any]:
-    found: dict[str, Any] = api.get_openapi_schema(path_prefix=ROOT)
-    found["info"]["description"] = ABOUT
-    asked = {one.view_func.__name__: permission_of(one) or "" for _, one in iterate_operations()}
-    schemas = found["components"]["schemas"]
+    document: dict[str, Any] = api.get_openapi_schema(path_prefix=ROOT)
+    document["info"]["description"] = ABOUT
+    permissions = {operation.view_func.__name__: permission_of(operation) or "" for _, operation in iterate_operations()}
+    schemas = document["components"]["schemas"]
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}", schema_generator=NinjaGenerateJsonSchema)
     schemas.update(problem.pop("$defs"))
     schemas["Problem"] = problem
-    found["components"]["securitySchemes"] = {
+    document["components"]["securitySchemes"] = {
         "AccessToken": {"type": "http", "scheme": "bearer", "description": "lab_…, created under Access tokens."}
     }
-    for path, methods in found["paths"].items():
-        for method, one in methods.items():
-            complete_operation(one, asked[one["operationId"]], path, method)
-    return found
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            complete_operation(operation, permissions[operation["operationId"]], path, method)
+    return document
 
 
-def complete_operation(one: dict[str, Any], permission: str, path: str, method: str) -> None:
-    one["x-permission"] = permission
+def complete_operation(operation: dict[str, Any], permission: str, path: str, method: str) -> None:
+    operation["x-permission"] = permission
     needs = f"Needs the scope `{permission}`: {TABLE[permission].words[0].lower()}{TABLE[permission].words[1:]}." if permission else "Any token."
-    one["description"] = "\n\n".join(part for part in (one.get("description", "").strip(), needs) if part)
+    operation["description"] = "\n\n".join(part for part in (operation.get("description", "").strip(), needs) if part)
     kinds = ["malformed", "token", "permission", "validation", "rate", "size", "method"]
     kinds += ["missing"] if "{" in path else []
     kinds += ["conflict"] if method != "get" else []
     for status, title in sorted({TITLES[kind] for kind in kinds}):
-        one["responses"].setdefault(status, {"description": title, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}})
+        operation["responses"].setdefault(
+            status, {"description": title, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+        )

@@ -10,14 +10,14 @@ DEEPEST = 4  # levels of an object that are shown as fields
 
 
 @dataclass(frozen=True)
-class Line:
+class FieldLine:
     """A field or parameter; ``name`` is its path: ``team.slug``, ``errors[].field``."""
 
     name: str
     type: str
     required: bool
     text: str
-    place: str = ""
+    location: str = ""
 
     @property
     def about(self) -> list[tuple[str, bool]]:
@@ -25,47 +25,47 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Described:
+class OperationEntry:
     id: str
     method: str
     path: str
     summary: str
     paragraphs: list[list[tuple[str, bool]]]  # in pieces: text, and whether it is code
     permission: str
-    parameters: list[Line]
-    body: list[Line]
+    parameters: list[FieldLine]
+    body: list[FieldLine]
     example: str
-    answers: list[Line]
+    answers: list[FieldLine]
     answer_type: str
 
 
 @dataclass(frozen=True)
-class Noun:
+class OperationGroup:
     name: str
-    operations: list[Described] = field(default_factory=list)
+    operations: list[OperationEntry] = field(default_factory=list)
 
 
-def group_operations(document: dict[str, Any]) -> list[Noun]:
-    found: dict[str, Noun] = {}
+def group_operations(document: dict[str, Any]) -> list[OperationGroup]:
+    nouns: dict[str, OperationGroup] = {}
     for path, methods in document["paths"].items():
-        for method, one in methods.items():
-            [tag] = one["tags"]
-            found.setdefault(tag, Noun(tag)).operations.append(describe_operation(document, method.upper(), path, one))
-    return list(found.values())
+        for method, operation in methods.items():
+            [tag] = operation["tags"]
+            nouns.setdefault(tag, OperationGroup(tag)).operations.append(describe_operation(document, method.upper(), path, operation))
+    return list(nouns.values())
 
 
-def describe_operation(document: dict[str, Any], method: str, path: str, one: dict[str, Any]) -> Described:
-    body = schema_of(one.get("requestBody", {}))
-    good: dict[str, Any] = next((answer for status, answer in one["responses"].items() if str(status).startswith("2")), {})
+def describe_operation(document: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> OperationEntry:
+    body = schema_of(operation.get("requestBody", {}))
+    good: dict[str, Any] = next((answer for status, answer in operation["responses"].items() if str(status).startswith("2")), {})
     answer = schema_of(good)
-    return Described(
-        id=one["operationId"],
+    return OperationEntry(
+        id=operation["operationId"],
         method=method,
         path=path,
-        summary=one["summary"],
-        paragraphs=[split_code_spans(text) for text in one["description"].split("\n\n")],
-        permission=one["x-permission"],
-        parameters=[describe_parameter(document, given) for given in one.get("parameters", [])],
+        summary=operation["summary"],
+        paragraphs=[split_code_spans(text) for text in operation["description"].split("\n\n")],
+        permission=operation["x-permission"],
+        parameters=[describe_parameter(document, given) for given in operation.get("parameters", [])],
         body=list_schema_fields(document, body, "", 0),
         example=json.dumps(build_example_body(document, body, 0), indent=2, ensure_ascii=False) if body else "",
         answers=list_schema_fields(document, answer, "", 0),
@@ -82,24 +82,24 @@ def schema_of(part: dict[str, Any]) -> dict[str, Any]:
     return next((dict(content.get("schema", {})) for content in part.get("content", {}).values()), {})
 
 
-def describe_parameter(document: dict[str, Any], given: dict[str, Any]) -> Line:
+def describe_parameter(document: dict[str, Any], given: dict[str, Any]) -> FieldLine:
     schema = given["schema"]
-    return Line(given["name"], type_of(document, schema), given.get("required", False), given.get("description", ""), given["in"])
+    return FieldLine(given["name"], type_of(document, schema), given.get("required", False), given.get("description", ""), given["in"])
 
 
-def list_schema_fields(document: dict[str, Any], schema: dict[str, Any], before: str, depth: int) -> list[Line]:
+def list_schema_fields(document: dict[str, Any], schema: dict[str, Any], before: str, depth: int) -> list[FieldLine]:
     schema = resolve_schema(document, schema)
     if schema.get("type") == "array":
         return list_schema_fields(document, schema.get("items", {}), f"{before}[]", depth)
-    found: list[Line] = []
+    lines: list[FieldLine] = []
     for name, inner in schema.get("properties", {}).items():
-        place = f"{before}.{name}".lstrip(".")
+        path = f"{before}.{name}".lstrip(".")
         whole = resolve_schema(document, inner)
         text = inner.get("description") or whole.get("description", "")
-        found.append(Line(place, type_of(document, inner), name in schema.get("required", []), text))
+        lines.append(FieldLine(path, type_of(document, inner), name in schema.get("required", []), text))
         if depth < DEEPEST:
-            found += list_schema_fields(document, whole, place, depth + 1)
-    return found
+            lines += list_schema_fields(document, whole, path, depth + 1)
+    return lines
 
 
 def resolve_schema(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def resolve_schema(document: dict[str, Any], schema: dict[str, Any]) -> dict[str
     while True:
         if "$ref" in schema:
             schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
-        elif real := [one for one in schema.get("anyOf", []) if one.get("type") != "null"]:
+        elif real := [option for option in schema.get("anyOf", []) if option.get("type") != "null"]:
             if len(real) != 1:
                 return schema
             schema = real[0]
@@ -117,10 +117,10 @@ def resolve_schema(document: dict[str, Any], schema: dict[str, Any]) -> dict[str
 
 def type_of(document: dict[str, Any], schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
-        return " or ".join(type_of(document, one) for one in schema["anyOf"])
+        return " or ".join(type_of(document, option) for option in schema["anyOf"])
     schema = resolve_schema(document, schema)
     if "enum" in schema:
-        return " | ".join(str(one) for one in schema["enum"])
+        return " | ".join(str(value) for value in schema["enum"])
     if "const" in schema:
         return str(schema["const"])
     if schema.get("type") == "array":
@@ -138,8 +138,8 @@ def build_example_body(document: dict[str, Any], schema: dict[str, Any], depth: 
     schema = resolve_schema(document, schema)
     if "properties" in schema and depth < DEEPEST:
         required = schema.get("required", [])
-        wanted = {name: one for name, one in schema["properties"].items() if name in required or "examples" in one}
-        return {name: build_example_body(document, one, depth + 1) for name, one in wanted.items()}
+        properties = {name: inner for name, inner in schema["properties"].items() if name in required or "examples" in inner}
+        return {name: build_example_body(document, inner, depth + 1) for name, inner in properties.items()}
     if "enum" in schema:
         return schema["enum"][0]
     if schema.get("type") == "array":

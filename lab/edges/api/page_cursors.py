@@ -23,16 +23,16 @@ class Page(Schema, Generic[Row]):
     next: str | None = Field(None, description="`after` of the page that follows; null at the end.", examples=["128"])
 
 
-def paginate_rows(rows: Sequence[Any], limit: int, key: Callable[[Any], Any], shown: Callable[[Any], Any] = lambda row: row) -> dict[str, Any]:
+def paginate_rows(rows: Sequence[Any], limit: int, key: Callable[[Any], Any], serialize: Callable[[Any], Any] = lambda row: row) -> dict[str, Any]:
     """``rows`` hold one more than ``limit`` where the list goes on."""
     kept = rows[:limit]
-    return {"items": [shown(row) for row in kept], "next": str(key(kept[-1])) if len(rows) > limit else None}
+    return {"items": [serialize(row) for row in kept], "next": str(key(kept[-1])) if len(rows) > limit else None}
 
 
 def parse_after_id(after: str) -> int:
     """The id a page begins after; MAX_ID for the first page of a list with the newest first. Raises ApiProblem."""
     if not after:
         return MAX_ID
-    if (found := parse_whole_number(after)) is None:
+    if (key := parse_whole_number(after)) is None:
         raise make_invalid_problem("after", "is not a valid page cursor", "use the value of the previous page, or leave it out for the first page")
-    return found
+    return key

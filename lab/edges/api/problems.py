@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field, NinjaAPI, Schema
 from ninja.errors import HttpError, ValidationError
 
-from lab.lib.costly import TooMany
+from lab.lib.costly import TooManyRequests
 from lab.lib.database_limits import describe_database_trouble
 from lab.lib.refusals import InputRefusal, Refusal
 from lab.lib.refusals import Problem as RoomProblem
@@ -72,29 +72,32 @@ def make_invalid_problem(field: str, message: str, fix: str = "") -> ApiProblem:
 
 
 def make_validation_problem(errors: Iterable[FieldProblem]) -> ApiProblem:
-    found = list(errors)
-    detail = f"{found[0].field}: {found[0].message}" if len(found) == 1 else f"{len(found)} fields are invalid; see errors."
-    return ApiProblem("validation", detail, found)
+    problems = list(errors)
+    detail = f"{problems[0].field}: {problems[0].message}" if len(problems) == 1 else f"{len(problems)} fields are invalid; see errors."
+    return ApiProblem("validation", detail, problems)
 
 
-def of_spec(error: SpecError, place: str = "") -> ApiProblem:
+def of_spec(error: SpecError, location: str = "") -> ApiProblem:
     """The problems of a spec, each with its path in the request's body."""
-    return make_validation_problem(field_problem(one, ".".join(part for part in (place, one.field) if part)) for one in error.problems)
+    return make_validation_problem(field_problem(problem, ".".join(part for part in (location, problem.field) if part)) for problem in error.problems)
 
 
 def of_refusal(refusal: Refusal) -> ApiProblem:
     """What a room of the lab refuses; inputs at fault stand where the room says they are in a body."""
-    place = refusal.place if isinstance(refusal, InputRefusal) else ""
-    found = refusal.problems or ([RoomProblem(refusal.field, refusal.message, refusal.fix)] if refusal.status in INVALID else [])
-    errors = [FieldProblem(field=".".join(part for part in (place, one.field) if part), message=one.message, fix=one.fix) for one in found]
+    location = refusal.location if isinstance(refusal, InputRefusal) else ""
+    problems = refusal.problems or ([RoomProblem(refusal.field, refusal.message, refusal.fix)] if refusal.status in INVALID else [])
+    errors = [
+        FieldProblem(field=".".join(part for part in (location, problem.field) if part), message=problem.message, fix=problem.fix)
+        for problem in problems
+    ]
     if refusal.status in INVALID:
         return make_validation_problem(errors)
     return ApiProblem({401: "token", 403: "permission", 404: "missing"}.get(refusal.status, "conflict"), str(refusal), errors)
 
 
-def field_problem(one: SpecProblem, field: str, about: str = "") -> FieldProblem:
+def field_problem(problem: SpecProblem, field: str, about: str = "") -> FieldProblem:
     """A problem of a spec at ``field`` of the body. A broken row of a dataset says its file and line; ``about`` stands before it."""
-    return FieldProblem(field=field, message=f"{about}{message_of(one)}", fix=one.fix or "")
+    return FieldProblem(field=field, message=f"{about}{message_of(problem)}", fix=problem.fix or "")
 
 
 def render_problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
@@ -104,7 +107,7 @@ def render_problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
         "title": title,
         "status": status,
         "detail": problem.detail,
-        "errors": [one.model_dump() for one in problem.errors],
+        "errors": [entry.model_dump() for entry in problem.errors],
         "request": getattr(request, "api_id", ""),
     }
     return HttpResponse(json.dumps(body), status=status, content_type=MEDIA_TYPE, headers=problem.headers)
@@ -112,13 +115,14 @@ def render_problem(request: HttpRequest, problem: ApiProblem) -> HttpResponse:
 
 def of_validation(error: ValidationError) -> ApiProblem:
     return make_validation_problem(
-        FieldProblem(field=format_field_path(one["loc"]), message=format_validation_message(one), fix=suggest_fix(one)) for one in error.errors
+        FieldProblem(field=format_field_path(entry["loc"]), message=format_validation_message(entry), fix=suggest_fix(entry))
+        for entry in error.errors
     )
 
 
-def format_field_path(place: Sequence[Any]) -> str:
+def format_field_path(location: Sequence[Any]) -> str:
     """``("body", "given", "overrides", "seed")`` as a person writes it: without where it stands and without the argument's name."""
-    parts = [str(part) for part in place]
+    parts = [str(part) for part in location]
     if parts and parts[0] == "body":
         return ".".join(parts[2:]) or "the body"
     return ".".join(parts[1:]) or "the request"
@@ -164,15 +168,17 @@ def register_problem_handlers(api: NinjaAPI) -> None:
         return render_problem(request, ApiProblem("broken", detail))
 
     def of_database(request: HttpRequest, error: Any) -> HttpResponse:
-        found = describe_database_trouble(error)
-        if found is None:
+        trouble = describe_database_trouble(error)
+        if trouble is None:
             return broken(request, error)
         log.warning("the API could not answer %s %s: %s", request.method, request.path, str(error).strip())
-        return render_problem(request, ApiProblem("away", found.words, headers=make_retry_headers(found.seconds)))
+        return render_problem(request, ApiProblem("away", trouble.words, headers=make_retry_headers(trouble.seconds)))
 
     as_problem(api, ApiProblem, lambda error: error)
     as_problem(
-        api, TooMany, lambda error: ApiProblem("rate" if error.status == 429 else "away", error.words, headers=make_retry_headers(error.seconds))
+        api,
+        TooManyRequests,
+        lambda error: ApiProblem("rate" if error.status == 429 else "away", error.words, headers=make_retry_headers(error.seconds)),
     )
     api.add_exception_handler(DatabaseError, of_database)
     api.add_exception_handler(InterfaceError, of_database)
@@ -192,5 +198,5 @@ def make_retry_headers(seconds: int) -> dict[str, str]:
 
 def describe_missing(error: Http404) -> str:
     """The words of a 404; Django's own name models, which nobody outside has to know."""
-    said = str(error)
-    return "Your team has nothing at this address." if not said or "matches the given query" in said else said
+    message = str(error)
+    return "Your team has nothing at this address." if not message or "matches the given query" in message else message

@@ -9,7 +9,7 @@ from django.http import QueryDict
 from django.utils import timezone
 from ninja import Field
 
-from lab.edges.api.base import Given
+from lab.edges.api.base import RequestBody
 from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_validation_problem
 from lab.labelling.labels import people, queue_items
 from lab.labelling.labels.forms import QueueForm, RecipeForm
@@ -23,7 +23,7 @@ from lab.training.runs.models import Run
 Number = int | None
 
 
-class QueueIn(Given):
+class QueueIn(RequestBody):
     name: str = Field(max_length=100, examples=["Pairs of #2"])
     selection: str = Field("", max_length=8000, description="Rollouts, as the browser's address has them.", examples=["run=2&f=reward:ge:0.5"])
     kind: Literal["pair", "ranking", "single", "clearer"] = "pair"
@@ -64,7 +64,7 @@ def queue_made(team: Team, user: User, given: QueueIn) -> Queue:
     """Raises ApiProblem naming the fields."""
     selection = Selection.read(QueryDict(given.selection))
     if selection.problems:
-        raise make_validation_problem(FieldProblem(field="selection", message=one.message, fix=one.fix) for one in selection.problems)
+        raise make_validation_problem(FieldProblem(field="selection", message=problem.message, fix=problem.fix) for problem in selection.problems)
     data = as_form(given)
     runs = Run.objects.of(team).only("last_rollout").order_by("-number")
     components = components_of(list(runs.filter(number__in=selection.runs) if selection.runs else runs[:20]), ())
@@ -73,17 +73,17 @@ def queue_made(team: Team, user: User, given: QueueIn) -> Queue:
     if not (recipe.is_valid() & form.is_valid()):
         raise make_validation_problem(of_form(recipe) + of_form(form))
     try:
-        found = queue_items.plan_items(team, recipe.recipe(selection))
+        plan = queue_items.plan_items(team, recipe.recipe(selection))
     except TooSlow:
         raise make_invalid_problem(
             "selection", "the regular expression is too slow for the whole selection", "narrow it with a filter or words"
         ) from None
-    if not len(found):
-        left = ", ".join(f"{one.count:,} {one.what}: {one.why}" for one in found.left_out)
+    if not len(plan):
+        left = ", ".join(f"{group.count:,} {group.what}: {group.why}" for group in plan.left_out)
         raise make_invalid_problem(
             "selection", f"gives no items{f' ({left})' if left else ''}", "choose other rollouts, or another way to make items of them"
         )
-    return queue_items.create_queue_from_plan(team, user, found, {**form.fields_of_queue(), "rubric": []}, form.cleaned_data["people"])
+    return queue_items.create_queue_from_plan(team, user, plan, {**form.fields_of_queue(), "rubric": []}, form.cleaned_data["people"])
 
 
 def as_form(given: QueueIn) -> QueryDict:
@@ -95,7 +95,7 @@ def as_form(given: QueueIn) -> QueryDict:
         elif isinstance(value, datetime):
             data[name] = (value if value.tzinfo is None else value.astimezone(timezone.get_default_timezone())).strftime("%Y-%m-%dT%H:%M")
         elif isinstance(value, list):
-            data.setlist(name, [str(one) for one in value])
+            data.setlist(name, [str(entry) for entry in value])
         elif value is not None:
             data[name] = str(value)
     data["assigned_only"] = "on" if given.people else ""

@@ -38,7 +38,7 @@ OF_PEOPLE = ("label.work", "rollouts.annotate", "datasets.recall", "policies.pro
 
 
 @dataclass(frozen=True)
-class Group:
+class ScopeGroup:
     label: str
     scopes: list[tuple[str, str, bool]]  # name, words, ticked
 
@@ -69,14 +69,14 @@ class TokenForm(forms.Form):
         return [(name, label) for name, (label, scopes) in PRESETS.items() if all(scope in self.offered for scope in scopes)]
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[ScopeGroup]:
         ticked = self.data.getlist("scopes") if self.is_bound else self.preset  # type: ignore[attr-defined]
-        found: dict[str, Group] = {}
+        groups: dict[str, ScopeGroup] = {}
         for name in self.offered:
             first = name.split(".")[0]
             label = GROUPS.get(first, first.capitalize())
-            found.setdefault(label, Group(label, [])).scopes.append((name, TABLE[name].words, name in ticked))
-        return list(found.values())
+            groups.setdefault(label, ScopeGroup(label, [])).scopes.append((name, TABLE[name].words, name in ticked))
+        return list(groups.values())
 
     def clean_name(self) -> str:
         return " ".join(str(self.cleaned_data["name"]).split())

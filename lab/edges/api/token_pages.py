@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.edges.api import tokens as access
 from lab.edges.api.token_form import TokenForm
-from lab.lib.sealed import Unreadable, seal_secret, unseal_secret
+from lab.lib.sealed import UnsealError, seal_secret, unseal_secret
 from lab.teams.accounts.models import ApiToken
 from lab.teams.accounts.roles import has_team_permission, role_of
 
@@ -29,15 +29,15 @@ LISTED = 200
 @sensitive_variables("secret")
 def show_tokens(request: HttpRequest) -> HttpResponse:
     admin = has_team_permission(request, "tokens.service")
-    found = ApiToken.objects.filter(team=request.team).select_related("user", "created_by", "revoked_by").order_by("-pk")  # type: ignore[attr-defined]
+    tokens = ApiToken.objects.filter(team=request.team).select_related("user", "created_by", "revoked_by").order_by("-pk")  # type: ignore[attr-defined]
     new, secret = just_made(request)
     context: dict[str, Any] = {
         "room": "tokens",
-        "mine": list_usable_tokens(found.filter(user=request.user)),  # type: ignore[misc]
+        "mine": list_usable_tokens(tokens.filter(user=request.user)),  # type: ignore[misc]
         "admin": admin,
-        "service": list_usable_tokens(found.filter(user=None)) if admin else [],
-        "others": list_usable_tokens(found.exclude(user=None).exclude(user=request.user)) if admin else [],  # type: ignore[misc]
-        "ended": found.filter(build_ended_filter() & (Q() if admin else Q(user=request.user)))[:LISTED],  # type: ignore[misc]
+        "service": list_usable_tokens(tokens.filter(user=None)) if admin else [],
+        "others": list_usable_tokens(tokens.exclude(user=None).exclude(user=request.user)) if admin else [],  # type: ignore[misc]
+        "ended": tokens.filter(build_ended_filter() & (Q() if admin else Q(user=request.user)))[:LISTED],  # type: ignore[misc]
         "new": new,
         "secret": secret,
         "lab_url": settings.LAB_URL,
@@ -52,8 +52,8 @@ def build_ended_filter() -> Q:
     return Q(revoked_at__isnull=False) | Q(expires_at__lte=timezone.now())
 
 
-def list_usable_tokens(found: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
-    return found.exclude(build_ended_filter())[:LISTED]
+def list_usable_tokens(tokens: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
+    return tokens.exclude(build_ended_filter())[:LISTED]
 
 
 def just_made(request: HttpRequest) -> tuple[ApiToken | None, str]:
@@ -63,7 +63,7 @@ def just_made(request: HttpRequest) -> tuple[ApiToken | None, str]:
         return None, ""
     try:
         key, secret = unseal_secret(PURPOSE, kept.encode()).split(" ")
-    except Unreadable:
+    except UnsealError:
         return None, ""
     return ApiToken.objects.filter(pk=int(key), team=request.team).first(), secret  # type: ignore[attr-defined]
 

@@ -17,7 +17,7 @@ from lab.teams.accounts.models import ApiToken, Membership, Role, Team, User
 from lab.teams.accounts.permissions import TABLE, is_role_allowed
 from lab.teams.accounts.second_factor import has_second_factor
 from lab.teams.accounts.sessions import remember_seen
-from lab.teams.audit.recording import Circumstances, get_circumstances, record_audit_entry
+from lab.teams.audit.recording import ActContext, get_circumstances, record_audit_entry
 
 MARK = "lab"  # what a secret scanner can look for
 SHOWN, SECRET = 8, 40  # characters; 40 of 62 letters are 238 bits
@@ -115,8 +115,8 @@ def role_of(token: ApiToken) -> str:
 def record_token_use(token: ApiToken) -> None:
     """Remembers when and from where the token was used last, and once an hour tells the audit log."""
     now = timezone.now()
-    here = get_circumstances()
-    address = here.request.META.get("REMOTE_ADDR") or None if here.request else None
+    circumstances = get_circumstances()
+    address = circumstances.request.META.get("REMOTE_ADDR") or None if circumstances.request else None
     stale = Q(last_used_at=None) | Q(last_used_at__lt=now - WRITTEN)
     if ApiToken.objects.same_row(token).filter(stale).update(last_used_at=now, last_used_from=address) != 1:
         return
@@ -131,8 +131,8 @@ def truncate_to_hour(when: datetime) -> datetime:
     return when.replace(minute=0, second=0, microsecond=0)
 
 
-def act_as(token: ApiToken) -> Circumstances:
+def act_as(token: ApiToken) -> ActContext:
     """From here on the audit log says that this token acts."""
-    here = get_circumstances()
-    here.token = token
-    return here
+    circumstances = get_circumstances()
+    circumstances.token = token
+    return circumstances

@@ -39,10 +39,12 @@ from lab.edges.api.operations import annotations as said
 EXPERIMENTS = (projects, runs, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog)
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
 TEAM = (policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
-for router in (one.router for one in (account, *EXPERIMENTS, *LABELS, *TEAM)):
+for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):
     api.add_router("", router)
 
 _patterns, APP, NAMESPACE = api.urls
 operations: list[URLPattern] = [
-    path(str(one.pattern), guard_api_view(one.callback), name=one.name) for one in _patterns if isinstance(one, URLPattern) and one.name != "api-root"
+    path(str(pattern.pattern), guard_api_view(pattern.callback), name=pattern.name)
+    for pattern in _patterns
+    if isinstance(pattern, URLPattern) and pattern.name != "api-root"
 ]

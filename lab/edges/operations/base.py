@@ -43,7 +43,7 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Only what the page's own filters ask. Django allows every column, and by its beginning a secret is found letter by letter."""
         filters = self.get_list_filter(request) if request is not None else self.list_filter
-        fields = [one[0] if isinstance(one, (tuple, list)) else one for one in filters]
+        fields = [entry[0] if isinstance(entry, (tuple, list)) else entry for entry in filters]
         return lookup in {f"{field}{suffix}" for field in fields if isinstance(field, str) for suffix in SUFFIXES}
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -62,8 +62,8 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
         return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        shown = self.fields or [field.name for field in self.model._meta.fields]
-        return [name for name in shown if name not in self.editable]
+        names = self.fields or [field.name for field in self.model._meta.fields]
+        return [name for name in names if name not in self.editable]
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> None:
         """In the audit log instead of Django's own, which can be deleted. In the transaction of the change."""
@@ -90,7 +90,7 @@ def make_confirmed_action(words: str, consequence: str) -> Callable[[Act], Calla
         def action(self: OperatorAdmin, request: HttpRequest, chosen: models.QuerySet[Any]) -> HttpResponse | None:
             if request.POST.get("confirmed") != "yes":
                 return render_confirmation(self, request, chosen, act.__name__, words, consequence)
-            refused = {str(one): why for one in chosen if (why := act(request, one))}
+            refused = {str(row): why for row in chosen if (why := act(request, row))}
             done = chosen.count() - len(refused)
             if done:
                 self.message_user(request, f"{words}: done for {done}.", messages.SUCCESS)
@@ -117,7 +117,7 @@ def render_confirmation(
         "consequence": consequence,
         "action": name,
         "keys": list(chosen.values_list("pk", flat=True)),
-        "named": [str(one) for one in chosen[:LISTED]],
+        "named": [str(row) for row in chosen[:LISTED]],
         "unnamed": max(0, count - LISTED),
         "count": count,
         "media": admin.media,

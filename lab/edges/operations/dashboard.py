@@ -34,7 +34,7 @@ MANY_FAILURES = 20  # sign-ins a day
 
 
 @dataclass(frozen=True)
-class Line:
+class CardLine:
     """``url`` leads to the object in /admin/."""
 
     words: str
@@ -43,13 +43,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Card:
+class DashboardCard:
     """``tone``: good, warn or bad, said in words by ``state`` too."""
 
     title: str
     state: str
     tone: str = "good"
-    lines: list[Line] = field(default_factory=list)
+    lines: list[CardLine] = field(default_factory=list)
     more: str = ""  # address of the whole list
     empty: str = ""
 
@@ -72,40 +72,46 @@ def build_dashboard() -> dict[str, Any]:
 
 def describe_release() -> str:
     """The newest heading of the change log, and what the lab runs on."""
-    found = (
+    match = (
         re.search(r"^## (.+)$", (settings.BASE / "CHANGELOG.md").read_text(), re.MULTILINE) if (settings.BASE / "CHANGELOG.md").is_file() else None
     )
-    return f"{found[1] if found else 'of unknown version'} · Django {django.get_version()} · Python {platform.python_version()}"
+    return f"{match[1] if match else 'of unknown version'} · Django {django.get_version()} · Python {platform.python_version()}"
 
 
 def build_changelist_url(model: str, query: str = "") -> str:
     return reverse(f"admin:{model}_changelist") + query
 
 
-def make_run_line(run: Run, note: str) -> Line:
-    return Line(f"{run.team} {run}", note, reverse("admin:runs_run_change", args=[run.pk]))
+def make_run_line(run: Run, note: str) -> CardLine:
+    return CardLine(f"{run.team} {run}", note, reverse("admin:runs_run_change", args=[run.pk]))
 
 
-def build_workers_card() -> Card:
+def build_workers_card() -> DashboardCard:
     rows = list(Worker.objects.judged().order_by("-seen_at")[: LISTED * 4])
-    alive = [one for one in rows if one.is_alive]
-    gone = [one for one in rows if not one.is_alive]
-    lines = [Line(one.name, f"{one.gpu or f'{one.cpus} CPU cores'}, {'leaving' if one.draining else ', '.join(one.queues)}") for one in alive]
-    lines += [Line(one.name, f"lost: seen {format_age(one.seen_at)} ago", reverse("admin:workers_worker_change", args=[one.pk])) for one in gone]
+    alive = [worker for worker in rows if worker.is_alive]
+    gone = [worker for worker in rows if not worker.is_alive]
+    lines = [
+        CardLine(worker.name, f"{worker.gpu or f'{worker.cpus} CPU cores'}, {'leaving' if worker.draining else ', '.join(worker.queues)}")
+        for worker in alive
+    ]
+    lines += [
+        CardLine(worker.name, f"lost: seen {format_age(worker.seen_at)} ago", reverse("admin:workers_worker_change", args=[worker.pk]))
+        for worker in gone
+    ]
     tone = "bad" if not alive else "warn" if gone else "good"
     state = f"{len(alive)} alive" + (f", {len(gone)} lost" if gone else "")
-    return Card(
+    return DashboardCard(
         "Workers", state, tone, lines[:LISTED], build_changelist_url("workers_worker"), "No worker has been started yet: run manage.py worker."
     )
 
 
-def build_waiting_card() -> Card:
+def build_waiting_card() -> DashboardCard:
     rows = Run.across_teams.filter(status__in=(Status.QUEUED, Status.LOST)).select_related("team", "parent").defer("spec").order_by("queued_at")
-    shown = list(rows[:LISTED])
-    why = find_waiting_reasons(shown)
-    lines = [make_run_line(run, f"{why[run.pk].why if run.pk in why else run.status}, since {format_age(run.queued_at)}") for run in shown]
+    runs = list(rows[:LISTED])
+    why = find_waiting_reasons(runs)
+    lines = [make_run_line(run, f"{why[run.pk].why if run.pk in why else run.status}, since {format_age(run.queued_at)}") for run in runs]
     count = rows.count()
-    return Card(
+    return DashboardCard(
         "Waiting runs",
         f"{count} queued",
         "warn" if count else "good",
@@ -115,14 +121,14 @@ def build_waiting_card() -> Card:
     )
 
 
-def build_failures_card() -> Card:
+def build_failures_card() -> DashboardCard:
     since = timezone.now() - DAY
     failed = Run.across_teams.filter(status=Status.FAILED, finished_at__gte=since)
     rows = (failed | Run.across_teams.filter(status=Status.LOST)).select_related("team").defer("spec").order_by("-finished_at")
     lines = [make_run_line(run, f"{run.status}: {run.reason[:160] or 'no reason was given'}") for run in rows[:LISTED]]
     count = rows.count()
     state = f"{count} in the last day"
-    return Card(
+    return DashboardCard(
         "Failed and lost runs",
         state,
         "bad" if count else "good",
@@ -132,14 +138,14 @@ def build_failures_card() -> Card:
     )
 
 
-def build_training_card() -> Card:
+def build_training_card() -> DashboardCard:
     """Runs that train, and how far the database is behind what they wrote."""
     rows = list(Run.across_teams.filter(status__in=ACTIVE).select_related("team").defer("spec").order_by("started_at")[: LISTED * 2])
     behind = [(measure_spool_size(run) - run.ingested, run) for run in rows]
     late = sum(left > BEHIND for left, _ in behind)
     lines = [make_run_line(run, f"{run.status}, step {run.step}, {format_byte_size(max(0, left))} not stored yet") for left, run in behind]
     state = f"{len(rows)} training" + (f", {late} far behind" if late else "")
-    return Card(
+    return DashboardCard(
         "Training and spools",
         state,
         "warn" if late else "good",
@@ -157,56 +163,60 @@ def measure_spool_size(run: Run) -> int:
         return 0
 
 
-def build_disk_card() -> Card:
+def build_disk_card() -> DashboardCard:
     lines, tone, least = [], "good", 1.0
     for name, path in (("LAB_HOME", settings.HOME), ("runs", settings.RUNS_ROOT)):
         try:
-            found = shutil.disk_usage(path)
+            usage = shutil.disk_usage(path)
         except OSError as error:
-            lines.append(Line(name, f"cannot be read: {error.strerror}"))
+            lines.append(CardLine(name, f"cannot be read: {error.strerror}"))
             continue
-        share = found.free / found.total
+        share = usage.free / usage.total
         least = min(least, share)
-        lines.append(Line(f"{name}: {path}", f"{format_byte_size(found.free)} of {format_byte_size(found.total)} left"))
+        lines.append(CardLine(f"{name}: {path}", f"{format_byte_size(usage.free)} of {format_byte_size(usage.total)} left"))
         tone = "bad" if least < LITTLE_DISK / 2 else "warn" if least < LITTLE_DISK else tone
-    return Card("Disk", f"{least:.0%} left", tone, lines)
+    return DashboardCard("Disk", f"{least:.0%} left", tone, lines)
 
 
-def build_services_card() -> Card:
+def build_services_card() -> DashboardCard:
     lines, tone = [describe_database()], "good"
     try:
         client = redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
         memory: Any = client.info("memory")
-        lines.append(Line("Redis", f"answers; {memory['used_memory_human']} in use"))
+        lines.append(CardLine("Redis", f"answers; {memory['used_memory_human']} in use"))
     except redis.RedisError as error:
         tone = "bad"
-        lines.append(Line("Redis", f"is down: {type(error).__name__}. Training continues; live updates resume when it is back."))
-    return Card("Services", "PostgreSQL and Redis up" if tone == "good" else "Redis is down", tone, lines)
+        lines.append(CardLine("Redis", f"is down: {type(error).__name__}. Training continues; live updates resume when it is back."))
+    return DashboardCard("Services", "PostgreSQL and Redis up" if tone == "good" else "Redis is down", tone, lines)
 
 
-def describe_database() -> Line:
+def describe_database() -> CardLine:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_database_size(current_database()), (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()), "
             "current_setting('max_connections'), current_setting('server_version')"
         )
         held, connected, most, version = cursor.fetchone()
-    return Line(f"PostgreSQL {version.split()[0]}", f"{format_byte_size(held)}; {connected} of {most} connections")
+    return CardLine(f"PostgreSQL {version.split()[0]}", f"{format_byte_size(held)}; {connected} of {most} connections")
 
 
-def build_deliveries_card() -> Card:
+def build_deliveries_card() -> DashboardCard:
     rows = (
         Delivery.across_teams.filter(state=DeliveryState.FAILED, created_at__gte=timezone.now() - DAY).select_related("team").order_by("-created_at")
     )
-    lines = [Line(f"{one.team}: {'webhook' if one.webhook_id else 'mail'}", one.problem or "failed") for one in rows[:LISTED]]
+    lines = [CardLine(f"{delivery.team}: {'webhook' if delivery.webhook_id else 'mail'}", delivery.problem or "failed") for delivery in rows[:LISTED]]
     count = rows.count()
-    return Card("Mails and webhooks", f"{count} failed deliveries in the last day", "warn" if count else "good", lines, empty="All were delivered.")
+    return DashboardCard(
+        "Mails and webhooks", f"{count} failed deliveries in the last day", "warn" if count else "good", lines, empty="All were delivered."
+    )
 
 
-def sign_ins() -> Card:
+def sign_ins() -> DashboardCard:
     rows = Entry.across_teams.filter(team=None, action="session.fail", at__gte=timezone.now() - DAY)
-    found = list(rows.values("label").annotate(count=Count("pk")).order_by("-count")[:LISTED])
+    failures = list(rows.values("label").annotate(count=Count("pk")).order_by("-count")[:LISTED])
     count = rows.count()
-    lines = [Line(one["label"] or "no address", f"{one['count']} time{'' if one['count'] == 1 else 's'}") for one in found]
+    lines = [CardLine(failure["label"] or "no address", f"{failure['count']} time{'' if failure['count'] == 1 else 's'}") for failure in failures]
     whole = build_changelist_url("audit_entry", "?q=&team__isnull=True")
-    return Card("Failed sign-ins", f"{count} in the last day", "warn" if count >= MANY_FAILURES else "good", lines, whole, "None in the last day.")
+    return DashboardCard(
+        "Failed sign-ins", f"{count} in the last day", "warn" if count >= MANY_FAILURES else "good", lines, whole, "None in the last day."
+    )

@@ -107,10 +107,10 @@ class UserAdmin(OperatorAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Who is an operator is decided by superusers, and by nobody for themselves."""
-        shown = super().get_readonly_fields(request, obj)
+        names = super().get_readonly_fields(request, obj)
         person: Any = request.user
         rights = person.is_superuser and obj is not None and obj.pk != person.pk
-        return [name for name in shown if not (rights and name in ("is_staff", "is_superuser"))]
+        return [name for name in names if not (rights and name in ("is_staff", "is_superuser"))]
 
     @admin.display(description="name")
     def name(self, user: User) -> str:

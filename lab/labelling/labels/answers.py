@@ -9,7 +9,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lab.labelling.labels.models import Item, Kind, Queue, Rationale, Skipping, Verdict
+from lab.labelling.labels.models import Item, Kind, Queue, Rationale, SkipHandling, Verdict
 from lab.lib.numbers import MAX_INTEGER
 from lab.lib.refusals import InputRefusal, Problem, Refusal
 from lab.rollouts.annotations.token_stretches import find_stretch
@@ -31,11 +31,11 @@ MARKS = {"steps": ("good", "bad", "neutral"), "spans": ("good", "bad")}
 class AnswerError(InputRefusal):
     """The answer cannot be taken as it is."""
 
-    place = "answer"
+    location = "answer"
 
 
 @dataclass(frozen=True)
-class Answer:
+class LabelAnswer:
     """In stored places. Of a skip only ``reason`` is kept."""
 
     verdict: str
@@ -49,19 +49,19 @@ class Answer:
     reason: str = ""
 
 
-def read_answer(queue: Queue, item: Item, order: list[int], data: dict[str, Any], deciding: bool = False) -> Answer:
+def read_answer(queue: Queue, item: Item, order: list[int], data: dict[str, Any], deciding: bool = False) -> LabelAnswer:
     """``data`` in the places of ``order``. ``deciding``: by who settles an item, who may not skip and need not answer every question.
 
     Raises AnswerError with every problem there is.
     """
-    reader = Reader(queue, item, order, deciding)
+    reader = AnswerReader(queue, item, order, deciding)
     answer = reader.read(data)
     if answer is None or reader.problems:
         raise AnswerError(reader.problems)
     return answer
 
 
-class Reader:
+class AnswerReader:
     """Collects the problems of one answer."""
 
     def __init__(self, queue: Queue, item: Item, order: list[int], deciding: bool) -> None:
@@ -71,7 +71,7 @@ class Reader:
     def wrong(self, name: str, message: str, fix: str = "") -> None:
         self.problems.append(Problem(name, message, fix))
 
-    def read(self, data: Any) -> Answer | None:
+    def read(self, data: Any) -> LabelAnswer | None:
         if not isinstance(data, dict):
             self.wrong("answer", "An answer is an object with the fields of the page.", "Reload the page; your draft is kept.")
             return None
@@ -86,7 +86,7 @@ class Reader:
         if choice == "skip":
             return self.skipped(data)
         verdict = self.verdict(choice)
-        return Answer(
+        return LabelAnswer(
             verdict=verdict,
             strength=self.strength(data, verdict),
             tiers=self.tiers(data),
@@ -112,18 +112,18 @@ class Reader:
             return None
         return choice
 
-    def skipped(self, data: dict[str, Any]) -> Answer | None:
+    def skipped(self, data: dict[str, Any]) -> LabelAnswer | None:
         if self.deciding:
             self.wrong("choice", "A decision cannot be a skip.", "Choose an answer, or go to the next item.")
             return None
-        if self.queue.skipping == Skipping.NEVER:
+        if self.queue.skipping == SkipHandling.NEVER:
             self.wrong("choice", "Skipping is not allowed in this queue.", "Choose the least bad answer, or a tie.")
             return None
         reason = self.words(data, "reason", True)
         if not reason and not self.problems:
             self.wrong("reason", "Give a reason for skipping.", "A few words are enough.")
             return None
-        return Answer(Verdict.SKIP, reason=reason)
+        return LabelAnswer(Verdict.SKIP, reason=reason)
 
     def verdict(self, choice: str) -> str:
         """Of a side the verdict on the stored order."""
@@ -153,30 +153,30 @@ class Reader:
                 self.wrong("tiers", "Only a ranking has tiers.", "Remove them.")
             return None
         if not isinstance(value, list) or not all(
-            isinstance(tier, list) and all(to_strict_integer(place) is not None for place in tier) for tier in value
+            isinstance(tier, list) and all(to_strict_integer(position) is not None for position in tier) for tier in value
         ):
             self.wrong("tiers", "A ranking is a list of tiers, best first, each a list of answers.", "Rank every answer.")
             return None
-        places = [place for tier in value for place in tier]
+        places = [position for tier in value for position in tier]
         count = len(self.order)
-        if any(not 0 <= place < count for place in places) or len(set(places)) < len(places) or not all(value):
+        if any(not 0 <= position < count for position in places) or len(set(places)) < len(places) or not all(value):
             self.wrong("tiers", "Every answer must be in exactly one tier, and no tier may be empty.", "Reload the page; your draft is kept.")
             return None
         if missing := sorted(set(range(count)) - set(places)):
-            self.wrong("tiers", f"Not ranked yet: {', '.join(chr(65 + place) for place in missing)}.", "Rank every answer; ties are allowed.")
+            self.wrong("tiers", f"Not ranked yet: {', '.join(chr(65 + position) for position in missing)}.", "Rank every answer; ties are allowed.")
             return None
-        return [sorted(self.order[place] for place in tier) for tier in value]
+        return [sorted(self.order[position] for position in tier) for tier in value]
 
     def rubric(self, data: dict[str, Any]) -> dict[str, Any]:
         given = data.get("rubric") or {}
         if not isinstance(given, dict):
             self.wrong("rubric", "The answers to the questions are an object.", "Reload the page; your draft is kept.")
             return {}
-        asked = {str(question.get("name")): question for question in self.queue.rubric}
-        for name in [name for name in given if name not in asked][:5]:
+        questions = {str(question.get("name")): question for question in self.queue.rubric}
+        for name in [name for name in given if name not in questions][:5]:
             self.wrong(f"rubric.{name[:50]}", "This queue asks no such question.", "Reload the page: the questions may have changed.")
-        found = {}
-        for name, question in asked.items():
+        answers = {}
+        for name, question in questions.items():
             value = given.get(name)
             if value in (None, ""):
                 if question.get("required") and not self.deciding:
@@ -184,12 +184,12 @@ class Reader:
                 continue
             offered = offered_by(question)
             if isinstance(value, (dict, list, float)) or as_offered(value) not in offered:
-                self.wrong(f"rubric.{name}", "This is not one of the answers.", f"Choose {join_with_or([str(one) for one in offered])}.")
+                self.wrong(f"rubric.{name}", "This is not one of the answers.", f"Choose {join_with_or([str(value) for value in offered])}.")
                 continue
-            found[name] = as_offered(value)
-        return found
+            answers[name] = as_offered(value)
+        return answers
 
-    def words(self, data: dict[str, Any], name: str, asked: bool, required: bool = False) -> str:
+    def words(self, data: dict[str, Any], name: str, allowed: bool, required: bool = False) -> str:
         value = data.get(name)
         if value is None:
             value = ""
@@ -199,7 +199,7 @@ class Reader:
         text = normalize_typed_text(value)
         if len(text) > TEXT[name]:
             self.wrong(name, f"At most {TEXT[name]:,} characters; this has {len(text):,}.", "Shorten it.")
-        elif text and not asked:
+        elif text and not allowed:
             self.wrong(name, f"This queue does not ask for a {name}.", "Remove it.")
         elif required and not text:
             self.wrong(name, f"This queue requires a {name}.", "Enter a short text.")
@@ -216,20 +216,20 @@ class Reader:
         if not isinstance(given, list) or len(given) > MARKED:
             self.wrong(name, f"These are a list of at most {MARKED:,} {name}.", "Remove some.")
             return []
-        good = [one for one in given if is_mark(one, MARKS[name])]
+        good = [mark for mark in given if is_mark(mark, MARKS[name])]
         if len(good) < len(given):
             self.wrong(name, f"Each of the {name} has a start and an end in tokens and is {join_with_or(MARKS[name])}.", "Mark them again.")
             return []
-        return self.placed(name, sorted(good, key=lambda one: one["start"]))
+        return self.placed(name, sorted(good, key=lambda mark: mark["start"]))
 
     def placed(self, name: str, marks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         from lab.labelling.labels.claim_view import steps_and_units
 
         steps, units = steps_and_units(self.item.queue.team_id, self.item.rollouts[0])
         known = {(step.start, step.end): step.text for step in steps}
-        found: list[dict[str, Any]] = []
-        for one in marks:
-            start, end = one["start"], one["end"]
+        placed: list[dict[str, Any]] = []
+        for mark in marks:
+            start, end = mark["start"], mark["end"]
             if name == "steps":
                 if (start, end) not in known:
                     self.wrong(name, f"No step of this answer goes from token {start} to {end}.", "Reload the page.")
@@ -242,21 +242,21 @@ class Reader:
                     self.wrong(name, str(error), "Mark it again.")
                     return []
                 start, end, text = covered.start, covered.end, covered.text
-            if found and start < found[-1]["end"]:
+            if placed and start < placed[-1]["end"]:
                 self.wrong(name, f"Two of the {name} cover token {start}.", "Remove one of them.")
                 return []
-            found.append({"start": start, "end": end, "mark": one["mark"], "text": text})
-        return found
+            placed.append({"start": start, "end": end, "mark": mark["mark"], "text": text})
+        return placed
 
 
 def to_strict_integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def is_mark(one: Any, marks: tuple[str, ...]) -> bool:
-    if not isinstance(one, dict) or set(one) - {"start", "end", "mark", "text"} or one.get("mark") not in marks:
+def is_mark(mark: Any, marks: tuple[str, ...]) -> bool:
+    if not isinstance(mark, dict) or set(mark) - {"start", "end", "mark", "text"} or mark.get("mark") not in marks:
         return False
-    start, end = to_strict_integer(one.get("start")), to_strict_integer(one.get("end"))
+    start, end = to_strict_integer(mark.get("start")), to_strict_integer(mark.get("end"))
     return start is not None and end is not None and 0 <= start < end <= MAX_INTEGER
 
 
@@ -286,24 +286,24 @@ def seconds_of(value: Any) -> float:
     return min(float(value), 86_400.0)
 
 
-def as_shown(said: Any, order: list[int]) -> dict[str, Any]:
-    """The reverse of ``read_answer``: a judgement or an Answer as the page sends it, in the places of ``order``."""
-    shown = {stored: place for place, stored in enumerate(order)}
-    choice = str(said.verdict)
-    if said.verdict == Verdict.SKIP:
-        return {"choice": "skip", "reason": getattr(said, "reason", "") or said.rationale}
-    if said.verdict in (Verdict.A, Verdict.B):
-        choice = str(shown[0 if said.verdict == Verdict.A else 1] + 1)
-    elif said.verdict in (Verdict.FIRST, Verdict.SECOND):
-        choice = "1" if (order[0] in (0, 1)) == (said.verdict == Verdict.FIRST) else "2"
-    found: dict[str, Any] = {"choice": choice, "strength": said.strength, "rubric": said.rubric}
-    if said.tiers is not None:
-        found["tiers"] = [sorted(shown[place] for place in tier) for tier in said.tiers]
-    found |= {"rationale": said.rationale, "correction": said.correction, "steps": said.steps, "spans": said.spans}
-    return {name: value for name, value in found.items() if value not in (None, "", [], {})}
+def as_shown(answer: Any, order: list[int]) -> dict[str, Any]:
+    """The reverse of ``read_answer``: a judgement or a LabelAnswer as the page sends it, in the places of ``order``."""
+    positions = {stored: index for index, stored in enumerate(order)}
+    choice = str(answer.verdict)
+    if answer.verdict == Verdict.SKIP:
+        return {"choice": "skip", "reason": getattr(answer, "reason", "") or answer.rationale}
+    if answer.verdict in (Verdict.A, Verdict.B):
+        choice = str(positions[0 if answer.verdict == Verdict.A else 1] + 1)
+    elif answer.verdict in (Verdict.FIRST, Verdict.SECOND):
+        choice = "1" if (order[0] in (0, 1)) == (answer.verdict == Verdict.FIRST) else "2"
+    form: dict[str, Any] = {"choice": choice, "strength": answer.strength, "rubric": answer.rubric}
+    if answer.tiers is not None:
+        form["tiers"] = [sorted(positions[index] for index in tier) for tier in answer.tiers]
+    form |= {"rationale": answer.rationale, "correction": answer.correction, "steps": answer.steps, "spans": answer.spans}
+    return {name: value for name, value in form.items() if value not in (None, "", [], {})}
 
 
-def to_judgement_fields(answer: Answer) -> dict[str, Any]:
+def to_judgement_fields(answer: LabelAnswer) -> dict[str, Any]:
     """The fields of a judgement. The reason of a skip is its rationale."""
     fields = asdict(answer)
     reason = fields.pop("reason")

@@ -9,7 +9,7 @@ from django.db.models.expressions import RawSQL
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from lab.labelling.labels.rollout_labels import Tally, judgements_about, tally_rollouts
+from lab.labelling.labels.rollout_labels import PreferenceTally, judgements_about, tally_rollouts
 from lab.rollouts.browse.cells import NOTHING, Row
 from lab.rollouts.browse.columns import FURTHER, Column
 from lab.rollouts.browse.conditions import ELSEWHERE
@@ -27,7 +27,7 @@ def query_labelled_rollouts(team: Team) -> RawSQL:
     return RawSQL(ROLLOUTS, [team.pk])  # noqa: S611 a constant
 
 
-def labels_of(team: Team, rollouts: Sequence[Any]) -> dict[int, Tally]:
+def labels_of(team: Team, rollouts: Sequence[Any]) -> dict[int, PreferenceTally]:
     ids = [rollout.pk for rollout in rollouts]
     return tally_rollouts(judgements_about(team, {rollout.prompt_id for rollout in rollouts}, ids), ids) if ids else {}
 

@@ -12,7 +12,7 @@ from lab.labelling.labels.earlier_preferences import find_preferred_rollouts
 from lab.labelling.labels.models import Claim, Item, Kind, Queue
 from lab.lib.clock import database_now
 from lab.rollouts.annotations.annotation_panel import load_rollout_steps, units_of
-from lab.rollouts.annotations.token_stretches import Stretch
+from lab.rollouts.annotations.token_stretches import TokenStretch
 from lab.rollouts.trajectories.feed import lengths_of
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.text_pieces import by_turn
@@ -35,27 +35,27 @@ def claim_views(queue: Queue, claims: Sequence[Claim]) -> list[dict[str, Any]]:
     ]
 
 
-def item_views(queue: Queue, shown: Iterable[tuple[Item, list[int]]]) -> dict[int, dict[str, Any]]:
+def item_views(queue: Queue, pairs: Iterable[tuple[Item, list[int]]]) -> dict[int, dict[str, Any]]:
     """{item id: {"prompt", "reference", "answers"}}, answers in the order shown. Items whose prompt or answers were deleted are left out."""
-    shown = list(shown)
-    prompts = {row.pk: row for row in Prompt.objects.filter(team=queue.team_id, pk__in={item.prompt_id for item, _ in shown})}
-    wanted = {rollout for item, _ in shown if item.texts is None for rollout in item.rollouts}
-    rollouts = {row.pk: row for row in answers_of(queue).filter(pk__in=wanted)} if wanted else {}
+    pairs = list(pairs)
+    prompts = {row.pk: row for row in Prompt.objects.filter(team=queue.team_id, pk__in={item.prompt_id for item, _ in pairs})}
+    rollouts_read = {rollout for item, _ in pairs if item.texts is None for rollout in item.rollouts}
+    rollouts = {row.pk: row for row in answers_of(queue).filter(pk__in=rollouts_read)} if rollouts_read else {}
     lengths = lengths_of([row for row in rollouts.values() if any(turn[0] != "assistant" for turn in row.turns)])
-    better = find_preferred_rollouts(queue, [pair for item, _ in shown for pair in pairs_of(item)]) if queue.kind == Kind.CLEARER else {}
-    found = {}
-    for item, order in shown:
+    better = find_preferred_rollouts(queue, [pair for item, _ in pairs for pair in pairs_of(item)]) if queue.kind == Kind.CLEARER else {}
+    views = {}
+    for item, order in pairs:
         prompt = prompts.get(item.prompt_id)
         if prompt is None or (item.texts is None and any(rollout not in rollouts for rollout in item.rollouts)):
             continue
         if item.texts is None:
-            answers = [build_answer_view(queue, rollouts[item.rollouts[place]], lengths.get(item.rollouts[place])) for place in order]
+            answers = [build_answer_view(queue, rollouts[item.rollouts[index]], lengths.get(item.rollouts[index])) for index in order]
             mark_preferred_answers(answers, order, [better.get(pair) for pair in pairs_of(item)], item)
         else:
-            answers = [{"text": item.texts[place], "turns": [["assistant", item.texts[place]]], "tokens": None} for place in order]
+            answers = [{"text": item.texts[index], "turns": [["assistant", item.texts[index]]], "tokens": None} for index in order]
         messages = [[str(role), str(content)] for role, content in prompt.messages]
-        found[item.pk] = {"prompt": messages, "reference": "" if queue.blind else prompt.reference, "answers": answers}
-    return found
+        views[item.pk] = {"prompt": messages, "reference": "" if queue.blind else prompt.reference, "answers": answers}
+    return views
 
 
 def pairs_of(item: Item) -> list[tuple[int, int]]:
@@ -65,9 +65,9 @@ def pairs_of(item: Item) -> list[tuple[int, int]]:
 
 def mark_preferred_answers(answers: list[dict[str, Any]], order: list[int], better: list[int | None], item: Item) -> None:
     """Says which answer of each pair earlier labels preferred (``preferred`` in lab/labelling/labels/earlier_preferences.py)."""
-    for shown, place in zip(answers, order, strict=True):
-        if place // 2 < len(better) and item.rollouts[place] == better[place // 2]:
-            shown["preferred"] = True
+    for view, index in zip(answers, order, strict=True):
+        if index // 2 < len(better) and item.rollouts[index] == better[index // 2]:
+            view["preferred"] = True
 
 
 def answers_of(queue: Queue) -> QuerySet[Rollout]:
@@ -80,18 +80,18 @@ def answers_of(queue: Queue) -> QuerySet[Rollout]:
 
 def build_answer_view(queue: Queue, rollout: Rollout, lengths: Any) -> dict[str, Any]:
     turns = [[role, text] for role, text in by_turn(rollout.completion, rollout.turns, lengths)]
-    found: dict[str, Any] = {"text": rollout.completion, "turns": turns, "tokens": rollout.length}
+    view: dict[str, Any] = {"text": rollout.completion, "turns": turns, "tokens": rollout.length}
     if queue.kind == Kind.SINGLE and (queue.steps or queue.spans):
         if queue.steps:
-            found["steps"] = [{"start": step.start, "end": step.end, "text": step.text} for step in load_rollout_steps(rollout.pk, rollout.run_id)]
+            view["steps"] = [{"start": step.start, "end": step.end, "text": step.text} for step in load_rollout_steps(rollout.pk, rollout.run_id)]
         if queue.spans:
-            found["units"] = units_of(rollout)
+            view["units"] = units_of(rollout)
     if not queue.blind:
-        found["about"] = {"run": rollout.run.number, "step": rollout.step, "reward": rollout.reward, "url": reverse("rollout", args=[rollout.pk])}
-    return found
+        view["about"] = {"run": rollout.run.number, "step": rollout.step, "reward": rollout.reward, "url": reverse("rollout", args=[rollout.pk])}
+    return view
 
 
-def steps_and_units(team: int, rollout_id: int) -> tuple[Sequence[Stretch], list[list[Any]]]:
+def steps_and_units(team: int, rollout_id: int) -> tuple[Sequence[TokenStretch], list[list[Any]]]:
     """What steps and spans of an answer may be; empty for an answer that is gone or has no tokens."""
     rollout = Rollout.objects.of(team).select_related("run").filter(pk=rollout_id).first()
     if rollout is None:

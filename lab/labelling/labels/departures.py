@@ -6,7 +6,7 @@ from lab.labelling.labels.item_claims import free_claims
 from lab.labelling.labels.models import Claim, Queue
 from lab.teams.accounts.models import Team, User
 from lab.teams.people import departures
-from lab.teams.people.departures import Held
+from lab.teams.people.departures import MemberHolding
 
 
 def register_claim_freeing() -> None:
@@ -18,6 +18,6 @@ def free_user_claims(team: Team, user: User) -> None:
         free_claims(queue, user)
 
 
-def describe_held_claims(team: Team, user: User) -> list[Held]:
-    found = Claim.objects.filter(queue__team=team, user=user, seated=True).count()
-    return [Held(f"{found} item{'s go' if found > 1 else ' goes'} back to the labelling queues; drafts are kept.")] if found else []
+def describe_held_claims(team: Team, user: User) -> list[MemberHolding]:
+    count = Claim.objects.filter(queue__team=team, user=user, seated=True).count()
+    return [MemberHolding(f"{count} item{'s go' if count > 1 else ' goes'} back to the labelling queues; drafts are kept.")] if count else []

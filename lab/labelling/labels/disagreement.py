@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 from django.db import connection
 
-from lab.labelling.labels.forecast import Share
+from lab.labelling.labels.forecast import WilsonShare
 from lab.labelling.labels.models import COUNTING, Queue
 from lab.labelling.labels.strategies import MOST_FITTED, Disagreement, fit_disagreement_model
 from lab.teams.accounts.models import Team
@@ -52,9 +52,9 @@ def model_for(team: Team, runs: Collection[UUID]) -> Disagreement | None:
     return fit_disagreement_model(np.nan_to_num(better - worse), disagreed)
 
 
-def with_reward(queue: Queue) -> tuple[Share, int]:
+def with_reward(queue: Queue) -> tuple[WilsonShare, int]:
     """How often the queue's votes take the side of the reward, where it has one; and how many labels these votes are from."""
     with connection.cursor() as cursor:
         cursor.execute(AGREEMENT, [queue.pk, [state.value for state in COUNTING]])
         hits, votes, labels = cursor.fetchone() or (0, 0, 0)
-    return Share(hits, votes), labels
+    return WilsonShare(hits, votes), labels

@@ -9,7 +9,7 @@ from lab.lib.shares import Z, compute_wilson_interval
 
 
 @dataclass(frozen=True)
-class Share:
+class WilsonShare:
     """``hits`` of ``count`` with Wilson's 95 % interval; without any votes the interval is everything."""
 
     hits: int
@@ -54,7 +54,7 @@ def votes_for(width: float, share: float, z: float = Z) -> int:
 class Forecast:
     """``votes``: how many more votes that take a side; ``labels``: how many labels those are, at the share of labels that took one so far."""
 
-    agreement: Share
+    agreement: WilsonShare
     width: float
     votes: int
     labels: int
@@ -64,7 +64,7 @@ class Forecast:
         return not self.votes
 
 
-def forecast_needed_votes(agreement: Share, labels: int, width: float) -> Forecast:
+def forecast_needed_votes(agreement: WilsonShare, labels: int, width: float) -> Forecast:
     """``labels`` is how many labels gave the agreement's votes. Before the first vote a share of a half is assumed, which needs the most."""
     share = agreement.share if agreement.count else 0.5
     assert share is not None

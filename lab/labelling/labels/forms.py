@@ -9,8 +9,8 @@ from django import forms
 from django.utils import timezone
 
 from lab.labelling.labels.guidelines import MOST as MOST_GUIDELINES
-from lab.labelling.labels.models import Kind, Queue, Rationale, Skipping, Strategy
-from lab.labelling.labels.recipe import MOST_ITEMS, OF_ONE, PAIRED, How, Recipe, Side, Window
+from lab.labelling.labels.models import Kind, Queue, Rationale, SkipHandling, Strategy
+from lab.labelling.labels.recipe import MOST_ITEMS, OF_ONE, PAIRED, PairSource, PolicySide, Recipe, StepWindow
 from lab.lib.numbers import MAX_INTEGER
 from lab.lib.refusals import Refusal
 from lab.rollouts.browse.selection import Selection
@@ -57,7 +57,7 @@ class RecipeForm(LabForm):
 
     selection = forms.CharField(required=False, max_length=8000, widget=forms.HiddenInput)
     kind = make_choice_field(Kind.choices, Kind.PAIR)
-    how = make_choice_field(How.choices, How.GROUP)
+    how = make_choice_field(PairSource.choices, PairSource.GROUP)
     strategy = make_choice_field(Strategy.choices, Strategy.RANDOM)
     most = make_number_field(1, MOST_ITEMS, 200)
     per = make_number_field(0, 1000, 1, help_text="0: no limit.")
@@ -84,72 +84,72 @@ class RecipeForm(LabForm):
         gold_by.choices = [("", "Choose one"), *((name, name) for name in components)]
 
     def clean(self) -> dict[str, Any]:
-        found = super().clean() or self.cleaned_data
-        kind, how = found.get("kind"), found.get("how")
-        if kind == Kind.SINGLE and found.get("strategy") not in (*OF_ONE, None):
+        data = super().clean() or self.cleaned_data
+        kind, how = data.get("kind"), data.get("how")
+        if kind == Kind.SINGLE and data.get("strategy") not in (*OF_ONE, None):
             self.add_error("strategy", "A single answer has no reward gap. Choose random or highest entropy.")
-        if kind in PAIRED and how == How.TIME:
-            self.check_windows(found)
-        if kind in PAIRED and how == How.RUNS:
-            self.check_sides(found)
-        if found.get("gold"):
-            self.check_gold(found)
-        return found
+        if kind in PAIRED and how == PairSource.TIME:
+            self.check_windows(data)
+        if kind in PAIRED and how == PairSource.RUNS:
+            self.check_sides(data)
+        if data.get("gold"):
+            self.check_gold(data)
+        return data
 
-    def check_windows(self, found: dict[str, Any]) -> None:
+    def check_windows(self, data: dict[str, Any]) -> None:
         for name in ("early", "late"):
-            first, last = found.get(f"{name}_from"), found.get(f"{name}_to")
+            first, last = data.get(f"{name}_from"), data.get(f"{name}_to")
             for end, value in (("from", first), ("to", last)):
                 if value is None and f"{name}_{end}" not in self.errors:
                     self.add_error(f"{name}_{end}", "Enter a step.")
             if first is not None and last is not None and last < first:
                 self.add_error(f"{name}_to", f"This is before the first step of the window. Enter {first} or more.")
-        early, late = found.get("early_to"), found.get("late_from")
+        early, late = data.get("early_to"), data.get("late_from")
         if early is not None and late is not None and late <= early:
             self.add_error("late_from", f"The late window starts before the early one ends. Enter {early + 1} or more.")
 
-    def check_sides(self, found: dict[str, Any]) -> None:
+    def check_sides(self, data: dict[str, Any]) -> None:
         for name in ("a_run", "b_run"):
             if name in self.errors:
                 continue
-            if found.get(name) is None:
+            if data.get(name) is None:
                 self.add_error(name, "Enter a run number.")
-            elif found[name] not in self.runs:
-                self.add_error(name, f"Your team has no run #{found[name]}. Enter the number of one of its runs.")
-        same = found.get("a_run") is not None and found.get("a_run") == found.get("b_run")
-        if same and (found.get("a_step") == found.get("b_step") or None in (found.get("a_step"), found.get("b_step"))):
+            elif data[name] not in self.runs:
+                self.add_error(name, f"Your team has no run #{data[name]}. Enter the number of one of its runs.")
+        same = data.get("a_run") is not None and data.get("a_run") == data.get("b_run")
+        if same and (data.get("a_step") == data.get("b_step") or None in (data.get("a_step"), data.get("b_step"))):
             self.add_error("b_step", "Both sides are the same run: enter a different step for each.")
 
-    def check_gold(self, found: dict[str, Any]) -> None:
-        if found.get("kind") not in (*GOLD_KINDS, None):
+    def check_gold(self, data: dict[str, Any]) -> None:
+        if data.get("kind") not in (*GOLD_KINDS, None):
             self.add_error("gold", "Only pairs and single answers can be gold. Set this to 0.")
-        elif found["gold"] >= (found.get("most") or MOST_ITEMS):
-            self.add_error("gold", f"Gold items are part of the {found['most']:,} items, most of which should be real questions. Enter fewer.")
-        elif not found.get("gold_by") and "gold_by" not in self.errors:
+        elif data["gold"] >= (data.get("most") or MOST_ITEMS):
+            self.add_error("gold", f"Gold items are part of the {data['most']:,} items, most of which should be real questions. Enter fewer.")
+        elif not data.get("gold_by") and "gold_by" not in self.errors:
             self.add_error("gold_by", "Choose the reward function that determines right and wrong.")
 
     def recipe(self, selection: Selection) -> Recipe:
         """Of a form that is valid."""
-        found = self.cleaned_data
-        kind, how = Kind(found["kind"]), How(found["how"])
-        how = how if kind in PAIRED else How.GROUP
-        windows = [Window(found[f"{name}_from"], found[f"{name}_to"]) for name in ("early", "late")] if how == How.TIME else [None, None]
-        sides = [Side(found[f"{name}_run"], found[f"{name}_step"]) for name in ("a", "b")] if how == How.RUNS else [None, None]
+        data = self.cleaned_data
+        kind, how = Kind(data["kind"]), PairSource(data["how"])
+        how = how if kind in PAIRED else PairSource.GROUP
+        windows = [StepWindow(data[f"{name}_from"], data[f"{name}_to"]) for name in ("early", "late")] if how == PairSource.TIME else [None, None]
+        sides = [PolicySide(data[f"{name}_run"], data[f"{name}_step"]) for name in ("a", "b")] if how == PairSource.RUNS else [None, None]
         return Recipe(
             selection=selection,
             kind=kind,
             how=how,
-            strategy=Strategy(found["strategy"]),
-            seed=found["seed"],
-            most=found["most"],
-            per=found["per"],
+            strategy=Strategy(data["strategy"]),
+            seed=data["seed"],
+            most=data["most"],
+            per=data["per"],
             early=windows[0],
             late=windows[1],
             a=sides[0],
             b=sides[1],
-            phase=found["phase"],
-            gold=found["gold"],
-            gold_by=found["gold_by"] if found["gold"] else "",
+            phase=data["phase"],
+            gold=data["gold"],
+            gold_by=data["gold_by"] if data["gold"] else "",
         )
 
 
@@ -166,7 +166,7 @@ class QueueForm(LabForm):
     )
     overlap = make_number_field(1, MOST_PEOPLE, 1)
     lock_minutes = make_number_field(1, 1440, 15)
-    skipping = make_choice_field(Skipping.choices, Skipping.OTHERS)
+    skipping = make_choice_field(SkipHandling.choices, SkipHandling.OTHERS)
     due = forms.DateTimeField(
         required=False,
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
@@ -219,22 +219,22 @@ class QueueForm(LabForm):
         return due
 
     def clean(self) -> dict[str, Any]:
-        found = super().clean() or self.cleaned_data
-        if found.get("assigned_only") and not found.get("people") and "people" not in self.errors:
+        data = super().clean() or self.cleaned_data
+        if data.get("assigned_only") and not data.get("people") and "people" not in self.errors:
             self.add_error("people", "Choose at least one person, or open the queue to everyone.")
-        return found
+        return data
 
     def fields_of_queue(self) -> dict[str, Any]:
         """Of a form that is valid: what Queue stores."""
-        found = dict(self.cleaned_data)
-        found.pop("people")
-        trust = found.pop("trust")
-        return {**found, "assigned_only": bool(found["assigned_only"]), "min_trust": None if trust is None else trust / 100}
+        fields = dict(self.cleaned_data)
+        fields.pop("people")
+        trust = fields.pop("trust")
+        return {**fields, "assigned_only": bool(fields["assigned_only"]), "min_trust": None if trust is None else trust / 100}
 
 
 def initial_of(queue: Queue) -> dict[str, Any]:
     names = ("name", "guidelines", "overlap", "lock_minutes", "skipping", "due", "blind", "strength", "rationale", "correction", "steps", "spans")
-    found = {name: getattr(queue, name) for name in (*names, "reviewed", "trust_after")}
-    found |= {"assigned_only": "on" if queue.assigned_only else "", "trust": None if queue.min_trust is None else round(queue.min_trust * 100)}
-    found["project"] = str(queue.project_id or "")
-    return {**found, "people": list(queue.members.filter(labels=True).values_list("user_id", flat=True)) if queue.assigned_only else []}
+    initial = {name: getattr(queue, name) for name in (*names, "reviewed", "trust_after")}
+    initial |= {"assigned_only": "on" if queue.assigned_only else "", "trust": None if queue.min_trust is None else round(queue.min_trust * 100)}
+    initial["project"] = str(queue.project_id or "")
+    return {**initial, "people": list(queue.members.filter(labels=True).values_list("user_id", flat=True)) if queue.assigned_only else []}

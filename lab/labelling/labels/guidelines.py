@@ -22,8 +22,8 @@ def make_markdown_parser() -> MarkdownIt:
 
 def render_guidelines(markdown: str) -> SafeString:
     """Safe HTML. Headings start at h3, because they stand inside a page; only the first ``MOST`` characters are read."""
-    made = make_markdown_parser().render(markdown[:MOST].replace("\0", "").encode(errors="replace").decode())
+    html = make_markdown_parser().render(markdown[:MOST].replace("\0", "").encode(errors="replace").decode())
     for level in (3, 2, 1):
-        made = made.replace(f"<h{level}>", f"<h{min(level + 2, 4)}>").replace(f"</h{level}>", f"</h{min(level + 2, 4)}>")
-    clean = nh3.clean(made, tags=TAGS, attributes=ATTRIBUTES, url_schemes=SCHEMES, link_rel="noopener noreferrer nofollow")
+        html = html.replace(f"<h{level}>", f"<h{min(level + 2, 4)}>").replace(f"</h{level}>", f"</h{min(level + 2, 4)}>")
+    clean = nh3.clean(html, tags=TAGS, attributes=ATTRIBUTES, url_schemes=SCHEMES, link_rel="noopener noreferrer nofollow")
     return SafeString(clean)

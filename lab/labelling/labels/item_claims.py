@@ -27,7 +27,7 @@ from lab.lib.clock import database_now
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Membership, User
 
-__all__ = ["Refusal", "Why", "claim_items", "free_claims", "release_claims", "renew_claims", "why_nothing"]
+__all__ = ["NoWorkReason", "Refusal", "claim_items", "free_claims", "release_claims", "renew_claims", "why_nothing"]
 
 MOST_HELD = 10
 ELSEWHERE = "Choose another queue."
@@ -35,7 +35,7 @@ FREED_AT_ONCE = 200  # expired claims that one look for work clears away
 
 
 @dataclass(frozen=True)
-class Why:
+class NoWorkReason:
     """Why there is no work: ``reason``, and what the person can do (``fix``)."""
 
     reason: str
@@ -122,8 +122,8 @@ def take_free_seats(queue: Queue, user: User, count: int) -> None:
     until = now + timedelta(minutes=queue.lock_minutes)
     with connection.cursor() as cursor:
         cursor.execute(TAKE, {"queue": queue.pk, "user": user.pk, "count": count})
-        found = sorted(cursor.fetchall(), key=lambda row: (row[1], row[0]))
-        for number, (item, _, size) in enumerate(found):
+        seats = sorted(cursor.fetchall(), key=lambda row: (row[1], row[0]))
+        for number, (item, _, size) in enumerate(seats):
             begun = now + timedelta(microseconds=number)  # keeps the order among claims taken at once
             cursor.execute(SEAT, [item, queue.pk, user.pk, uuid.uuid4(), shuffle_answer_order(queue.kind, size), begun, until])
 
@@ -134,17 +134,17 @@ def shuffle_answer_order(kind: str, count: int) -> list[int]:
     if kind != Kind.CLEARER:
         return random.sample(places, count)
     pairs = [random.sample(pair, 2) for pair in (places[:2], places[2:])]
-    return [place for pair in random.sample(pairs, 2) for place in pair]
+    return [index for pair in random.sample(pairs, 2) for index in pair]
 
 
 def clear_expired(queue: Queue) -> None:
     """Takes the seats of claims that have run out, or whose people have left. Steps over items somebody works on right now."""
     member = Membership.objects.filter(team=queue.team_id, user=OuterRef("user"), active=True, user__is_active=True)
     over = Claim.objects.filter(Q(expires_at__lte=Now()) | ~Exists(member), queue=queue, seated=True)
-    found = set(over.values_list("item_id", flat=True)[:FREED_AT_ONCE])
-    if not found:
+    expired = set(over.values_list("item_id", flat=True)[:FREED_AT_ONCE])
+    if not expired:
         return
-    items = queue.items.filter(pk__in=found).order_by("pk").select_related("queue").select_for_update(skip_locked=True, of=("self",))
+    items = queue.items.filter(pk__in=expired).order_by("pk").select_related("queue").select_for_update(skip_locked=True, of=("self",))
     for item in items:
         if over.filter(item=item).update(seated=False):
             update_item_state(item)
@@ -162,10 +162,10 @@ def release_claims(queue: Queue, user: User, tokens: Iterable[uuid.UUID]) -> int
     given = 0
     with transaction.atomic():
         one_at_a_time(queue, user)
-        for found in Claim.objects.filter(queue=queue, user=user, token__in=list(tokens), seated=True).order_by("item"):
-            item = lock_item(found.item_id)
-            mine = Claim.objects.same_row(found).filter(seated=True)
-            given += mine.update(seated=False) if found.draft else mine.delete()[0]
+        for claim in Claim.objects.filter(queue=queue, user=user, token__in=list(tokens), seated=True).order_by("item"):
+            item = lock_item(claim.item_id)
+            mine = Claim.objects.same_row(claim).filter(seated=True)
+            given += mine.update(seated=False) if claim.draft else mine.delete()[0]
             update_item_state(item)
     return given
 
@@ -175,44 +175,44 @@ def renew_claims(queue: Queue, user: User, tokens: Iterable[uuid.UUID]) -> dict[
     may_label(queue, user)
     with transaction.atomic():
         one_at_a_time(queue, user)
-        found = Claim.objects.filter(queue=queue, user=user, token__in=list(tokens)).order_by("item")
-        return {row.token: row.expires_at for row in found if extend_claim(row)}
+        claims = Claim.objects.filter(queue=queue, user=user, token__in=list(tokens)).order_by("item")
+        return {row.token: row.expires_at for row in claims if extend_claim(row)}
 
 
-def extend_claim(found: Claim) -> bool:
+def extend_claim(claim: Claim) -> bool:
     """Puts the end of a claim off; takes its seat again if it was lost and is free. Locks the item; the caller holds ``one_at_a_time``."""
-    item = lock_item(found.item_id)
-    found.refresh_from_db(fields=["seated"])
-    if item.state != ItemState.OPEN or not (found.seated or item.room > 0):
+    item = lock_item(claim.item_id)
+    claim.refresh_from_db(fields=["seated"])
+    if item.state != ItemState.OPEN or not (claim.seated or item.room > 0):
         return False
-    came_back = not found.seated
-    found.seated, found.expires_at = True, database_now() + timedelta(minutes=item.queue.lock_minutes)
-    found.save(update_fields=["seated", "expires_at"])
+    came_back = not claim.seated
+    claim.seated, claim.expires_at = True, database_now() + timedelta(minutes=item.queue.lock_minutes)
+    claim.save(update_fields=["seated", "expires_at"])
     if came_back:
         update_item_state(item)
     return True
 
 
-def why_nothing(queue: Queue, user: User) -> Why:
+def why_nothing(queue: Queue, user: User) -> NoWorkReason:
     """In words, for when ``claim_items`` gave nothing."""
     items = Item.objects.filter(queue=queue)
     if not items.exists():
-        return Why("This queue has no items yet.", "Its manager can add some.")
+        return NoWorkReason("This queue has no items yet.", "Its manager can add some.")
     mine = Judgement.objects.filter(queue=queue, user=user)
     if returned := mine.filter(state=JudgementState.RETURNED).count():
         were = "was" if returned == 1 else "were"
-        return Why(f"No new items for you, but {returned} of your labels {were} sent back.", "Revise them.")
+        return NoWorkReason(f"No new items for you, but {returned} of your labels {were} sent back.", "Revise them.")
     wanting = items.filter(state=ItemState.OPEN)
     if not wanting.exists():
-        return Why("Every item of this queue has its labels.", ELSEWHERE)
+        return NoWorkReason("Every item of this queue has its labels.", ELSEWHERE)
     judged = mine.filter(item=OuterRef("pk")).exclude(state=JudgementState.WITHDRAWN)
     others = wanting.filter(~Exists(judged))
     if not others.exists():
         skips = mine.filter(verdict=Verdict.SKIP).exclude(state=JudgementState.WITHDRAWN).exists()
         done = "labelled or skipped" if skips else "labelled"
-        return Why(f"You have {done} every item that still needs labels; the rest is for others.", ELSEWHERE)
+        return NoWorkReason(f"You have {done} every item that still needs labels; the rest is for others.", ELSEWHERE)
     held = Claim.objects.filter(item__in=others, seated=True).order_by("expires_at").values_list("expires_at", flat=True).first()
     if held is None:
-        return Why("The remaining items were just taken.", "Refresh in a minute.")
+        return NoWorkReason("The remaining items were just taken.", "Refresh in a minute.")
     minutes = max(1, round((held - database_now()).total_seconds() / 60))
-    return Why("All remaining items are assigned to others.", f"Refresh later: the next lock ends in {minutes} min unless it is renewed.")
+    return NoWorkReason("All remaining items are assigned to others.", f"Refresh later: the next lock ends in {minutes} min unless it is renewed.")

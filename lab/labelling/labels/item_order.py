@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from lab.labelling.labels.disagreement import model_for
 from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Ordering, Queue, QueueStatus, Strategy
-from lab.labelling.labels.strategies import Features, order_by_score, score_candidates
+from lab.labelling.labels.strategies import ItemFeatures, order_by_score, score_candidates
 from lab.rollouts.trajectories.models import Rollout
 
 EVERY = 50  # labels between two orders
@@ -56,19 +56,19 @@ def to_front(best: list[int]) -> dict[int, int]:
     return {at: to for at, to in moves.items() if at != to}
 
 
-def build_item_features(items: list[list[int]]) -> tuple[Features, set[UUID]]:
+def build_item_features(items: list[list[int]]) -> tuple[ItemFeatures, set[UUID]]:
     """Of each item's answer with the highest and the one with the lowest reward, and the runs they are from. The spread is of the item's own answers:
     its group is not read again. NaN where a rollout is gone or has no reward.
     """
     of = np.repeat(np.arange(len(items)), [len(ids) for ids in items])
-    asked = np.array([pk for ids in items for pk in ids], dtype=np.int64)
+    rollouts = np.array([pk for ids in items for pk in ids], dtype=np.int64)
     rows = list(
-        Rollout.across_teams.filter(pk__in=set(asked.tolist())).order_by("pk").values_list("pk", "run_id", "reward", "length", "mean_entropy")
+        Rollout.across_teams.filter(pk__in=set(rollouts.tolist())).order_by("pk").values_list("pk", "run_id", "reward", "length", "mean_entropy")
     )
     known = np.array([row[0] for row in rows], dtype=np.int64)
     facts = np.array([[np.nan if value is None else value for value in row[2:]] for row in rows] + [[np.nan] * 3], dtype=np.float64)
-    at = np.searchsorted(known, asked)
-    at = np.where((at < len(known)) & (known[np.minimum(at, len(known) - 1)] == asked), at, len(known)) if len(known) else np.zeros_like(asked)
+    at = np.searchsorted(known, rollouts)
+    at = np.where((at < len(known)) & (known[np.minimum(at, len(known) - 1)] == rollouts), at, len(known)) if len(known) else np.zeros_like(rollouts)
     reward, length, entropy = facts[at].T
     ranked = np.lexsort((-reward, of))  # NaN last
     counted = np.bincount(of[~np.isnan(reward)], minlength=len(items))
@@ -77,8 +77,8 @@ def build_item_features(items: list[list[int]]) -> tuple[Features, set[UUID]]:
     mean = np.bincount(of, np.nan_to_num(reward), len(items)) / np.maximum(counted, 1)
     square = np.bincount(of, np.where(np.isnan(reward), 0, (reward - mean[of]) ** 2), len(items)) / np.maximum(counted, 1)
     mean_entropy = np.bincount(of, entropy, len(items)) / np.maximum(np.bincount(of, minlength=len(items)), 1)
-    found = Features(reward[best] - reward[worst], length[best] - length[worst], entropy[best] - entropy[worst], mean_entropy, np.sqrt(square))
-    return found, {row[1] for row in rows}
+    features = ItemFeatures(reward[best] - reward[worst], length[best] - length[worst], entropy[best] - entropy[worst], mean_entropy, np.sqrt(square))
+    return features, {row[1] for row in rows}
 
 
 def labels_of(queue: Queue) -> int:

@@ -18,11 +18,11 @@ from django.utils import timezone
 from lab.labelling.labels.answers import AnswerError, as_shown, read_answer, seconds_of, to_judgement_fields
 from lab.labelling.labels.item_claims import extend_claim, free_claims, one_at_a_time
 from lab.labelling.labels.labeller_standing import may_label
-from lab.labelling.labels.models import Change, Claim, Item, ItemState, Judgement, JudgementState, Queue, QueueMember, Skipping, Verdict
+from lab.labelling.labels.models import Change, Claim, Item, ItemState, Judgement, JudgementState, Queue, QueueMember, SkipHandling, Verdict
 from lab.labelling.labels.outcome import is_gold_match
-from lab.labelling.labels.recording import Held, find_judgement_and_claim, record_again, record_judgement
+from lab.labelling.labels.recording import HeldClaim, find_judgement_and_claim, record_again, record_judgement
 from lab.labelling.labels.settlement import (
-    Said,
+    ItemJudgement,
     change_judgement_state,
     compute_item_state,
     fetch_item_tally,
@@ -36,7 +36,7 @@ from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.models import User
 
 
-class Expired(Refusal):
+class ClaimExpired(Refusal):
     """The lock ran out and the seat is gone. ``item`` is None when nothing is known of the token; ``by`` holds or judged the item meanwhile."""
 
     def __init__(self, item: Item | None = None, by: User | None = None) -> None:
@@ -63,7 +63,7 @@ def describe_expiry(item: Item | None, by: User | None) -> tuple[str, str]:
 def submit_judgement(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement:
     """Records the answer to a claimed item; sending it again under its key gives the same judgement and changes nothing.
 
-    Raises Expired, Refusal, AnswerError.
+    Raises ClaimExpired, Refusal, AnswerError.
     """
     taken = seconds_of(seconds)
     try:
@@ -79,28 +79,28 @@ def submit_judgement(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID,
 def process_submission(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID, data: dict[str, Any], seconds: float) -> Judgement | Refusal:
     """What came of it. A refusal is returned, not raised, so that the draft it leaves is kept."""
     one_at_a_time(queue, user)
-    said, claim = find_judgement_and_claim(queue, user, token, key)
-    if said and not (said.withdrawn and claim and claim.item == said.item):
-        return queue.judgements.get(pk=said.id)
+    earlier, claim = find_judgement_and_claim(queue, user, token, key)
+    if earlier and not (earlier.withdrawn and claim and claim.item == earlier.item):
+        return queue.judgements.get(pk=earlier.id)
     if claim is None:
-        return Expired()
+        return ClaimExpired()
     try:
         may_label(queue, user)
     except Refusal as refused:
         keep_answer_draft(queue, claim.id, data)
         return refused
     item = lock_item(claim.item, queue)
-    found = fetch_item_tally(item)
-    if item.state != ItemState.OPEN or not (user.pk in found.holders or item.room > 0):
+    tally = fetch_item_tally(item)
+    if item.state != ItemState.OPEN or not (user.pk in tally.holders or item.room > 0):
         return too_late(claim, item, user, data)
     answer = read_answer(item.queue, item, claim.order, data)
-    if answer.verdict == Verdict.SKIP and item.queue.skipping == Skipping.DROP:
+    if answer.verdict == Verdict.SKIP and item.queue.skipping == SkipHandling.DROP:
         item.state = ItemState.DROPPED
-    mine = Said(user.pk, answer.verdict, answer.tiers, JudgementState.SUBMITTED)
-    again = any(row.user == user.pk for row in found.said)
-    found.holders = [holder for holder in found.holders if holder != user.pk]
-    found.said = [row for row in found.said if row.user != user.pk] + [mine]
-    compute_item_state(item, found)
+    mine = ItemJudgement(user.pk, answer.verdict, answer.tiers, JudgementState.SUBMITTED)
+    again = any(row.user == user.pk for row in tally.judgements)
+    tally.holders = [holder for holder in tally.holders if holder != user.pk]
+    tally.judgements = [row for row in tally.judgements if row.user != user.pk] + [mine]
+    compute_item_state(item, tally)
     fields = {**to_judgement_fields(answer), "key": key, "order": claim.order, "seconds": seconds, "state": JudgementState.SUBMITTED}
     judgement = record_again(item, user, fields, claim.id) if again else record_judgement(item, user, fields, claim.id)
     if item.gold and answer.verdict != Verdict.SKIP:
@@ -114,13 +114,13 @@ def keep_answer_draft(queue: Queue, claim: int, data: Any) -> None:
         queue.claims.filter(pk=claim).update(draft=data)
 
 
-def too_late(claim: Held, item: Item, user: User, data: Any) -> Expired:
+def too_late(claim: HeldClaim, item: Item, user: User, data: Any) -> ClaimExpired:
     """Keeps the answer, in the history once however often it is sent."""
     after = {"answer": data, "order": claim.order}
     if not Change.objects.filter(item=item, user=user, what="expired", after=after).exists():
         Change.objects.create(item=item, user=user, what="expired", after=after)
     keep_answer_draft(item.queue, claim.id, data)
-    return Expired(item, who_has(item, user))
+    return ClaimExpired(item, who_has(item, user))
 
 
 def who_has(item: Item, user: User) -> User | None:
@@ -130,9 +130,9 @@ def who_has(item: Item, user: User) -> User | None:
     held = Claim.objects.filter(item=item, seated=True).exclude(user=user).select_related("user").order_by("-created_at").first()
     if held:
         return held.user
-    said = Judgement.objects.filter(item=item).exclude(user=user).exclude(state=JudgementState.WITHDRAWN)
-    found = said.select_related("user").order_by("-created_at").first()
-    return found.user if found else None
+    judgements = Judgement.objects.filter(item=item).exclude(user=user).exclude(state=JudgementState.WITHDRAWN)
+    newest = judgements.select_related("user").order_by("-created_at").first()
+    return newest.user if newest else None
 
 
 def look_at_trust(queue: Queue, user: User) -> None:
@@ -152,17 +152,17 @@ def look_at_trust(queue: Queue, user: User) -> None:
 
 
 def save_draft(queue: Queue, user: User, token: uuid.UUID, draft: dict[str, Any]) -> None:
-    """Keeps what the person has written so far, also when it is too late to submit it. Raises Expired, Refusal."""
+    """Keeps what the person has written so far, also when it is too late to submit it. Raises ClaimExpired, Refusal."""
     with transaction.atomic():
         one_at_a_time(queue, user)
         claim = Claim.objects.filter(token=token, user=user, queue=queue).first()
         if claim is None:
-            raise Expired
+            raise ClaimExpired
         keep_answer_draft(queue, claim.pk, draft)
         held = claim.seated or extend_claim(claim)
     if not held:
         item = queue.items.get(pk=claim.item_id)
-        raise Expired(item, who_has(item, user))
+        raise ClaimExpired(item, who_has(item, user))
 
 
 def undo_last_judgement(queue: Queue, user: User) -> Claim:
@@ -173,20 +173,20 @@ def undo_last_judgement(queue: Queue, user: User) -> Claim:
     may_label(queue, user)
     with transaction.atomic():
         one_at_a_time(queue, user)
-        said = Judgement.objects.filter(queue=queue, user=user).exclude(state=JudgementState.WITHDRAWN).order_by("-created_at", "-pk").first()
-        if said is None:
+        judgement = Judgement.objects.filter(queue=queue, user=user).exclude(state=JudgementState.WITHDRAWN).order_by("-created_at", "-pk").first()
+        if judgement is None:
             raise Refusal("You have no label in this queue to undo.", code="nothing-to-undo")
-        item = lock_item(said.item_id)
-        said.refresh_from_db()
-        refuse_undo(said, item)
+        item = lock_item(judgement.item_id)
+        judgement.refresh_from_db()
+        refuse_undo(judgement, item)
         before_all = queue.claims.filter(user=user, seated=True).aggregate(first=Min("created_at"))["first"]
         claim, _ = Claim.objects.update_or_create(
             item=item,
             user=user,
             defaults={
                 "queue": queue,
-                "order": said.order,
-                "draft": as_shown(said, said.order),
+                "order": judgement.order,
+                "draft": as_shown(judgement, judgement.order),
                 "seated": True,
                 "expires_at": database_now() + timedelta(minutes=item.queue.lock_minutes),
             },
@@ -194,25 +194,25 @@ def undo_last_judgement(queue: Queue, user: User) -> Claim:
         if before_all and before_all <= claim.created_at:  # the page goes on with the item that came back
             claim.created_at = before_all - timedelta(microseconds=1)
             claim.save(update_fields=["created_at"])
-        change_judgement_state(said, item, user, JudgementState.WITHDRAWN, "undone", "")
+        change_judgement_state(judgement, item, user, JudgementState.WITHDRAWN, "undone", "")
     claim.item = item
     return claim
 
 
-def refuse_undo(said: Judgement, item: Item) -> None:
-    if said.state == JudgementState.ACCEPTED:
+def refuse_undo(judgement: Judgement, item: Item) -> None:
+    if judgement.state == JudgementState.ACCEPTED:
         raise Refusal("A reviewer has accepted your last label.", "Ask the reviewer to send it back to you.", code="reviewed")
-    if said.state == JudgementState.RETURNED:
+    if judgement.state == JudgementState.RETURNED:
         raise Refusal("A reviewer has sent your last label back.", "Change it where it is listed as sent back.", code="reviewed")
     if item.state == ItemState.SETTLED:
         raise Refusal("Your last item has been decided.", "Ask the manager of the queue.", code="reviewed")
-    if said.verdict != Verdict.SKIP:
+    if judgement.verdict != Verdict.SKIP:
         if item.state == ItemState.DROPPED:
             raise Refusal("Your last item has left the queue.", "Go on with the next one.", code="nothing-to-undo")
         return
     if item.state == ItemState.DROPPED:
         newest = Change.objects.filter(item=item).order_by("-pk").first()
-        if newest is None or newest.judgement_id != said.pk or newest.what != "skipped":
+        if newest is None or newest.judgement_id != judgement.pk or newest.what != "skipped":
             raise Refusal("The item you skipped last has left the queue.", "Go on with the next one.", code="nothing-to-undo")
         Item.objects.same_row(item).update(state=ItemState.OPEN)
         item.state = ItemState.OPEN

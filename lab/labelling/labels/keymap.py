@@ -31,34 +31,34 @@ RESERVED = {"?": "opens the list of keys", " ": "presses the button that has the
 
 def load_key_map(user: User, kind: str) -> dict[str, str]:
     """Only what differs from the usual keys."""
-    found = KeyMap.objects.filter(user=user, kind=kind).first()
-    return {action: key for action, key in found.keys.items() if action in ACTIONS[kind]} if found else {}
+    stored = KeyMap.objects.filter(user=user, kind=kind).first()
+    return {action: key for action, key in stored.keys.items() if action in ACTIONS[kind]} if stored else {}
 
 
-def save_key_map(user: User, kind: str, wanted: dict[str, Any]) -> dict[str, str]:
+def save_key_map(user: User, kind: str, chosen: dict[str, Any]) -> dict[str, str]:
     """Raises AnswerError, its problems named by action."""
-    problems = find_key_problems(kind, wanted)
+    problems = find_key_problems(kind, chosen)
     if problems:
         raise AnswerError(problems)
     usual = ACTIONS[kind]
-    keys = {action: key for action, key in wanted.items() if key != usual[action]}
+    keys = {action: key for action, key in chosen.items() if key != usual[action]}
     KeyMap.objects.update_or_create(user=user, kind=kind, defaults={"keys": keys})
     return keys
 
 
-def find_key_problems(kind: str, wanted: dict[str, Any]) -> list[Problem]:
+def find_key_problems(kind: str, chosen: dict[str, Any]) -> list[Problem]:
     usual = ACTIONS[kind]
-    found = [Problem(action[:50], "There is no such action.", "Reload the page.") for action in wanted if action not in usual]
+    problems = [Problem(action[:50], "There is no such action.", "Reload the page.") for action in chosen if action not in usual]
     holders: dict[str, str] = {}
-    for action, key in {**usual, **{action: key for action, key in wanted.items() if action in usual}}.items():
+    for action, key in {**usual, **{action: key for action, key in chosen.items() if action in usual}}.items():
         if not isinstance(key, str) or len(key) != 1 or not key.isprintable():
-            found.append(Problem(action, "Not a single character.", "Press a single key."))
+            problems.append(Problem(action, "Not a single character.", "Press a single key."))
         elif key in RESERVED:
-            found.append(Problem(action, f"This key {RESERVED[key]}.", "Choose another."))
+            problems.append(Problem(action, f"This key {RESERVED[key]}.", "Choose another."))
         elif key in holders:
             other = holders[key]
-            message = f"This key already means “{other if action in wanted else action}” in queues of this kind."
-            found.append(Problem(action if action in wanted else other, message, "Choose another key, or change that one."))
+            message = f"This key already means “{other if action in chosen else action}” in queues of this kind."
+            problems.append(Problem(action if action in chosen else other, message, "Choose another key, or change that one."))
         else:
             holders[key] = action
-    return found
+    return problems

@@ -28,7 +28,7 @@ WHERE queue.id = %(queue)s
 """
 
 
-class Facts(NamedTuple):
+class StandingFacts(NamedTuple):
     """What decides, as it is now. ``role`` is None for who is not in the team; the last four for who has no row of their own in the queue."""
 
     status: str
@@ -40,32 +40,32 @@ class Facts(NamedTuple):
     paused_reason: str | None
 
 
-def fetch_standing_facts(queue: Queue, user: User) -> Facts:
+def fetch_standing_facts(queue: Queue, user: User) -> StandingFacts:
     with connection.cursor() as cursor:
         cursor.execute(FACTS, {"queue": queue.pk, "user": user.pk})
-        return Facts(*cursor.fetchone())
+        return StandingFacts(*cursor.fetchone())
 
 
 def may_label(queue: Queue, user: User) -> None:
     """Raises Refusal for a queue that is not open, and for who has left, may only read, is not assigned or is paused."""
-    found = fetch_standing_facts(queue, user)
-    if found.role is None:
+    standing = fetch_standing_facts(queue, user)
+    if standing.role is None:
         raise Refusal("Your account was deactivated, or you are no longer in this team.", "Ask an owner or admin of the team.", status=403)
-    if found.role not in LABELLERS:
+    if standing.role not in LABELLERS:
         raise Refusal("Your role is viewer: you can view but not label.", "An owner or admin can change your role.", status=403)
-    if found.status == QueueStatus.PAUSED:
+    if standing.status == QueueStatus.PAUSED:
         raise QueuePaused("This queue is paused.", "Your drafts are kept. Ask the manager of the queue when it resumes.", status=403)
-    if found.status == QueueStatus.CLOSED:
+    if standing.status == QueueStatus.CLOSED:
         raise Refusal("This queue is closed.", "Choose another queue.", status=403)
-    if found.paused_at is not None:
-        reason = found.paused_reason or "You are paused in this queue."
+    if standing.paused_at is not None:
+        reason = standing.paused_reason or "You are paused in this queue."
         raise Refusal(reason, "Ask the manager of the queue to resume you.", status=403)
-    if found.labels is False or (found.assigned_only and not found.labels):
+    if standing.labels is False or (standing.assigned_only and not standing.labels):
         raise Refusal("You are not assigned to label in this queue.", "Ask the manager of the queue to assign you.", status=403)
 
 
 def may_review(queue: Queue, user: User) -> None:
     """Raises Refusal unless the person leads in the team or reviews in this queue."""
-    found = fetch_standing_facts(queue, user)
-    if found.role not in LEADS and not (found.role in LABELLERS and found.reviews):
+    standing = fetch_standing_facts(queue, user)
+    if standing.role not in LEADS and not (standing.role in LABELLERS and standing.reviews):
         raise Refusal("You are not a reviewer of this queue.", "An owner, admin or researcher can make you one.", status=403)

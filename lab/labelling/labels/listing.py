@@ -9,14 +9,14 @@ from datetime import datetime
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from lab.labelling.labels.forecast import Share
+from lab.labelling.labels.forecast import WilsonShare
 from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Queue, QueueMember, QueueStatus
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Team, User
 
 
 @dataclass
-class Row:
+class QueueRow:
     """``mine``: items the person labelled or skipped. ``agreement``: of the items with two or more labels, those on which all agreed."""
 
     queue: Queue
@@ -53,8 +53,8 @@ class Row:
         return self.done / self.items if self.items else 0.0
 
     @property
-    def agreement(self) -> Share | None:
-        return Share(self.agreed, self.several) if self.several else None
+    def agreement(self) -> WilsonShare | None:
+        return WilsonShare(self.agreed, self.several) if self.several else None
 
     @property
     def overdue(self) -> bool:
@@ -67,26 +67,26 @@ class Row:
         return self.can_label and not self.paused and self.queue.status == QueueStatus.OPEN and bool(self.wants_mine or self.returned)
 
 
-def build_queue_rows(queues: Sequence[Queue], user: User, annotates: bool) -> list[Row]:
-    found = {queue.pk: Row(queue) for queue in queues}
+def build_queue_rows(queues: Sequence[Queue], user: User, annotates: bool) -> list[QueueRow]:
+    rows = {queue.pk: QueueRow(queue) for queue in queues}
     counted = Item.objects.filter(queue__in=queues).order_by().values("queue", "state")
     several = Q(labels__gte=2) & ~Q(state__in=(ItemState.OPEN, ItemState.DROPPED))
-    for one in counted.annotate(items=Count("pk"), several=Count("pk", filter=several)):
-        row = found[one["queue"]]
-        row.states[one["state"]] = one["items"]
-        row.several += one["several"]
-        row.agreed += one["several"] if one["state"] == ItemState.DONE else 0
-    add_people(found, user)
-    wanting = set(with_work(Queue.objects.filter(team__in={queue.team_id for queue in queues}, pk__in=found), user).values_list("pk", flat=True))
+    for count in counted.annotate(items=Count("pk"), several=Count("pk", filter=several)):
+        row = rows[count["queue"]]
+        row.states[count["state"]] = count["items"]
+        row.several += count["several"]
+        row.agreed += count["several"] if count["state"] == ItemState.DONE else 0
+    add_people(rows, user)
+    wanting = set(with_work(Queue.objects.filter(team__in={queue.team_id for queue in queues}, pk__in=rows), user).values_list("pk", flat=True))
     members = {member.queue_id: member for member in QueueMember.objects.filter(queue__in=queues, user=user)}
-    for row in found.values():
+    for row in rows.values():
         member = members.get(row.queue.pk)
         row.can_label = annotates and (member.labels if member else not row.queue.assigned_only)
         row.wants_mine = row.queue.pk in wanting
         row.reviews = bool(annotates and member and member.reviews)
         if member and member.paused_at:
             row.paused = member.paused_reason or "paused"
-    return list(found.values())
+    return list(rows.values())
 
 
 def with_work(queues: QuerySet[Queue], user: User) -> QuerySet[Queue]:
@@ -99,22 +99,22 @@ def other_queues(queue: Queue, user: User) -> QuerySet[Queue]:
     """Open queues of the team in which the person may label and has something left to label, newest first."""
     member = QueueMember.objects.filter(queue=OuterRef("pk"), user=user)
     allowed = Exists(member.filter(labels=True, paused_at__isnull=True)) | (~Exists(member) & Q(assigned_only=False))
-    found = Queue.objects.of(queue.team).filter(allowed, status=QueueStatus.OPEN).exclude(pk=queue.pk)
-    return with_work(found, user).order_by("-created_at")
+    queues = Queue.objects.of(queue.team).filter(allowed, status=QueueStatus.OPEN).exclude(pk=queue.pk)
+    return with_work(queues, user).order_by("-created_at")
 
 
-def add_people(found: dict[int, Row], user: User) -> None:
+def add_people(rows: dict[int, QueueRow], user: User) -> None:
     """How many people labelled, and how much of it the person did."""
-    judged = Judgement.objects.filter(queue__in=[row.queue for row in found.values()]).exclude(state=JudgementState.WITHDRAWN).order_by()
+    judged = Judgement.objects.filter(queue__in=[row.queue for row in rows.values()]).exclude(state=JudgementState.WITHDRAWN).order_by()
     for queue, labellers in judged.values_list("queue").annotate(Count("user", distinct=True)):
-        found[queue].labellers = labellers
+        rows[queue].labellers = labellers
     returned = Count("pk", filter=Q(state=JudgementState.RETURNED))
     for queue, mine, back in judged.filter(user=user).values_list("queue").annotate(Count("pk"), back=returned):
-        found[queue].mine, found[queue].returned = mine, back
+        rows[queue].mine, rows[queue].returned = mine, back
 
 
 @dataclass(frozen=True)
-class Filter:
+class QueueFilter:
     """What the list is narrowed to; anything not on offer counts as absent."""
 
     status: str = ""
@@ -123,7 +123,7 @@ class Filter:
     project: str = ""  # id of one of the team's, or none
 
     @classmethod
-    def read(cls, query: dict[str, str], statuses: Collection[str], kinds: Collection[str], team: Team) -> Filter:
+    def read(cls, query: dict[str, str], statuses: Collection[str], kinds: Collection[str], team: Team) -> QueueFilter:
         status, kind = query.get("status", ""), query.get("kind", "")
         words = query.get("q", "").replace("\0", "").strip()[:100]
         return cls(

@@ -53,7 +53,7 @@ class Strategy(models.TextChoices):
     DISAGREEMENT = "disagreement", "Human-versus-reward disagreement first"
 
 
-class Skipping(models.TextChoices):
+class SkipHandling(models.TextChoices):
     OTHERS = "others", "Somebody else gets the item"
     DROP = "drop", "The item leaves the queue"
     NEVER = "never", "Skipping is not allowed"
@@ -85,7 +85,7 @@ class Queue(TeamOwned):
     overlap = models.PositiveSmallIntegerField(default=1)  # labels an item
     lock_minutes = models.PositiveSmallIntegerField(default=15)
     assigned_only = models.BooleanField(default=False)  # False: open to every annotator of the team
-    skipping = models.CharField(max_length=8, choices=Skipping.choices, default=Skipping.OTHERS)
+    skipping = models.CharField(max_length=8, choices=SkipHandling.choices, default=SkipHandling.OTHERS)
     due = models.DateTimeField(null=True)
 
     blind = models.BooleanField(default=True)  # run, step and reward hidden

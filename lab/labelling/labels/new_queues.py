@@ -53,9 +53,9 @@ def add_items(queue: Queue, items: Iterable[NewItem]) -> int:
             size = len(item.rollouts if item.texts is None else item.texts)
             if not least <= size <= most:
                 raise ValueError(f"an item of a {queue.kind} queue has {least} to {most} answers, not {size}")
-            place = float(next(after)) if item.place is None else item.place
+            position = float(next(after)) if item.place is None else item.place
             rollouts = "{" + ",".join(map(str, item.rollouts)) + "}"
             texts, gold = (None if value is None else json.dumps(value) for value in (item.texts, item.gold))
-            copy.write_row((queue.pk, place, item.prompt, rollouts, texts, queue.overlap, 0, ItemState.OPEN.value, gold, ""))
+            copy.write_row((queue.pk, position, item.prompt, rollouts, texts, queue.overlap, 0, ItemState.OPEN.value, gold, ""))
             added += 1
     return added

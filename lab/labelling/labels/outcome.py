@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from lab.labelling.labels.models import COUNTING, Verdict
 
 
-class Said(Protocol):
+class Opinion(Protocol):
     """What is looked at of a judgement."""
 
     @property
@@ -19,7 +19,7 @@ class Said(Protocol):
     def state(self) -> str: ...
 
 
-S = TypeVar("S", bound=Said)
+S = TypeVar("S", bound=Opinion)
 
 
 def filter_opinions(judgements: Iterable[S]) -> list[S]:
@@ -27,20 +27,20 @@ def filter_opinions(judgements: Iterable[S]) -> list[S]:
     return [row for row in judgements if row.state in COUNTING and row.verdict != Verdict.SKIP]
 
 
-def find_agreed_verdict(item: Any, judgements: Iterable[Said]) -> str | None:
+def find_agreed_verdict(item: Any, judgements: Iterable[Opinion]) -> str | None:
     """The verdict of all who gave one; None when they differ or nobody did.
 
     Every difference is a conflict, also a tie against a side. Two rankings agree when they imply the same pairs. Strength, words, steps and
     spans may differ without a conflict.
     """
-    said = filter_opinions(judgements)
-    if not said or any(not is_same_judgement(one, said[0]) for one in said[1:]):
+    opinions = filter_opinions(judgements)
+    if not opinions or any(not is_same_judgement(opinion, opinions[0]) for opinion in opinions[1:]):
         return None
-    return said[0].verdict
+    return opinions[0].verdict
 
 
-def is_same_judgement(one: Said, other: Said) -> bool:
-    return one.verdict == other.verdict and to_tier_sets(one.tiers) == to_tier_sets(other.tiers)
+def is_same_judgement(first: Opinion, other: Opinion) -> bool:
+    return first.verdict == other.verdict and to_tier_sets(first.tiers) == to_tier_sets(other.tiers)
 
 
 def to_tier_sets(tiers: Sequence[Sequence[int]] | None) -> list[frozenset[int]]:
@@ -48,7 +48,7 @@ def to_tier_sets(tiers: Sequence[Sequence[int]] | None) -> list[frozenset[int]]:
     return [frozenset(tier) for tier in tiers or []]
 
 
-def is_gold_match(gold: dict[str, Any] | None, judgement: Said) -> bool | None:
+def is_gold_match(gold: dict[str, Any] | None, judgement: Opinion) -> bool | None:
     """Whether a judgement says what is known of the item; None where nothing is known or nothing was said."""
     if not gold or judgement.verdict == Verdict.SKIP:
         return None

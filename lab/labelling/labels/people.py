@@ -19,7 +19,7 @@ from lab.teams.accounts.permissions import LABELLERS, LEADS
 
 
 @dataclass(frozen=True)
-class Person:
+class QueuePerson:
     """``labels``: whether they may label here now; ``chosen``: by name. ``gone``: no longer in the team, or deactivated."""
 
     user: User
@@ -49,8 +49,11 @@ def list_labelling_members(team: Team) -> QuerySet[Membership]:
 
 def list_labeller_choices(team: Team) -> list[tuple[int, str]]:
     return [
-        (one.user_id, f"{one.user} ({one.role})" if str(one.user) == one.user.email else f"{one.user}, {one.user.email} ({one.role})")
-        for one in list_labelling_members(team)
+        (
+            member.user_id,
+            f"{member.user} ({member.role})" if str(member.user) == member.user.email else f"{member.user}, {member.user.email} ({member.role})",
+        )
+        for member in list_labelling_members(team)
     ]
 
 
@@ -65,7 +68,7 @@ def open_to(team: Team, user: User, leads: bool) -> QuerySet[Queue]:
     return queues.filter(Q(assigned_only=False) & ~Q(pk__in=shut.values("queue")) | Q(pk__in=allowed.values("queue")))
 
 
-def people_of(queue: Queue) -> list[Person]:
+def people_of(queue: Queue) -> list[QueuePerson]:
     """Everybody who may work in the queue, and everybody who has."""
     members = {member.user_id: member for member in queue.members.select_related("user")}
     done: dict[int, Any] = {
@@ -76,22 +79,22 @@ def people_of(queue: Queue) -> list[Person]:
         .annotate(labelled=Count("pk", filter=~Q(verdict=Verdict.SKIP)), skipped=Count("pk", filter=Q(verdict=Verdict.SKIP)), last=Max("created_at"))
     }
     holding = dict(queue.claims.filter(seated=True, expires_at__gt=Now()).order_by().values_list("user").annotate(Count("pk")))
-    roles = {one.user_id: one for one in list_labelling_members(queue.team)}
-    wanted = {*members, *done, *(() if queue.assigned_only else roles)}
-    users = User.objects.in_bulk(wanted)
-    found = []
-    for pk in wanted:
+    roles = {member.user_id: member for member in list_labelling_members(queue.team)}
+    user_ids = {*members, *done, *(() if queue.assigned_only else roles)}
+    users = User.objects.in_bulk(user_ids)
+    people = []
+    for pk in user_ids:
         member, row, role = members.get(pk), done.get(pk, {}), roles.get(pk)
         chosen = bool(member and member.labels)
         labels = role is not None and (chosen if queue.assigned_only or member else True)
         counts = (row.get("labelled", 0), row.get("skipped", 0), holding.get(pk, 0), row.get("last"))
-        found.append(Person(users[pk], role.role if role else "", member, chosen, labels, *counts, gone=role is None))
-    return sorted(found, key=lambda person: (person.gone, -person.labelled, person.user.email))
+        people.append(QueuePerson(users[pk], role.role if role else "", member, chosen, labels, *counts, gone=role is None))
+    return sorted(people, key=lambda person: (person.gone, -person.labelled, person.user.email))
 
 
-def assign_labellers(queue: Queue, wanted: Collection[int]) -> None:
+def assign_labellers(queue: Queue, user_ids: Collection[int]) -> None:
     """Exactly these people label from now on; who is no longer among them loses what they hold, and keeps what they said."""
-    allowed = {one.user_id for one in list_labelling_members(queue.team)} & set(wanted)
+    allowed = {member.user_id for member in list_labelling_members(queue.team)} & set(user_ids)
     with transaction.atomic():
         for member in queue.members.filter(labels=True).exclude(user__in=allowed).select_related("user"):
             remove_labeller(queue, member.user)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from django.db.models import BigIntegerField, BooleanField, F, FloatField, Func, Value
 from django.db.models.expressions import Combinable
 
-from lab.labelling.labels.recipe import How, Recipe
+from lab.labelling.labels.recipe import PairSource, Recipe
 from lab.rollouts.browse import regex
 from lab.rollouts.browse.conditions import extract_reward_component, filter_matching_rollouts, runs_of
 from lab.rollouts.browse.pages import split_id_batches
@@ -27,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Pool:
+class RolloutPool:
     """Each (R,). ``bucket`` numbers what answers are compared within: a group, or a prompt. ``side``: 0 or 1 of two policies, 0 within a group.
 
     ``value``: what the reward function that makes gold items gave; NaN where none was asked for. ``read``: rollouts of the selection that were
@@ -50,7 +50,7 @@ class Pool:
     def __len__(self) -> int:
         return len(self.id)
 
-    def take(self, places: npt.NDArray[Any]) -> Pool:
+    def take(self, places: npt.NDArray[Any]) -> RolloutPool:
         return replace(self, **{name: getattr(self, name)[places] for name in ARRAYS})
 
 
@@ -60,25 +60,25 @@ ARRAYS = ("id", "prompt", "bucket", "side", "reward", "entropy", "length", "text
 def build_pool_selection(recipe: Recipe) -> Selection:
     """Rollouts that count; of two policies those of both runs, whichever the selection names."""
     chosen = replace(recipe.selection, tries=False)
-    if recipe.how == How.RUNS and recipe.a and recipe.b:
+    if recipe.how == PairSource.RUNS and recipe.a and recipe.b:
         return replace(chosen, runs=tuple(dict.fromkeys((recipe.a.run, recipe.b.run))))
     return chosen
 
 
-def read_pool(team: Team, recipe: Recipe) -> Pool:
+def read_pool(team: Team, recipe: Recipe) -> RolloutPool:
     """Sorted by bucket, then by run, step and sample. Raises regex.TooSlow."""
     selection = build_pool_selection(recipe)
     numbers = {run.pk: run.number for run in runs_of(team, selection)}
     columns = ("pk", "run_id", "phase", "step", "group", "sample", "prompt_id", "reward", "mean_entropy", "length", "text", "blank", "value")
-    found = filter_matching_rollouts(team, selection)
+    rollouts = filter_matching_rollouts(team, selection)
     if recipe.phase:
-        found = found.filter(phase=recipe.phase)
-    found = found.annotate(
+        rollouts = rollouts.filter(phase=recipe.phase)
+    rollouts = rollouts.annotate(
         text=make_hash_expression(),
         blank=make_blank_expression(),
         value=extract_reward_component(recipe.gold_by) if recipe.gold else Value(None, output_field=FloatField()),
     )
-    rows: list[Any] = list(found.order_by("-pk").values_list(*columns)[: MOST_ROLLOUTS + 1])
+    rows: list[Any] = list(rollouts.order_by("-pk").values_list(*columns)[: MOST_ROLLOUTS + 1])
     beyond = len(rows) > MOST_ROLLOUTS
     rows = rows[:MOST_ROLLOUTS]
     if selection.pattern and not regex.find_pattern_problem(selection.pattern):
@@ -101,18 +101,18 @@ def match_pattern_ids(pattern: str, ids: Sequence[int]) -> set[int]:
     return {pk for batch in split_id_batches(ids, EXAMINED) for pk in regex.matching_among(pattern, batch, PATTERN_SECONDS)}
 
 
-def build_rollout_pool(rows: Sequence[Any], numbers: Sequence[int], recipe: Recipe) -> Pool:
+def build_rollout_pool(rows: Sequence[Any], numbers: Sequence[int], recipe: Recipe) -> RolloutPool:
     """Rollouts with their bucket and side; those of neither side are left out."""
     pk, _, phase, step, group, sample, prompt, reward, entropy, length, text, _, value = zip(*rows, strict=True) if rows else ((),) * 13
     steps, runs, prompts = to_integer_array(step), to_integer_array(numbers), to_integer_array(prompt)
     phases = np.unique(np.array(phase, dtype=str), return_inverse=True)[1].astype(np.int64) if rows else to_integer_array(())
-    if recipe.how == How.GROUP:
+    if recipe.how == PairSource.GROUP:
         keys, side = [runs, phases, steps, to_integer_array(group), prompts], np.zeros(len(rows), dtype=np.int64)
-    elif recipe.how == How.TIME:
+    elif recipe.how == PairSource.TIME:
         keys, side = [runs, phases, prompts], side_in_time(steps, recipe)
     else:
         keys, side = [phases, prompts], side_by_run(runs, steps, phases, prompts, recipe)
-    pool = Pool(
+    pool = RolloutPool(
         to_integer_array(pk),
         prompts,
         number_key_rows(keys),
@@ -138,16 +138,16 @@ def side_in_time(steps: Ints, recipe: Recipe) -> Ints:
 def side_by_run(runs: Ints, steps: Ints, phases: Ints, prompts: Ints, recipe: Recipe) -> Ints:
     """Of each run and prompt, the step that is asked for, or the newest one there is."""
     side = np.full(len(runs), -1, dtype=np.int64)
-    for place, wanted in ((1, recipe.b), (0, recipe.a)):
-        assert wanted
-        of_run = runs == wanted.run
-        if wanted.step is not None:
-            side[of_run & (steps == wanted.step)] = place
+    for number, chosen in ((1, recipe.b), (0, recipe.a)):
+        assert chosen
+        of_run = runs == chosen.run
+        if chosen.step is not None:
+            side[of_run & (steps == chosen.step)] = number
             continue
         cell = number_key_rows([phases, prompts])
         newest = np.full(cell.max(initial=-1) + 1, -1, dtype=np.int64)
         np.maximum.at(newest, cell[of_run], steps[of_run])
-        side[of_run & (steps == newest[cell])] = place
+        side[of_run & (steps == newest[cell])] = number
     return side
 
 
@@ -157,9 +157,9 @@ def number_key_rows(keys: list[Ints]) -> Ints:
     changes = np.zeros(len(order), dtype=np.int64)
     for key in keys:
         changes[1:] |= key[order][1:] != key[order][:-1]
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = np.cumsum(changes)
-    return found
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(changes)
+    return numbers
 
 
 def to_integer_array(values: Sequence[int]) -> Ints:

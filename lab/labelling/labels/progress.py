@@ -18,7 +18,7 @@ _kept: dict[int, tuple[float, dict[str, int]]] = {}
 
 
 @dataclass(frozen=True)
-class Progress:
+class QueueProgress:
     """In items: ``done`` have all their labels or were decided, ``conflicts`` of them wait for a decision, ``open`` want labels; dropped ones are
     left out. ``mine`` counts the person's labels and skips.
     """
@@ -30,13 +30,13 @@ class Progress:
     open: int
 
 
-def count_queue_progress(queue: Queue, user: User | None = None) -> Progress:
+def count_queue_progress(queue: Queue, user: User | None = None) -> QueueProgress:
     """Of a queue with more than LARGE items the counts may be KEPT seconds old: counting 100,000 takes longer than recording a label."""
     states = states_of(queue)
     total = sum(count for state, count in states.items() if state != ItemState.DROPPED)
     still_open = states.get(ItemState.OPEN, 0)
     mine = fetch_count_rows(MINE, queue.pk, user.pk)[0][0] if user else 0
-    return Progress(total - still_open, total, states.get(ItemState.CONFLICT, 0), mine, still_open)
+    return QueueProgress(total - still_open, total, states.get(ItemState.CONFLICT, 0), mine, still_open)
 
 
 # Written out, as all that runs with every label.

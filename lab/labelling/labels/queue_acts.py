@@ -22,10 +22,10 @@ def set_status(queue: Queue, status: QueueStatus) -> None:
 def change_person(queue: Queue, user: User, act: str) -> str:
     """Does it, and says what was done."""
     with transaction.atomic():
-        said = apply_person_change(queue, user, act)
-        if said != NOTHING:
+        message = apply_person_change(queue, user, act)
+        if message != NOTHING:
             record_audit_entry("queue.people", queue, person=user.email, did=act)
-    return said
+    return message
 
 
 def apply_person_change(queue: Queue, user: User, act: str) -> str:

@@ -14,7 +14,7 @@ from lab.labelling.labels.disagreement import model_for
 from lab.labelling.labels.gold import mix_gold_items, select_gold_items
 from lab.labelling.labels.models import Queue, Strategy
 from lab.labelling.labels.new_queues import NewItem, add_items, make_queue
-from lab.labelling.labels.pairs import LeftOut, make_items_from_pool
+from lab.labelling.labels.pairs import Exclusion, make_items_from_pool
 from lab.labelling.labels.pool import MOST_ROLLOUTS, build_pool_selection, count_replayed_rollouts, read_pool
 from lab.labelling.labels.recipe import Recipe
 from lab.labelling.labels.strategies import LEAST, Disagreement, score_candidates
@@ -23,7 +23,7 @@ from lab.teams.accounts.models import Team, User
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueuePlan:
     """``items`` in the order they are served, gold ones among them."""
 
     recipe: Recipe
@@ -31,7 +31,7 @@ class Plan:
     gold: int
     rollouts: int  # of the selection, looked at
     offered: int  # candidates there were
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[Exclusion] = field(default_factory=list)
     ordered_by: str = ""  # in words, where the strategy does not say it all
 
     def __len__(self) -> int:
@@ -42,23 +42,23 @@ class Plan:
         return self.gold / len(self.items) if self.items else 0.0
 
 
-def plan_items(team: Team, recipe: Recipe, taken: frozenset[tuple[int, ...]] = frozenset()) -> Plan:
+def plan_items(team: Team, recipe: Recipe, taken: frozenset[tuple[int, ...]] = frozenset()) -> QueuePlan:
     """Raises regex.TooSlow. ``taken``: items (sorted rollout ids) not to make again."""
     pool = read_pool(team, recipe)
     model = model_for(team, [run.pk for run in runs_of(team, build_pool_selection(recipe))]) if recipe.strategy == Strategy.DISAGREEMENT else None
     gold = select_gold_items(pool, recipe, taken)
-    made = make_items_from_pool(pool, recipe, lambda features: score_candidates(recipe.strategy, features, recipe.seed, model), taken)
+    selected = make_items_from_pool(pool, recipe, lambda features: score_candidates(recipe.strategy, features, recipe.seed, model), taken)
     before = []
     if again := count_replayed_rollouts(team, recipe):
-        before.append(LeftOut(again, "rollouts", "a resumed attempt sampled these steps again"))
+        before.append(Exclusion(again, "rollouts", "a resumed attempt sampled these steps again"))
     if pool.empty:
-        before.append(LeftOut(pool.empty, "rollouts", "the completion is empty"))
+        before.append(Exclusion(pool.empty, "rollouts", "the completion is empty"))
     if pool.beyond:
-        before.append(LeftOut(0, "rollouts", f"only the newest {MOST_ROLLOUTS:,} of the selection were considered"))
-    items = mix_gold_items(made, gold, recipe.seed, recipe.most)
+        before.append(Exclusion(0, "rollouts", f"only the newest {MOST_ROLLOUTS:,} of the selection were considered"))
+    items = mix_gold_items(selected, gold, recipe.seed, recipe.most)
     if len(gold) < recipe.gold:
-        before.append(LeftOut(recipe.gold - len(gold), "gold items", f"no further answers that {recipe.gold_by} clearly rates right or wrong"))
-    return Plan(recipe, items, len(gold), pool.read, made.offered, [*before, *made.left_out], describe_ordering(recipe, model))
+        before.append(Exclusion(recipe.gold - len(gold), "gold items", f"no further answers that {recipe.gold_by} clearly rates right or wrong"))
+    return QueuePlan(recipe, items, len(gold), pool.read, selected.offered, [*before, *selected.left_out], describe_ordering(recipe, model))
 
 
 def describe_ordering(recipe: Recipe, model: Disagreement | None) -> str:
@@ -76,12 +76,12 @@ def describe_ordering(recipe: Recipe, model: Disagreement | None) -> str:
     )
 
 
-def create_queue_from_plan(team: Team, user: User, made: Plan, fields: dict[str, Any], chosen: Collection[int]) -> Queue:
+def create_queue_from_plan(team: Team, user: User, plan: QueuePlan, fields: dict[str, Any], chosen: Collection[int]) -> Queue:
     """``fields`` are Queue's own (``QueueForm.fields_of_queue`` and the rubric); ``chosen`` people of an assigned queue."""
-    recipe = made.recipe
+    recipe = plan.recipe
     with transaction.atomic():
         settings = {**fields, "strategy": recipe.strategy, "seed": recipe.seed, "selection": recipe.address}
-        queue = make_queue(team, user, kind=recipe.kind, items=made.items, **settings)
+        queue = make_queue(team, user, kind=recipe.kind, items=plan.items, **settings)
         if queue.assigned_only:
             people.assign_labellers(queue, chosen)
     return queue
@@ -91,16 +91,16 @@ def taken_by(queue: Queue) -> frozenset[tuple[int, ...]]:
     return frozenset(tuple(sorted(rollouts)) for rollouts in queue.items.values_list("rollouts", flat=True).iterator())
 
 
-def plan_more_items(queue: Queue, count: int) -> Plan:
+def plan_more_items(queue: Queue, count: int) -> QueuePlan:
     """The next ``count`` items of what the queue was made from, without those it has; gold in the same share. Raises regex.TooSlow."""
     recipe = Recipe.stored(queue.selection, queue.kind, queue.strategy, queue.seed)
     gold = round(recipe.gold / max(1, recipe.most) * count)
     return plan_items(queue.team, replace(recipe, most=count, gold=gold), taken_by(queue))
 
 
-def append_planned_items(queue: Queue, made: Plan) -> int:
+def append_planned_items(queue: Queue, plan: QueuePlan) -> int:
     """Puts the plan's items after all the queue has."""
     with transaction.atomic():
         newest = Queue.objects.select_for_update(no_key=True).same_row(queue).get().items.aggregate(newest=Max("place"))["newest"]
         start = 0 if newest is None else int(newest) + 1
-        return add_items(queue, (replace(item, place=start + place) for place, item in enumerate(made.items)))
+        return add_items(queue, (replace(item, place=start + index) for index, item in enumerate(plan.items)))

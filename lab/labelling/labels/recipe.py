@@ -17,7 +17,7 @@ from lab.rollouts.browse.selection import Selection
 MOST_ITEMS = 100_000
 
 
-class How(models.TextChoices):
+class PairSource(models.TextChoices):
     GROUP = "group", "Within a group"
     TIME = "time", "Across steps"
     RUNS = "runs", "Across runs or checkpoints"
@@ -28,7 +28,7 @@ OF_ONE = (Strategy.RANDOM, Strategy.ENTROPY)  # strategies that make sense for a
 
 
 @dataclass(frozen=True)
-class Window:
+class StepWindow:
     """Steps from ``first`` to ``last``, both included."""
 
     first: int
@@ -36,7 +36,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Side:
+class PolicySide:
     """What one policy answered: a run by its number, at a step; None is the newest step that has the prompt."""
 
     run: int
@@ -49,15 +49,15 @@ class Recipe:
 
     selection: Selection
     kind: Kind = Kind.PAIR
-    how: How = How.GROUP
+    how: PairSource = PairSource.GROUP
     strategy: Strategy = Strategy.RANDOM
     seed: int = 0
     most: int = 200
     per: int = 1
-    early: Window | None = None
-    late: Window | None = None
-    a: Side | None = None
-    b: Side | None = None
+    early: StepWindow | None = None
+    late: StepWindow | None = None
+    a: PolicySide | None = None
+    b: PolicySide | None = None
     phase: str = ""
     gold: int = 0
     gold_by: str = ""
@@ -86,7 +86,7 @@ class Recipe:
         return cls(
             selection=Selection.read(QueryDict(address)),
             kind=Kind(kind),
-            how=How(how) if how in How.values else How.GROUP,
+            how=PairSource(how) if how in PairSource.values else PairSource.GROUP,
             strategy=Strategy(strategy),
             seed=seed,
             most=parse_whole_number(given.get("most"), MOST_ITEMS) or 200,
@@ -101,11 +101,11 @@ class Recipe:
         )
 
 
-def parse_step_window(given: Mapping[str, str], name: str) -> Window | None:
+def parse_step_window(given: Mapping[str, str], name: str) -> StepWindow | None:
     first, last = parse_whole_number(given.get(f"{name}_from"), MAX_INTEGER), parse_whole_number(given.get(f"{name}_to"), MAX_INTEGER)
-    return None if first is None or last is None else Window(first, last)
+    return None if first is None or last is None else StepWindow(first, last)
 
 
-def parse_policy_side(given: Mapping[str, str], name: str) -> Side | None:
+def parse_policy_side(given: Mapping[str, str], name: str) -> PolicySide | None:
     run = parse_whole_number(given.get(f"{name}_run"), MAX_INTEGER)
-    return None if not run else Side(run, parse_whole_number(given.get(f"{name}_step"), MAX_INTEGER))
+    return None if not run else PolicySide(run, parse_whole_number(given.get(f"{name}_step"), MAX_INTEGER))

@@ -19,7 +19,7 @@ from lab.labelling.labels.settlement import snapshot_judgement, sync_preferences
 from lab.teams.accounts.models import User
 
 
-class Held(NamedTuple):
+class HeldClaim(NamedTuple):
     """A claim by its token, with its seat or without."""
 
     id: int
@@ -27,7 +27,7 @@ class Held(NamedTuple):
     order: list[int]
 
 
-class Earlier(NamedTuple):
+class EarlierJudgement(NamedTuple):
     """A judgement by its key."""
 
     id: int
@@ -43,12 +43,12 @@ LEFT JOIN labels_judgement said ON said.key = %(key)s AND said.user_id = %(user)
 """
 
 
-def find_judgement_and_claim(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID) -> tuple[Earlier | None, Held | None]:
+def find_judgement_and_claim(queue: Queue, user: User, token: uuid.UUID, key: uuid.UUID) -> tuple[EarlierJudgement | None, HeldClaim | None]:
     """The person's judgement under the key and their claim under the token."""
     with connection.cursor() as cursor:
         cursor.execute(KNOWN, {"queue": queue.pk, "user": user.pk, "token": token, "key": key})
-        claim, item, order, said, said_item, withdrawn = cursor.fetchone()
-    return Earlier(said, said_item, withdrawn) if said else None, Held(claim, item, list(order)) if claim else None
+        claim, item, order, judgement, said_item, withdrawn = cursor.fetchone()
+    return EarlierJudgement(judgement, said_item, withdrawn) if judgement else None, HeldClaim(claim, item, list(order)) if claim else None
 
 
 RECORD = """

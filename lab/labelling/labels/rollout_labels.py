@@ -37,7 +37,7 @@ COUNTS = {"chosen": "▲", "rejected": "▼", "tied": "=", "good": "✓", "neutr
 
 
 @dataclass
-class Tally:
+class PreferenceTally:
     """How often a rollout was preferred, counted in pairs: a ranking of five says four things about each member."""
 
     chosen: int = 0
@@ -47,7 +47,7 @@ class Tally:
     neutral: int = 0
     bad: int = 0  # single answers, and pairs of which both are bad
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: PreferenceTally) -> None:
         for name, count in other.__dict__.items():
             setattr(self, name, getattr(self, name) + count)
 
@@ -58,7 +58,7 @@ class Tally:
 
 
 @dataclass
-class Seen:
+class LabelRow:
     """One label as this person may see it. ``who`` is empty where the name is not shown."""
 
     judgement: Judgement
@@ -69,36 +69,36 @@ class Seen:
     other_label: str = ""
 
 
-def tally_answer(rollouts: Sequence[int], verdict: str, tiers: Any, rollout: int) -> Tally:
+def tally_answer(rollouts: Sequence[int], verdict: str, tiers: Any, rollout: int) -> PreferenceTally:
     """What one answer about ``rollouts`` says of one of them."""
-    place = list(rollouts).index(rollout)
+    index = list(rollouts).index(rollout)
     if verdict in (Verdict.GOOD, Verdict.NEUTRAL, Verdict.BAD):
-        return Tally(**{verdict: 1})
+        return PreferenceTally(**{verdict: 1})
     if len(rollouts) == 2 and verdict in (Verdict.A, Verdict.B):
-        return Tally(chosen=1) if (verdict == Verdict.A) == (place == 0) else Tally(rejected=1)
+        return PreferenceTally(chosen=1) if (verdict == Verdict.A) == (index == 0) else PreferenceTally(rejected=1)
     if len(rollouts) == 2 and verdict == Verdict.TIE:
-        return Tally(tied=1)
+        return PreferenceTally(tied=1)
     if verdict == Verdict.RANKED:
-        at = tier_of(tiers, place)
-        return Tally(chosen=sum(map(len, tiers[at + 1 :])), rejected=sum(map(len, tiers[:at])), tied=len(tiers[at]) - 1)
-    return Tally()
+        at = tier_of(tiers, index)
+        return PreferenceTally(chosen=sum(map(len, tiers[at + 1 :])), rejected=sum(map(len, tiers[:at])), tied=len(tiers[at]) - 1)
+    return PreferenceTally()
 
 
-def tier_of(tiers: Sequence[Sequence[int]], place: int) -> int:
-    return next(at for at, tier in enumerate(tiers) if place in tier)
+def tier_of(tiers: Sequence[Sequence[int]], index: int) -> int:
+    return next(at for at, tier in enumerate(tiers) if index in tier)
 
 
 def describe_verdict(item: Item, verdict: str, tiers: Any, rollout: int) -> tuple[str, int | None]:
     """A verdict in words, seen from one rollout; and the rollout that belongs behind them."""
-    place = item.rollouts.index(rollout)
-    other = item.rollouts[1 - place] if item.queue.kind == Kind.PAIR else None
+    index = item.rollouts.index(rollout)
+    other = item.rollouts[1 - index] if item.queue.kind == Kind.PAIR else None
     if item.queue.kind == Kind.CLEARER:
         clearer = {Verdict.FIRST: 0, Verdict.SECOND: 1}.get(Verdict(verdict))
         if clearer is None:
             return "no clearer than another pair", None
-        return ("in the clearer pair" if place // 2 == clearer else "in the less clear pair"), None
+        return ("in the clearer pair" if index // 2 == clearer else "in the less clear pair"), None
     if verdict == Verdict.RANKED:
-        at = tier_of(tiers, place)
+        at = tier_of(tiers, index)
         ties = f", with {len(tiers[at]) - 1} as good" if len(tiers[at]) > 1 else ""
         return f"place {at + 1} of {len(tiers)} in a ranking of {len(item.rollouts)}{ties}", None
     if other is None or verdict == Verdict.BAD:
@@ -108,11 +108,11 @@ def describe_verdict(item: Item, verdict: str, tiers: Any, rollout: int) -> tupl
 
 
 def list_label_extras(judgement: Judgement) -> list[str]:
-    found = [f"strength {judgement.strength}"] if judgement.strength else []
-    found += [
+    extras = [f"strength {judgement.strength}"] if judgement.strength else []
+    extras += [
         f"{len(marks)} {name}{'s' * (len(marks) != 1)} marked" for name, marks in (("step", judgement.steps), ("span", judgement.spans)) if marks
     ]
-    return [*found, *(["corrected"] if judgement.correction else []), *(["with a rationale"] if judgement.rationale else [])]
+    return [*extras, *(["corrected"] if judgement.correction else []), *(["with a rationale"] if judgement.rationale else [])]
 
 
 def judgements_about(team: Team, prompts: Iterable[int], rollouts: Sequence[int]) -> list[Judgement]:
@@ -122,17 +122,17 @@ def judgements_about(team: Team, prompts: Iterable[int], rollouts: Sequence[int]
         newest = [pk for (pk,) in cursor.fetchall()]
     if not newest:
         return []
-    found = Judgement.objects.of(team).counting().filter(item_id__in=newest).exclude(verdict=Verdict.SKIP)
-    return list(found.select_related("item__queue", "item__final_by", "queue", "user").order_by("-id"))
+    judgements = Judgement.objects.of(team).counting().filter(item_id__in=newest).exclude(verdict=Verdict.SKIP)
+    return list(judgements.select_related("item__queue", "item__final_by", "queue", "user").order_by("-id"))
 
 
-def tally_rollouts(found: Iterable[Judgement], rollouts: Iterable[int]) -> defaultdict[int, Tally]:
+def tally_rollouts(judgements: Iterable[Judgement], rollouts: Iterable[int]) -> defaultdict[int, PreferenceTally]:
     """What the labels say of each of the rollouts."""
-    wanted = set(rollouts)
-    tallies: defaultdict[int, Tally] = defaultdict(Tally)
-    for one in found:
-        for pk in wanted.intersection(one.item.rollouts):
-            tallies[pk].add(tally_answer(one.item.rollouts, one.verdict, one.tiers, pk))
+    rollout_ids = set(rollouts)
+    tallies: defaultdict[int, PreferenceTally] = defaultdict(PreferenceTally)
+    for judgement in judgements:
+        for pk in rollout_ids.intersection(judgement.item.rollouts):
+            tallies[pk].add(tally_answer(judgement.item.rollouts, judgement.verdict, judgement.tiers, pk))
     return tallies
 
 
@@ -141,36 +141,43 @@ def rollout_labels(request: LabRequest, rollout_id: int) -> HttpResponse:
     """The block "Labels" of a rollout's page."""
     team, leads = request.team, has_team_permission(request, "label.lead")
     about = get_object_or_404(Rollout.objects.of(team).select_related("run").defer("completion"), pk=rollout_id)
-    found = judgements_about(team, [about.prompt_id], [about.pk])
-    total = Tally()
-    for one in found:
-        total.add(tally_answer(one.item.rollouts, one.verdict, one.tiers, about.pk))
-    shown = []
-    for one in found[:LISTED]:
-        said, other = describe_verdict(one.item, one.verdict, one.tiers, about.pk)
-        who = "you" if one.user_id == request.user.pk else str(one.user) if leads else ""
-        shown.append(Seen(one, who, said, other, list_label_extras(one)))
-    name_others(team, about, shown)
-    context = {"rollout": about, "total": total, "shown": shown, "count": len(found), "finals": list_final_decisions(found, about.pk), "leads": leads}
-    return render(request, "labels/seen.html#rollout", context)
+    judgements = judgements_about(team, [about.prompt_id], [about.pk])
+    total = PreferenceTally()
+    for judgement in judgements:
+        total.add(tally_answer(judgement.item.rollouts, judgement.verdict, judgement.tiers, about.pk))
+    label_rows = []
+    for judgement in judgements[:LISTED]:
+        words, other = describe_verdict(judgement.item, judgement.verdict, judgement.tiers, about.pk)
+        who = "you" if judgement.user_id == request.user.pk else str(judgement.user) if leads else ""
+        label_rows.append(LabelRow(judgement, who, words, other, list_label_extras(judgement)))
+    name_others(team, about, label_rows)
+    context = {
+        "rollout": about,
+        "total": total,
+        "label_rows": label_rows,
+        "count": len(judgements),
+        "finals": list_final_decisions(judgements, about.pk),
+        "leads": leads,
+    }
+    return render(request, "labels/rollout_labels.html#rollout", context)
 
 
-def name_others(team: Team, about: Rollout, shown: list[Seen]) -> None:
+def name_others(team: Team, about: Rollout, label_rows: list[LabelRow]) -> None:
     """Says which rollout a pair's other one is: its sample in the same group, else where it comes from."""
-    wanted = {one.other for one in shown if one.other is not None}
-    rows = Rollout.objects.of(team).filter(pk__in=wanted).values_list("pk", "run__number", "run_id", "step", "group", "sample", "phase")
-    here = (about.run_id, about.step, about.group, about.phase)
+    other_ids = {row.other for row in label_rows if row.other is not None}
+    rows = Rollout.objects.of(team).filter(pk__in=other_ids).values_list("pk", "run__number", "run_id", "step", "group", "sample", "phase")
+    group_key = (about.run_id, about.step, about.group, about.phase)
     labels = {
-        pk: f"sample {sample}" if (run, step, group, phase) == here else f"#{number} step {step} sample {sample}"
+        pk: f"sample {sample}" if (run, step, group, phase) == group_key else f"#{number} step {step} sample {sample}"
         for pk, number, run, step, group, sample, phase in rows
     }
-    for one in shown:
-        one.other_label = labels.get(one.other or 0, "")
+    for row in label_rows:
+        row.other_label = labels.get(row.other or 0, "")
 
 
-def list_final_decisions(found: Iterable[Judgement], rollout: int) -> list[tuple[Item, str]]:
+def list_final_decisions(judgements: Iterable[Judgement], rollout: int) -> list[tuple[Item, str]]:
     """What was decided about conflicts this rollout stands in."""
-    settled = {one.item_id: one.item for one in found if one.item.state == ItemState.SETTLED}
+    settled = {judgement.item_id: judgement.item for judgement in judgements if judgement.item.state == ItemState.SETTLED}
     decided = [(item, item.final) for item in settled.values() if item.final]
     return [(item, describe_verdict(item, final["verdict"], final.get("tiers"), rollout)[0]) for item, final in decided]
 
@@ -186,22 +193,22 @@ def group_labels(request: LabRequest, run_id: Any, phase: str, step: int, group:
     )
     if not members:
         raise Http404
-    ids = [one.pk for one in members]
-    found = judgements_about(request.team, {one.prompt_id for one in members}, ids)
-    tallies = tally_rollouts(found, ids)
-    columns = [name for name in COUNTS if any(getattr(one, name) for one in tallies.values())]
-    rows = [(one, [getattr(tallies[one.pk], name) for name in columns]) for one in members if tallies[one.pk].parts]
-    same, votes = with_reward(found, {one.pk: one.reward for one in members})
-    context = {"rows": rows, "count": len(found), "items": len({one.item_id for one in found}), "same": same, "votes": votes}
-    context |= {"columns": columns, "queues": sorted({one.queue.name for one in found})}
-    return render(request, "labels/seen.html#group", context)
+    ids = [member.pk for member in members]
+    judgements = judgements_about(request.team, {member.prompt_id for member in members}, ids)
+    tallies = tally_rollouts(judgements, ids)
+    columns = [name for name in COUNTS if any(getattr(tally, name) for tally in tallies.values())]
+    rows = [(member, [getattr(tallies[member.pk], name) for name in columns]) for member in members if tallies[member.pk].parts]
+    same, votes = with_reward(judgements, {member.pk: member.reward for member in members})
+    context = {"rows": rows, "count": len(judgements), "items": len({judgement.item_id for judgement in judgements}), "same": same, "votes": votes}
+    context |= {"columns": columns, "queues": sorted({judgement.queue.name for judgement in judgements})}
+    return render(request, "labels/rollout_labels.html#group", context)
 
 
-def with_reward(found: Iterable[Judgement], rewards: dict[int, float | None]) -> tuple[int, int]:
+def with_reward(judgements: Iterable[Judgement], rewards: dict[int, float | None]) -> tuple[int, int]:
     """Of the pairs of members that people and the reward both tell apart: how many both order the same way, and how many there are."""
     same = votes = 0
-    for one in found:
-        for better, worse in derive_preferences(one.verdict, one.tiers, one.item.rollouts):
+    for judgement in judgements:
+        for better, worse in derive_preferences(judgement.verdict, judgement.tiers, judgement.item.rollouts):
             high, low = rewards.get(better), rewards.get(worse)
             if high is not None and low is not None and high != low:
                 votes += 1

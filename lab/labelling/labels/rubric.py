@@ -14,7 +14,7 @@ LABEL_LENGTH, CHOICE_LENGTH = 200, 60
 
 
 @dataclass
-class Question:
+class RubricQuestion:
     """As it stands in the form; ``choices`` separated by commas. ``problems`` by field: label, kind, choices."""
 
     label: str = ""
@@ -26,7 +26,7 @@ class Question:
 
     @property
     def options(self) -> list[str]:
-        return list(dict.fromkeys(one.strip() for one in self.choices.split(",") if one.strip()))
+        return list(dict.fromkeys(choice.strip() for choice in self.choices.split(",") if choice.strip()))
 
     def check(self) -> None:
         if len(self.label) > LABEL_LENGTH:
@@ -36,27 +36,27 @@ class Question:
         if self.kind == "choice":
             if not 2 <= len(self.options) <= MOST_CHOICES:
                 self.problems["choices"] = f"Enter 2 to {MOST_CHOICES} choices, separated by commas."
-            elif any(len(one) > CHOICE_LENGTH for one in self.options):
+            elif any(len(choice) > CHOICE_LENGTH for choice in self.options):
                 self.problems["choices"] = f"A choice has at most {CHOICE_LENGTH} characters."
 
 
-def read_questions(data: QueryDict) -> list[Question]:
+def read_questions(data: QueryDict) -> list[RubricQuestion]:
     """The form's questions; those without words are left out. Each brings its problems with it."""
     columns = [data.getlist(f"rubric_{name}") for name in ("label", "kind", "choices", "required", "name")]
-    found = []
+    questions = []
     for at, label in enumerate(columns[0][: MOST_QUESTIONS + 1]):
         rest = [column[at] if at < len(column) else "" for column in columns[1:]]
         text = " ".join(label.replace("\0", "").split())
         if text:
-            found.append(Question(text, rest[0], rest[1].replace("\0", ""), rest[2] == "yes", rest[3]))
-    for question in found:
+            questions.append(RubricQuestion(text, rest[0], rest[1].replace("\0", ""), rest[2] == "yes", rest[3]))
+    for question in questions:
         question.check()
-    if len(found) > MOST_QUESTIONS:
-        found[-1].problems["label"] = f"A queue has at most {MOST_QUESTIONS} questions. Remove one."
-    return found
+    if len(questions) > MOST_QUESTIONS:
+        questions[-1].problems["label"] = f"A queue has at most {MOST_QUESTIONS} questions. Remove one."
+    return questions
 
 
-def to_stored_questions(questions: list[Question]) -> list[dict[str, Any]]:
+def to_stored_questions(questions: list[RubricQuestion]) -> list[dict[str, Any]]:
     """As Queue.rubric. Names are made of the words, once, and are different."""
     names: set[str] = set()
     rows = []
@@ -74,5 +74,8 @@ def make_question_slug(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")[:40]
 
 
-def questions_of(rubric: list[dict[str, Any]]) -> list[Question]:
-    return [Question(one["label"], one["kind"], ", ".join(one.get("choices", [])), bool(one.get("required")), one["name"]) for one in rubric]
+def questions_of(rubric: list[dict[str, Any]]) -> list[RubricQuestion]:
+    return [
+        RubricQuestion(question["label"], question["kind"], ", ".join(question.get("choices", [])), bool(question.get("required")), question["name"])
+        for question in rubric
+    ]

@@ -17,7 +17,7 @@ CUT_AT = 400  # characters
 
 
 @dataclass(frozen=True)
-class Answer:
+class SampleAnswer:
     """``rollout`` is None for texts of a running trainer that are not stored yet, and for rollouts that are gone."""
 
     rollout: Rollout | None
@@ -26,36 +26,36 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ItemSample:
     prompt: list[Piece]
-    answers: list[Answer]
+    answers: list[SampleAnswer]
     item: Item | None = None
     gold: bool = False
 
 
-def of_new(items: Sequence[NewItem]) -> list[Sample]:
+def of_new(items: Sequence[NewItem]) -> list[ItemSample]:
     texts = load_sample_texts((item.prompt, item.rollouts, item.texts) for item in items)
-    return [Sample(prompt, answers, gold=item.gold is not None) for item, (prompt, answers) in zip(items, texts, strict=True)]
+    return [ItemSample(prompt, answers, gold=item.gold is not None) for item, (prompt, answers) in zip(items, texts, strict=True)]
 
 
-def of_items(items: Sequence[Item]) -> list[Sample]:
+def of_items(items: Sequence[Item]) -> list[ItemSample]:
     texts = load_sample_texts((item.prompt_id, item.rollouts, item.texts) for item in items)
-    return [Sample(prompt, answers, item, item.gold is not None) for item, (prompt, answers) in zip(items, texts, strict=True)]
+    return [ItemSample(prompt, answers, item, item.gold is not None) for item, (prompt, answers) in zip(items, texts, strict=True)]
 
 
-def load_sample_texts(asked: Iterable[tuple[int, Sequence[int], Sequence[str] | None]]) -> list[tuple[list[Piece], list[Answer]]]:
+def load_sample_texts(items: Iterable[tuple[int, Sequence[int], Sequence[str] | None]]) -> list[tuple[list[Piece], list[SampleAnswer]]]:
     """Prompt and answers of each, in two queries."""
-    rows = list(asked)
+    rows = list(items)
     heads = Rollout.across_teams.defer("completion", "turns", "contributions", "shaped").select_related("run").defer("run__spec")
-    found: dict[int, Any] = heads.annotate(head=Left("completion", CUT_AT + 1)).in_bulk([pk for _, rollouts, _ in rows for pk in rollouts])
+    heads_by_id: dict[int, Any] = heads.annotate(head=Left("completion", CUT_AT + 1)).in_bulk([pk for _, rollouts, _ in rows for pk in rollouts])
     prompts: dict[int, Any] = Prompt.across_teams.only("pk").annotate(head=Left("text", CUT_AT)).in_bulk([prompt for prompt, _, _ in rows])
-    made = []
+    sample_texts = []
     for prompt, rollouts, texts in rows:
-        answers = [make_sample_answer(found.get(pk), found[pk].head if pk in found else "") for pk in rollouts]
+        answers = [make_sample_answer(heads_by_id.get(pk), heads_by_id[pk].head if pk in heads_by_id else "") for pk in rollouts]
         answers += [make_sample_answer(None, text[: CUT_AT + 1]) for text in texts or ()]
-        made.append((list(iterate_text_pieces(prompts[prompt].head if prompt in prompts else "")), answers))
-    return made
+        sample_texts.append((list(iterate_text_pieces(prompts[prompt].head if prompt in prompts else "")), answers))
+    return sample_texts
 
 
-def make_sample_answer(rollout: Rollout | None, head: str) -> Answer:
-    return Answer(rollout, list(iterate_text_pieces(head[:CUT_AT])), len(head) > CUT_AT)
+def make_sample_answer(rollout: Rollout | None, head: str) -> SampleAnswer:
+    return SampleAnswer(rollout, list(iterate_text_pieces(head[:CUT_AT])), len(head) > CUT_AT)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 from django.utils import timezone
 
-from lab.labelling.labels.answers import Answer, AnswerError, read_answer
+from lab.labelling.labels.answers import AnswerError, LabelAnswer, read_answer
 from lab.labelling.labels.implied_preferences import derive_preferences
 from lab.labelling.labels.labeller_standing import may_review
 from lab.labelling.labels.models import COUNTING, Change, Item, ItemState, Judgement, JudgementState, Preference, Queue, Verdict
@@ -35,7 +35,7 @@ def lock_item(item_id: int, queue: Queue | None = None) -> Item:
     return item
 
 
-class Said(NamedTuple):
+class ItemJudgement(NamedTuple):
     """A judgement of an item, as far as its state depends on it."""
 
     user: int
@@ -45,12 +45,12 @@ class Said(NamedTuple):
 
 
 @dataclass
-class Tally:
+class ItemTally:
     """What an item's state follows from: the queue's overlap, the users who hold it, and what was said of it."""
 
     overlap: int
     holders: list[int]
-    said: list[Said]
+    judgements: list[ItemJudgement]
 
 
 TALLY = """
@@ -61,26 +61,26 @@ FROM labels_item item JOIN labels_queue queue ON queue.id = item.queue_id WHERE 
 """
 
 
-def fetch_item_tally(item: Item) -> Tally:
+def fetch_item_tally(item: Item) -> ItemTally:
     """As it is now. The caller holds the item (``lock_item``)."""
     with connection.cursor() as cursor:
         cursor.execute(TALLY, [item.pk])
-        overlap, holders, said = cursor.fetchone()
-    rows = json.loads(said) if isinstance(said, str) else said
-    return Tally(overlap, holders, [Said(*row) for row in rows or []])
+        overlap, holders, judgements = cursor.fetchone()
+    rows = json.loads(judgements) if isinstance(judgements, str) else judgements
+    return ItemTally(overlap, holders, [ItemJudgement(*row) for row in rows or []])
 
 
-def compute_item_state(item: Item, found: Tally) -> None:
+def compute_item_state(item: Item, tally: ItemTally) -> None:
     """Sets ``labels``, ``room`` and ``state``.
 
     Settled and dropped items stay so. A skip takes no seat. ``room`` never falls below 0, also when a restored judgement found its seat taken.
     """
-    seats = sum(row.state in SEATED and row.verdict != Verdict.SKIP for row in found.said)
-    item.labels = len(filter_opinions(found.said))
-    item.room = max(0, found.overlap - seats - len(found.holders))
+    seats = sum(row.state in SEATED and row.verdict != Verdict.SKIP for row in tally.judgements)
+    item.labels = len(filter_opinions(tally.judgements))
+    item.room = max(0, tally.overlap - seats - len(tally.holders))
     if item.state not in (ItemState.SETTLED, ItemState.DROPPED):
-        complete = item.labels >= found.overlap
-        item.state = ItemState.OPEN if not complete else ItemState.DONE if find_agreed_verdict(item, found.said) else ItemState.CONFLICT
+        complete = item.labels >= tally.overlap
+        item.state = ItemState.OPEN if not complete else ItemState.DONE if find_agreed_verdict(item, tally.judgements) else ItemState.CONFLICT
 
 
 def update_item_state(item: Item) -> None:
@@ -121,7 +121,7 @@ def decide_queue_item(item: Item, user: User, data: dict[str, Any], order: list[
         record_audit_entry("label.decide", item, team=item.queue.team, actor=user, label=f"item {item.pk} of {item.queue}", queue=item.queue_id)
 
 
-def final_of(answer: Answer) -> dict[str, Any]:
+def final_of(answer: LabelAnswer) -> dict[str, Any]:
     return {name: getattr(answer, name) for name in FINAL}
 
 

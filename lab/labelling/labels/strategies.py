@@ -1,6 +1,6 @@
 """Which pairs come first. Pure arithmetic on arrays: a score for every candidate, and the highest is served first.
 
-``Features`` describe candidates in the order of the reward: of a pair the answer with the higher reward comes first, so the gap is never negative
+``ItemFeatures`` describe candidates in the order of the reward: of a pair the answer with the higher reward comes first, so the gap is never negative
 and the differences of length and entropy say what the answer that the reward prefers has more of.
 """
 
@@ -21,7 +21,7 @@ MOST_FITTED = 5000  # newest votes
 
 
 @dataclass(frozen=True)
-class Features:
+class ItemFeatures:
     """Of N candidates, each (N,). NaN where a rollout has no reward or no entropy."""
 
     gap: Array  # reward of the better minus reward of the worse
@@ -33,8 +33,8 @@ class Features:
     def __len__(self) -> int:
         return len(self.gap)
 
-    def take(self, places: npt.NDArray[np.int64]) -> Features:
-        return Features(*(getattr(self, name)[places] for name in ("gap", "length", "entropy_gap", "entropy", "spread")))
+    def take(self, places: npt.NDArray[np.int64]) -> ItemFeatures:
+        return ItemFeatures(*(getattr(self, name)[places] for name in ("gap", "length", "entropy_gap", "entropy", "spread")))
 
     @property
     def predictors(self) -> Array:
@@ -72,24 +72,24 @@ def fit_disagreement_model(predictors: Array, disagreed: npt.NDArray[np.bool_]) 
     return Disagreement(mean, scale, np.asarray(fitted.params, dtype=float), votes, hits)
 
 
-def score_candidates(strategy: str, features: Features, seed: int, model: Disagreement | None = None) -> Array:
+def score_candidates(strategy: str, features: ItemFeatures, seed: int, model: Disagreement | None = None) -> Array:
     """(N,), highest first; candidates without what the strategy needs get -inf and come last. Ties are broken by ``draw_random_scores``."""
     if strategy == Strategy.LARGEST_GAP:
-        found = features.gap
+        scores = features.gap
     elif strategy == Strategy.SMALLEST_GAP:
-        found = -features.gap
+        scores = -features.gap
     elif strategy == Strategy.ENTROPY:
-        found = features.entropy
+        scores = features.entropy
     elif strategy == Strategy.DISAGREEMENT:
-        found = score_without_model(features) if model is None else model.probability(features.predictors)
-        found = np.where(np.isnan(features.gap), np.nan, found)
-        found = np.where(features.gap > 0, found, -1.0)  # where the reward has no order, nobody can disagree with it
+        scores = score_without_model(features) if model is None else model.probability(features.predictors)
+        scores = np.where(np.isnan(features.gap), np.nan, scores)
+        scores = np.where(features.gap > 0, scores, -1.0)  # where the reward has no order, nobody can disagree with it
     else:
         return draw_random_scores(len(features), seed)
-    return np.where(np.isnan(found), -np.inf, found)
+    return np.where(np.isnan(scores), -np.inf, scores)
 
 
-def score_without_model(features: Features) -> Array:
+def score_without_model(features: ItemFeatures) -> Array:
     """Without a model: pairs whose gap is small for their group, from groups with spread, where the policy was undecided."""
     spread = np.nan_to_num(features.spread)
     standardised = np.divide(features.gap, spread, out=np.zeros_like(spread), where=spread > 0)
@@ -100,6 +100,6 @@ def draw_random_scores(count: int, seed: int) -> Array:
     return np.random.default_rng(seed).random(count)
 
 
-def order_by_score(found: Array, seed: int) -> npt.NDArray[np.int64]:
+def order_by_score(scores: Array, seed: int) -> npt.NDArray[np.int64]:
     """Places of the candidates, best first; equals in an order the seed decides."""
-    return np.lexsort((draw_random_scores(len(found), seed), -found)).astype(np.int64)
+    return np.lexsort((draw_random_scores(len(scores), seed), -scores)).astype(np.int64)

@@ -38,9 +38,9 @@ def item_of(request: LabRequest, item_id: int) -> Item:
 
 def judgement_of(request: LabRequest, judgement_id: int) -> Judgement:
     team = request.team
-    found = get_object_or_404(Judgement.objects.of(team).select_related("item", "queue__team", "user"), pk=judgement_id)
-    find_quality_queue(request, found.queue_id)
-    return found
+    judgement = get_object_or_404(Judgement.objects.of(team).select_related("item", "queue__team", "user"), pk=judgement_id)
+    find_quality_queue(request, judgement.queue_id)
+    return judgement
 
 
 def sees_numbers(request: LabRequest) -> bool:

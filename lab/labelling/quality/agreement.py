@@ -7,7 +7,7 @@ from itertools import combinations
 
 from lab.labelling.labels.models import Kind, Queue
 from lab.labelling.quality.coefficients import Coefficient, cohen_kappa, fleiss_kappa, krippendorff_alpha, percent_agreement
-from lab.labelling.quality.ratings import Ratings, step_ratings_of
+from lab.labelling.quality.ratings import RatingTable, step_ratings_of
 from lab.teams.accounts.models import User
 
 RELIABLE, TENTATIVE = 0.8, 2 / 3  # Krippendorff's customary limits (Content Analysis, 2004, p. 241)
@@ -21,7 +21,7 @@ ORDINAL_HELP = {
 
 
 @dataclass(frozen=True)
-class Measure:
+class AgreementMeasure:
     coefficient: Coefficient
     help: str
     least: float  # of the drawn scale
@@ -29,7 +29,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Pairwise:
+class PairwiseKappas:
     """``rows``: (labeller, their cells); a cell is None on and below the diagonal."""
 
     people: list[User]
@@ -37,34 +37,38 @@ class Pairwise:
     left_out: int
 
 
-def compute_agreement_measures(queue: Queue, ratings: Ratings) -> list[Measure]:
+def compute_agreement_measures(queue: Queue, ratings: RatingTable) -> list[AgreementMeasure]:
     counts, items = ratings.counts(), ratings.items
     ordered = ratings.counts(ordered=True)
-    percent = Measure(percent_agreement(counts, items), "share of label pairs on the same item that agree; not corrected for chance", 0.0, None)
-    found = [percent]
+    percent = AgreementMeasure(
+        percent_agreement(counts, items), "share of label pairs on the same item that agree; not corrected for chance", 0.0, None
+    )
+    measures = [percent]
     if len(ratings.people) == 2:
         table = ratings.by_labeller()
         both = (table >= 0).all(axis=1)
         cohen = cohen_kappa(table[both, 0], table[both, 1], ratings.size, items[both])
-        found.append(Measure(cohen, "agreement beyond chance, for two labellers", -1.0, 0.0))
-    found.append(
-        Measure(
+        measures.append(AgreementMeasure(cohen, "agreement beyond chance, for two labellers", -1.0, 0.0))
+    measures.append(
+        AgreementMeasure(
             fleiss_kappa(counts, items),
             "agreement beyond chance, for any number of labellers; items with the most common number of labels",
             -1.0,
             0.0,
         )
     )
-    found.append(Measure(krippendorff_alpha(counts, items, "nominal"), "agreement beyond chance, allows missing labels", -1.0, 0.0))
+    measures.append(AgreementMeasure(krippendorff_alpha(counts, items, "nominal"), "agreement beyond chance, allows missing labels", -1.0, 0.0))
     ordinal = krippendorff_alpha(ordered, items, "ordinal")
-    found.append(Measure(ordinal, f"as above, with verdicts in order: {ORDINAL_HELP[Kind(queue.kind)]}", -1.0, 0.0))
+    measures.append(AgreementMeasure(ordinal, f"as above, with verdicts in order: {ORDINAL_HELP[Kind(queue.kind)]}", -1.0, 0.0))
     if queue.steps:
         steps = step_ratings_of(queue)
         alpha = krippendorff_alpha(steps.counts(), steps.items, "ordinal")
-        found.append(
-            Measure(rename_coefficient(alpha, "Krippendorff's alpha, steps"), "of bad, neutral and good steps that two people marked", -1.0, 0.0)
+        measures.append(
+            AgreementMeasure(
+                rename_coefficient(alpha, "Krippendorff's alpha, steps"), "of bad, neutral and good steps that two people marked", -1.0, 0.0
+            )
         )
-    return found
+    return measures
 
 
 def rename_coefficient(coefficient: Coefficient, name: str) -> Coefficient:
@@ -88,15 +92,15 @@ def interpret_alpha(alpha: Coefficient) -> str:
     return "Inconclusive: the interval of alpha includes 0.67. More items with several labels narrow it."
 
 
-def compute_pairwise_kappas(ratings: Ratings, users: dict[int, User]) -> Pairwise:
+def compute_pairwise_kappas(ratings: RatingTable, users: dict[int, User]) -> PairwiseKappas:
     """Cohen's kappa of every two labellers; the ones with most labels when there are many."""
-    numbers = [int((ratings.labellers == place).sum()) for place in range(len(ratings.people))]
-    places = sorted(range(len(ratings.people)), key=lambda place: (-numbers[place], ratings.people[place]))[:MOST_PEOPLE]
+    numbers = [int((ratings.labellers == index).sum()) for index in range(len(ratings.people))]
+    places = sorted(range(len(ratings.people)), key=lambda index: (-numbers[index], ratings.people[index]))[:MOST_PEOPLE]
     table = ratings.by_labeller()
     cells: dict[tuple[int, int], Coefficient] = {}
     for first, second in combinations(places, 2):
         both = (table[:, first] >= 0) & (table[:, second] >= 0)
         cells[first, second] = cohen_kappa(table[both, first], table[both, second], ratings.size, ratings.items[both])
-    people = [users[ratings.people[place]] for place in places]
-    rows = [(users[ratings.people[one]], [cells.get((one, other)) for other in places]) for one in places]
-    return Pairwise(people, rows, len(ratings.people) - len(places))
+    people = [users[ratings.people[index]] for index in places]
+    rows = [(users[ratings.people[row]], [cells.get((row, other)) for other in places]) for row in places]
+    return PairwiseKappas(people, rows, len(ratings.people) - len(places))

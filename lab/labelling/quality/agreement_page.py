@@ -35,13 +35,13 @@ def show_queue_quality(request: LabRequest, queue_id: int) -> HttpResponse:
     chosen = next((line.user for line in lines if str(line.user.pk) == request.GET.get("labeller", "")), None)
     context: dict[str, Any] = {**queue_context(request, queue, "quality"), "lines": lines, "numbers": numbers, "chosen": chosen}
     if numbers:
-        found = compute_agreement_measures(queue, ratings)
-        alpha = next(one.coefficient for one in found if one.coefficient.name.endswith("nominal"))
-        context |= {"measures": found, "reading": interpret_alpha(alpha), "resamples": max(one.coefficient.resamples for one in found)}
+        measures = compute_agreement_measures(queue, ratings)
+        alpha = next(measure.coefficient for measure in measures if measure.coefficient.name.endswith("nominal"))
+        context |= {"measures": measures, "reading": interpret_alpha(alpha), "resamples": max(measure.coefficient.resamples for measure in measures)}
     if leads:
         context["pairwise"] = compute_pairwise_kappas(ratings, User.objects.in_bulk(ratings.people))
-    shown = [answer for answer in gold if chosen is None or answer.user == chosen.pk]
-    context |= {"gold": len(shown), "time": over_time(shown), "steps": over_steps(queue.team, shown)} if lines else {}
+    answers = [answer for answer in gold if chosen is None or answer.user == chosen.pk]
+    context |= {"gold": len(answers), "time": over_time(answers), "steps": over_steps(queue.team, answers)} if lines else {}
     return render(request, "quality/quality.html", context)
 
 
@@ -65,8 +65,8 @@ def change_labeller_status(request: LabRequest, queue_id: int) -> HttpResponse:
 
 def labeller_of(queue: Queue, key: str) -> User:
     """Somebody of the team, or who labelled in the queue; else 404."""
-    found = User.objects.filter(pk=parse_whole_number(key) or 0)
-    user = (found.filter(memberships__team=queue.team) | found.filter(judgements__queue=queue)).distinct().first()
+    users = User.objects.filter(pk=parse_whole_number(key) or 0)
+    user = (users.filter(memberships__team=queue.team) | users.filter(judgements__queue=queue)).distinct().first()
     if user is None:
         raise Http404
     return user

@@ -55,8 +55,8 @@ def percent_agreement(counts: Counts, items: Places) -> Coefficient:
     def stats(kinds: Counts) -> Floats:
         return np.column_stack([compute_pair_agreement(kinds), np.ones(len(kinds))])
 
-    made = make_coefficient("Percent agreement", float(compute_pair_agreement(counts).mean()), counts, items)
-    return with_interval(made, counts, items, stats, lambda sums: sums[:, 0] / sums[:, 1])
+    coefficient = make_coefficient("Percent agreement", float(compute_pair_agreement(counts).mean()), counts, items)
+    return with_interval(coefficient, counts, items, stats, lambda sums: sums[:, 0] / sums[:, 1])
 
 
 def fleiss_kappa(counts: Counts, items: Places) -> Coefficient:
@@ -95,8 +95,8 @@ def krippendorff_alpha(counts: Counts, items: Places, level: str) -> Coefficient
         return Coefficient(name, units=len(counts), items=len(np.unique(items)), labels=int(counts.sum()), why=ONE_VERDICT)
     size = counts.shape[1]
     value = float(krippendorff.alpha(value_counts=counts, value_domain=list(range(size)), level_of_measurement=level))  # type: ignore[arg-type]
-    made = make_coefficient(name, value, counts, items)
-    return with_interval(made, counts, items, compute_coincidences, lambda sums: compute_alphas(sums.reshape(-1, size, size), level))
+    coefficient = make_coefficient(name, value, counts, items)
+    return with_interval(coefficient, counts, items, compute_coincidences, lambda sums: compute_alphas(sums.reshape(-1, size, size), level))
 
 
 def cohen_kappa(first: Places, second: Places, size: int, items: Places) -> Coefficient:
@@ -118,8 +118,8 @@ def cohen_kappa(first: Places, second: Places, size: int, items: Places) -> Coef
         return beyond_chance(np.trace(tables, axis1=1, axis2=2) / total, expected)
 
     value = float(cohens_kappa(table, return_results=False))
-    made = Coefficient(name, value, units=len(first), items=len(np.unique(items)), labels=2 * len(first))
-    return with_interval(made, cells[:, None], items, lambda kinds: np.eye(size * size)[kinds[:, 0]], resampled)
+    coefficient = Coefficient(name, value, units=len(first), items=len(np.unique(items)), labels=2 * len(first))
+    return with_interval(coefficient, cells[:, None], items, lambda kinds: np.eye(size * size)[kinds[:, 0]], resampled)
 
 
 def select_pairable_units(counts: Counts, items: Places) -> tuple[Counts, Places]:
@@ -173,23 +173,23 @@ def make_coefficient(name: str, value: float, counts: Counts, items: Places) -> 
 
 
 def with_interval(
-    made: Coefficient, units: Counts, items: Places, stats: Callable[[Counts], Floats], statistic: Callable[[Floats], Floats]
+    coefficient: Coefficient, units: Counts, items: Places, stats: Callable[[Counts], Floats], statistic: Callable[[Floats], Floats]
 ) -> Coefficient:
     """``stats`` makes, of kinds of units (K, C), what adds up over units (K, k); ``statistic`` makes values (R,) of sums (R, k)."""
-    if made.items < FEWEST_ITEMS:
-        return replace(made, why=FEW_ITEMS)
+    if coefficient.items < FEWEST_ITEMS:
+        return replace(coefficient, why=FEW_ITEMS)
     kinds, often = kinds_of_items(units, items, stats)
     resamples = int(min(RESAMPLES, max(FEWEST_RESAMPLES, MOST_DRAWS // len(kinds))))
-    draws = np.random.default_rng(SEED).multinomial(made.items, often / often.sum(), size=resamples)
+    draws = np.random.default_rng(SEED).multinomial(coefficient.items, often / often.sum(), size=resamples)
     values = statistic(draws.astype(np.float64) @ kinds)
     defined = values[np.isfinite(values)]
     if len(defined) < resamples / 2:
-        return replace(made, resamples=resamples, why=UNSTABLE)
+        return replace(coefficient, resamples=resamples, why=UNSTABLE)
     if np.ptp(defined) < 1e-12:  # where everybody agrees the bootstrap knows no doubt, and an interval without width would be a lie
-        return replace(made, resamples=resamples, why=ALL_ALIKE)
+        return replace(coefficient, resamples=resamples, why=ALL_ALIKE)
     edge = (1 - CONFIDENCE) / 2
     low, high = np.quantile(defined, [edge, 1 - edge])
-    return replace(made, low=float(low), high=float(high), resamples=resamples)
+    return replace(coefficient, low=float(low), high=float(high), resamples=resamples)
 
 
 def kinds_of_items(units: Counts, items: Places, stats: Callable[[Counts], Floats]) -> tuple[Floats, Places]:
@@ -205,8 +205,8 @@ def kinds_of_items(units: Counts, items: Places, stats: Callable[[Counts], Float
         return added, np.bincount(of_unit, minlength=len(kinds))
     sums = np.zeros((number, added.shape[1]))
     np.add.at(sums, of_item, added[of_unit])
-    found, often = np.unique(sums, axis=0, return_counts=True)
-    return found, often
+    distinct, often = np.unique(sums, axis=0, return_counts=True)
+    return distinct, often
 
 
 def unique_rows(rows: Counts) -> tuple[Counts, Places]:
@@ -216,5 +216,5 @@ def unique_rows(rows: Counts) -> tuple[Counts, Places]:
         keys = rows @ (base ** np.arange(rows.shape[1], dtype=np.int64))
         _, first, places = np.unique(keys, return_index=True, return_inverse=True)
         return rows[first], places
-    found, places = np.unique(rows, axis=0, return_inverse=True)
-    return found, places.reshape(-1)
+    unique, places = np.unique(rows, axis=0, return_inverse=True)
+    return unique, places.reshape(-1)

@@ -21,7 +21,7 @@ from lab.labelling.labels.models import COUNTING, Item, ItemState, Judgement, Ki
 from lab.labelling.labels.settlement import decide_queue_item
 from lab.labelling.quality.access import find_quality_queue, item_of, queue_context
 from lab.labelling.quality.adjudication import STATES, conflicts_of, find_next_conflict, newest_decision, undo_decision
-from lab.labelling.quality.item_display import Said, build_shown_item, describe_judgement, describe_stored_answer, order_for
+from lab.labelling.quality.item_display import VerdictView, build_shown_item, describe_judgement, describe_stored_answer, order_for
 from lab.labelling.quality.posted_forms import body_of, comment_of
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusal_answers import wants_json
@@ -38,17 +38,17 @@ CLEARER = {"1": "Pair 1 is clearer", "2": "Pair 2 is clearer", "tie": "Tie"}
 
 
 @dataclass(frozen=True)
-class Vote:
+class ConflictVote:
     """What one labeller said. ``turned``: they saw the answers in another order, which their words may speak of."""
 
     number: int
     judgement: Judgement
-    said: Said
+    verdict: VerdictView
     turned: bool
 
 
 @dataclass(frozen=True)
-class Choice:
+class VerdictChoice:
     value: str
     words: str
     key: str
@@ -103,14 +103,14 @@ def build_conflict_context(request: LabRequest, queue: Queue, item: Item, state:
     before, after = find_next_conflict(items, item, back=True), find_next_conflict(items, item)
     words = CLEARER if queue.kind == Kind.CLEARER else WORDS
     choices = [
-        Choice(value, words[value], "2" if value == "bad" and queue.kind == Kind.SINGLE else KEYS[value])
+        VerdictChoice(value, words[value], "2" if value == "bad" and queue.kind == Kind.SINGLE else KEYS[value])
         for value in CHOICES[Kind(queue.kind)]
         if value in words
     ]
     if queue.kind == Kind.SINGLE:
-        choices = [Choice(one.value, "Bad" if one.value == "bad" else one.words, one.key) for one in choices]
+        choices = [VerdictChoice(choice.value, "Bad" if choice.value == "bad" else choice.words, choice.key) for choice in choices]
     return {
-        "shown": build_shown_item(item, order, origins=reveal or not queue.blind),
+        "item_view": build_shown_item(item, order, origins=reveal or not queue.blind),
         "order": json.dumps(order),
         "votes": list_item_votes(item, order),
         "choices": choices if queue.kind != Kind.RANKING else [],
@@ -121,9 +121,9 @@ def build_conflict_context(request: LabRequest, queue: Queue, item: Item, state:
     }
 
 
-def list_item_votes(item: Item, order: list[int]) -> list[Vote]:
+def list_item_votes(item: Item, order: list[int]) -> list[ConflictVote]:
     rows = Judgement.objects.filter(item=item, state__in=COUNTING).exclude(verdict=Verdict.SKIP).select_related("user").order_by("pk")
-    return [Vote(number, row, describe_judgement(item, row, order), list(row.order) != order) for number, row in enumerate(rows, 1)]
+    return [ConflictVote(number, row, describe_judgement(item, row, order), list(row.order) != order) for number, row in enumerate(rows, 1)]
 
 
 def build_conflicts_query(state: str, reveal: bool, name: str | None = None, item: Item | None = None) -> str:
@@ -176,7 +176,7 @@ def read_decided_answer(data: dict[str, Any], as_json: bool) -> tuple[dict[str, 
         order = parse_json_field(data.get("order", ""), "order")
     if not isinstance(answer, dict):
         raise AnswerError([Problem("answer", "The answer must be an object.", "Choose an answer.")])
-    if not isinstance(order, list) or not all(isinstance(place, int) and not isinstance(place, bool) for place in order):
+    if not isinstance(order, list) or not all(isinstance(index, int) and not isinstance(index, bool) for index in order):
         raise AnswerError([Problem("order", "The order must be a list of places.", "Reload the page; the comment is kept.")])
     return answer, order
 

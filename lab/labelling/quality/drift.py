@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.labelling.quality.labellers import GoldAnswer
-from lab.labelling.quality.proportions import Share, estimate_share, has_share_fallen
+from lab.labelling.quality.proportions import Proportion, estimate_share, has_share_fallen
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team
 
@@ -19,17 +19,17 @@ WINDOWS = 8
 
 
 @dataclass(frozen=True)
-class Stretch:
+class GoldStretch:
     """A run of gold answers. ``first`` and ``last``: which answers in order of time (from 1), or which policy steps."""
 
     first: int
     last: int
-    share: Share
+    share: Proportion
 
 
 @dataclass(frozen=True)
 class Drift:
-    stretches: list[Stretch]
+    stretches: list[GoldStretch]
 
     @property
     def fell(self) -> bool:
@@ -38,7 +38,7 @@ class Drift:
 
 
 def over_time(answers: Sequence[GoldAnswer]) -> Drift:
-    return Drift(cut_into_stretches([(place, answer.right) for place, answer in enumerate(answers, 1)]))
+    return Drift(cut_into_stretches([(number, answer.right) for number, answer in enumerate(answers, 1)]))
 
 
 def over_steps(team: Team, answers: Sequence[GoldAnswer]) -> Drift:
@@ -50,18 +50,18 @@ def over_steps(team: Team, answers: Sequence[GoldAnswer]) -> Drift:
         known = [steps[rollout] for rollout in answer.rollouts if rollout in steps]
         if known:
             placed.append((max(known), answer.right))
-    return Drift(cut_into_stretches(sorted(placed, key=lambda one: one[0])))
+    return Drift(cut_into_stretches(sorted(placed, key=lambda entry: entry[0])))
 
 
-def cut_into_stretches(answers: Sequence[tuple[int, bool]]) -> list[Stretch]:
+def cut_into_stretches(answers: Sequence[tuple[int, bool]]) -> list[GoldStretch]:
     """Stretches of at least LEAST answers that part no place; what is left at the end joins the last. ``answers``: (place, right) in order."""
     least = max(LEAST, -(-len(answers) // WINDOWS))
-    made: list[list[tuple[int, bool]]] = []
-    for place, hit in answers:
-        full = made and len(made[-1]) >= least and made[-1][-1][0] != place
-        if full or not made:
-            made.append([])
-        made[-1].append((place, hit))
-    if len(made) > 1 and len(made[-1]) < least:
-        made[-2:] = [[*made[-2], *made[-1]]]
-    return [Stretch(group[0][0], group[-1][0], estimate_share(sum(hit for _, hit in group), len(group))) for group in made]
+    groups: list[list[tuple[int, bool]]] = []
+    for position, hit in answers:
+        full = groups and len(groups[-1]) >= least and groups[-1][-1][0] != position
+        if full or not groups:
+            groups.append([])
+        groups[-1].append((position, hit))
+    if len(groups) > 1 and len(groups[-1]) < least:
+        groups[-2:] = [[*groups[-2], *groups[-1]]]
+    return [GoldStretch(group[0][0], group[-1][0], estimate_share(sum(hit for _, hit in group), len(group))) for group in groups]

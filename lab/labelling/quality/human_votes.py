@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from lab.labelling.quality.reward_agreement import TOTAL, Column, Window, build_agreement_columns
+from lab.labelling.quality.reward_agreement import TOTAL, AgreementWindow, RewardColumn, build_agreement_columns
 from lab.labelling.quality.votes import votes_of
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs import metrics
@@ -29,15 +29,15 @@ def run_humans(request: LabRequest, run_id: UUID) -> HttpResponse:
     run = find_team_run(request, run_id)
     votes = votes_of(run)
     series = metrics.read_metric_series(run.pk, ["reward"]).get("reward") if votes else None
-    found = build_agreement_columns(votes, series)
+    columns = build_agreement_columns(votes, series)
     if request.GET.get("part") == "data":
-        body = {"columns": [column_to_json(column) for column in found], "curve": build_reward_curve(series)}
+        body = {"columns": [column_to_json(column) for column in columns], "curve": build_reward_curve(series)}
         return HttpResponse(msgspec.json.encode(body), content_type="application/json", headers={"Cache-Control": "no-store"})
-    asked = request.GET.get("reward", TOTAL)
-    chosen = next((column for column in found if column.name == asked), found[0] if found else None)
+    name = request.GET.get("reward", TOTAL)
+    chosen = next((column for column in columns if column.name == name), columns[0] if columns else None)
     context = {
         "run": run,
-        "columns": found,
+        "columns": columns,
         "chosen": chosen,
         "votes": len(votes),
         "items": len({vote.item for vote in votes}),
@@ -54,7 +54,7 @@ def new_queue(run: Run, **more: str) -> str:
     return f"{reverse('queue-new')}?{urlencode({'run': run.number, **more})}"
 
 
-def column_to_json(column: Column) -> dict[str, Any]:
+def column_to_json(column: RewardColumn) -> dict[str, Any]:
     return {
         "name": column.name,
         "share": msgspec.to_builtins(column.share),
@@ -64,7 +64,7 @@ def column_to_json(column: Column) -> dict[str, Any]:
     }
 
 
-def window_json(window: Window) -> dict[str, Any]:
+def window_json(window: AgreementWindow) -> dict[str, Any]:
     share = window.share
     places = {"first": window.first, "last": window.last, "look": window.look, "reward": window.reward, "since": window.since}
     return {**places, "value": share.value, "low": share.low, "high": share.high, "n": share.n, "disagreeing": window.disagreeing}

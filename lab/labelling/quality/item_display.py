@@ -19,7 +19,7 @@ STRENGTHS = {1: "slightly", 2: "clearly", 3: "much"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerView:
     """``label`` is what verdicts call it. ``about`` is where it comes from, None where that is hidden or not stored."""
 
     label: str
@@ -29,22 +29,22 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ItemView:
     prompt: Texts
     reference: list[Piece]
-    answers: list[Answer]
+    answers: list[AnswerView]
     order: list[int]
 
 
 @dataclass(frozen=True)
-class Mark:
+class MarkView:
     what: str  # step or span
     mark: str
     text: list[Piece]
 
 
 @dataclass(frozen=True)
-class Said:
+class VerdictView:
     """A verdict in words. ``choice`` and ``tiers`` are what a page would send for it, in the order shown."""
 
     words: str
@@ -54,10 +54,10 @@ class Said:
     rubric: list[tuple[str, str]]
     rationale: list[Piece]
     correction: list[Piece]
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[MarkView] = field(default_factory=list)
 
 
-def build_shown_item(item: Item, order: Sequence[int], origins: bool) -> Shown | None:
+def build_shown_item(item: Item, order: Sequence[int], origins: bool) -> ItemView | None:
     """None where the prompt or an answer was deleted. ``origins``: with run, step, reward and reference."""
     order = list(order)
     view = item_views(item.queue, [(item, order)]).get(item.pk)
@@ -67,10 +67,12 @@ def build_shown_item(item: Item, order: Sequence[int], origins: bool) -> Shown |
     about = {row.pk: row for row in rows}
     names = list_answer_labels(item.queue.kind, len(order))
     answers = [
-        Answer(name, format_turn_texts(one["turns"]), one["tokens"], about.get(item.rollouts[place]) if item.texts is None else None)
-        for name, place, one in zip(names, order, view["answers"], strict=True)
+        AnswerView(
+            name, format_turn_texts(answer_view["turns"]), answer_view["tokens"], about.get(item.rollouts[index]) if item.texts is None else None
+        )
+        for name, index, answer_view in zip(names, order, view["answers"], strict=True)
     ]
-    return Shown(
+    return ItemView(
         format_turn_texts(view["prompt"]), list(iterate_text_pieces(item.prompt.reference if origins else view["reference"])), answers, order
     )
 
@@ -84,8 +86,8 @@ def list_answer_labels(kind: str, count: int) -> list[str]:
     if kind == Kind.CLEARER:
         return ["pair 1, first", "pair 1, second", "pair 2, first", "pair 2, second"]
     if kind == Kind.RANKING:
-        return [chr(ord("A") + place) for place in range(count)]
-    return [str(place + 1) for place in range(count)] if count > 1 else ["the answer"]
+        return [chr(ord("A") + index) for index in range(count)]
+    return [str(index + 1) for index in range(count)] if count > 1 else ["the answer"]
 
 
 def order_for(item: Item, user: int) -> list[int]:
@@ -99,26 +101,26 @@ def order_for(item: Item, user: int) -> list[int]:
     for pair in pairs:
         drawn.shuffle(pair)
     drawn.shuffle(pairs)
-    return [place for pair in pairs for place in pair]
+    return [index for pair in pairs for index in pair]
 
 
-def describe_judgement(item: Item, judgement: Judgement, order: Sequence[int]) -> Said:
+def describe_judgement(item: Item, judgement: Judgement, order: Sequence[int]) -> VerdictView:
     kind, count = item.queue.kind, len(order)
     sent = as_shown(judgement, list(order))
     choice, tiers, strength = str(sent["choice"]), sent.get("tiers") or [], judgement.strength
-    questions = {str(one.get("name")): str(one.get("label") or one.get("name")) for one in item.queue.rubric}
+    questions = {str(question.get("name")): str(question.get("label") or question.get("name")) for question in item.queue.rubric}
     rubric = [
         (escape_invisible_text(questions.get(name, name)), escape_invisible_text(str(value))) for name, value in (judgement.rubric or {}).items()
     ]
-    marks = [Mark("step", one["mark"], list(iterate_text_pieces(str(one.get("text", ""))))) for one in judgement.steps or []]
-    marks += [Mark("span", one["mark"], list(iterate_text_pieces(str(one.get("text", ""))))) for one in judgement.spans or []]
+    marks = [MarkView("step", mark["mark"], list(iterate_text_pieces(str(mark.get("text", ""))))) for mark in judgement.steps or []]
+    marks += [MarkView("span", mark["mark"], list(iterate_text_pieces(str(mark.get("text", ""))))) for mark in judgement.spans or []]
     words = in_words(kind, choice, tiers, strength, count)
-    return Said(
+    return VerdictView(
         words, choice, tiers, strength, rubric, list(iterate_text_pieces(judgement.rationale)), list(iterate_text_pieces(judgement.correction)), marks
     )
 
 
-def describe_stored_answer(item: Item, values: dict[str, Any] | None, order: Sequence[int]) -> Said | None:
+def describe_stored_answer(item: Item, values: dict[str, Any] | None, order: Sequence[int]) -> VerdictView | None:
     """Of a decision, a known answer or a row of history; None where it holds no verdict."""
     if not values or "verdict" not in values:
         return None
@@ -129,7 +131,7 @@ def describe_stored_answer(item: Item, values: dict[str, Any] | None, order: Seq
 def in_words(kind: str, choice: str, tiers: Sequence[Sequence[int]], strength: int | None, count: int) -> str:
     names = list_answer_labels(kind, count)
     if choice == "ranked" or (kind == Kind.RANKING and tiers):
-        return " > ".join(" = ".join(names[place] for place in tier) for tier in tiers)
+        return " > ".join(" = ".join(names[index] for index in tier) for tier in tiers)
     if choice in ("1", "2") and kind == Kind.CLEARER:
         return f"pair {choice} is {STRENGTHS.get(strength or 0, '')} clearer".replace("  ", " ")
     if choice in ("1", "2"):

@@ -11,8 +11,8 @@ from django.db.models import Aggregate, Count, FloatField, Q
 
 from lab.labelling.labels.models import Judgement, Kind, Queue, QueueMember, Verdict
 from lab.labelling.labels.outcome import is_gold_match
-from lab.labelling.quality.proportions import Share, estimate_share
-from lab.labelling.quality.ratings import Ratings
+from lab.labelling.quality.proportions import Proportion, estimate_share
+from lab.labelling.quality.ratings import RatingTable
 from lab.teams.accounts.models import User
 
 HASTE = 0.1  # of the queue's median time
@@ -43,10 +43,10 @@ class Labeller:
     labels: int
     seconds: float | None  # median
     hasty: bool
-    gold: Share
-    others: Share  # labels of others on the same items that were the same, as a share of them
-    left: Share
-    ties: Share
+    gold: Proportion
+    others: Proportion  # labels of others on the same items that were the same, as a share of them
+    left: Proportion
+    ties: Proportion
     skips: int
     member: QueueMember | None
 
@@ -55,10 +55,10 @@ class Labeller:
         return self.member is not None and self.member.paused_at is not None
 
 
-def summarize_labellers(queue: Queue, ratings: Ratings, gold: list[GoldAnswer], only: int | None = None) -> list[Labeller]:
+def summarize_labellers(queue: Queue, ratings: RatingTable, gold: list[GoldAnswer], only: int | None = None) -> list[Labeller]:
     """Those who labelled or skipped anything, most labels first. ``only``: one person's."""
-    said = Judgement.objects.filter(queue=queue).counting()
-    usual = said.exclude(verdict=Verdict.SKIP).aggregate(median=Median("seconds"))["median"]
+    judgements = Judgement.objects.filter(queue=queue).counting()
+    usual = judgements.exclude(verdict=Verdict.SKIP).aggregate(median=Median("seconds"))["median"]
     rows = fetch_labeller_tallies(queue, only)
     users = User.objects.in_bulk([row["user"] for row in rows])
     members = {member.user_id: member for member in QueueMember.objects.filter(queue=queue)}
@@ -91,7 +91,7 @@ def fetch_labeller_tallies(queue: Queue, only: int | None) -> list[dict[str, Any
     rows = Judgement.objects.filter(queue=queue).counting()
     if only is not None:
         rows = rows.filter(user=only)
-    found = (
+    tallies = (
         rows.order_by()
         .values("user")
         .annotate(
@@ -103,7 +103,7 @@ def fetch_labeller_tallies(queue: Queue, only: int | None) -> list[dict[str, Any
             seconds=Median("seconds", filter=label),
         )
     )
-    return sorted(map(dict, found), key=lambda row: (-row["labels"], row["user"]))
+    return sorted(map(dict, tallies), key=lambda row: (-row["labels"], row["user"]))
 
 
 def gold_answers(queue: Queue, only: int | None = None) -> list[GoldAnswer]:
@@ -115,7 +115,7 @@ def gold_answers(queue: Queue, only: int | None = None) -> list[GoldAnswer]:
     return [GoldAnswer(row.user_id, verdict, row.pk, tuple(row.item.rollouts)) for row, verdict in known if verdict is not None]
 
 
-def with_others(ratings: Ratings) -> dict[int, Share]:
+def with_others(ratings: RatingTable) -> dict[int, Proportion]:
     """By user id. The interval counts units: of three labels on an item, the two others weigh as one answer."""
     counts = ratings.counts()
     sizes = counts.sum(axis=1)[ratings.units] - 1
@@ -125,4 +125,4 @@ def with_others(ratings: Ratings) -> dict[int, Share]:
     people = len(ratings.people)
     hits = np.bincount(ratings.labellers, weights=agreement * compared, minlength=people)
     number = np.bincount(ratings.labellers, weights=compared.astype(float), minlength=people)
-    return {user: estimate_share(float(hits[place]), int(number[place])) for place, user in enumerate(ratings.people)}
+    return {user: estimate_share(float(hits[index]), int(number[index])) for index, user in enumerate(ratings.people)}

@@ -18,12 +18,12 @@ def body_of(request: LabRequest) -> dict[str, Any]:
     if not wants_json(request):
         return dict(request.POST.items())
     try:
-        found = json.loads(request.body)
+        body = json.loads(request.body)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        body = None
+    if not isinstance(body, dict):
         raise AnswerError([Problem("body", "The body is not a JSON object.", "Send an object with the fields of the page.")])
-    return found
+    return body
 
 
 def comment_of(data: dict[str, Any]) -> str:

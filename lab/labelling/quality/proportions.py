@@ -13,14 +13,14 @@ from lab.lib.shares import compute_wilson_interval
 
 
 @dataclass(frozen=True)
-class Share:
-    """``value`` of ``n`` answers with a 95 % interval; without answers 0 to 1 and no value. ``worth``: independent answers they are worth."""
+class Proportion:
+    """``value`` of ``n`` answers with a 95 % interval; without answers 0 to 1 and no value. ``effective_size``: as many independent answers."""
 
     value: float | None
     low: float
     high: float
     n: int
-    worth: float = 0.0
+    effective_size: float = 0.0
 
     @property
     def off_half(self) -> bool:
@@ -28,15 +28,15 @@ class Share:
         return self.low > 0.5 or self.high < 0.5
 
 
-def estimate_share(hits: float, n: int, worth: float | None = None) -> Share:
-    """``hits`` of ``n``, with the interval of ``worth`` independent answers (default: all)."""
+def estimate_share(hits: float, n: int, effective_size: float | None = None) -> Proportion:
+    """``hits`` of ``n``, with the interval of ``effective_size`` independent answers (default: all)."""
     if n <= 0:
-        return Share(None, 0.0, 1.0, 0)
-    value, worth = hits / n, float(n) if worth is None else worth
-    return Share(value, *compute_wilson_interval(value, worth), n, worth)
+        return Proportion(None, 0.0, 1.0, 0)
+    value, effective_size = hits / n, float(n) if effective_size is None else effective_size
+    return Proportion(value, *compute_wilson_interval(value, effective_size), n, effective_size)
 
 
-def clustered_share(hits: npt.NDArray[np.bool_], items: npt.NDArray[np.int64]) -> Share:
+def clustered_share(hits: npt.NDArray[np.bool_], items: npt.NDArray[np.int64]) -> Proportion:
     """Share of votes (V,) that hit, where the votes of an item (V,) hang together."""
     return estimate_share(float(hits.sum()), len(hits), estimate_effective_sample_size(hits, items)) if len(hits) else estimate_share(0, 0)
 
@@ -58,7 +58,7 @@ def estimate_effective_sample_size(hits: npt.NDArray[np.bool_], items: npt.NDArr
     return float(min(votes, max(1.0, value * (1 - value) / between))) if between > 0 else float(votes)
 
 
-def has_share_fallen(before: Share, after: Share, looks: int = 1) -> bool:
+def has_share_fallen(before: Proportion, after: Proportion, looks: int = 1) -> bool:
     """Whether the share went down by more than chance: Newcombe's interval of the difference (his method 10) lies below zero.
 
     ``looks``: how many such comparisons are made; each then has to stand with that much less doubt (Bonferroni).
@@ -66,5 +66,5 @@ def has_share_fallen(before: Share, after: Share, looks: int = 1) -> bool:
     if before.value is None or after.value is None:
         return False
     z = NormalDist().inv_cdf(1 - 0.025 / looks)
-    low, high = compute_wilson_interval(before.value, before.worth, z)[0], compute_wilson_interval(after.value, after.worth, z)[1]
+    low, high = compute_wilson_interval(before.value, before.effective_size, z)[0], compute_wilson_interval(after.value, after.effective_size, z)[1]
     return after.value - before.value + math.sqrt((high - after.value) ** 2 + (before.value - low) ** 2) < 0

@@ -28,7 +28,7 @@ MARKS = ("bad", "neutral", "good")
 
 
 @dataclass(frozen=True)
-class Ratings:
+class RatingTable:
     """One entry a label (k,): its unit, its labeller (a place in ``people``), its category, and the category in order of strength.
 
     ``items`` (N,): the item of each unit; ``people``: user ids. There are ``size`` categories and ``levels`` of them in order.
@@ -56,13 +56,13 @@ class Ratings:
         return table
 
 
-def ratings_of(queue: Queue) -> Ratings:
+def ratings_of(queue: Queue) -> RatingTable:
     """Of all judgements that count, on items that at least two people judged."""
     rows = list_overlapping_judgements(queue).values_list("item_id", "user_id", "verdict", "strength", "tiers")
     return collect_ratings(queue.kind, rows, bool(queue.strength))
 
 
-def step_ratings_of(queue: Queue) -> Ratings:
+def step_ratings_of(queue: Queue) -> RatingTable:
     """Good, neutral or bad of each reasoning step that somebody marked."""
     rows = list_overlapping_judgements(queue).values_list("item_id", "user_id", "steps")
     labels = [((item, step["start"]), item, user, MARKS.index(step["mark"])) for item, user, steps in rows for step in steps]
@@ -73,18 +73,18 @@ def list_overlapping_judgements(queue: Queue) -> Any:
     return Judgement.objects.filter(queue=queue, item__labels__gte=2).counting().exclude(verdict=Verdict.SKIP).order_by("item_id", "pk")
 
 
-def collect_ratings(kind: str, rows: Iterable[tuple[int, int, str, int | None, Any]], strengths: bool) -> Ratings:
+def collect_ratings(kind: str, rows: Iterable[tuple[int, int, str, int | None, Any]], strengths: bool) -> RatingTable:
     """``rows``: (item, user, verdict, strength, tiers). Fast where a unit is an item: a large queue has hundreds of thousands of labels."""
     categories = CATEGORIES[kind]
     levels = 2 * STRENGTHS + 1 if kind == Kind.PAIR and strengths else len(MARKS)
     if kind != Kind.RANKING:
         codes = {verdict: code for code, verdict in enumerate(categories)}
         ordered = {(verdict, strength): find_ordinal_level(kind, verdict, strength, levels) for verdict in categories for strength in (None, 1, 2, 3)}
-        found = [(item, user, codes[verdict], ordered[verdict, strength]) for item, user, verdict, strength, _ in rows if verdict in codes]
-        table = np.array(found, dtype=np.int64).reshape(-1, 4)
+        codings = [(item, user, codes[verdict], ordered[verdict, strength]) for item, user, verdict, strength, _ in rows if verdict in codes]
+        table = np.array(codings, dtype=np.int64).reshape(-1, 4)
         items, units = np.unique(table[:, 0], return_inverse=True)
         people, labellers = np.unique(table[:, 1], return_inverse=True)
-        return Ratings(units, labellers, table[:, 2], table[:, 3], items, people.tolist(), len(categories), levels)
+        return RatingTable(units, labellers, table[:, 2], table[:, 3], items, people.tolist(), len(categories), levels)
     labels = [
         ((item, *pair), item, user, code, code)
         for item, user, _, _, tiers in rows
@@ -106,13 +106,13 @@ def find_ordinal_level(kind: str, verdict: str, strength: int | None, levels: in
 
 def implied_verdicts(tiers: Sequence[Sequence[int]]) -> Iterable[tuple[tuple[int, int], str]]:
     """Each two places of a ranking, the lower first, and which of them is better."""
-    tier_of = {place: tier for tier, places in enumerate(tiers) for place in places}
+    tier_of = {index: tier for tier, places in enumerate(tiers) for index in places}
     for first, second in combinations(sorted(tier_of), 2):
         difference = tier_of[first] - tier_of[second]
         yield (first, second), Verdict.TIE if not difference else Verdict.A if difference < 0 else Verdict.B
 
 
-def build_ratings(labels: Sequence[tuple[Any, int, int, int, int]], size: int, levels: int) -> Ratings:
+def build_ratings(labels: Sequence[tuple[Any, int, int, int, int]], size: int, levels: int) -> RatingTable:
     """``labels``: (unit, item, user, category, category in order)."""
     units: dict[Any, int] = {}
     items: list[int] = []
@@ -123,4 +123,4 @@ def build_ratings(labels: Sequence[tuple[Any, int, int, int, int]], size: int, l
             units[unit] = len(units)
             items.append(item)
         rows[row] = units[unit], people.setdefault(user, len(people)), code, ordered
-    return Ratings(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3], np.array(items, dtype=np.int64), list(people), size, levels)
+    return RatingTable(rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3], np.array(items, dtype=np.int64), list(people), size, levels)

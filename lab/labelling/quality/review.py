@@ -34,7 +34,7 @@ AT_ONCE = 500  # labels accepted by one press
 STATES = {"submitted": "To review", "accepted": "Accepted", "returned": "Sent back", "skipped": "Skips"}
 
 
-class Asked:
+class ReviewQuery:
     """What the address says: ``?state=`` ``&by=`` (a labeller) ``&judgement=`` ``&page=``."""
 
     def __init__(self, query: Any) -> None:
@@ -49,14 +49,14 @@ class Asked:
         return "?" + urlencode({name: value for name, value in now.items() if value and (name, value) != ("state", "submitted")})
 
 
-def judgements_of(request: LabRequest, queue: Queue, asked: Asked) -> QuerySet[Judgement]:
+def judgements_of(request: LabRequest, queue: Queue, query: ReviewQuery) -> QuerySet[Judgement]:
     """Of others, in the order they came; without items that the reviewer could still be asked to label."""
     rows = Judgement.objects.filter(queue=queue).exclude(user=request.user).exclude(item__in=still_asked(request, queue)).order_by("pk")
-    if asked.state == "skipped":
+    if query.state == "skipped":
         rows = rows.filter(verdict=Verdict.SKIP).exclude(state=JudgementState.WITHDRAWN)
     else:
-        rows = rows.filter(state=asked.state).exclude(verdict=Verdict.SKIP)
-    return rows.filter(user=asked.by) if asked.by else rows
+        rows = rows.filter(state=query.state).exclude(verdict=Verdict.SKIP)
+    return rows.filter(user=query.by) if query.by else rows
 
 
 def list_uncontradicted_labels(queue: Queue, by: int, user: int) -> QuerySet[Judgement]:
@@ -69,58 +69,58 @@ def list_uncontradicted_labels(queue: Queue, by: int, user: int) -> QuerySet[Jud
 def show_review_page(request: LabRequest, queue_id: int) -> HttpResponse:
     queue = find_quality_queue(request, queue_id)
     may_review(queue, request.user)
-    return render_review_page(request, queue, Asked(request.GET))
+    return render_review_page(request, queue, ReviewQuery(request.GET))
 
 
 def render_review_page(
-    request: LabRequest, queue: Queue, asked: Asked, problems: list[Problem] | None = None, comment: str = "", status: int = 200
+    request: LabRequest, queue: Queue, query: ReviewQuery, problems: list[Problem] | None = None, comment: str = "", status: int = 200
 ) -> HttpResponse:
     user = request.user.pk or 0
-    rows = judgements_of(request, queue, asked)
-    named = Judgement.objects.filter(queue=queue, pk=asked.judgement).exclude(item__in=still_asked(request, queue))
-    one = named.first() if asked.judgement else None
-    one = one or rows.first()
+    rows = judgements_of(request, queue, query)
+    named = Judgement.objects.filter(queue=queue, pk=query.judgement).exclude(item__in=still_asked(request, queue))
+    judgement = named.first() if query.judgement else None
+    judgement = judgement or rows.first()
     authors = rows_by_author(queue, user)
     context = {
         **queue_context(request, queue, "review"),
-        "asked": asked,
-        "states": [(words, asked.query(state=state), state == asked.state) for state, words in STATES.items()],
-        "authors": [(author, count, asked.query(by=author.pk), author.pk == asked.by) for author, count in authors],
-        "everybody": asked.query(by=""),
-        "page": Paginator(rows.select_related("user", "item"), LISTED).get_page(asked.page),
-        "judgement": one,
-        "bulk": list_uncontradicted_labels(queue, asked.by, user).count() if asked.by else 0,
-        "bulk_user": next((author for author, _ in authors if author.pk == asked.by), None),
-        "last": newest_review(queue, user, asked),
+        "filters": query,
+        "states": [(words, query.query(state=state), state == query.state) for state, words in STATES.items()],
+        "authors": [(author, count, query.query(by=author.pk), author.pk == query.by) for author, count in authors],
+        "everybody": query.query(by=""),
+        "page": Paginator(rows.select_related("user", "item"), LISTED).get_page(query.page),
+        "judgement": judgement,
+        "bulk": list_uncontradicted_labels(queue, query.by, user).count() if query.by else 0,
+        "bulk_user": next((author for author, _ in authors if author.pk == query.by), None),
+        "last": newest_review(queue, user, query),
         "own": Judgement.objects.filter(queue=queue, user=user, state=JudgementState.SUBMITTED).exclude(verdict=Verdict.SKIP).count(),
         "problems": problems or [],
         "comment": comment,
-        "query": asked.query(),
-        "page_query": asked.query(),
-        **(looked_at(queue, one, rows, asked, user) if one else {}),
+        "query": query.query(),
+        "page_query": query.query(),
+        **(looked_at(queue, judgement, rows, query, user) if judgement else {}),
     }
     return render(request, "quality/review.html", context, status=status)
 
 
-def newest_review(queue: Queue, user: int, asked: Asked) -> str:
+def newest_review(queue: Queue, user: int, query: ReviewQuery) -> str:
     """Where the person's last word can be changed; empty before the first."""
     last = Review.objects.filter(judgement__queue=queue, reviewer=user).order_by("-pk").first()
-    return asked.query(state="accepted" if last.accepted else "returned", judgement=last.judgement_id) if last else ""
+    return query.query(state="accepted" if last.accepted else "returned", judgement=last.judgement_id) if last else ""
 
 
-def looked_at(queue: Queue, one: Judgement, rows: QuerySet[Judgement], asked: Asked, user: int) -> dict[str, Any]:
+def looked_at(queue: Queue, judgement: Judgement, rows: QuerySet[Judgement], query: ReviewQuery, user: int) -> dict[str, Any]:
     """The label, in the order its author saw the answers."""
-    item = queue.items.select_related("queue__team", "prompt").get(pk=one.item_id)
-    before, after = rows.filter(pk__lt=one.pk).last(), rows.filter(pk__gt=one.pk).first()
+    item = queue.items.select_related("queue__team", "prompt").get(pk=judgement.item_id)
+    before, after = rows.filter(pk__lt=judgement.pk).last(), rows.filter(pk__gt=judgement.pk).first()
     return {
         "item": item,
-        "shown": build_shown_item(item, one.order, origins=not queue.blind),
-        "said": describe_judgement(item, one, one.order),
-        "gold_right": is_gold_match(item.gold, one),
-        "mine": one.user_id == user,
-        "earlier": Review.objects.filter(judgement=one).select_related("reviewer"),
-        "before": asked.query(judgement=before.pk) if before else "",
-        "after": asked.query(judgement=after.pk) if after else "",
+        "item_view": build_shown_item(item, judgement.order, origins=not queue.blind),
+        "verdict": describe_judgement(item, judgement, judgement.order),
+        "gold_right": is_gold_match(item.gold, judgement),
+        "mine": judgement.user_id == user,
+        "earlier": Review.objects.filter(judgement=judgement).select_related("reviewer"),
+        "before": query.query(judgement=before.pk) if before else "",
+        "after": query.query(judgement=after.pk) if after else "",
         "after_id": after.pk if after else "",
     }
 
@@ -130,7 +130,7 @@ def rows_by_author(queue: Queue, user: int) -> list[tuple[User, int]]:
     waiting = Count("pk", filter=Q(state=JudgementState.SUBMITTED))
     rows = Judgement.objects.filter(queue=queue).exclude(verdict=Verdict.SKIP).exclude(user=user).order_by().values("user").annotate(waiting=waiting)
     users = User.objects.in_bulk([row["user"] for row in rows])
-    return sorted(((users[row["user"]], row["waiting"]) for row in rows), key=lambda found: (-found[1], str(found[0])))
+    return sorted(((users[row["user"]], row["waiting"]) for row in rows), key=lambda entry: (-entry[1], str(entry[0])))
 
 
 @require_POST
@@ -138,27 +138,27 @@ def judge_judgement(request: LabRequest, judgement_id: int) -> HttpResponse:
     """``act`` accept or return, with a comment. A form is answered with the next label, JSON with the label's state."""
     judgement = judgement_of(request, judgement_id)
     data = body_of(request)
-    asked = Asked(request.GET)
+    query = ReviewQuery(request.GET)
     may_review(judgement.queue, request.user)
     try:
         judgement = record_review(judgement, request.user, data)
     except AnswerError as error:
         if wants_json(request):
             raise
-        asked.judgement = judgement.pk
-        return render_review_page(request, judgement.queue, asked, error.problems, str(data.get("comment", "")), 422)
+        query.judgement = judgement.pk
+        return render_review_page(request, judgement.queue, query, error.problems, str(data.get("comment", "")), 422)
     except Refusal as refused:
         if wants_json(request):
             raise
-        asked.judgement = judgement.pk
+        query.judgement = judgement.pk
         return render_review_page(
-            request, judgement.queue, asked, [Problem("review", refused.message, refused.fix)], str(data.get("comment", "")), 403
+            request, judgement.queue, query, [Problem("review", refused.message, refused.fix)], str(data.get("comment", "")), 403
         )
     if wants_json(request):
         return JsonResponse({"state": judgement.state})
     messages.success(request, "Accepted." if judgement.state == JudgementState.ACCEPTED else "Sent back to its author.")
-    following = judgements_of(request, judgement.queue, asked).filter(pk__gt=judgement.pk).first()
-    return redirect(reverse("queue-review", args=[judgement.queue_id]) + asked.query(judgement=following.pk if following else ""))
+    following = judgements_of(request, judgement.queue, query).filter(pk__gt=judgement.pk).first()
+    return redirect(reverse("queue-review", args=[judgement.queue_id]) + query.query(judgement=following.pk if following else ""))
 
 
 def record_review(judgement: Judgement, user: User, data: dict[str, Any]) -> Judgement:
@@ -167,9 +167,9 @@ def record_review(judgement: Judgement, user: User, data: dict[str, Any]) -> Jud
     if act not in ("accept", "return"):
         raise AnswerError([Problem("act", "Accept the label or send it back.", "Choose one of the two buttons.")])
     with transaction.atomic():
-        made = accept_judgement(judgement, user, comment) if act == "accept" else send_back(judgement, user, comment)
-        Review.objects.create(judgement=made, reviewer=user, accepted=act == "accept", comment=comment)
-    return made
+        reviewed = accept_judgement(judgement, user, comment) if act == "accept" else send_back(judgement, user, comment)
+        Review.objects.create(judgement=reviewed, reviewer=user, accepted=act == "accept", comment=comment)
+    return reviewed
 
 
 def accept_uncontradicted(queue: Queue, by: int, user: User) -> tuple[int, int]:
@@ -189,7 +189,7 @@ def accept_all(request: LabRequest, queue_id: int) -> HttpResponse:
     """Accepts one labeller's (``by``) labels that nobody contradicts."""
     queue = find_quality_queue(request, queue_id)
     may_review(queue, request.user)
-    asked = Asked(request.POST)
-    accepted, left = accept_uncontradicted(queue, asked.by, request.user) if asked.by else (0, 0)
+    query = ReviewQuery(request.POST)
+    accepted, left = accept_uncontradicted(queue, query.by, request.user) if query.by else (0, 0)
     messages.success(request, f"{accepted} label{'s' * (accepted != 1)} accepted." + (f" {left} are left: press again." if left else ""))
-    return redirect(reverse("queue-review", args=[queue.pk]) + asked.query())
+    return redirect(reverse("queue-review", args=[queue.pk]) + query.query())

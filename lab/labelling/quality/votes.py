@@ -23,7 +23,7 @@ COUNTED = Q(judgement__queue__reviewed=False, judgement__state__in=COUNTING) | Q
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRollout:
     """A rollout as the votes need it. ``rewards``: by reward function; None where it gave none."""
 
     step: int
@@ -32,10 +32,10 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Vote:
+class PreferenceVote:
     item: int
-    chosen: Scored
-    rejected: Scored
+    chosen: ScoredRollout
+    rejected: ScoredRollout
 
     @property
     def step(self) -> int:
@@ -43,15 +43,15 @@ class Vote:
         return max(self.chosen.step, self.rejected.step)
 
 
-def votes_of(run: Run) -> list[Vote]:
+def votes_of(run: Run) -> list[PreferenceVote]:
     """In order of step, of items, and of when they were given."""
     ids = find_rollout_id_range(run)
     if ids is None:
         return []
     pairs = [*query_judged_preferences(run, ids), *collect_final_preferences(run, ids)]
     scored = load_scored_rollouts(run, {rollout for _, chosen, rejected in pairs for rollout in (chosen, rejected)})
-    found = [Vote(item, scored[chosen], scored[rejected]) for item, chosen, rejected in pairs if chosen in scored and rejected in scored]
-    return sorted(found, key=lambda vote: (vote.step, vote.item))
+    votes = [PreferenceVote(item, scored[chosen], scored[rejected]) for item, chosen, rejected in pairs if chosen in scored and rejected in scored]
+    return sorted(votes, key=lambda vote: (vote.step, vote.item))
 
 
 def find_rollout_id_range(run: Run) -> tuple[int, int] | None:
@@ -77,9 +77,9 @@ def collect_final_preferences(run: Run, ids: tuple[int, int]) -> Iterable[tuple[
             yield from ((item, chosen, rejected) for chosen, rejected in derive_preferences(final.get("verdict", ""), final.get("tiers"), rollouts))
 
 
-def load_scored_rollouts(run: Run, ids: set[int]) -> dict[int, Scored]:
+def load_scored_rollouts(run: Run, ids: set[int]) -> dict[int, ScoredRollout]:
     rows = Rollout.objects.filter(run=run, pk__in=ids).values_list("pk", "step", "reward", "rewards")
-    return {key: Scored(step, reward, parse_reward_values(rewards)) for key, step, reward, rewards in rows}
+    return {key: ScoredRollout(step, reward, parse_reward_values(rewards)) for key, step, reward, rewards in rows}
 
 
 def parse_reward_values(rewards: object) -> dict[str, float | None]:

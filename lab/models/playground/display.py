@@ -18,22 +18,22 @@ def build_sampling_state(sampling: Sampling) -> dict[str, Any]:
         "open": sampling.is_open,
         "error": sampling.error,
         "queue": sampling.queue_id,
-        "sides": [{"device": side.device, "samples": [serialize_sample(side, one) for one in side.samples.all()]} for side in sides],
+        "sides": [{"device": side.device, "samples": [serialize_sample(side, sample) for sample in side.samples.all()]} for side in sides],
     }
 
 
-def serialize_sample(side: Side, one: Sample) -> dict[str, Any]:
+def serialize_sample(side: Side, sample: Sample) -> dict[str, Any]:
     """As ``lab.rollouts.trajectories.tokens.build_tokens_json`` has it, for the same script."""
-    about = {"number": one.number, "tokens": one.tokens, "finish_reason": one.finish_reason}
+    about = {"number": sample.number, "tokens": sample.tokens, "finish_reason": sample.finish_reason}
     try:
-        arrays = arrays_of(Packed(one))  # type: ignore[arg-type]
+        arrays = arrays_of(SampleArrays(sample))  # type: ignore[arg-type]
     except PackError as error:
         return {**about, "error": f"the tokens cannot be read: {error}"}
     return {
         **about,
-        "total": one.tokens,
-        "shown": one.tokens,
-        "units": build_token_units(one.text, arrays, side.special_tokens, []),
+        "total": sample.tokens,
+        "shown": sample.tokens,
+        "units": build_token_units(sample.text, arrays, side.special_tokens, []),
         "ids": arrays.ids.tolist(),
         "logprobs": round_for_json(arrays.logprobs),
         "entropies": round_for_json(arrays.entropies),
@@ -41,10 +41,10 @@ def serialize_sample(side: Side, one: Sample) -> dict[str, Any]:
     }
 
 
-class Packed:
+class SampleArrays:
     """A sample with the arrays that only training measures, empty."""
 
     mask = token_advantages = weights = reference_logprobs = ratios = clipped = b""
 
-    def __init__(self, one: Sample) -> None:
-        self.ids, self.lengths, self.logprobs, self.entropies = one.ids, one.lengths, one.logprobs, one.entropies
+    def __init__(self, sample: Sample) -> None:
+        self.ids, self.lengths, self.logprobs, self.entropies = sample.ids, sample.lengths, sample.logprobs, sample.entropies

@@ -71,7 +71,7 @@ class Sampling(TeamOwned):
         return self.status in OPEN
 
     @property
-    def asked(self) -> str:
+    def question(self) -> str:
         """The last message of the prompt."""
         return str(self.prompt[-1]["content"]) if self.prompt else ""
 

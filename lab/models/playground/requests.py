@@ -28,12 +28,12 @@ OFFERED = 300  # checkpoints in the choice, newest first
 def list_sampleable_checkpoints(team: Team) -> list[Checkpoint]:
     """What can be sampled from: the newest of the team whose files are there."""
     rows = Checkpoint.objects.filter(run__team=team).select_related("run").order_by("-run__number", "-final", "-step", "-pk")[:OFFERED]
-    seen, found = set[tuple[Any, str]](), list[Checkpoint]()
-    for one in rows:
-        if (one.run_id, one.path) not in seen and has_checkpoint_files(one):
-            seen.add((one.run_id, one.path))
-            found.append(one)
-    return found
+    seen, checkpoints = set[tuple[Any, str]](), list[Checkpoint]()
+    for checkpoint in rows:
+        if (checkpoint.run_id, checkpoint.path) not in seen and has_checkpoint_files(checkpoint):
+            seen.add((checkpoint.run_id, checkpoint.path))
+            checkpoints.append(checkpoint)
+    return checkpoints
 
 
 class AskForm(forms.Form):
@@ -59,15 +59,15 @@ class AskForm(forms.Form):
         for field in ("first", "second"):
             if given.get(field) is None:
                 continue
-            found = Checkpoint.objects.filter(run__team=self.team, pk=given[field]).select_related("run").first()
-            if found is None:
+            checkpoint = Checkpoint.objects.filter(run__team=self.team, pk=given[field]).select_related("run").first()
+            if checkpoint is None:
                 self.add_error(field, "Your team has no such checkpoint; choose another one.")
-            elif not has_checkpoint_files(found):
+            elif not has_checkpoint_files(checkpoint):
                 self.add_error(field, "Its files are no longer on disk; choose another one.")
-            elif found.pk in [one.pk for one in self.chosen]:
+            elif checkpoint.pk in [other.pk for other in self.chosen]:
                 self.add_error(field, "This is the same checkpoint twice; choose another one, or none.")
             else:
-                self.chosen.append(found)
+                self.chosen.append(checkpoint)
         if not str(given.get("prompt", "")).strip() and "prompt" not in self.errors:
             self.add_error("prompt", "Enter a prompt.")
         return given
@@ -83,9 +83,10 @@ class AskForm(forms.Form):
 
 def create_sampling(team: Team, user: User | None, prompt: Sequence[Mapping[str, str]], chosen: Sequence[Checkpoint], **settings: Any) -> Sampling:
     with transaction.atomic():
-        sampling = Sampling.objects.create(team=team, user=user, prompt=[dict(one) for one in prompt], **settings)
+        sampling = Sampling.objects.create(team=team, user=user, prompt=[dict(message) for message in prompt], **settings)
         Side.objects.bulk_create(
-            Side(sampling=sampling, place=place, checkpoint=one, label=format_checkpoint_label(one)[:200]) for place, one in enumerate(chosen)
+            Side(sampling=sampling, place=index, checkpoint=checkpoint, label=format_checkpoint_label(checkpoint)[:200])
+            for index, checkpoint in enumerate(chosen)
         )
         transaction.on_commit(lambda: enqueue_sampling(str(sampling.pk)))
     return sampling

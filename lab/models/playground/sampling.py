@@ -26,7 +26,7 @@ SHOWN_ERROR = 300
 LINE = 16 << 20  # characters of a line of the command
 
 
-class Broken(RuntimeError):
+class SamplingError(RuntimeError):
     """The command came to no end; the message is one readable line."""
 
 
@@ -46,7 +46,7 @@ def run_sampling(sampling_id: str) -> None:
                 if not write_side_samples(sampling, side, sampler):
                     return  # somebody stopped it
         sampling.finish()
-    except Broken as error:
+    except SamplingError as error:
         sampling.fail(str(error))
     except Exception as error:  # nobody waits for ever for an answer that will not come
         sampling.fail(f"Sampling failed: {type(error).__name__}.")
@@ -61,15 +61,15 @@ def publish_sampling_update(sampling: Sampling) -> None:
 
 
 def write_side_samples(sampling: Sampling, side: Side, sampler: Sampler) -> bool:
-    """Whether the side is written to its end; False when the sampling was stopped. Raises Broken."""
+    """Whether the side is written to its end; False when the sampling was stopped. Raises SamplingError."""
     for line in sampler.stream_answer(encode_sampling_request(sampling, side)):
         if not sampling.beats():
             return False
         if line["event"] == "loaded":
             Side.objects.same_row(side).update(special_tokens=line["special"], device=str(line["device"])[:50])
         elif line["event"] == "written":
-            for number, one in enumerate(line["completions"]):
-                Sample.objects.update_or_create(side=side, number=number, defaults=pack_completion(one))
+            for number, completion in enumerate(line["completions"]):
+                Sample.objects.update_or_create(side=side, number=number, defaults=pack_completion(completion))
         publish_sampling_update(sampling)
     return True
 
@@ -77,20 +77,20 @@ def write_side_samples(sampling: Sampling, side: Side, sampler: Sampler) -> bool
 def encode_sampling_request(sampling: Sampling, side: Side) -> bytes:
     folder = folder_of(side.checkpoint) if side.checkpoint else None
     if folder is None:
-        raise Broken(f"The files of {side.label} are no longer on disk.")
+        raise SamplingError(f"The files of {side.label} are no longer on disk.")
     names = ("prompt", "count", "temperature", "top_p", "max_tokens", "seed")
     return json.dumps({"folder": str(folder), **{name: getattr(sampling, name) for name in names}}).encode()
 
 
-def pack_completion(one: dict[str, Any]) -> dict[str, Any]:
+def pack_completion(completion: dict[str, Any]) -> dict[str, Any]:
     return {
-        "text": one["text"],
-        "finish_reason": one["finish_reason"],
-        "tokens": len(one["ids"]),
-        "ids": arrays.pack_ids(one["ids"]),
-        "lengths": arrays.pack_array(one["lengths"], "H"),
-        "logprobs": arrays.pack_array(one["logprobs"], "e"),
-        "entropies": arrays.pack_array(one["entropies"], "e"),
+        "text": completion["text"],
+        "finish_reason": completion["finish_reason"],
+        "tokens": len(completion["ids"]),
+        "ids": arrays.pack_ids(completion["ids"]),
+        "lengths": arrays.pack_array(completion["lengths"], "H"),
+        "logprobs": arrays.pack_array(completion["logprobs"], "e"),
+        "entropies": arrays.pack_array(completion["entropies"], "e"),
     }
 
 
@@ -103,7 +103,7 @@ class Sampler:
     def __enter__(self) -> Sampler:
         self.stack = ExitStack()
         self.process = self.stack.enter_context(start_sampler_process())
-        self.stderr = Drain(self.process.stderr)
+        self.stderr = PipeReader(self.process.stderr)
         late = threading.Timer(max(0.0, self.deadline - time.monotonic()), lambda: kill_tree(self.process.pid))
         late.start()
         self.stack.callback(late.cancel)
@@ -113,7 +113,7 @@ class Sampler:
         self.stack.close()
 
     def stream_answer(self, request: bytes) -> Iterator[dict[str, Any]]:
-        """The lines of the answer to one request as they come, without the last, which says that it is whole. Raises Broken."""
+        """The lines of the answer to one request as they come, without the last, which says that it is whole. Raises SamplingError."""
         assert self.process.stdin
         assert self.process.stdout
         try:
@@ -126,10 +126,10 @@ class Sampler:
                 yield line
             code = self.process.wait()
         except (OSError, ValueError) as error:
-            raise Broken(f"Sampling was aborted: {self.stderr.last() or error}"[:SHOWN_ERROR]) from None
+            raise SamplingError(f"Sampling was aborted: {self.stderr.last() or error}"[:SHOWN_ERROR]) from None
         if time.monotonic() >= self.deadline:
-            raise Broken(f"Sampling timed out after {SECONDS:.0f} s. Request fewer or shorter completions.")
-        raise Broken((self.stderr.last() or f"Sampling ended with exit code {code}.")[:SHOWN_ERROR])
+            raise SamplingError(f"Sampling timed out after {SECONDS:.0f} s. Request fewer or shorter completions.")
+        raise SamplingError((self.stderr.last() or f"Sampling ended with exit code {code}.")[:SHOWN_ERROR])
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def start_sampler_process() -> Iterator[subprocess.Popen[bytes]]:
             **pipes,  # type: ignore[call-overload]
         )
     except OSError as error:
-        raise Broken(f"Sampling could not be started: {error.strerror}.") from None
+        raise SamplingError(f"Sampling could not be started: {error.strerror}.") from None
     try:
         yield process
     finally:
@@ -156,7 +156,7 @@ def start_sampler_process() -> Iterator[subprocess.Popen[bytes]]:
             pipe.close()
 
 
-class Drain:
+class PipeReader:
     """Reads a pipe to its end on a thread and keeps its last lines, so that a chatty process never waits for us."""
 
     def __init__(self, pipe: Any) -> None:

@@ -55,13 +55,13 @@ def to_queue(sampling: Sampling, user: User | None) -> Queue:
 def build_answer_groups(written: Sequence[Sequence[Sample]]) -> tuple[Kind, list[tuple[int, ...]]]:
     """What is asked of whom: of two sides the answers of the same number, of one its answers against each other, of one answer that answer."""
     if len(written) == 2:
-        pairs = [(one, two) for one, two in zip(*written, strict=False) if one.text != two.text]
+        pairs = [(first, second) for first, second in zip(*written, strict=False) if first.text != second.text]
     elif len(written[0]) > 1:
         row = written[0]
-        pairs = [(one, two) for place, one in enumerate(row) for two in row[place + 1 :] if one.text != two.text]
+        pairs = [(first, second) for index, first in enumerate(row) for second in row[index + 1 :] if first.text != second.text]
     else:
         return Kind.SINGLE, [(written[0][0].rollout or 0,)]
-    return Kind.PAIR, [(one.rollout or 0, two.rollout or 0) for one, two in pairs]
+    return Kind.PAIR, [(first.rollout or 0, second.rollout or 0) for first, second in pairs]
 
 
 def store_samples_as_rollouts(sampling: Sampling, side: Side, samples: Sequence[Sample]) -> None:
@@ -77,34 +77,34 @@ def store_samples_as_rollouts(sampling: Sampling, side: Side, samples: Sequence[
     group = 0 if newest is None else newest + 1
     spool.cut_torn_tail(path)
     with path.open("ab") as file:
-        file.write(b"".join(spool.encoder.encode(build_rollout_event(sampling, one, run, step, group)) + b"\n" for one in samples))
+        file.write(b"".join(spool.encoder.encode(build_rollout_event(sampling, sample, run, step, group)) + b"\n" for sample in samples))
     while ingest_spool(run) is not None:
         pass
     known = dict(theirs.filter(group=group).values_list("sample", "pk"))
-    for one in samples:
-        one.rollout = known[one.number]
+    for sample in samples:
+        sample.rollout = known[sample.number]
     Sample.objects.bulk_update(samples, ["rollout"])
 
 
-def build_rollout_event(sampling: Sampling, one: Sample, run: Run, step: int, group: int) -> Rollout:
-    entropies = arrays.unpack_array(bytes(one.entropies)).astype(np.float64)
+def build_rollout_event(sampling: Sampling, sample: Sample, run: Run, step: int, group: int) -> Rollout:
+    entropies = arrays.unpack_array(bytes(sample.entropies)).astype(np.float64)
     return Rollout(
         attempt=max(run.attempt, 1),
         time=time.time(),
         step=step,
         phase=PHASE,
         group=group,
-        sample=one.number,
+        sample=sample.number,
         prompt=[Message(message["role"], message["content"]) for message in sampling.prompt],
-        completion=one.text,
+        completion=sample.text,
         rewards={},
         reward=None,
-        finish_reason="stop" if one.finish_reason == "stop" else "length",
-        length=one.tokens,
+        finish_reason="stop" if sample.finish_reason == "stop" else "length",
+        length=sample.tokens,
         mean_entropy=float(entropies.mean()),
         max_entropy=float(entropies.max()),
-        ids=bytes(one.ids),
-        lengths=bytes(one.lengths),
-        logprobs=bytes(one.logprobs),
-        entropies=bytes(one.entropies),
+        ids=bytes(sample.ids),
+        lengths=bytes(sample.lengths),
+        logprobs=bytes(sample.logprobs),
+        entropies=bytes(sample.entropies),
     )

@@ -39,23 +39,23 @@ def show_playground(request: LabRequest) -> HttpResponse:
 
 def collect_prefill_values(request: LabRequest) -> dict[str, Any]:
     """What the address fills the form with; unknown ids fill nothing."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     again = request.GET.get("again", "")
     try:
         sampling = Sampling.objects.of(request.team).filter(pk=UUID(again)).first() if again else None
     except ValueError:
         sampling = None
     if sampling is not None:
-        found |= {name: getattr(sampling, name) for name in ("count", "temperature", "top_p", "max_tokens", "seed")}
-        found |= {"prompt": sampling.asked, "system": sampling.prompt[0]["content"] if len(sampling.prompt) > 1 else ""}
-        found |= dict(zip(("first", "second"), sampling.sides.values_list("checkpoint", flat=True), strict=False))
+        values |= {name: getattr(sampling, name) for name in ("count", "temperature", "top_p", "max_tokens", "seed")}
+        values |= {"prompt": sampling.question, "system": sampling.prompt[0]["content"] if len(sampling.prompt) > 1 else ""}
+        values |= dict(zip(("first", "second"), sampling.sides.values_list("checkpoint", flat=True), strict=False))
     for field in ("first", "second"):
         if (value := parse_whole_number(request.GET.get(field, ""))) is not None:
-            found[field] = value
+            values[field] = value
     if (key := parse_whole_number(request.GET.get("prompt", ""))) is not None:
         prompt = Prompt.objects.filter(team=request.team, pk=key).first()
-        found |= from_messages(prompt.messages) if prompt else {}
-    return found
+        values |= from_messages(prompt.messages) if prompt else {}
+    return values
 
 
 def from_messages(rows: Any) -> dict[str, str]:
@@ -83,19 +83,19 @@ def render_ask_form(request: LabRequest, form: AskForm, status: int = 200) -> Ht
 def sampling_of(request: LabRequest, sampling_id: UUID) -> Sampling:
     """The team's sampling, or 404."""
     Sampling.objects.of(request.team).filter(pk=sampling_id).lose()
-    found: Sampling = get_object_or_404(Sampling.objects.of(request.team).select_related("user", "queue"), pk=sampling_id)
-    return found
+    sampling: Sampling = get_object_or_404(Sampling.objects.of(request.team).select_related("user", "queue"), pk=sampling_id)
+    return sampling
 
 
 @require_safe
 def show_sampling(request: LabRequest, sampling_id: UUID) -> HttpResponse:
-    found = sampling_of(request, sampling_id)
+    sampling = sampling_of(request, sampling_id)
     context = {
         "room": "policies",
-        "sampling": found,
-        "sides": found.sides.select_related("checkpoint__run"),
-        "state": display.build_sampling_state(found),
-        "served": not found.is_open or Worker.objects.serving(ANALYSIS).exists(),
+        "sampling": sampling,
+        "sides": sampling.sides.select_related("checkpoint__run"),
+        "state": display.build_sampling_state(sampling),
+        "served": not sampling.is_open or Worker.objects.serving(ANALYSIS).exists(),
     }
     return render(request, "playground/sampling.html", context)
 
@@ -108,19 +108,19 @@ def sampling_state(request: LabRequest, sampling_id: UUID) -> JsonResponse:
 
 @require_POST
 def stop_sampling(request: LabRequest, sampling_id: UUID) -> HttpResponse:
-    found = sampling_of(request, sampling_id)
-    if found.stop():
+    sampling = sampling_of(request, sampling_id)
+    if sampling.stop():
         messages.success(request, "Stopped. Completions so far are kept.")
-    return redirect("sampling", found.pk)
+    return redirect("sampling", sampling.pk)
 
 
 @require_POST
 def queue_sampling_for_labelling(request: LabRequest, sampling_id: UUID) -> HttpResponse:
     """Puts what was written into a labelling queue of its own; a second press leads to the same queue."""
-    found = sampling_of(request, sampling_id)
+    sampling = sampling_of(request, sampling_id)
     try:
-        queue = stored_samples.to_queue(found, request.user)
+        queue = stored_samples.to_queue(sampling, request.user)
     except Refusal as error:
         messages.error(request, str(error))
-        return redirect("sampling", found.pk)
+        return redirect("sampling", sampling.pk)
     return redirect("queue", queue.pk)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from lab.data.loop.models import Match
 from lab.data.loop.policy_descent import run_id
-from lab.data.loop.win_rate import Rate, Tally, tally_match
+from lab.data.loop.win_rate import MatchTally, WinRate, tally_match
 from lab.labelling.labels.models import Item, ItemState
 from lab.lib.shares import compute_wilson_interval
 from lab.rollouts.trajectories.models import Rollout
@@ -26,19 +26,19 @@ Key = tuple[UUID, int]  # a run and the updates its policy has had
 
 
 @dataclass(frozen=True)
-class Evidence:
+class MatchEvidence:
     """A match from the side of one checkpoint. ``started``: the other side is the policy its run started from."""
 
     match: Match
-    tally: Tally
+    tally: MatchTally
     child: bool
 
     @property
-    def rate(self) -> Rate | None:
-        found = self.tally.rate
-        if found is None or self.child:
-            return found
-        return Rate(1 - found.value, 1 - found.high, 1 - found.low, found.method)
+    def rate(self) -> WinRate | None:
+        rate = self.tally.rate
+        if rate is None or self.child:
+            return rate
+        return WinRate(1 - rate.value, 1 - rate.high, 1 - rate.low, rate.method)
 
     @property
     def votes(self) -> int:
@@ -62,27 +62,27 @@ class Evidence:
         return f"#{against.number} {against.name}" if against else "the starting policy"
 
 
-def collect_match_evidence(checkpoints: Sequence[Checkpoint]) -> dict[int, list[Evidence]]:
+def collect_match_evidence(checkpoints: Sequence[Checkpoint]) -> dict[int, list[MatchEvidence]]:
     """Checkpoint → its matches that have a queue, most votes first. Runs must be loaded."""
-    found: dict[int, list[Evidence]] = {one.pk: [] for one in checkpoints}
+    evidence_by_id: dict[int, list[MatchEvidence]] = {checkpoint.pk: [] for checkpoint in checkpoints}
     if not checkpoints:
-        return found
-    wanted: defaultdict[Key, list[int]] = defaultdict(list)
-    for one in checkpoints:
-        wanted[one.run_id, one.step].append(one.pk)
-    runs = {one.run_id for one in checkpoints}
+        return evidence_by_id
+    by_step: defaultdict[Key, list[int]] = defaultdict(list)
+    for checkpoint in checkpoints:
+        by_step[checkpoint.run_id, checkpoint.step].append(checkpoint.pk)
+    runs = {checkpoint.run_id for checkpoint in checkpoints}
     for match in matches_of(checkpoints[0].run.team_id):
         if not runs & {match.child_id, match.against_id, source_of(match)[0]}:
             continue
         sides = sides_of(match)
-        taking = [(pk, child) for key, child in sides for pk in wanted.get(key, ())]
+        taking = [(pk, child) for key, child in sides for pk in by_step.get(key, ())]
         counted = tally_match(match) if taking else None
         for pk, child in taking:
             assert counted is not None
-            found[pk].append(Evidence(match, counted, child))
-    for own in found.values():
+            evidence_by_id[pk].append(MatchEvidence(match, counted, child))
+    for own in evidence_by_id.values():
         own.sort(key=lambda evidence: -evidence.votes)
-    return found
+    return evidence_by_id
 
 
 def matches_of(team: Team | int) -> list[Match]:
@@ -92,8 +92,8 @@ def matches_of(team: Team | int) -> list[Match]:
 
 def voted_runs(team: Team) -> set[UUID]:
     """Runs that some match with a queue is about, on either side."""
-    found = {pk for match in matches_of(team) for pk in (match.child_id, match.against_id, source_of(match)[0])}
-    return {pk for pk in found if pk is not None}
+    run_ids = {pk for match in matches_of(team) for pk in (match.child_id, match.against_id, source_of(match)[0])}
+    return {pk for pk in run_ids if pk is not None}
 
 
 def source_of(match: Match) -> tuple[UUID | None, str | int]:

@@ -22,7 +22,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
 ADAPTERS = "adapter_config.json"
 
 
-class Missing(Refusal):
+class FilesMissing(Refusal):
     """The files are not there (any more)."""
 
     def __init__(self, words: str) -> None:
@@ -30,7 +30,7 @@ class Missing(Refusal):
 
 
 @dataclass(frozen=True)
-class File:
+class PolicyFile:
     name: str
     size: int
     changed: int  # nanoseconds
@@ -60,38 +60,38 @@ def folder_of(checkpoint: Checkpoint) -> Path | None:
     """None when it is gone, or when anything below the runs' root is a link or no folder."""
     if not PATH.fullmatch(checkpoint.path):
         return None
-    place = Path(settings.RUNS_ROOT)
+    folder = Path(settings.RUNS_ROOT)
     for part in (str(checkpoint.run_id), *checkpoint.path.split("/")):
-        place /= part
+        folder /= part
         try:
-            found = os.lstat(place)
+            status = os.lstat(folder)
         except OSError:
             return None
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             return None
-    return place
+    return folder
 
 
 def has_checkpoint_files(checkpoint: Checkpoint) -> bool:
     return folder_of(checkpoint) is not None
 
 
-def files_of(checkpoint: Checkpoint) -> list[File]:
-    """Plain files of its folder by name; links and folders are left out. Raises Missing."""
+def files_of(checkpoint: Checkpoint) -> list[PolicyFile]:
+    """Plain files of its folder by name; links and folders are left out. Raises FilesMissing."""
     folder = folder_of(checkpoint)
     if folder is None:
-        raise Missing(f"The files of {format_checkpoint_label(checkpoint)} are no longer on disk.")
-    found = []
+        raise FilesMissing(f"The files of {format_checkpoint_label(checkpoint)} are no longer on disk.")
+    files = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False) and NAME.fullmatch(entry.name):
                 about = entry.stat(follow_symlinks=False)
-                found.append(File(entry.name, about.st_size, about.st_mtime_ns))
-    return sorted(found, key=lambda file: file.name)
+                files.append(PolicyFile(entry.name, about.st_size, about.st_mtime_ns))
+    return sorted(files, key=lambda file: file.name)
 
 
-def open_checkpoint_file(checkpoint: Checkpoint, file: File) -> int:
-    """A file descriptor to read ``file`` from; a link put there meanwhile is not followed. Raises Missing."""
+def open_checkpoint_file(checkpoint: Checkpoint, file: PolicyFile) -> int:
+    """A file descriptor to read ``file`` from; a link put there meanwhile is not followed. Raises FilesMissing."""
     folder = folder_of(checkpoint)
     try:
         if folder is None:
@@ -102,17 +102,17 @@ def open_checkpoint_file(checkpoint: Checkpoint, file: File) -> int:
         finally:
             os.close(inside)
     except OSError:
-        raise Missing(f"{file.name} no longer exists.") from None
+        raise FilesMissing(f"{file.name} no longer exists.") from None
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise Missing(f"{file.name} is not a regular file.")
+        raise FilesMissing(f"{file.name} is not a regular file.")
     return number
 
 
 def read_policy_file(checkpoint: Checkpoint, name: str, most: int = 1 << 20) -> bytes:
-    """A small file of the policy. Raises Missing."""
+    """A small file of the policy. Raises FilesMissing."""
     for file in files_of(checkpoint):
         if file.name == name and file.of_policy and file.size <= most:
             with os.fdopen(open_checkpoint_file(checkpoint, file), "rb") as stream:
                 return stream.read(most)
-    raise Missing(f"It has no {name}.")
+    raise FilesMissing(f"It has no {name}.")

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 
 from lab.models.policies.models import UNDER_WAY, Push, PushState
 from lab.teams.accounts.models import Team, User
-from lab.teams.people.departures import Held, register_leaving_hook
+from lab.teams.people.departures import MemberHolding, register_leaving_hook
 
 
 def let_go(team: Team, user: User) -> None:
@@ -17,9 +17,9 @@ def let_go(team: Team, user: User) -> None:
     mine.filter(state=PushState.RUNNING).update(cancel=True)
 
 
-def list_held_pushes(team: Team, user: User) -> list[Held]:
+def list_held_pushes(team: Team, user: User) -> list[MemberHolding]:
     count = Push.objects.filter(team=team, by=user, state__in=UNDER_WAY).count()
-    return [Held(f"{count} push{'es' if count > 1 else ''} to a hub {'are' if count > 1 else 'is'} cancelled.")] if count else []
+    return [MemberHolding(f"{count} push{'es' if count > 1 else ''} to a hub {'are' if count > 1 else 'is'} cancelled.")] if count else []
 
 
 def register_push_leaving() -> None:

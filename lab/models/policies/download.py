@@ -19,8 +19,8 @@ from lab.lib.downloads import stream_attachment
 from lab.models.policies.checkpoint_paths import (
     ADAPTERS,
     WEIGHTS,
-    File,
-    Missing,
+    FilesMissing,
+    PolicyFile,
     file_name,
     files_of,
     format_checkpoint_label,
@@ -37,10 +37,10 @@ MOST_ADAPTER_CONFIG = 1 << 20
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchivePart:
     """A file of the archive. ``content``: bytes that stand for what is on the disk."""
 
-    file: File
+    file: PolicyFile
     content: bytes | None = None
 
     @property
@@ -48,26 +48,26 @@ class Part:
         return self.file.size if self.content is None else len(self.content)
 
 
-def parts_of(checkpoint: Checkpoint) -> list[Part]:
-    """What leaves the lab. Raises Missing when there are no weights."""
+def parts_of(checkpoint: Checkpoint) -> list[ArchivePart]:
+    """What leaves the lab. Raises FilesMissing when there are no weights."""
     files = [file for file in files_of(checkpoint) if file.of_policy]
     if not any(file.name.endswith(WEIGHTS) for file in files):
-        raise Missing("It has no *.safetensors; other weight formats cannot be downloaded.")
-    return [Part(file, build_adapter_config(checkpoint) if file.name == ADAPTERS else None) for file in files]
+        raise FilesMissing("It has no *.safetensors; other weight formats cannot be downloaded.")
+    return [ArchivePart(file, build_adapter_config(checkpoint) if file.name == ADAPTERS else None) for file in files]
 
 
 def build_adapter_config(checkpoint: Checkpoint) -> bytes:
-    """adapter_config.json with the name of the base policy in place of its path. Raises Missing."""
+    """adapter_config.json with the name of the base policy in place of its path. Raises FilesMissing."""
     try:
         config = json.loads(read_policy_file(checkpoint, ADAPTERS, MOST_ADAPTER_CONFIG))
     except (ValueError, RecursionError):
-        raise Missing(f"{ADAPTERS} cannot be read.") from None
+        raise FilesMissing(f"{ADAPTERS} cannot be read.") from None
     if isinstance(config, dict):
         config["base_model_name_or_path"] = checkpoint.run.policy
     return json.dumps(config, indent=2).encode()
 
 
-def compute_archive_size(checkpoint: Checkpoint, parts: list[Part]) -> int:
+def compute_archive_size(checkpoint: Checkpoint, parts: list[ArchivePart]) -> int:
     """Bytes of the archive."""
     top = file_name(checkpoint)
     sums = sum(len(sum_line("0" * 64, part.file.name)) for part in parts)
@@ -75,7 +75,7 @@ def compute_archive_size(checkpoint: Checkpoint, parts: list[Part]) -> int:
     return sum(len(build_tar_header(top, name, size)) + size + count_padding_bytes(size) for name, size in sizes) + 2 * BLOCK
 
 
-def stream_policy_archive(checkpoint: Checkpoint, parts: list[Part]) -> Iterator[bytes]:
+def stream_policy_archive(checkpoint: Checkpoint, parts: list[ArchivePart]) -> Iterator[bytes]:
     """Its bytes in pieces. Ends early, so that the download fails, when a file changes or goes while it is read."""
     top, lines = file_name(checkpoint), []
     for part in parts:
@@ -91,7 +91,7 @@ def stream_policy_archive(checkpoint: Checkpoint, parts: list[Part]) -> Iterator
     yield bytes(2 * BLOCK)
 
 
-def stream_part_content(checkpoint: Checkpoint, part: Part) -> Iterator[bytes]:
+def stream_part_content(checkpoint: Checkpoint, part: ArchivePart) -> Iterator[bytes]:
     if part.content is not None:
         yield part.content
         return
@@ -100,13 +100,13 @@ def stream_part_content(checkpoint: Checkpoint, part: Part) -> Iterator[bytes]:
         while left:
             piece = stream.read(min(PIECE, left))
             if not piece:
-                raise Missing(f"{part.file.name} changed while it was being read.")
+                raise FilesMissing(f"{part.file.name} changed while it was being read.")
             left -= len(piece)
             yield piece
 
 
 def build_archive_response(request: HttpRequest, checkpoint: Checkpoint) -> StreamingHttpResponse:
-    """The archive as an answer, and a line of the audit log. Raises Missing."""
+    """The archive as an answer, and a line of the audit log. Raises FilesMissing."""
     parts = parts_of(checkpoint)
     if request.method == "GET":
         size = sum(part.size for part in parts)
@@ -134,12 +134,12 @@ def sum_line(digest: str, name: str) -> bytes:
     return f"{digest}  {name}\n".encode()
 
 
-def compute_file_digest(checkpoint: Checkpoint, file: File) -> str:
-    """SHA-256 of a file as it is on the disk. Raises Missing."""
+def compute_file_digest(checkpoint: Checkpoint, file: PolicyFile) -> str:
+    """SHA-256 of a file as it is on the disk. Raises FilesMissing."""
     with os.fdopen(open_checkpoint_file(checkpoint, file), "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def as_stream(checkpoint: Checkpoint, part: Part) -> io.BufferedIOBase:
-    """A part to read from, for the hub. Raises Missing."""
+def as_stream(checkpoint: Checkpoint, part: ArchivePart) -> io.BufferedIOBase:
+    """A part to read from, for the hub. Raises FilesMissing."""
     return io.BytesIO(part.content) if part.content is not None else os.fdopen(open_checkpoint_file(checkpoint, part.file), "rb")

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from lab.data.loop.recall_effects import flags_of_run
 from lab.models.policies import blind_votes
-from lab.models.policies.blind_votes import Evidence
+from lab.models.policies.blind_votes import MatchEvidence
 from lab.models.policies.checkpoint_paths import has_checkpoint_files
 from lab.models.policies.models import Alias, Gate, Removal
 from lab.rollouts.doctor.examine import examine_run
@@ -47,22 +47,22 @@ def evaluate_gate_conditions(
     alias: Alias | None, gate: Gate | None, checkpoint: Checkpoint, asked_by: User | None = None, approver: User | None = None
 ) -> list[Condition]:
     """All that has to be met. ``approver`` None: nobody approves yet."""
-    found = [check_weights_present(checkpoint)]
+    conditions = [check_weights_present(checkpoint)]
     if gate is None:
-        return found
+        return conditions
     if gate.votes or gate.low > 0:
-        found += check_vote_conditions(alias, gate, checkpoint)
+        conditions += check_vote_conditions(alias, gate, checkpoint)
     if gate.no_recalls:
-        found.append(check_recalled_labels(checkpoint))
+        conditions.append(check_recalled_labels(checkpoint))
     if gate.no_findings:
-        found.append(check_doctor_findings(checkpoint))
+        conditions.append(check_doctor_findings(checkpoint))
     if gate.second_reviewer:
-        found.append(check_second_reviewer(checkpoint, asked_by, approver))
-    return found
+        conditions.append(check_second_reviewer(checkpoint, asked_by, approver))
+    return conditions
 
 
-def select_unmet_conditions(found: list[Condition]) -> list[Condition]:
-    return [one for one in found if not one.met]
+def select_unmet_conditions(conditions: list[Condition]) -> list[Condition]:
+    return [condition for condition in conditions if not condition.met]
 
 
 def check_weights_present(checkpoint: Checkpoint) -> Condition:
@@ -89,19 +89,25 @@ def check_vote_conditions(alias: Alias | None, gate: Gate, checkpoint: Checkpoin
         words = f"{100 * best.rate.value:.1f} %, and at least {100 * best.floor:.1f} % (Wilson, 95 %) {against}."
     yield Condition("low", above, best is not None and best.floor > gate.low, words, *link)
     if gate.complete:
-        done = f"{best.tally.labelled} of {best.tally.asked} prompts." if best else "No match."
+        done = f"{best.tally.labelled} of {best.tally.queued} prompts." if best else "No match."
         yield Condition("complete", "The match is fully labelled", best is not None and best.tally.complete, done, *link)
 
 
-def select_gate_evidence(gate: Gate, found: list[Evidence], holder: Checkpoint | None) -> Evidence | None:
+def select_gate_evidence(gate: Gate, evidence: list[MatchEvidence], holder: Checkpoint | None) -> MatchEvidence | None:
     """The match that counts: of those the gate takes, one that meets its numbers, else the one with most votes."""
     if gate.against == Gate.Against.START:
-        found = [one for one in found if one.started]
+        evidence = [match_votes for match_votes in evidence if match_votes.started]
     elif gate.against == Gate.Against.HOLDER and holder is not None:
         runs = {holder.run_id}
-        found = [one for one in found if ({one.match.against_id} if one.child else {one.match.child_id}) & runs]
-    meeting = [one for one in found if one.votes >= gate.votes and one.floor > gate.low and (one.tally.complete or not gate.complete)]
-    return next(iter(meeting or found), None)
+        evidence = [
+            match_votes for match_votes in evidence if ({match_votes.match.against_id} if match_votes.child else {match_votes.match.child_id}) & runs
+        ]
+    meeting = [
+        match_votes
+        for match_votes in evidence
+        if match_votes.votes >= gate.votes and match_votes.floor > gate.low and (match_votes.tally.complete or not gate.complete)
+    ]
+    return next(iter(meeting or evidence), None)
 
 
 def holder_of(alias: Alias | None) -> Checkpoint | None:
@@ -129,10 +135,12 @@ def build_lineage_url(checkpoint: Checkpoint) -> str:
 
 
 def check_doctor_findings(checkpoint: Checkpoint) -> Condition:
-    found = examine_run(checkpoint.run).found
-    titles = "; ".join(one.verdict.title or one.rule.title for one in found[:3])
-    words = f"{titles}." if found else "No issues found."
-    return Condition("findings", "Health checks find no issues", not found, words, reverse("run-doctor", args=[checkpoint.run_id]), "Health checks")
+    findings = examine_run(checkpoint.run).findings
+    titles = "; ".join(finding.verdict.title or finding.rule.title for finding in findings[:3])
+    words = f"{titles}." if findings else "No issues found."
+    return Condition(
+        "findings", "Health checks find no issues", not findings, words, reverse("run-doctor", args=[checkpoint.run_id]), "Health checks"
+    )
 
 
 def check_second_reviewer(checkpoint: Checkpoint, asked_by: User | None, approver: User | None) -> Condition:

@@ -10,23 +10,23 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from lab.models.policies.checkpoint_paths import Missing
-from lab.models.policies.download import Part, as_stream, parts_of
+from lab.models.policies.checkpoint_paths import FilesMissing
+from lab.models.policies.download import ArchivePart, as_stream, parts_of
 from lab.models.policies.hub_token import redact_secret
 from lab.training.runs.models import Checkpoint
 
-Tick = Callable[[int, str], None]  # bytes read so far, what is being done; raises Cancelled
+Tick = Callable[[int, str], None]  # bytes read so far, what is being done; raises PushCancelled
 
 
-class Cancelled(Exception):
+class PushCancelled(Exception):
     """Somebody does not want it any more."""
 
 
-class Failed(Exception):
+class HubError(Exception):
     """In words for the page, without the secret."""
 
 
-class Watched(io.BufferedReader):
+class MonitoredStream(io.BufferedReader):
     """A stream that tells how much was read of it."""
 
     def __init__(self, raw: Any, read: Callable[[int], None]) -> None:
@@ -39,7 +39,7 @@ class Watched(io.BufferedReader):
         return piece
 
 
-class Counter:
+class ByteCounter:
     def __init__(self, tick: Tick) -> None:
         self.tick, self.done, self.doing = tick, 0, ""
 
@@ -52,13 +52,13 @@ class Counter:
         self.tick(self.done, self.doing)
 
 
-def count_upload_bytes(parts: list[Part]) -> int:
+def count_upload_bytes(parts: list[ArchivePart]) -> int:
     """Bytes read for an upload: every file once for its hash and once for sending."""
     return 2 * sum(part.size for part in parts)
 
 
 def upload_policy(checkpoint: Checkpoint, repository: str, private: bool, secret: str, url: str, card: str, tick: Tick) -> str:
-    """Returns the address of the commit. Raises Failed, Cancelled, Missing."""
+    """Returns the address of the commit. Raises HubError, PushCancelled, FilesMissing."""
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.utils.logging import set_verbosity
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -66,18 +66,18 @@ def upload_policy(checkpoint: Checkpoint, repository: str, private: bool, secret
     disable_progress_bars()
     set_verbosity(logging.ERROR)  # it warns of every stream that it is not a path
     api = HfApi(endpoint=url, token=secret, library_name="policy-lab")
-    counter = Counter(tick)
-    streams: list[Watched] = []
+    counter = ByteCounter(tick)
+    streams: list[MonitoredStream] = []
     try:
         counter.begin("creating the repository")
         api.create_repo(repository, private=private, exist_ok=True)
         if private and not api.repo_info(repository).private:  # it was there before
-            raise Failed(f"{repository} exists and is public; push to another repository, or allow it to be public.")
+            raise HubError(f"{repository} exists and is public; push to another repository, or allow it to be public.")
         operations = []
         for part in parts_of(checkpoint):
             name = part.file.name
             counter.begin(f"reading {name}")
-            stream = Watched(as_stream(checkpoint, part), counter.add)
+            stream = MonitoredStream(as_stream(checkpoint, part), counter.add)
             streams.append(stream)
             operation = CommitOperationAdd(path_in_repo=name, path_or_fileobj=stream)
             counter.begin(f"sending {name}")
@@ -85,18 +85,18 @@ def upload_policy(checkpoint: Checkpoint, repository: str, private: bool, secret
             operations.append(operation)
         operations.append(CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=card.encode()))
         counter.begin("committing")
-        made = api.create_commit(
+        commit = api.create_commit(
             repository, operations, commit_message=f"Policy of run #{checkpoint.run.number}, step {checkpoint.step}", num_threads=1
         )
-    except (Cancelled, Failed, Missing):
+    except (PushCancelled, HubError, FilesMissing):
         raise
     except Exception as error:  # whatever the library raises; its text may hold what was sent
-        raise Failed(words_for(error, repository, secret)) from None
+        raise HubError(words_for(error, repository, secret)) from None
     finally:
         for stream in streams:
             stream.close()
-    found = str(made.commit_url)
-    return found if found.startswith(f"{url}/") else f"{url}/{repository}"
+    commit_url = str(commit.commit_url)
+    return commit_url if commit_url.startswith(f"{url}/") else f"{url}/{repository}"
 
 
 def words_for(error: Exception, repository: str, secret: str) -> str:

@@ -27,8 +27,8 @@ def store_hub_token(team: Team, user: User, secret: str) -> HubToken:
         raise Refusal("Not an access token: tokens have 8 to 500 characters without spaces. Copy it from the hub's settings again.")
     with transaction.atomic():
         fields = {"sealed": seal_secret(PURPOSE, secret), "ending": secret[-SHOWN:] if len(secret) >= 4 * SHOWN else "", "stored_by": user}
-        token, made = HubToken.objects.update_or_create(team=team, defaults=fields)
-        record_audit_entry("secret.change", token, team=team, actor=user, label="hub token", stored=True, replaced=not made)
+        token, created = HubToken.objects.update_or_create(team=team, defaults=fields)
+        record_audit_entry("secret.change", token, team=team, actor=user, label="hub token", stored=True, replaced=not created)
     return token
 
 

@@ -18,9 +18,9 @@ from django.http import QueryDict
 from lab.lib.listing import NEWEST_FIRST, ListQuery
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.models.policies import blind_votes, measures
-from lab.models.policies.blind_votes import Evidence
+from lab.models.policies.blind_votes import MatchEvidence
 from lab.models.policies.checkpoint_paths import format_checkpoint_step, has_checkpoint_files
-from lab.models.policies.measures import Measured
+from lab.models.policies.measures import MeasuredValue
 from lab.models.policies.models import Alias, Removal
 from lab.teams.accounts.models import Project, Team
 from lab.training.runs.models import Checkpoint, Run
@@ -33,11 +33,11 @@ FILTERS = ("q", "run", "project", "alias", "kind", "votes", "gone", "twins")
 KINDS = {"final": "Final policies", "checkpoint": "Checkpoints"}
 
 
-class Query(ListQuery):
+class PolicyQuery(ListQuery):
     filters = FILTERS
 
 
-def read_query(params: QueryDict) -> Query:
+def read_query(params: QueryDict) -> PolicyQuery:
     notes = {}
     chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
     for name, words in (("run", "run number"), ("project", "project")):
@@ -49,7 +49,7 @@ def read_query(params: QueryDict) -> Query:
     if sort.removeprefix("-") not in SORTS:
         notes["sort"] = f"Policies cannot be sorted by “{sort[:40]}”; showing newest first."
         sort = NEWEST_FIRST
-    return Query(chosen, sort, parse_whole_number(params.get("page"), 10**9 - 1, 1) or 1, notes)
+    return PolicyQuery(chosen, sort, parse_whole_number(params.get("page"), 10**9 - 1, 1) or 1, notes)
 
 
 def of_team(team: Team) -> QuerySet[Checkpoint]:
@@ -59,32 +59,32 @@ def of_team(team: Team) -> QuerySet[Checkpoint]:
 
 
 def filter_team_checkpoints(team: Team, chosen: Mapping[str, str]) -> QuerySet[Checkpoint]:
-    found = of_team(team).select_related("run", "run__project").defer("run__spec", "run__special_tokens", "run__latest")
+    checkpoints = of_team(team).select_related("run", "run__project").defer("run__spec", "run__special_tokens", "run__latest")
     if text := chosen.get("q"):
         words = Q(run__name__icontains=text) | Q(run__policy__icontains=text) | Q(run__recipe__icontains=text)
         number = parse_whole_number(text.removeprefix("#"))
-        found = found.filter(words | Q(run__number=number) if number else words)
+        checkpoints = checkpoints.filter(words | Q(run__number=number) if number else words)
     if "run" in chosen:
-        found = found.filter(run__number=parse_whole_number(chosen["run"].removeprefix("#")) or 0)
+        checkpoints = checkpoints.filter(run__number=parse_whole_number(chosen["run"].removeprefix("#")) or 0)
     if "project" in chosen:
-        found = found.filter(run__project=parse_whole_number(chosen["project"]))
+        checkpoints = checkpoints.filter(run__project=parse_whole_number(chosen["project"]))
     if "alias" in chosen:
-        found = found.filter(aliases__name__iexact=chosen["alias"])
+        checkpoints = checkpoints.filter(aliases__name__iexact=chosen["alias"])
     if "kind" in chosen:
-        found = found.filter(final=chosen["kind"] == "final")
+        checkpoints = checkpoints.filter(final=chosen["kind"] == "final")
     if "votes" in chosen:
-        found = found.filter(run__in=blind_votes.voted_runs(team))
-    return found.order_by("-created_at", "-pk")
+        checkpoints = checkpoints.filter(run__in=blind_votes.voted_runs(team))
+    return checkpoints.order_by("-created_at", "-pk")
 
 
 @dataclass
-class Row:
+class PolicyRow:
     checkpoint: Checkpoint
-    there: bool
+    on_disk: bool
     removal: Removal | None = None
     aliases: list[Alias] = field(default_factory=list)
-    measured: Mapping[str, Measured] = field(default_factory=dict)
-    evidence: list[Evidence] = field(default_factory=list)
+    measured: Mapping[str, MeasuredValue] = field(default_factory=dict)
+    evidence: list[MatchEvidence] = field(default_factory=list)
 
     @property
     def run(self) -> Run:
@@ -95,20 +95,20 @@ class Row:
         return format_checkpoint_step(self.checkpoint)
 
     @property
-    def shown(self) -> list[Measured | None]:
+    def main_measures(self) -> list[MeasuredValue | None]:
         """Reward, held-out reward, entropy."""
         return [self.measured.get(name) for name in measures.SHOWN.values()]
 
     @property
-    def best(self) -> Evidence | None:
+    def best(self) -> MatchEvidence | None:
         """The match with most votes."""
         return self.evidence[0] if self.evidence else None
 
     def order(self, key: str) -> Any:
         """What it is sorted by; None comes last either way."""
         if key in measures.SHOWN:
-            found = self.measured.get(measures.SHOWN[key])
-            return found.value if found else None
+            measured = self.measured.get(measures.SHOWN[key])
+            return measured.value if measured else None
         if key == "win":
             return self.best.rate.value if self.best and self.best.rate else None
         simple: dict[str, int | datetime] = {
@@ -121,43 +121,43 @@ class Row:
 
 
 @dataclass
-class Listing:
-    page: Page[Row]
-    there: int
+class PolicyListing:
+    page: Page[PolicyRow]
+    on_disk: int
     gone: int
     twins: int  # checkpoints that hold the same policy as a final one
     more: bool  # older ones were not looked at
 
 
 @dataclass
-class Found:
+class FilteredPolicies:
     """Rows that an address asks for, newest first, with nothing filled in; and what was left out of them."""
 
-    rows: list[Row]
-    there: int
+    rows: list[PolicyRow]
+    on_disk: int
     gone: int
     twins: int
     more: bool
 
 
-def found_of(team: Team, chosen: Mapping[str, str]) -> Found:
-    found = list(filter_team_checkpoints(team, chosen)[: MOST + 1])
-    rows = [Row(one, has_checkpoint_files(one)) for one in found[:MOST]]
-    there = sum(row.there for row in rows)
-    gone = len(rows) - there
+def found_of(team: Team, chosen: Mapping[str, str]) -> FilteredPolicies:
+    checkpoints = list(filter_team_checkpoints(team, chosen)[: MOST + 1])
+    rows = [PolicyRow(checkpoint, has_checkpoint_files(checkpoint)) for checkpoint in checkpoints[:MOST]]
+    present = sum(row.on_disk for row in rows)
+    gone = len(rows) - present
     named = set(Alias.objects.filter(team=team).exclude(checkpoint=None).values_list("checkpoint", flat=True))
     if "gone" not in chosen:
-        rows = [row for row in rows if row.there]
-    finals = {(row.run.pk, row.checkpoint.step) for row in rows if row.checkpoint.final and row.there}
+        rows = [row for row in rows if row.on_disk]
+    finals = {(row.run.pk, row.checkpoint.step) for row in rows if row.checkpoint.final and row.on_disk}
     twins = {row.checkpoint.pk for row in rows if not row.checkpoint.final and (row.run.pk, row.checkpoint.step) in finals}
     if "twins" not in chosen:
         rows = [row for row in rows if row.checkpoint.pk not in twins or row.checkpoint.pk in named]
-    return Found(rows, there, gone, len(twins), len(found) > MOST)
+    return FilteredPolicies(rows, present, gone, len(twins), len(checkpoints) > MOST)
 
 
-def build_policy_listing(team: Team, query: Query) -> Listing:
-    found = found_of(team, query.chosen)
-    rows = found.rows
+def build_policy_listing(team: Team, query: PolicyQuery) -> PolicyListing:
+    listed = found_of(team, query.chosen)
+    rows = listed.rows
     if query.key in measures.SHOWN:
         add_measures(rows, [measures.SHOWN[query.key]])
     if query.key == "win":
@@ -166,10 +166,10 @@ def build_policy_listing(team: Team, query: Query) -> Listing:
     ordered.sort(key=lambda row: (row.order(query.key), row.checkpoint.created_at, row.checkpoint.pk), reverse=query.descending)
     page = Paginator([*ordered, *(row for row in rows if row.order(query.key) is None)], PAGE).get_page(query.page)
     fill_policy_rows(list(page.object_list))
-    return Listing(page, found.there, found.gone, found.twins, found.more)
+    return PolicyListing(page, listed.on_disk, listed.gone, listed.twins, listed.more)
 
 
-def fill_policy_rows(rows: list[Row]) -> None:
+def fill_policy_rows(rows: list[PolicyRow]) -> None:
     """Everything a row shows."""
     add_measures(rows, list(measures.SHOWN.values()))
     add_evidence(rows)
@@ -180,24 +180,24 @@ def fill_policy_rows(rows: list[Row]) -> None:
         by_id[removal.checkpoint_id].removal = removal
 
 
-def add_measures(rows: list[Row], names: list[str]) -> None:
-    found = measures.at_steps([row.checkpoint for row in rows], names)
+def add_measures(rows: list[PolicyRow], names: list[str]) -> None:
+    measured = measures.at_steps([row.checkpoint for row in rows], names)
     for row in rows:
-        row.measured = {**row.measured, **found[row.checkpoint.pk]}
+        row.measured = {**row.measured, **measured[row.checkpoint.pk]}
 
 
-def add_evidence(rows: list[Row]) -> None:
+def add_evidence(rows: list[PolicyRow]) -> None:
     missing = [row for row in rows if not row.evidence]
-    found = blind_votes.collect_match_evidence([row.checkpoint for row in missing])
+    evidence = blind_votes.collect_match_evidence([row.checkpoint for row in missing])
     for row in missing:
-        row.evidence = found[row.checkpoint.pk]
+        row.evidence = evidence[row.checkpoint.pk]
 
 
 @dataclass(frozen=True)
-class Choices:
+class PolicyFilterChoices:
     projects: list[Project]
     aliases: list[str]
 
 
-def load_policy_filter_choices(team: Team) -> Choices:
-    return Choices(list(Project.objects.of(team).order_by("name")), list(Alias.objects.filter(team=team).values_list("name", flat=True)))
+def load_policy_filter_choices(team: Team) -> PolicyFilterChoices:
+    return PolicyFilterChoices(list(Project.objects.of(team).order_by("name")), list(Alias.objects.filter(team=team).values_list("name", flat=True)))

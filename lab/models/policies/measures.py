@@ -27,25 +27,25 @@ CROSS JOIN LATERAL (
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredValue:
     value: float
     step: int
 
 
-def at_steps(checkpoints: Sequence[Checkpoint], names: Collection[str]) -> dict[int, dict[str, Measured]]:
+def at_steps(checkpoints: Sequence[Checkpoint], names: Collection[str]) -> dict[int, dict[str, MeasuredValue]]:
     """Checkpoint → metric → what was measured by then. Metrics without a finite value are missing. One query."""
-    found: dict[int, dict[str, Measured]] = {one.pk: {} for one in checkpoints}
+    measured: dict[int, dict[str, MeasuredValue]] = {checkpoint.pk: {} for checkpoint in checkpoints}
     if not checkpoints or not names:
-        return found
-    columns = [[getattr(one, name) for one in checkpoints] for name in ("pk", "run_id", "attempt", "step")]
+        return measured
+    columns = [[getattr(checkpoint, name) for checkpoint in checkpoints] for name in ("pk", "run_id", "attempt", "step")]
     with connection.cursor() as cursor:
         cursor.execute(CHUNKS, [*columns, list(names)])
         for pk, step, name, raw_steps, raw_values in cursor.fetchall():
             steps, values = newest_of_each_step(np.frombuffer(raw_steps, "<i4").astype(np.int64), np.frombuffer(raw_values, "<f8"))
-            place = int(np.searchsorted(steps, step, side="right")) - 1
-            if place >= 0 and np.isfinite(values[place]):
-                found[pk][name] = Measured(float(values[place]), int(steps[place]))
-    return found
+            index = int(np.searchsorted(steps, step, side="right")) - 1
+            if index >= 0 and np.isfinite(values[index]):
+                measured[pk][name] = MeasuredValue(float(values[index]), int(steps[index]))
+    return measured
 
 
 def names_of(checkpoint: Checkpoint) -> list[str]:

@@ -9,7 +9,7 @@ from lab.training.runs.models import Checkpoint
 
 def render_policy_card(checkpoint: Checkpoint) -> str:
     run = checkpoint.run
-    found = measures.at_steps([checkpoint], list(measures.SHOWN.values()))[checkpoint.pk]
+    measured = measures.at_steps([checkpoint], list(measures.SHOWN.values()))[checkpoint.pk]
     lines = ["---", "library_name: transformers", "tags:", "- policy-lab", "- trl", f"- {sanitize_card_tag(run.trainer)}", "---", ""]
     lines += [
         f"# {format_code_span(run.name)}, {format_checkpoint_step(checkpoint)}",
@@ -17,10 +17,12 @@ def render_policy_card(checkpoint: Checkpoint) -> str:
         f"Run #{run.number}, recipe {format_code_span(run.recipe)}, task {format_code_span(run.task)},",
     ]
     lines += [f"trained from {format_code_span(run.policy)} for {checkpoint.step} optimiser steps.", ""]
-    lines += [f"- {name}: {one.value:.4g} at step {one.step}" for name, one in found.items()]
-    for one in blind_votes.collect_match_evidence([checkpoint])[checkpoint.pk][:3]:
-        if one.rate is not None:
-            lines.append(f"- preferred in {one.rate.value:.1%} of {one.votes} blind votes ({one.rate.low:.1%} to {one.rate.high:.1%})")
+    lines += [f"- {name}: {measure.value:.4g} at step {measure.step}" for name, measure in measured.items()]
+    for evidence in blind_votes.collect_match_evidence([checkpoint])[checkpoint.pk][:3]:
+        if evidence.rate is not None:
+            lines.append(
+                f"- preferred in {evidence.rate.value:.1%} of {evidence.votes} blind votes ({evidence.rate.low:.1%} to {evidence.rate.high:.1%})"
+            )
     return "\n".join(lines) + "\n"
 
 

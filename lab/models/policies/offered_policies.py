@@ -17,7 +17,7 @@ MOST = 100
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferedPolicy:
     """``problems``: why it cannot be trained from, in words."""
 
     kind: str  # "folder" or "hub"
@@ -27,7 +27,7 @@ class Offered:
     runs: int
 
 
-def list_offered_policies(team: Team) -> list[Offered]:
+def list_offered_policies(team: Team) -> list[OfferedPolicy]:
     counted = {
         (kind, Path(name).name if kind == "folder" else name): (count, newest)
         for kind, name, count, newest in started_from(team)
@@ -35,7 +35,7 @@ def list_offered_policies(team: Team) -> list[Offered]:
     }
     folders = [inspect_offered_folder(path, counted.get(("folder", path.name), (0, None))[0]) for path in folders_there()]
     hub = sorted((key[1] for key in counted if key[0] == "hub"), key=lambda name: -counted["hub", name][0])
-    return [*folders, *(Offered("hub", name, None, [], counted["hub", name][0]) for name in hub[:MOST])]
+    return [*folders, *(OfferedPolicy("hub", name, None, [], counted["hub", name][0]) for name in hub[:MOST])]
 
 
 def started_from(team: Team) -> list[tuple[str, str, int, object]]:
@@ -52,7 +52,7 @@ def folders_there() -> list[Path]:
     return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))[:MOST]
 
 
-def inspect_offered_folder(path: Path, runs: int) -> Offered:
-    found = policy_folder.inspect_policy_folder(path, "policy")
+def inspect_offered_folder(path: Path, runs: int) -> OfferedPolicy:
+    inspection = policy_folder.inspect_policy_folder(path, "policy")
     bytes_ = sum(file.stat().st_size for file in path.iterdir() if file.is_file() and not file.is_symlink())
-    return Offered("folder", path.name, bytes_, [problem.message for problem in found.problems], runs)
+    return OfferedPolicy("folder", path.name, bytes_, [problem.message for problem in inspection.problems], runs)

@@ -37,12 +37,12 @@ def propose_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, rea
             raise Refusal("Its weights were deleted or are scheduled for deletion.")
         try:
             with transaction.atomic():
-                made = Proposal.objects.create(team=team, alias=alias, checkpoint=held, asked_by=user, reason=clean_comment_text(reason))
+                proposal = Proposal.objects.create(team=team, alias=alias, checkpoint=held, asked_by=user, reason=clean_comment_text(reason))
         except IntegrityError:
             raise Refusal(f"{alias.name} has already been requested for it; an admin must decide.") from None
         record_audit_entry("policy.ask", held, team=team, actor=user, label=format_checkpoint_label(held), alias=alias.name)
-        promotion_notices.notify_proposal_approvers(made)
-    return made
+        promotion_notices.notify_proposal_approvers(proposal)
+    return proposal
 
 
 def evaluate_proposal_conditions(proposal: Proposal, approver: User | None = None) -> list[Condition]:
@@ -57,13 +57,13 @@ def approve_proposal(team: Team, user: User, proposal: Proposal, comment: str = 
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         opened = open_one(team, proposal)
-        found = evaluate_proposal_conditions(opened, user)
-        if missing := gates.select_unmet_conditions(found):
+        conditions = evaluate_proposal_conditions(opened, user)
+        if missing := gates.select_unmet_conditions(conditions):
             raise Refusal(
-                "Not yet: " + " ".join(f"{one.title} ({one.words.rstrip('.')})." for one in missing),
-                problems=[Problem(f"gate.{one.name}", f"{one.title}: {one.words}") for one in missing],
+                "Not yet: " + " ".join(f"{condition.title} ({condition.words.rstrip('.')})." for condition in missing),
+                problems=[Problem(f"gate.{condition.name}", f"{condition.title}: {condition.words}") for condition in missing],
             )
-        save_proposal_decision(opened, user, ProposalState.APPROVED, comment, found)
+        save_proposal_decision(opened, user, ProposalState.APPROVED, comment, conditions)
         move = move_alias(opened.alias, opened.checkpoint, user, comment, opened)
         record_audit_entry(
             "policy.promote",
@@ -220,26 +220,26 @@ def lock_alias(team: Team, alias: Alias) -> Alias:
 def lock_team_checkpoint(team: Team, checkpoint: Checkpoint | None) -> Checkpoint:
     """The checkpoint, locked against its deletion. Raises Refusal."""
     rows = Checkpoint.objects.select_for_update(of=("self",), no_key=True).select_related("run__team", "run__created_by")
-    found = rows.filter(pk=checkpoint.pk, run__team=team).first() if checkpoint is not None else None
-    if found is None:
+    locked = rows.filter(pk=checkpoint.pk, run__team=team).first() if checkpoint is not None else None
+    if locked is None:
         raise Refusal("Your team has no such checkpoint.")
-    return found
+    return locked
 
 
 def open_one(team: Team, proposal: Proposal) -> Proposal:
     """The proposal with its alias and its checkpoint locked, in the order every verb takes them. Raises Refusal when it is answered."""
     alias = lock_alias(team, proposal.alias)
     held = lock_team_checkpoint(team, proposal.checkpoint)
-    found = Proposal.objects.select_for_update(of=("self",)).select_related("asked_by").get(pk=proposal.pk, team=team)
-    if found.state != ProposalState.OPEN:
-        raise Refusal(f"This was already {found.state}.")
-    found.alias, found.checkpoint = alias, held
-    return found
+    opened = Proposal.objects.select_for_update(of=("self",)).select_related("asked_by").get(pk=proposal.pk, team=team)
+    if opened.state != ProposalState.OPEN:
+        raise Refusal(f"This was already {opened.state}.")
+    opened.alias, opened.checkpoint = alias, held
+    return opened
 
 
-def save_proposal_decision(proposal: Proposal, user: User, state: ProposalState, comment: str, found: list[Condition]) -> None:
+def save_proposal_decision(proposal: Proposal, user: User, state: ProposalState, comment: str, conditions: list[Condition]) -> None:
     proposal.state, proposal.decided_by, proposal.decided_at = state, user, timezone.now()
-    proposal.comment, proposal.evidence = clean_comment_text(comment), [one.as_json() for one in found]
+    proposal.comment, proposal.evidence = clean_comment_text(comment), [condition.as_json() for condition in conditions]
     proposal.save(update_fields=["state", "decided_by", "decided_at", "comment", "evidence"])
 
 

@@ -17,12 +17,12 @@ def find_push_problems(checkpoint: Checkpoint) -> list[str]:
     files = files_of(checkpoint)
     folder = folder_of(checkpoint)
     assert folder is not None
-    found = [
+    problems = [
         f"{file.name} {reason}"
         for file in files
         if file.name.endswith(".safetensors") and (reason := policy_folder.find_safetensors_damage(folder / file.name))
     ]
-    found += policy_folder.code_in(folder)
+    problems += policy_folder.code_in(folder)
     code = sorted(name for name in os.listdir(folder) if name.endswith((".py", ".so", ".sh")))
-    found += [f"{name} is code; only data can be pushed" for name in code[:3]]
-    return found
+    problems += [f"{name} is code; only data can be pushed" for name in code[:3]]
+    return problems

@@ -16,10 +16,10 @@ from kombu.exceptions import OperationalError
 
 from lab.celery import app
 from lab.lib.refusals import Refusal
-from lab.lib.sealed import Unreadable
+from lab.lib.sealed import UnsealError
 from lab.models.policies import hub, hub_token, model_card, push_checks
-from lab.models.policies.checkpoint_paths import Missing, format_checkpoint_label
-from lab.models.policies.download import Part, parts_of
+from lab.models.policies.checkpoint_paths import FilesMissing, format_checkpoint_label
+from lab.models.policies.download import ArchivePart, parts_of
 from lab.models.policies.models import HubToken, Push, PushState, Removal
 from lab.models.policies.promotion import lock_team_checkpoint, require_team_permission
 from lab.teams.accounts.models import Team, User
@@ -66,15 +66,15 @@ def request_push(team: Team, user: User, checkpoint: Checkpoint, repository: str
     return push
 
 
-def vet_push_parts(checkpoint: Checkpoint) -> list[Part]:
+def vet_push_parts(checkpoint: Checkpoint) -> list[ArchivePart]:
     """What will be sent. Raises Refusal."""
     try:
-        found = push_checks.find_push_problems(checkpoint)
+        problems = push_checks.find_push_problems(checkpoint)
         parts = parts_of(checkpoint)
-    except Missing as error:
+    except FilesMissing as error:
         raise Refusal(str(error)) from None
-    if found:
-        raise Refusal(f"Not pushed: {'; '.join(found[:5])}.")
+    if problems:
+        raise Refusal(f"Not pushed: {'; '.join(problems[:5])}.")
     return parts
 
 
@@ -104,11 +104,11 @@ def execute_push(push_id: int) -> None:
         checkpoint = verify_push_allowed(push)
         secret = hub_token.secret_of(push.team)
         url = hub.upload_policy(
-            checkpoint, push.repository, push.private, secret, settings.HUB_URL, model_card.render_policy_card(checkpoint), Watch(push)
+            checkpoint, push.repository, push.private, secret, settings.HUB_URL, model_card.render_policy_card(checkpoint), PushMonitor(push)
         )
-    except hub.Cancelled:
+    except hub.PushCancelled:
         finish_push(push, PushState.CANCELLED, "Cancelled before anything was committed; the repository may have been created.")
-    except (Refusal, Unreadable, hub.Failed) as error:
+    except (Refusal, UnsealError, hub.HubError) as error:
         finish_push(push, PushState.FAILED, hub_token.redact_secret(str(error), secret))
     except Exception as error:
         # No traceback: its frames hold the secret.
@@ -129,19 +129,19 @@ def verify_push_allowed(push: Push) -> Checkpoint:
     return push.checkpoint
 
 
-class Watch:
+class PushMonitor:
     """Writes how far it is, and looks whether somebody cancelled, every second."""
 
     def __init__(self, push: Push) -> None:
-        self.push, self.said, self.doing = push, 0.0, ""
+        self.push, self.told_at, self.doing = push, 0.0, ""
 
     def __call__(self, done: int, doing: str) -> None:
-        if doing == self.doing and monotonic() - self.said < TELL_SECONDS:
+        if doing == self.doing and monotonic() - self.told_at < TELL_SECONDS:
             return
-        self.said, self.doing = monotonic(), doing
+        self.told_at, self.doing = monotonic(), doing
         mine = Push.objects.same_row(self.push).filter(state=PushState.RUNNING)
         if not mine.filter(cancel=False).update(done=min(done, self.push.total), doing=doing[:200], beat_at=Now()):
-            raise hub.Cancelled
+            raise hub.PushCancelled
 
 
 def finish_push(push: Push, state: PushState, problem: str, url: str = "") -> None:
@@ -151,8 +151,8 @@ def finish_push(push: Push, state: PushState, problem: str, url: str = "") -> No
     with transaction.atomic():
         if not Push.objects.same_row(push).filter(state=PushState.RUNNING).update(**fields):
             return
-        said = {"repository": push.repository, "outcome": str(state)}
-        record_audit_entry("policy.push", push.checkpoint, team=push.team, actor=push.by, label=format_checkpoint_label(push.checkpoint), **said)
+        details = {"repository": push.repository, "outcome": str(state)}
+        record_audit_entry("policy.push", push.checkpoint, team=push.team, actor=push.by, label=format_checkpoint_label(push.checkpoint), **details)
 
 
 def revive_lost_pushes() -> None:

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from lab.data.loop.checkpoints import find_nearest_candidate, list_policy_candidates, updates_before
-from lab.data.loop.policy_descent import Descent
+from lab.data.loop.policy_descent import RunLineage
 from lab.lib.clock import database_now
 from lab.lib.refusals import Refusal
 from lab.models.policies import blind_votes
@@ -53,8 +53,8 @@ def request_removal(team: Team, user: User, checkpoint: Checkpoint) -> Removal:
             raise Refusal(f"{format_checkpoint_label(held)} was not deleted: {'; '.join(reasons)}.")
         if folder_of(held) is None:
             raise Refusal("Its files are no longer on disk.")
-        removal, made = Removal.objects.get_or_create(checkpoint=held, defaults={"team": team, "by": user, "due_at": database_now() + UNDO})
-        if not made:
+        removal, created = Removal.objects.get_or_create(checkpoint=held, defaults={"team": team, "by": user, "due_at": database_now() + UNDO})
+        if not created:
             if removal.kept_at is None:
                 raise Refusal("It is already scheduled for deletion.")
             removal.by, removal.asked_at, removal.due_at = user, database_now(), database_now() + UNDO
@@ -80,44 +80,44 @@ def cancel_removal(team: Team, user: User, checkpoint: Checkpoint) -> None:
 
 def relied_on(team: Team, checkpoints: Sequence[Checkpoint], versions: bool = True) -> dict[int, list[str]]:
     """Checkpoint → why it has to stay. Runs must be loaded. ``versions``: also what dataset versions were sampled with."""
-    found: dict[int, list[str]] = {one.pk: [] for one in checkpoints}
+    reasons_by_id: dict[int, list[str]] = {checkpoint.pk: [] for checkpoint in checkpoints}
     for alias in Alias.objects.filter(checkpoint__in=checkpoints):
-        found[alias.checkpoint_id].append(f"it has the alias {alias.name}")  # type: ignore[index]
+        reasons_by_id[alias.checkpoint_id].append(f"it has the alias {alias.name}")  # type: ignore[index]
     for pk in Proposal.objects.filter(checkpoint__in=checkpoints, state=ProposalState.OPEN).values_list("checkpoint", flat=True):
-        found[pk].append("an alias was requested for it")
+        reasons_by_id[pk].append("an alias was requested for it")
     for pk in Push.objects.filter(checkpoint__in=checkpoints, state__in=UNDER_WAY).values_list("checkpoint", flat=True):
-        found[pk].append("it is being pushed to a hub")
+        reasons_by_id[pk].append("it is being pushed to a hub")
     children = started_from(team)
     near = near_versions(team, checkpoints) if versions else set[int]()
     voted = blind_votes.collect_match_evidence(checkpoints)
     newest = newest_to_resume(checkpoints)
-    for one in checkpoints:
-        reasons = found[one.pk]
-        if one.run.status in OPEN:
-            reasons.append(f"its run is {one.run.status}")
-        elif one.pk in newest:
-            reasons.append(f"its run was {one.run.status} and is resumed from it")
-        if numbers := children.get((one.run_id, FINAL if one.final else str(one.step))):
+    for checkpoint in checkpoints:
+        reasons = reasons_by_id[checkpoint.pk]
+        if checkpoint.run.status in OPEN:
+            reasons.append(f"its run is {checkpoint.run.status}")
+        elif checkpoint.pk in newest:
+            reasons.append(f"its run was {checkpoint.run.status} and is resumed from it")
+        if numbers := children.get((checkpoint.run_id, FINAL if checkpoint.final else str(checkpoint.step))):
             reasons.append(f"{', '.join(f'#{number}' for number in numbers[:3])}{' and others' if len(numbers) > 3 else ''} started from it")
-        if voted[one.pk]:
+        if voted[checkpoint.pk]:
             reasons.append("its answers are used in a match")
-        if one.pk in near:
+        if checkpoint.pk in near:
             reasons.append("it is the nearest policy to answers in a dataset version")
-    return found
+    return reasons_by_id
 
 
 def started_from(team: Team) -> dict[tuple[object, str], list[int]]:
     """(run, checkpoint as a spec names it) → numbers of the runs that started from it."""
-    found: defaultdict[tuple[object, str], list[int]] = defaultdict(list)
-    for run in Descent(team).runs.values():
+    starts: defaultdict[tuple[object, str], list[int]] = defaultdict(list)
+    for run in RunLineage(team).runs.values():
         if run.source is not None:
-            found[run.source, run.checkpoint].append(run.number)
-    return found
+            starts[run.source, run.checkpoint].append(run.number)
+    return starts
 
 
 def newest_to_resume(checkpoints: Sequence[Checkpoint]) -> set[int]:
     """The newest checkpoint that is there of each run that may be resumed."""
-    runs = {one.run for one in checkpoints if one.run.status in RESUMABLE}
+    runs = {checkpoint.run for checkpoint in checkpoints if checkpoint.run.status in RESUMABLE}
     newest: dict[object, Checkpoint] = {}
     for row in Checkpoint.objects.filter(run__in=runs, final=False).order_by("step", "pk"):
         if folder_of(row) is not None:
@@ -127,17 +127,17 @@ def newest_to_resume(checkpoints: Sequence[Checkpoint]) -> set[int]:
 
 def near_versions(team: Team, checkpoints: Sequence[Checkpoint]) -> set[int]:
     """Those that training from a dataset version would offer first: for some answer in one, no policy that is there is nearer."""
-    runs = {one.run_id: one.run for one in checkpoints}
+    runs = {checkpoint.run_id: checkpoint.run for checkpoint in checkpoints}
     with connection.cursor() as cursor:
         cursor.execute(SAMPLED, [team.pk])
         rows = [row for row in cursor.fetchall() if row[0] in runs]
-    wanted: set[tuple[object, object]] = set()
+    versions_near: set[tuple[object, object]] = set()
     for run in {row[0] for row in rows}:
         offered = list_policy_candidates(runs[run])
-        wanted |= {
+        versions_near |= {
             (run, find_nearest_candidate(offered, updates_before(phase, step)).checkpoint) for own, phase, step in rows if own == run and offered
         }
-    return {one.pk for one in checkpoints if (one.run_id, FINAL if one.final else one.step) in wanted}
+    return {checkpoint.pk for checkpoint in checkpoints if (checkpoint.run_id, FINAL if checkpoint.final else checkpoint.step) in versions_near}
 
 
 # What a worker does

@@ -36,7 +36,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Judged:
+class RetentionVerdict:
     """``reasons``: why it stays; empty: it would be deleted."""
 
     checkpoint: Checkpoint
@@ -44,64 +44,68 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Plan:
-    keep: list[Judged]
-    drop: list[Judged]
+class RemovalPlan:
+    keep: list[RetentionVerdict]
+    drop: list[RetentionVerdict]
 
     @property
     def kept_bytes(self) -> int:
-        return sum(one.checkpoint.bytes for one in self.keep)
+        return sum(judged.checkpoint.bytes for judged in self.keep)
 
     @property
     def freed(self) -> int:
-        return sum(one.checkpoint.bytes for one in self.drop)
+        return sum(judged.checkpoint.bytes for judged in self.drop)
 
 
-def plan_retention(team: Team, rules: Retention) -> Plan:
+def plan_retention(team: Team, rules: Retention) -> RemovalPlan:
     """Every checkpoint on the disk, judged. Nothing is changed."""
-    rows = [one for one in listing.of_team(team).select_related("run").order_by("-created_at", "-pk") if folder_of(one) is not None]
+    rows = [
+        checkpoint for checkpoint in listing.of_team(team).select_related("run").order_by("-created_at", "-pk") if folder_of(checkpoint) is not None
+    ]
     kept = by_rules(rows, rules)
     pinned = set(Removal.objects.filter(checkpoint__run__team=team).exclude(kept_at=None).values_list("checkpoint", flat=True))
     for pk in pinned & kept.keys():
         kept[pk].append("kept manually")
-    doubtful = [one for one in rows if not kept[one.pk]]
+    doubtful = [checkpoint for checkpoint in rows if not kept[checkpoint.pk]]
     if doubtful:
         for pk, reasons in relied_on(team, doubtful).items():
             kept[pk] += reasons
-    judged = [Judged(one, tuple(kept[one.pk])) for one in rows]
-    return Plan([one for one in judged if one.reasons], [one for one in judged if not one.reasons])
+    judged = [RetentionVerdict(checkpoint, tuple(kept[checkpoint.pk])) for checkpoint in rows]
+    return RemovalPlan([policy for policy in judged if policy.reasons], [policy for policy in judged if not policy.reasons])
 
 
 def by_rules(rows: Sequence[Checkpoint], rules: Retention) -> dict[int, list[str]]:
     """Checkpoint → which of the rules keep it."""
-    kept: dict[int, list[str]] = {one.pk: [] for one in rows}
+    kept: dict[int, list[str]] = {checkpoint.pk: [] for checkpoint in rows}
     young = database_now() - timedelta(hours=rules.after_hours)
     runs: defaultdict[UUID, list[Checkpoint]] = defaultdict(list)
-    for one in rows:
-        if rules.after_hours and one.created_at > young:
-            kept[one.pk].append(f"younger than {rules.after_hours} hours")
-        if one.final:
+    for checkpoint in rows:
+        if rules.after_hours and checkpoint.created_at > young:
+            kept[checkpoint.pk].append(f"younger than {rules.after_hours} hours")
+        if checkpoint.final:
             if rules.keep_final:
-                kept[one.pk].append("a final policy")
+                kept[checkpoint.pk].append("a final policy")
         else:
-            runs[one.run_id].append(one)
-    measured = measures.at_steps([one for own in runs.values() for one in own], [rules.metric]) if rules.keep_best and rules.metric else {}
+            runs[checkpoint.run_id].append(checkpoint)
+    measured = (
+        measures.at_steps([checkpoint for own in runs.values() for checkpoint in own], [rules.metric]) if rules.keep_best and rules.metric else {}
+    )
     for own in runs.values():
-        own.sort(key=lambda one: -one.step)
-        for one in own[: rules.keep_last]:
-            kept[one.pk].append("among the newest of its run")
-        for one in select_best_checkpoints(own, measured, rules):
-            kept[one.pk].append(f"among the best of its run by {rules.metric}")
-        for one in own:
-            if rules.keep_every and one.step % rules.keep_every == 0:
-                kept[one.pk].append(f"a multiple of {rules.keep_every} steps")
+        own.sort(key=lambda checkpoint: -checkpoint.step)
+        for checkpoint in own[: rules.keep_last]:
+            kept[checkpoint.pk].append("among the newest of its run")
+        for checkpoint in select_best_checkpoints(own, measured, rules):
+            kept[checkpoint.pk].append(f"among the best of its run by {rules.metric}")
+        for checkpoint in own:
+            if rules.keep_every and checkpoint.step % rules.keep_every == 0:
+                kept[checkpoint.pk].append(f"a multiple of {rules.keep_every} steps")
     return kept
 
 
-def select_best_checkpoints(own: Sequence[Checkpoint], measured: dict[int, dict[str, measures.Measured]], rules: Retention) -> list[Checkpoint]:
-    known = [(measured[one.pk][rules.metric].value, one) for one in own if rules.metric in measured.get(one.pk, {})]
+def select_best_checkpoints(own: Sequence[Checkpoint], measured: dict[int, dict[str, measures.MeasuredValue]], rules: Retention) -> list[Checkpoint]:
+    known = [(measured[checkpoint.pk][rules.metric].value, checkpoint) for checkpoint in own if rules.metric in measured.get(checkpoint.pk, {})]
     known.sort(key=lambda pair: (pair[0] if rules.smallest else -pair[0], -pair[1].step))
-    return [one for _, one in known[: rules.keep_best]]
+    return [checkpoint for _, checkpoint in known[: rules.keep_best]]
 
 
 def rules_of(team: Team) -> Retention:
@@ -112,19 +116,19 @@ def rules_of(team: Team) -> Retention:
 def parse_retention_rules(data: Any, team: Team) -> tuple[Retention, dict[str, str]]:
     """Rules from a form or an address, and what is wrong, by field."""
     errors: dict[str, str] = {}
-    found = Retention(team=team)
+    rules = Retention(team=team)
     for name, (least, most) in WHOLE.items():
-        text = str(data.get(name, "")).strip() or str(getattr(found, name))
+        text = str(data.get(name, "")).strip() or str(getattr(rules, name))
         if (number := parse_whole_number(text, most, least)) is not None:
-            setattr(found, name, number)
+            setattr(rules, name, number)
         else:
             errors[name] = f"{WORDS[name]}: enter a whole number from {least} to {most:,}, not “{text[:40]}”."
     metric = str(data.get("metric", "")).replace("\0", "").strip()
     if len(metric) > 200:
         errors["metric"] = "The name of a metric has at most 200 characters."
-    found.metric = metric[:200] or "heldout/reward"
-    found.smallest, found.keep_final, found.active = (data.get(name) in ("on", "1") for name in ("smallest", "keep_final", "active"))
-    return found, errors
+    rules.metric = metric[:200] or "heldout/reward"
+    rules.smallest, rules.keep_final, rules.active = (data.get(name) in ("on", "1") for name in ("smallest", "keep_final", "active"))
+    return rules, errors
 
 
 def save_retention_rules(team: Team, user: User, rules: Retention) -> Retention:
@@ -151,8 +155,14 @@ def apply_rules() -> int:
         if not Retention.objects.same_row(rules).filter(overdue, active=True).update(looked_at=now):
             continue
         drop = plan_retention(rules.team, rules).drop[:AT_ONCE]
-        there = set(Removal.across_teams.filter(checkpoint__in=[one.checkpoint for one in drop]).values_list("checkpoint", flat=True))
-        fresh = [Removal(team=rules.team, checkpoint=one.checkpoint, due_at=now + UNDO) for one in drop if one.checkpoint.pk not in there]
+        already_due = set(
+            Removal.across_teams.filter(checkpoint__in=[judged_policy.checkpoint for judged_policy in drop]).values_list("checkpoint", flat=True)
+        )
+        fresh = [
+            Removal(team=rules.team, checkpoint=judged_policy.checkpoint, due_at=now + UNDO)
+            for judged_policy in drop
+            if judged_policy.checkpoint.pk not in already_due
+        ]
         Removal.objects.bulk_create(fresh, ignore_conflicts=True)
         marked += len(fresh)
     return marked

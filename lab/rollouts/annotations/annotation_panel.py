@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Count
 
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark, Tag
-from lab.rollouts.annotations.token_stretches import Stretch, cut_into_steps
+from lab.rollouts.annotations.token_stretches import TokenStretch, cut_into_steps
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.tokens import arrays_of, build_token_units
 from lab.teams.accounts.models import Team, User
@@ -34,14 +34,14 @@ def units_of(rollout: Rollout) -> list[list[Any]]:
 
 
 @lru_cache(maxsize=32)
-def load_rollout_steps(rollout_id: int, run_id: uuid.UUID) -> tuple[Stretch, ...]:
+def load_rollout_steps(rollout_id: int, run_id: uuid.UUID) -> tuple[TokenStretch, ...]:
     """Kept for who reads on: tokens never change, and 200,000 of them take a second. The run's id tells apart rollouts of two databases."""
     rollout = Rollout.across_teams.select_related("run").get(pk=rollout_id, run=run_id)
     return tuple(cut_into_steps(units_of(rollout)))
 
 
 @dataclass
-class Thread:
+class CommentThread:
     first: Comment
     answers: list[Comment] = field(default_factory=list)
 
@@ -58,9 +58,9 @@ class Thread:
 
 
 @dataclass
-class Step:
+class AnnotatedStep:
     number: int
-    stretch: Stretch
+    stretch: TokenStretch
     mine: str = ""
     others: list[StepMark] = field(default_factory=list)
 
@@ -73,7 +73,7 @@ def compute_state_digest(state: object) -> str:
     return hashlib.md5(repr(state).encode(), usedforsecurity=False).hexdigest()[:12]
 
 
-class Said:
+class AnnotationPanel:
     """Lazy: ``version`` is what a page that looks for news costs, the steps are worked out only for a page that shows them."""
 
     def __init__(self, team: Team, user: User, rollout: Rollout) -> None:
@@ -121,32 +121,32 @@ class Said:
         return next((row.value for row in self.ratings if row.user_id == self.user.pk), None)
 
     @cached_property
-    def threads(self) -> list[Thread]:
+    def threads(self) -> list[CommentThread]:
         """In order of their beginning. Deleted comments are left out, save the first of a thread that has answers."""
-        found = {row.pk: Thread(row) for row in self.comments if row.parent_id is None}
+        threads = {row.pk: CommentThread(row) for row in self.comments if row.parent_id is None}
         for row in self.comments:
-            if row.parent_id in found and row.deleted_at is None:
-                found[row.parent_id].answers.append(row)
-        return [thread for thread in found.values() if thread.first.deleted_at is None or thread.answers]
+            if row.parent_id in threads and row.deleted_at is None:
+                threads[row.parent_id].answers.append(row)
+        return [thread for thread in threads.values() if thread.first.deleted_at is None or thread.answers]
 
     @property
     def open_threads(self) -> int:
         return sum(thread.first.resolved_at is None for thread in self.threads)
 
     @cached_property
-    def steps(self) -> list[Step]:
-        found = [Step(number, stretch) for number, stretch in enumerate(load_rollout_steps(self.rollout.pk, self.rollout.run_id), 1)]
-        by_start = {step.stretch.start: step for step in found}
+    def steps(self) -> list[AnnotatedStep]:
+        steps = [AnnotatedStep(number, stretch) for number, stretch in enumerate(load_rollout_steps(self.rollout.pk, self.rollout.run_id), 1)]
+        by_start = {step.stretch.start: step for step in steps}
         for row in self.marks:
             if step := by_start.get(row.start):
                 if row.user_id == self.user.pk:
                     step.mine = row.mark
                 else:
                     step.others.append(row)
-        return found
+        return steps
 
     @property
-    def listed_steps(self) -> list[Step]:
+    def listed_steps(self) -> list[AnnotatedStep]:
         return self.steps[:LISTED_STEPS]
 
     @property
@@ -155,14 +155,14 @@ class Said:
         return ",".join(f"{step.stretch.start}-{step.stretch.end}" for step in self.steps)
 
     @property
-    def marked(self) -> list[tuple[Step, str]]:
+    def marked(self) -> list[tuple[AnnotatedStep, str]]:
         """(step, verdict to show in the text): one's own, else what most others said."""
-        found = []
+        verdicts = []
         for step in self.steps:
-            said = [row.mark for row in step.others]
-            if verdict := step.mine or (max(said, key=said.count) if said else ""):
-                found.append((step, verdict))
-        return found
+            marks = [row.mark for row in step.others]
+            if verdict := step.mine or (max(marks, key=marks.count) if marks else ""):
+                verdicts.append((step, verdict))
+        return verdicts
 
     @property
     def offered(self) -> list[str]:

@@ -18,7 +18,7 @@ SHOWS = {"": "All", "mine": "Mine", "open": "Open threads", "resolved": "Resolve
 
 
 @dataclass(frozen=True)
-class Comments:
+class CommentPage:
     rows: list[Comment]
     show: str
     words: str
@@ -36,22 +36,22 @@ def build_listing_query(**values: str) -> str:
     return f"?{urlencode(kept)}" if kept else "?"
 
 
-def read_comments(team: Team, user: User, asked: QueryDict) -> Comments:
+def read_comments(team: Team, user: User, query: QueryDict) -> CommentPage:
     """Parameters: ``show`` (mine, open, resolved), ``q`` (text in comment or snapshot), ``before`` (a comment's id). Unknown values are ignored."""
-    show, words = asked.get("show", ""), asked.get("q", "").replace("\x00", "").strip()[:200]
+    show, words = query.get("show", ""), query.get("q", "").replace("\x00", "").strip()[:200]
     show = show if show in SHOWS else ""
     everything = Comment.objects.of(team).filter(deleted_at=None)
     rows = everything.filter({"mine": Q(user=user), "open": Q(parent=None, resolved_at=None), "resolved": ~Q(resolved_at=None)}.get(show, Q()))
     if words:
         rows = rows.filter(Q(text__icontains=words) | Q(snapshot__icontains=words))
-    before = parse_whole_number(asked.get("before", ""))
+    before = parse_whole_number(query.get("before", ""))
     if before is not None:
         rows = rows.filter(pk__lt=before)
-    found: list[Any] = list(
+    comments: list[Any] = list(
         rows.select_related("user", "rollout__run", "parent__user", "resolved_by")
         .defer("rollout__completion", "rollout__run__spec")
         .annotate(answered=Count("answers", filter=Q(answers__deleted_at=None)), thread=F("parent"))
         .order_by("-pk")[: SIZE + 1]
     )
-    more = build_listing_query(show=show, q=words, before=str(found[SIZE - 1].pk)) if len(found) > SIZE else ""
-    return Comments(found[:SIZE], show, words, more, bool(found) or everything.exists())
+    more = build_listing_query(show=show, q=words, before=str(comments[SIZE - 1].pk)) if len(comments) > SIZE else ""
+    return CommentPage(comments[:SIZE], show, words, more, bool(comments) or everything.exists())

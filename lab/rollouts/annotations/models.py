@@ -93,7 +93,7 @@ class Comment(TeamOwned):
         return self.text[:80]
 
 
-class Mark(models.TextChoices):
+class StepVerdict(models.TextChoices):
     GOOD = "good"
     BAD = "bad"
     NEUTRAL = "neutral"
@@ -108,7 +108,7 @@ class StepMark(TeamOwned):
     user = models.ForeignKey(USER, models.CASCADE, related_name="+")
     start = models.PositiveIntegerField()
     end = models.PositiveIntegerField()
-    mark = models.CharField(max_length=8, choices=Mark.choices)
+    mark = models.CharField(max_length=8, choices=StepVerdict.choices)
     snapshot = models.TextField(blank=True)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from django.db import connection
 
-from lab.rollouts.annotations.models import Mark
+from lab.rollouts.annotations.models import StepVerdict
 
 # Four tables in one look, and written out: to most rollouts nobody has said anything, and then a list pays for round trips and for composing queries.
 SAID = """
@@ -35,7 +35,7 @@ class Summary:
     ratings: int = 0
     comments: int = 0
     open: int = 0
-    marks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Mark.values, 0))
+    marks: dict[str, int] = field(default_factory=lambda: dict.fromkeys(StepVerdict.values, 0))
 
     def __bool__(self) -> bool:
         return bool(self.tags or self.ratings or self.comments or any(self.marks.values()))
@@ -43,9 +43,9 @@ class Summary:
 
 def summarize_annotations(rollout_ids: Iterable[int]) -> dict[int, Summary]:
     """A summary for every id, empty for rollouts nobody said anything about. The ids must be of the reader's team already."""
-    found = {rollout: Summary() for rollout in rollout_ids}
-    for kind, rollout, name, mean, count, still_open in said_of(list(found)) if found else ():
-        summary = found[rollout]
+    summaries = {rollout: Summary() for rollout in rollout_ids}
+    for kind, rollout, name, mean, count, still_open in said_of(list(summaries)) if summaries else ():
+        summary = summaries[rollout]
         if kind == "tag":
             summary.tags.append(name)
         elif kind == "rating":
@@ -54,7 +54,7 @@ def summarize_annotations(rollout_ids: Iterable[int]) -> dict[int, Summary]:
             summary.comments, summary.open = count, still_open
         else:
             summary.marks[name] = count
-    return found
+    return summaries
 
 
 def said_of(ids: list[int]) -> list[tuple[str, int, str, float, int, int]]:

@@ -24,7 +24,7 @@ Unit = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class TokenStretch:
     """Tokens [start, end) and their text."""
 
     start: int
@@ -32,7 +32,7 @@ class Stretch:
     text: str
 
 
-def cut_into_steps(units: Sequence[Unit]) -> list[Stretch]:
+def cut_into_steps(units: Sequence[Unit]) -> list[TokenStretch]:
     """The policy's text cut at blank lines; without one at newlines; without one after sentences; and always where thinking ends. Together the
     steps are all its tokens.
 
@@ -59,7 +59,7 @@ def collect_policy_segments(units: Sequence[Unit]) -> Iterator[list[Unit]]:
         yield current
 
 
-def cut_segment(part: list[Unit], text: str, cut: re.Pattern[str]) -> Iterator[Stretch]:
+def cut_segment(part: list[Unit], text: str, cut: re.Pattern[str]) -> Iterator[TokenStretch]:
     """The steps of one segment; ``text`` is that of its units without the special tokens."""
     offsets, at = [], 0  # where in the text each unit begins
     for unit in part:
@@ -81,9 +81,9 @@ def cut_segment(part: list[Unit], text: str, cut: re.Pattern[str]) -> Iterator[S
     if len(kept) > 1 and is_blank_or_markup(text[: offsets[kept[1]]]):
         del kept[1]  # what begins the segment goes with the first step
     for index, following in zip(kept, [*kept[1:], len(part)], strict=True):
-        said = text[offsets[index] : offsets[following] if following < len(part) else len(text)].strip()
-        if said:
-            yield Stretch(part[index][1], part[following - 1][1] + part[following - 1][2], said)
+        words = text[offsets[index] : offsets[following] if following < len(part) else len(text)].strip()
+        if words:
+            yield TokenStretch(part[index][1], part[following - 1][1] + part[following - 1][2], words)
 
 
 def is_blank_or_markup(text: str) -> bool:
@@ -91,7 +91,7 @@ def is_blank_or_markup(text: str) -> bool:
     return not text.replace("<think>", "").replace("</think>", "").strip()
 
 
-def find_stretch(units: Sequence[Unit], start: int, end: int) -> Stretch:
+def find_stretch(units: Sequence[Unit], start: int, end: int) -> TokenStretch:
     """Tokens [start, end) widened to whole units, with the text that stands there now. Raises Refusal."""
     total = sum(unit[2] for unit in units)
     if not 0 <= start < end <= total:
@@ -100,4 +100,4 @@ def find_stretch(units: Sequence[Unit], start: int, end: int) -> Stretch:
     text = "".join(unit[0] for unit in covered if not unit[3] & SPECIAL) or "".join(unit[0] for unit in covered)
     if len(text) > SNAPSHOT_AT:
         text = f"{text[:SNAPSHOT_AT]}…"
-    return Stretch(covered[0][1], covered[-1][1] + covered[-1][2], text)
+    return TokenStretch(covered[0][1], covered[-1][1] + covered[-1][2], text)

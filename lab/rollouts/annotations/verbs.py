@@ -14,8 +14,8 @@ from django.utils import timezone
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.rollouts.annotations.annotation_panel import load_rollout_steps, units_of
-from lab.rollouts.annotations.models import Comment, Mark, Rating, RolloutTag, StepMark, Tag
-from lab.rollouts.annotations.token_stretches import Stretch, find_stretch
+from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark, StepVerdict, Tag
+from lab.rollouts.annotations.token_stretches import TokenStretch, find_stretch
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 
@@ -25,7 +25,7 @@ MOST_TAGS = 30  # on one rollout
 
 
 @dataclass(frozen=True)
-class Done:
+class AnnotationChange:
     """``made`` is the row that was added or changed; ``fresh`` False when it was there already."""
 
     made: int | None = None
@@ -37,7 +37,7 @@ def normalize_typed_text(text: str) -> str:
     return text.replace("\x00", "\u2400").replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
-def tag_rollout(team: Team, user: User, rollout: Rollout, name: str) -> Done:
+def tag_rollout(team: Team, user: User, rollout: Rollout, name: str) -> AnnotationChange:
     """Puts a tag of the team on the rollout; makes it on first use. "Loop" and "loop" are one tag, written as it was first."""
     name = " ".join(normalize_typed_text(name).split())
     if not name:
@@ -51,7 +51,7 @@ def tag_rollout(team: Team, user: User, rollout: Rollout, name: str) -> Done:
         if RolloutTag.objects.filter(rollout=rollout).exclude(tag=chosen).count() >= MOST_TAGS:
             raise Refusal(f"This rollout already has {MOST_TAGS} tags. Remove one first.", field="name", status=400)
         _, fresh = RolloutTag.objects.get_or_create(rollout=rollout, tag=chosen, defaults={"user": user})
-    return Done(chosen.pk, fresh)
+    return AnnotationChange(chosen.pk, fresh)
 
 
 def tag_named(team: Team, name: str) -> Tag | None:
@@ -64,49 +64,49 @@ def new_tag(team: Team, user: User, name: str) -> Tag:
         with transaction.atomic():
             return Tag.objects.create(team=team, name=name, created_by=user)
     except IntegrityError:  # somebody made it in the meantime
-        found = tag_named(team, name)
-        if found is None:
+        tag = tag_named(team, name)
+        if tag is None:
             raise
-        return found
+        return tag
 
 
-def untag_rollout(rollout: Rollout, tag_id: int) -> Done:
+def untag_rollout(rollout: Rollout, tag_id: int) -> AnnotationChange:
     count, _ = RolloutTag.objects.filter(rollout=rollout, tag=tag_id).delete()
-    return Done(tag_id, bool(count))
+    return AnnotationChange(tag_id, bool(count))
 
 
-def rate_rollout(user: User, rollout: Rollout, value: str) -> Done:
+def rate_rollout(user: User, rollout: Rollout, value: str) -> AnnotationChange:
     """One to five; empty or 0 takes the rating back."""
     if value in ("", "0"):
         count, _ = Rating.objects.filter(rollout=rollout, user=user).delete()
-        return Done(None, bool(count))
+        return AnnotationChange(None, bool(count))
     if value not in ("1", "2", "3", "4", "5"):
         raise Refusal("A rating is a whole number from 1 to 5.", field="value", status=400)
-    made, fresh = Rating.objects.update_or_create(rollout=rollout, user=user, defaults={"value": int(value)})
-    return Done(made.pk, fresh)
+    rating, fresh = Rating.objects.update_or_create(rollout=rollout, user=user, defaults={"value": int(value)})
+    return AnnotationChange(rating.pk, fresh)
 
 
-def mark_step(user: User, rollout: Rollout, start: str, verdict: str) -> Done:
+def mark_step(user: User, rollout: Rollout, start: str, verdict: str) -> AnnotationChange:
     """The person's verdict on the step that starts at a token; empty takes it back."""
-    if verdict and verdict not in Mark.values:
+    if verdict and verdict not in StepVerdict.values:
         raise Refusal("A step is marked good, bad or neutral.", field="mark", status=400)
     position = parse_token_position(start)
     if not verdict:
         count, _ = StepMark.objects.filter(rollout=rollout, user=user, start=position).delete()
-        return Done(None, bool(count))
+        return AnnotationChange(None, bool(count))
     step = next((step for step in load_rollout_steps(rollout.pk, rollout.run_id) if step.start == position), None)
     if step is None:
         raise Refusal(f"No step of this rollout starts at token {position}. Reload the page.", field="start", status=400)
     values = {"end": step.end, "mark": verdict, "snapshot": step.text[:COMMENT_LENGTH]}
-    made, fresh = StepMark.objects.update_or_create(rollout=rollout, user=user, start=position, defaults=values)
-    return Done(made.pk, fresh)
+    mark, fresh = StepMark.objects.update_or_create(rollout=rollout, user=user, start=position, defaults=values)
+    return AnnotationChange(mark.pk, fresh)
 
 
 def parse_token_position(text: str) -> int:
-    found = parse_whole_number(text, MAX_INTEGER)
-    if found is None:
+    position = parse_whole_number(text, MAX_INTEGER)
+    if position is None:
         raise Refusal("A position is a whole number of tokens.", field="start", status=400)
-    return found
+    return position
 
 
 def validate_comment_text(text: str) -> str:
@@ -122,7 +122,7 @@ def validate_comment_text(text: str) -> str:
     return text
 
 
-def start_comment_thread(team: Team, user: User, rollout: Rollout, text: str, start: str = "", end: str = "", key: str = "") -> Done:
+def start_comment_thread(team: Team, user: User, rollout: Rollout, text: str, start: str = "", end: str = "", key: str = "") -> AnnotationChange:
     """Begins a thread on the rollout, or on tokens [start, end) with the text that stands there."""
     text, where = validate_comment_text(text), stretch_of(rollout, start, end) if start or end else None
     values = {"team": team, "rollout": rollout, "text": text, "place": format_rollout_place(rollout)}
@@ -131,7 +131,7 @@ def start_comment_thread(team: Team, user: User, rollout: Rollout, text: str, st
     return create_comment_once(user, key, values)
 
 
-def stretch_of(rollout: Rollout, start: str, end: str) -> Stretch:
+def stretch_of(rollout: Rollout, start: str, end: str) -> TokenStretch:
     return find_stretch(units_of(rollout), parse_token_position(start), parse_token_position(end))
 
 
@@ -140,7 +140,7 @@ def format_rollout_place(rollout: Rollout) -> str:
     return f"run {rollout.run.number} · {phase}step {rollout.step} · group {rollout.group} · sample {rollout.sample}"
 
 
-def answer_thread(team: Team, user: User, parent: Comment, text: str, key: str = "") -> Done:
+def answer_thread(team: Team, user: User, parent: Comment, text: str, key: str = "") -> AnnotationChange:
     """Answers a thread. An answer to an answer goes to its thread."""
     thread = parent.parent or parent
     if thread.deleted_at and not thread.answers.filter(deleted_at=None).exists():
@@ -150,55 +150,57 @@ def answer_thread(team: Team, user: User, parent: Comment, text: str, key: str =
     )
 
 
-def create_comment_once(user: User, key: str, values: dict[str, object]) -> Done:
+def create_comment_once(user: User, key: str, values: dict[str, object]) -> AnnotationChange:
     """A comment under the key its page made, so that a second click or a repeated request adds nothing."""
     try:
         unique = uuid.UUID(key) if key else uuid.uuid4()
     except ValueError:
         raise Refusal("The page sent an invalid key. Reload it; your draft is kept.", field="key", status=400) from None
-    made, fresh = Comment.across_teams.get_or_create(user=user, key=unique, defaults=values)
-    return Done(made.pk, fresh)
+    comment, fresh = Comment.across_teams.get_or_create(user=user, key=unique, defaults=values)
+    return AnnotationChange(comment.pk, fresh)
 
 
-def edit_comment(user: User, found: Comment, text: str, seen: str) -> Done:
+def edit_comment(user: User, comment: Comment, text: str, seen: str) -> AnnotationChange:
     """Changes a comment of one's own, unless it was changed since the page saw it (``seen``: when it was last edited, or empty)."""
-    require_comment_author(user, found)
+    require_comment_author(user, comment)
     text = validate_comment_text(text)
-    if found.text == text:
-        return Done(found.pk, False)
-    if seen != format_comment_version(found):
+    if comment.text == text:
+        return AnnotationChange(comment.pk, False)
+    if seen != format_comment_version(comment):
         raise Refusal("You changed this comment in another window. Copy your text, reload, and edit it again.", field="text", status=409)
-    unchanged = Comment.objects.same_row(found).filter(edited_at=found.edited_at, deleted_at=None)
+    unchanged = Comment.objects.same_row(comment).filter(edited_at=comment.edited_at, deleted_at=None)
     if not unchanged.update(text=text, edited_at=timezone.now()):
         raise Refusal("This comment has been changed or deleted. Copy your text and reload.", field="text", status=409)
-    return Done(found.pk)
+    return AnnotationChange(comment.pk)
 
 
-def format_comment_version(found: Comment) -> str:
-    return found.edited_at.isoformat() if found.edited_at else ""
+def format_comment_version(comment: Comment) -> str:
+    return comment.edited_at.isoformat() if comment.edited_at else ""
 
 
-def delete_comment(user: User, found: Comment) -> Done:
-    require_comment_author(user, found)
-    return Done(found.pk, bool(Comment.objects.same_row(found).filter(deleted_at=None).update(deleted_at=timezone.now())))
+def delete_comment(user: User, comment: Comment) -> AnnotationChange:
+    require_comment_author(user, comment)
+    return AnnotationChange(comment.pk, bool(Comment.objects.same_row(comment).filter(deleted_at=None).update(deleted_at=timezone.now())))
 
 
-def restore_comment(user: User, found: Comment) -> Done:
-    require_comment_author(user, found)
-    return Done(found.pk, bool(Comment.objects.same_row(found).exclude(deleted_at=None).update(deleted_at=None)))
+def restore_comment(user: User, comment: Comment) -> AnnotationChange:
+    require_comment_author(user, comment)
+    return AnnotationChange(comment.pk, bool(Comment.objects.same_row(comment).exclude(deleted_at=None).update(deleted_at=None)))
 
 
-def require_comment_author(user: User, found: Comment) -> None:
-    if found.user_id != user.pk:
+def require_comment_author(user: User, comment: Comment) -> None:
+    if comment.user_id != user.pk:
         raise Refusal("Only the author of a comment can change or delete it. Reply to it instead.", field="text", status=403)
 
 
-def resolve_thread(user: User, found: Comment) -> Done:
-    thread = found.parent or found
-    return Done(thread.pk, bool(Comment.objects.same_row(thread).filter(resolved_at=None).update(resolved_at=timezone.now(), resolved_by=user)))
+def resolve_thread(user: User, comment: Comment) -> AnnotationChange:
+    thread = comment.parent or comment
+    return AnnotationChange(
+        thread.pk, bool(Comment.objects.same_row(thread).filter(resolved_at=None).update(resolved_at=timezone.now(), resolved_by=user))
+    )
 
 
-def reopen_thread(user: User, found: Comment) -> Done:
-    thread = found.parent or found
+def reopen_thread(user: User, comment: Comment) -> AnnotationChange:
+    thread = comment.parent or comment
     changed = Comment.objects.same_row(thread).exclude(resolved_at=None).update(resolved_at=None, resolved_by=None)
-    return Done(thread.pk, bool(changed))
+    return AnnotationChange(thread.pk, bool(changed))

@@ -18,16 +18,16 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.lib.refusals import Refusal
 from lab.rollouts.annotations import verbs
-from lab.rollouts.annotations.annotation_panel import Said
+from lab.rollouts.annotations.annotation_panel import AnnotationPanel
 from lab.rollouts.annotations.listing import read_comments
-from lab.rollouts.annotations.models import Comment, Mark
-from lab.rollouts.annotations.verbs import Done
+from lab.rollouts.annotations.models import Comment, StepVerdict
+from lab.rollouts.annotations.verbs import AnnotationChange
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
 
-MARKS = ((Mark.GOOD, "✓", "g"), (Mark.BAD, "✗", "b"), (Mark.NEUTRAL, "–", "x"))  # verdict, glyph, key after m
-VERBS: dict[str, Callable[..., Done]] = {
+MARKS = ((StepVerdict.GOOD, "✓", "g"), (StepVerdict.BAD, "✗", "b"), (StepVerdict.NEUTRAL, "–", "x"))  # verdict, glyph, key after m
+VERBS: dict[str, Callable[..., AnnotationChange]] = {
     "delete": verbs.delete_comment,
     "restore": verbs.restore_comment,
     "resolve": verbs.resolve_thread,
@@ -49,19 +49,19 @@ def comment_of(request: LabRequest, comment_id: int) -> Comment:
 def show_annotation_panel(request: LabRequest, rollout_id: int) -> HttpResponse:
     """The panel as JSON for a script (204 when ``?version=`` is what the page has), as a fragment for htmx, else a page of its own."""
     rollout = get_annotated_rollout(request, rollout_id)
-    said = Said(request.team, request.user, rollout)
-    if request.GET.get("version") == said.version:
+    panel = AnnotationPanel(request.team, request.user, rollout)
+    if request.GET.get("version") == panel.version:
         return HttpResponse(status=204)
     if wants_json(request):
-        return panel_to_json(request, said)
+        return panel_to_json(request, panel)
     template = "annotations/panel.html" if request.htmx else "annotations/page.html"
-    return render(request, template, {"room": "rollouts", **context_of(request, said)})
+    return render(request, template, {"room": "rollouts", **context_of(request, panel)})
 
 
-def context_of(request: LabRequest, said: Said) -> dict[str, object]:
+def context_of(request: LabRequest, panel: AnnotationPanel) -> dict[str, object]:
     return {
-        "said": said,
-        "rollout": said.rollout,
+        "panel": panel,
+        "rollout": panel.rollout,
         "writable": has_team_permission(request, "rollouts.annotate"),
         "choices": MARKS,
         "ratings": range(1, 6),
@@ -75,13 +75,13 @@ def wants_json(request: LabRequest) -> bool:
     return "application/json" in request.headers.get("Accept", "")
 
 
-def panel_to_json(request: LabRequest, said: Said, done: Done | None = None) -> JsonResponse:
-    html = render_to_string("annotations/panel.html", context_of(request, said), request)
+def panel_to_json(request: LabRequest, panel: AnnotationPanel, done: AnnotationChange | None = None) -> JsonResponse:
+    html = render_to_string("annotations/panel.html", context_of(request, panel), request)
     changed = {"made": done.made, "fresh": done.fresh} if done else {}
-    return JsonResponse({"panel": html, "version": said.version, **changed}, headers={"Cache-Control": "no-store"})
+    return JsonResponse({"panel": html, "version": panel.version, **changed}, headers={"Cache-Control": "no-store"})
 
 
-def apply_annotation_verb(request: LabRequest, rollout: Rollout | None, verb: Callable[[], Done]) -> HttpResponse:
+def apply_annotation_verb(request: LabRequest, rollout: Rollout | None, verb: Callable[[], AnnotationChange]) -> HttpResponse:
     """Does it and shows the rollout's panel as it is then, or says why not. Without a rollout (it is gone) there is no panel."""
     back = reverse("rollout", args=[rollout.pk]) + "#annotations" if rollout else reverse("comments")
     try:
@@ -95,7 +95,7 @@ def apply_annotation_verb(request: LabRequest, rollout: Rollout | None, verb: Ca
         return redirect(back)
     if rollout is None:
         return JsonResponse({"panel": "", "version": "", "made": done.made, "fresh": done.fresh})
-    return panel_to_json(request, Said(request.team, request.user, rollout), done)
+    return panel_to_json(request, AnnotationPanel(request.team, request.user, rollout), done)
 
 
 @require_POST
@@ -134,18 +134,18 @@ def save_rollout_comment(request: LabRequest, rollout_id: int) -> HttpResponse:
 @require_POST
 def change_comment(request: LabRequest, comment_id: int, verb: str) -> HttpResponse:
     """Answers, edits, deletes, restores, resolves or reopens a comment."""
-    found, sent = comment_of(request, comment_id), request.POST
+    comment, sent = comment_of(request, comment_id), request.POST
     if verb == "answer":
         return apply_annotation_verb(
-            request, found.rollout, lambda: verbs.answer_thread(request.team, request.user, found, sent.get("text", ""), sent.get("key", ""))
+            request, comment.rollout, lambda: verbs.answer_thread(request.team, request.user, comment, sent.get("text", ""), sent.get("key", ""))
         )
     if verb == "edit":
         return apply_annotation_verb(
-            request, found.rollout, lambda: verbs.edit_comment(request.user, found, sent.get("text", ""), sent.get("seen", ""))
+            request, comment.rollout, lambda: verbs.edit_comment(request.user, comment, sent.get("text", ""), sent.get("seen", ""))
         )
     if verb not in VERBS:
         raise Http404
-    return apply_annotation_verb(request, found.rollout, lambda: VERBS[verb](request.user, found))
+    return apply_annotation_verb(request, comment.rollout, lambda: VERBS[verb](request.user, comment))
 
 
 @require_safe

@@ -11,7 +11,7 @@ from lab.rollouts.trajectories.steps import PHASE_LABELS
 
 
 @dataclass(frozen=True)
-class Quantity:
+class TokenQuantity:
     """A number of each token: ``array`` of RolloutTokens, and its sign."""
 
     label: str
@@ -22,7 +22,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Field:
+class RolloutField:
     """A number of each rollout: its column, and its name in the browser's filters."""
 
     label: str
@@ -31,21 +31,21 @@ class Field:
 
 
 QUANTITIES = {
-    "entropy": Quantity("Entropy", "nats", "of the policy's next-token distribution", "entropies"),
-    "surprise": Quantity("Negative log-probability", "nats", "of the sampled token", "logprobs", -1),
-    "weight": Quantity("Token weight", "", "factor that the methods apply to a token's policy gradient", "weights"),
+    "entropy": TokenQuantity("Entropy", "nats", "of the policy's next-token distribution", "entropies"),
+    "surprise": TokenQuantity("Negative log-probability", "nats", "of the sampled token", "logprobs", -1),
+    "weight": TokenQuantity("Token weight", "", "factor that the methods apply to a token's policy gradient", "weights"),
 }
 FIELDS = {
-    "reward": Field("Reward", "", "reward"),
-    "length": Field("Length", "tokens", "length"),
-    "mean_entropy": Field("Mean entropy", "nats", "mean_entropy"),
+    "reward": RolloutField("Reward", "", "reward"),
+    "length": RolloutField("Length", "tokens", "length"),
+    "mean_entropy": RolloutField("Mean entropy", "nats", "mean_entropy"),
 }
 BY = {"position": "Position", "class": "Kind of token"}
 SCALES = {"linear": "Linear", "log": "Log"}
 
 
 @dataclass(frozen=True)
-class Asked:
+class AtlasQuery:
     """``of`` and ``by``: which number of the tokens over what; ``field``: which number of the rollouts. ``steps`` and ``positions`` are
     the first and last of a chosen cell, ``kind`` its class of token.
     """
@@ -61,7 +61,7 @@ class Asked:
     kind: str = ""
 
     @classmethod
-    def read(cls, request: HttpRequest) -> Asked:
+    def read(cls, request: HttpRequest) -> AtlasQuery:
         query = request.GET
 
         def one_of(name: str, offered: dict[str, object], default: str) -> str:

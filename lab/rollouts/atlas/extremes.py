@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lab.rollouts.atlas.atlas_query import QUANTITIES, Asked
+from lab.rollouts.atlas.atlas_query import QUANTITIES, AtlasQuery
 from lab.rollouts.atlas.kinds import KINDS, ZONES
 from lab.rollouts.atlas.sample import draw_rollout_sample
-from lab.rollouts.atlas.tokens import Tokens, read_sample_tokens
+from lab.rollouts.atlas.tokens import SampleTokens, read_sample_tokens
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import Piece, iterate_text_pieces
 from lab.training.runs.models import Run
@@ -24,7 +24,7 @@ GLYPHS = str.maketrans({"\n": "↵", "\t": "→", " ": "␣", "\r": "␍"})
 
 
 @dataclass(frozen=True)
-class Found:
+class ExtremeToken:
     """One token with the text around it."""
 
     rollout: Rollout
@@ -41,50 +41,50 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Extremes:
+class ExtremeTokens:
     """``matching`` tokens of ``used`` rollouts, out of ``total`` rollouts of these steps; ``mean`` over them, None without any."""
 
-    found: list[Found]
+    tokens: list[ExtremeToken]
     matching: int
     mean: float | None
     used: int
     total: int
 
 
-def find_extreme_tokens(run: Run, asked: Asked) -> Extremes:
+def find_extreme_tokens(run: Run, query: AtlasQuery) -> ExtremeTokens:
     """The tokens of ``asked.steps`` that lie at ``asked.positions`` and are of ``asked.kind``."""
-    assert asked.steps is not None
-    sample = draw_rollout_sample(run, asked.phase, [asked.steps], READ)
-    tokens = read_sample_tokens(sample, QUANTITIES[asked.of], run.special_tokens, with_kinds=bool(asked.kind))
-    inside = np.flatnonzero(mask_cell_tokens(tokens, asked))
+    assert query.steps is not None
+    sample = draw_rollout_sample(run, query.phase, [query.steps], READ)
+    tokens = read_sample_tokens(sample, QUANTITIES[query.of], run.special_tokens, with_kinds=bool(query.kind))
+    inside = np.flatnonzero(mask_cell_tokens(tokens, query))
     values = tokens.values[inside]
     # Ties in the order of the run, so that the list is the same every time.
     best = inside[np.lexsort((tokens.positions[inside], tokens.ids[inside], -values))][:LOOKED_AT]
     places = [(int(tokens.ids[at]), int(tokens.positions[at]), float(tokens.values[at])) for at in best]
     mean = float(values.mean()) if len(values) else None
-    return Extremes(merge_identical_tokens(in_context(run, places))[:MOST], len(inside), mean, tokens.rollouts, sample.total)
+    return ExtremeTokens(merge_identical_tokens(in_context(run, places))[:MOST], len(inside), mean, tokens.rollouts, sample.total)
 
 
-def merge_identical_tokens(found: list[Found]) -> list[Found]:
+def merge_identical_tokens(extremes: list[ExtremeToken]) -> list[ExtremeToken]:
     """Each text once, with how many more there were."""
-    counts = Counter(one.key for one in found)
-    first = {one.key: one for one in reversed(found)}
-    return [replace(one, alike=counts[one.key] - 1) for one in found if first[one.key] is one]
+    counts = Counter(extreme.key for extreme in extremes)
+    first = {extreme.key: extreme for extreme in reversed(extremes)}
+    return [replace(extreme, alike=counts[extreme.key] - 1) for extreme in extremes if first[extreme.key] is extreme]
 
 
-def mask_cell_tokens(tokens: Tokens, asked: Asked) -> np.typing.NDArray[np.bool_]:
+def mask_cell_tokens(tokens: SampleTokens, query: AtlasQuery) -> np.typing.NDArray[np.bool_]:
     """Which of the tokens (T,) belong to the cell."""
     kept = np.ones(len(tokens.values), dtype=bool)
-    if asked.positions is not None:
-        kept &= (tokens.positions >= asked.positions[0]) & (tokens.positions <= asked.positions[1])
-    if asked.kind in ZONES:
-        kept &= tokens.zones == ZONES.index(asked.kind) + 1
-    elif asked.kind:
-        kept &= tokens.kinds == (KINDS.index(asked.kind) if asked.kind in KINDS else -1)
+    if query.positions is not None:
+        kept &= (tokens.positions >= query.positions[0]) & (tokens.positions <= query.positions[1])
+    if query.kind in ZONES:
+        kept &= tokens.zones == ZONES.index(query.kind) + 1
+    elif query.kind:
+        kept &= tokens.kinds == (KINDS.index(query.kind) if query.kind in KINDS else -1)
     return kept
 
 
-def in_context(run: Run, places: list[tuple[int, int, float]]) -> list[Found]:
+def in_context(run: Run, places: list[tuple[int, int, float]]) -> list[ExtremeToken]:
     """The text around tokens given as (rollout, position, value), in the same order."""
     packed = (
         RolloutTokens.objects.filter(rollout__run=run)
@@ -92,7 +92,7 @@ def in_context(run: Run, places: list[tuple[int, int, float]]) -> list[Found]:
         .only("ids", "lengths", "rollout")
         .in_bulk({pk for pk, _, _ in places})
     )
-    found = []
+    extremes = []
     for pk, position, value in places:
         rollout, ids = packed[pk].rollout, unpack_array(bytes(packed[pk].ids))
         ends = np.cumsum(unpack_array(bytes(packed[pk].lengths)).astype(np.int64))
@@ -100,8 +100,8 @@ def in_context(run: Run, places: list[tuple[int, int, float]]) -> list[Found]:
         start = int(ends[position - 1]) if position else 0
         text = rollout.completion[start:end] if end > start else run.special_tokens.get(str(int(ids[position])), "…")
         before, after = rollout.completion[max(0, start - AROUND) : start], rollout.completion[end : end + AROUND]
-        found.append(Found(rollout, position, value, split_visible_pieces(before), split_visible_pieces(text), split_visible_pieces(after)))
-    return found
+        extremes.append(ExtremeToken(rollout, position, value, split_visible_pieces(before), split_visible_pieces(text), split_visible_pieces(after)))
+    return extremes
 
 
 def split_visible_pieces(text: str) -> list[Piece]:

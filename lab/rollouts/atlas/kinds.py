@@ -20,8 +20,8 @@ Ints = npt.NDArray[np.int64]
 
 def character_classes(points: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
     """The class of each code point (N,)."""
-    found = _table[points]
-    for point in np.unique(points[found == _UNKNOWN]).tolist():
+    classes = _table[points]
+    for point in np.unique(points[classes == _UNKNOWN]).tolist():
         _table[point] = character_class(chr(point))
     return _table[points]
 
@@ -48,8 +48,15 @@ def kinds_of(texts: Sequence[str], lengths: Sequence[Ints], special: Sequence[np
     characters = character_classes(np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype="<u4"))
     sizes = np.array([len(text) for text in texts])
     text_starts = np.cumsum(sizes + 1) - sizes
-    starts = np.concatenate([np.minimum(np.cumsum(one) - one, size) + begin for one, size, begin in zip(lengths, sizes, text_starts, strict=True)])
-    ends = np.concatenate([np.minimum(np.cumsum(one), size) + begin for one, size, begin in zip(lengths, sizes, text_starts, strict=True)])
+    starts = np.concatenate(
+        [
+            np.minimum(np.cumsum(token_lengths) - token_lengths, size) + begin
+            for token_lengths, size, begin in zip(lengths, sizes, text_starts, strict=True)
+        ]
+    )
+    ends = np.concatenate(
+        [np.minimum(np.cumsum(token_lengths), size) + begin for token_lengths, size, begin in zip(lengths, sizes, text_starts, strict=True)]
+    )
 
     blank = (characters == _SPACE) | (characters == _BREAK)
     index = np.where(blank, len(characters), np.arange(len(characters)))
@@ -60,23 +67,23 @@ def kinds_of(texts: Sequence[str], lengths: Sequence[Ints], special: Sequence[np
     seen = characters[np.minimum(first, len(characters) - 1)]
     before = characters[np.maximum(first - 1, 0)]
     word = np.where((before == _LETTER) | (before == _DIGIT), CONTINUATION, START)
-    found = np.select([seen == _LETTER, seen == _DIGIT], [word, np.full(len(first), DIGIT)], PUNCTUATION)
+    kinds = np.select([seen == _LETTER, seen == _DIGIT], [word, np.full(len(first), DIGIT)], PUNCTUATION)
     spaces = np.where(breaks[ends] > breaks[starts], BREAK, SPACE)
-    found = np.where(first >= ends, spaces, found)
-    found = np.where(ends == starts, np.where(np.concatenate(special), SPECIAL, PART), found)
-    return found.astype(np.int8)
+    kinds = np.where(first >= ends, spaces, kinds)
+    kinds = np.where(ends == starts, np.where(np.concatenate(special), SPECIAL, PART), kinds)
+    return kinds.astype(np.int8)
 
 
 def zones_of(texts: Sequence[str], lengths: Sequence[Ints]) -> npt.NDArray[np.int8]:
     """Whether a token (T,) belongs to the thinking or the answer: 0 where the completion does not think."""
-    found = []
-    for text, one in zip(texts, lengths, strict=True):
+    zones = []
+    for text, token_lengths in zip(texts, lengths, strict=True):
         begin, end = text.find("<think>"), text.find("</think>")
-        starts = np.cumsum(one) - one
-        zone = np.zeros(len(one), dtype=np.int8)
+        starts = np.cumsum(token_lengths) - token_lengths
+        zone = np.zeros(len(token_lengths), dtype=np.int8)
         if begin >= 0 or end >= 0:
             zone[starts >= max(0, begin)] = 1
             if end >= 0:
                 zone[starts >= end + len("</think>")] = 2
-        found.append(zone)
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int8)
+        zones.append(zone)
+    return np.concatenate(zones) if zones else np.empty(0, dtype=np.int8)

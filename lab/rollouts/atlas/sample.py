@@ -24,7 +24,7 @@ WHERE run_id = %(run)s AND phase = %(phase)s AND NOT superseded AND step BETWEEN
 
 
 @dataclass(frozen=True)
-class Sample:
+class RolloutSample:
     """``ids`` and ``columns`` (N,) of the rollouts to read; ``total`` how many there are, about that where ``exact`` is False."""
 
     ids: npt.NDArray[np.int64]
@@ -33,11 +33,11 @@ class Sample:
     exact: bool
 
 
-def draw_rollout_sample(run: Run, phase: str, ranges: Ranges, most: int = MOST_ROLLOUTS) -> Sample:
+def draw_rollout_sample(run: Run, phase: str, ranges: Ranges, most: int = MOST_ROLLOUTS) -> RolloutSample:
     every = one_in(run) if len(ranges) > 1 else 1  # one column is small
-    asked: dict[str, Any] = {"run": run.pk, "phase": phase, "first": ranges[0][0], "last": ranges[-1][1], "every": every}
+    parameters: dict[str, Any] = {"run": run.pk, "phase": phase, "first": ranges[0][0], "last": ranges[-1][1], "every": every}
     with connection.cursor() as cursor:
-        cursor.execute(ROWS_SQL, asked)
+        cursor.execute(ROWS_SQL, parameters)
         rows = np.array(cursor.fetchall(), dtype=np.int64).reshape(-1, 3)
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     ids, steps, lengths = rows.T
@@ -45,7 +45,7 @@ def draw_rollout_sample(run: Run, phase: str, ranges: Ranges, most: int = MOST_R
     if len(ids):
         most = min(most, max(1, int(MOST_TOKENS / max(1.0, float(lengths.mean())))))
     kept = sample_columns_evenly(where, most)
-    return Sample(ids[kept], where[kept], len(ids) * every, every == 1)
+    return RolloutSample(ids[kept], where[kept], len(ids) * every, every == 1)
 
 
 def one_in(run: Run) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lab.rollouts.atlas.atlas_query import Quantity
+from lab.rollouts.atlas.atlas_query import TokenQuantity
 from lab.rollouts.atlas.kinds import Ints, kinds_of, zones_of
-from lab.rollouts.atlas.sample import Sample
+from lab.rollouts.atlas.sample import RolloutSample
 from lab.rollouts.trajectories.models import RolloutTokens
 from trainers.contract.arrays import PackError, unpack_array
 
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Tokens:
+class SampleTokens:
     """The policy's tokens that were measured, of all rollouts of a sample one after the other, all (T,). ``positions`` count every token
     of the completion from 0; ``kinds`` and ``zones`` are empty unless asked for. ``rollouts`` is how many had the array.
     """
@@ -36,15 +36,15 @@ class Tokens:
     rollouts: int
 
 
-def read_sample_tokens(sample: Sample, quantity: Quantity, special: dict[str, str], with_kinds: bool = False) -> Tokens:
+def read_sample_tokens(sample: RolloutSample, quantity: TokenQuantity, special: dict[str, str], with_kinds: bool = False) -> SampleTokens:
     """Damaged arrays, and rollouts without the quantity, are left out."""
     column_of = dict(zip(sample.ids.tolist(), sample.columns.tolist(), strict=True))
     parts = [part for chunk in split_id_chunks(sample.ids) for part in read_chunk(chunk, column_of, quantity, special, with_kinds)]
     values, positions, columns, ids, kinds, zones = (
-        np.concatenate([part[place] for part in parts]) if parts else np.empty(0, dtype=kind)
-        for place, kind in enumerate((np.float64, np.int64, np.int64, np.int64, np.int8, np.int8))
+        np.concatenate([part[index] for part in parts]) if parts else np.empty(0, dtype=kind)
+        for index, kind in enumerate((np.float64, np.int64, np.int64, np.int64, np.int8, np.int8))
     )
-    return Tokens(values, positions, columns, ids, kinds, zones, int(np.count_nonzero(np.diff(ids)) + 1) if len(ids) else 0)
+    return SampleTokens(values, positions, columns, ids, kinds, zones, int(np.count_nonzero(np.diff(ids)) + 1) if len(ids) else 0)
 
 
 def split_id_chunks(ids: Ints) -> Iterator[list[int]]:
@@ -52,47 +52,47 @@ def split_id_chunks(ids: Ints) -> Iterator[list[int]]:
         yield ids[start : start + CHUNK].tolist()
 
 
-def read_chunk(ids: list[int], column_of: dict[int, int], quantity: Quantity, special: dict[str, str], with_kinds: bool) -> Iterator[list[Any]]:
+def read_chunk(ids: list[int], column_of: dict[int, int], quantity: TokenQuantity, special: dict[str, str], with_kinds: bool) -> Iterator[list[Any]]:
     """One list of columns for the measured tokens of these rollouts; nothing when there are none."""
     names = ["rollout_id", quantity.array, "mask", *(("lengths", "ids", "rollout__completion") if with_kinds else ())]
     of_specials = np.array([int(name) for name in special], dtype=np.int64)
-    found: list[tuple[int, Floats, npt.NDArray[np.bool_]]] = []
+    read_rows: list[tuple[int, Floats, npt.NDArray[np.bool_]]] = []
     texts, lengths, specials = [], [], []
     for pk, packed, mask, *text in RolloutTokens.across_teams.filter(pk__in=ids).order_by("pk").values_list(*names):
         try:
             values = unpack_array(bytes(packed)).astype(np.float64) * quantity.sign
             inside = unpack_array(bytes(mask)) > 0 if mask else np.ones(len(values), dtype=bool)
-            parts = [unpack_array(bytes(one)).astype(np.int64) for one in text[:2]]
+            parts = [unpack_array(bytes(packed)).astype(np.int64) for packed in text[:2]]
         except PackError:
             continue
-        if not len(values) or any(len(one) != len(values) for one in (inside, *parts)):
+        if not len(values) or any(len(part) != len(values) for part in (inside, *parts)):
             continue
-        found.append((pk, values, inside))
+        read_rows.append((pk, values, inside))
         if with_kinds:
             lengths.append(parts[0])
             specials.append(np.isin(parts[1], of_specials))
             texts.append(text[2])
-    if not found:
+    if not read_rows:
         return
-    counts = [len(values) for _, values, _ in found]
-    values = np.concatenate([values for _, values, _ in found])
-    kept = np.concatenate([inside for _, _, inside in found]) & np.isfinite(values)
-    pks = np.repeat([pk for pk, _, _ in found], counts)
+    counts = [len(values) for _, values, _ in read_rows]
+    values = np.concatenate([values for _, values, _ in read_rows])
+    kept = np.concatenate([inside for _, _, inside in read_rows]) & np.isfinite(values)
+    pks = np.repeat([pk for pk, _, _ in read_rows], counts)
     positions = np.concatenate([np.arange(count) for count in counts])
-    columns = np.repeat([column_of[pk] for pk, _, _ in found], counts)
+    columns = np.repeat([column_of[pk] for pk, _, _ in read_rows], counts)
     kinds, zones = (kinds_of(texts, lengths, specials), zones_of(texts, lengths)) if with_kinds else (np.zeros(len(values), np.int8),) * 2
-    yield [one[kept] for one in (values, positions, columns, pks, kinds, zones)]
+    yield [array[kept] for array in (values, positions, columns, pks, kinds, zones)]
 
 
 @dataclass(frozen=True)
-class Grid:
+class TokenGrid:
     """``mean`` (R, C), NaN in empty cells, and how many tokens it is over, ``count`` (R, C)."""
 
     mean: Floats
     count: Ints
 
 
-def average_grid_cells(rows: Ints, columns: Ints, values: Floats, shape: tuple[int, int]) -> Grid:
+def average_grid_cells(rows: Ints, columns: Ints, values: Floats, shape: tuple[int, int]) -> TokenGrid:
     """The mean of ``values`` (T,) in each cell; ``rows`` and ``columns`` (T,) say where each belongs."""
     flat = rows * shape[1] + columns
     size = shape[0] * shape[1]
@@ -100,7 +100,7 @@ def average_grid_cells(rows: Ints, columns: Ints, values: Floats, shape: tuple[i
     total = np.bincount(flat, weights=values, minlength=size)
     with np.errstate(invalid="ignore"):
         mean = np.where(count > 0, total / count, np.nan)
-    return Grid(mean.reshape(shape), count.reshape(shape))
+    return TokenGrid(mean.reshape(shape), count.reshape(shape))
 
 
 def position_edges(longest: int, scale: str) -> Ints:

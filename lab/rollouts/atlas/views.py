@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from lab.rollouts.atlas.atlas_query import BY, FIELDS, QUANTITIES, SCALES, Asked
+from lab.rollouts.atlas.atlas_query import BY, FIELDS, QUANTITIES, SCALES, AtlasQuery
 from lab.rollouts.atlas.distributions import compute_field_distribution
 from lab.rollouts.atlas.extremes import find_extreme_tokens
 from lab.rollouts.atlas.grids import build_token_grid
@@ -26,12 +26,12 @@ FRESH = {"Cache-Control": "no-store"}
 def run_atlas(request: HttpRequest, run_id: Any) -> HttpResponse:
     """The page; scripts fetch its maps."""
     run = find_team_run(request, run_id)
-    asked = Asked.read(request)
-    phase, steps = resolve_phase_and_step(run, asked.phase, asked.step)
-    weighed = bool(stack_of(run.spec).methods) or asked.of == "weight"
+    query = AtlasQuery.read(request)
+    phase, steps = resolve_phase_and_step(run, query.phase, query.step)
+    weighed = bool(stack_of(run.spec).methods) or query.of == "weight"
     context = {
         "steps": steps,
-        "following": asked.step is None,
+        "following": query.step is None,
         "phases": [(name, PHASE_LABELS[name], f"?phase={name}", name == phase) for name in list_offered_phases(run, phase)],
         "phase": phase,
         "phase_label": PHASE_LABELS[phase],
@@ -40,8 +40,8 @@ def run_atlas(request: HttpRequest, run_id: Any) -> HttpResponse:
             for name in list_offered_phases(run)
             if name != phase and resolve_phase_and_step(run, name, None)[1].step is not None
         ],
-        "asked": asked,
-        "quantities": [(name, one) for name, one in QUANTITIES.items() if name != "weight" or weighed],
+        "query": query,
+        "quantities": [(name, quantity) for name, quantity in QUANTITIES.items() if name != "weight" or weighed],
         "by": BY.items(),
         "scales": SCALES.items(),
         "fields": FIELDS.items(),
@@ -49,10 +49,10 @@ def run_atlas(request: HttpRequest, run_id: Any) -> HttpResponse:
     return render(request, "atlas/atlas.html", {**build_run_header(run, "atlas"), **context})
 
 
-def in_phase(request: HttpRequest, run: Run) -> Asked:
+def in_phase(request: HttpRequest, run: Run) -> AtlasQuery:
     """What is asked for, in the phase that the page shows for it."""
-    asked = Asked.read(request)
-    return replace(asked, phase=resolve_phase_and_step(run, asked.phase, asked.step)[0])
+    query = AtlasQuery.read(request)
+    return replace(query, phase=resolve_phase_and_step(run, query.phase, query.step)[0])
 
 
 @require_safe
@@ -71,6 +71,6 @@ def atlas_values(request: HttpRequest, run_id: Any) -> HttpResponse:
 def atlas_tokens(request: HttpRequest, run_id: Any) -> HttpResponse:
     """The tokens behind a cell, as a fragment: ``?steps=41-43`` with ``positions=12-15`` or ``kind=digit``."""
     run = find_team_run(request, run_id)
-    asked = in_phase(request, run)
-    context = {"run": run, "asked": asked, "quantity": QUANTITIES[asked.of], "found": find_extreme_tokens(run, asked) if asked.steps else None}
+    query = in_phase(request, run)
+    context = {"run": run, "query": query, "quantity": QUANTITIES[query.of], "extremes": find_extreme_tokens(run, query) if query.steps else None}
     return render(request, "atlas/tokens.html", context)

@@ -34,8 +34,8 @@ def count_runs_by_metric(runs: Sequence[Run]) -> dict[str, int]:
 
 def build_metric_charts(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """JSON of every metric that any of the runs has: FIRST in their order, then by section and name."""
-    found = [{"metric": name, "runs": count, **describe_metric_chart(name)} for name, count in count_runs_by_metric(runs).items()]
-    return sorted(found, key=lambda chart: (FIRST.index(chart["metric"]) if chart["first"] else len(FIRST), chart["section"], chart["metric"]))
+    charts = [{"metric": name, "runs": count, **describe_metric_chart(name)} for name, count in count_runs_by_metric(runs).items()]
+    return sorted(charts, key=lambda chart: (FIRST.index(chart["metric"]) if chart["first"] else len(FIRST), chart["section"], chart["metric"]))
 
 
 def describe_metric_chart(name: str) -> dict[str, Any]:

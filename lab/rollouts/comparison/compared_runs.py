@@ -17,20 +17,20 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
 @dataclass(frozen=True)
-class Style:
+class RunStyle:
     """``color``: 1 to 8, a series colour of lab.css; ``dash`` as Plotly names it. Forty combinations before one comes again."""
 
     color: int
     dash: str
 
 
-def style_of(number: int) -> Style:
+def style_of(number: int) -> RunStyle:
     """From the run's number alone, so that a run looks the same whatever stands beside it."""
-    return Style((number - 1) % COLORS + 1, DASHES[(number - 1) // COLORS % len(DASHES)])
+    return RunStyle((number - 1) % COLORS + 1, DASHES[(number - 1) // COLORS % len(DASHES)])
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenRuns:
     """The team's runs that the address names, in its order; ``notes`` says what was left out and why."""
 
     runs: list[Run]
@@ -56,9 +56,9 @@ class Chosen:
         return self.query([*self.numbers, run.number])
 
 
-def read_chosen_runs(team: Team, asked: Sequence[str]) -> Chosen:
-    """``asked`` are run numbers as the address writes them (also ``#3`` and ``3,4``); at most MOST runs."""
-    words = list(dict.fromkeys(word.strip().removeprefix("#") for text in asked for word in text.split(",") if word.strip()))
+def read_chosen_runs(team: Team, parameters: Sequence[str]) -> ChosenRuns:
+    """``parameters`` are run numbers as the address writes them (also ``#3`` and ``3,4``); at most MOST runs."""
+    words = list(dict.fromkeys(word.strip().removeprefix("#") for text in parameters for word in text.split(",") if word.strip()))
     numbers = [number for word in words if (number := parse_whole_number(word, MAX_INTEGER)) is not None]
     known = {run.number: run for run in Run.objects.of(team).filter(number__in=numbers).select_related("parent", "created_by")}
     runs = [known[number] for number in dict.fromkeys(numbers) if number in known]
@@ -69,4 +69,4 @@ def read_chosen_runs(team: Team, asked: Sequence[str]) -> Chosen:
         notes.append(f"Your team has no run {these}; {'it is' if len(unknown) == 1 else 'they are'} ignored. Search for a run by name below.")
     if len(runs) > MOST:
         notes.append(f"{MOST} runs can be compared at once; the last {len(runs) - MOST} of the URL were ignored.")
-    return Chosen(runs[:MOST], notes)
+    return ChosenRuns(runs[:MOST], notes)

@@ -17,7 +17,7 @@ SEED = "seed"
 
 
 @dataclass(frozen=True)
-class Setting:
+class ComparedSetting:
     """``values``: one text a run, in the order of the runs. ``marks``: for each, whether it differs from the first run's."""
 
     key: str
@@ -36,29 +36,33 @@ def settings_of(run: Run) -> dict[str, str]:
     """Dotted path → value as text; the stack by its names, each method's parameters under its name."""
     spec = run.spec if isinstance(run.spec, dict) else {}
     stack = stack_of(spec)
-    found = {"recipe": run.recipe, "policy": run.policy, "base": stack.base, "methods": ", ".join(stack.methods)}
-    found |= {path: format_setting_value(value) for path, value in flatten_spec_leaves(spec).items() if path.split(".")[0] not in (*HIDDEN, "recipe")}
+    values = {"recipe": run.recipe, "policy": run.policy, "base": stack.base, "methods": ", ".join(stack.methods)}
+    values |= {
+        path: format_setting_value(value) for path, value in flatten_spec_leaves(spec).items() if path.split(".")[0] not in (*HIDDEN, "recipe")
+    }
     for choice in [spec.get("base"), *(spec.get("methods") or [])]:
         config = choice.get("config") if isinstance(choice, dict) else None
-        found |= (
+        values |= (
             {f"method.{choice.get('name', '')}.{key}": format_setting_value(value) for key, value in (config or {}).items()}
             if isinstance(choice, dict)
             else {}
         )
-    return {path: value or NOTHING for path, value in found.items()}
+    return {path: value or NOTHING for path, value in values.items()}
 
 
 def format_setting_value(value: Any) -> str:
     return value if isinstance(value, str) else "" if value in (None, {}, []) else json.dumps(value, ensure_ascii=False)
 
 
-def build_settings_table(runs: Sequence[Run]) -> list[Setting]:
+def build_settings_table(runs: Sequence[Run]) -> list[ComparedSetting]:
     """Every setting of any of the runs; changed ones first, each part in the order the specs have them."""
     configs = [settings_of(run) for run in runs]
-    rows = [Setting(key, [config.get(key, NOTHING) for config in configs]) for key in dict.fromkeys(key for config in configs for key in config)]
+    rows = [
+        ComparedSetting(key, [config.get(key, NOTHING) for config in configs]) for key in dict.fromkeys(key for config in configs for key in config)
+    ]
     return sorted(rows, key=lambda row: not row.changed)
 
 
-def list_groupable_settings(rows: Sequence[Setting]) -> list[Setting]:
+def list_groupable_settings(rows: Sequence[ComparedSetting]) -> list[ComparedSetting]:
     """The settings runs can be grouped by: changed ones, the seed last, because grouping by it groups nothing."""
     return sorted((row for row in rows if row.changed), key=lambda row: row.key == SEED)

@@ -47,8 +47,8 @@ class Divergence:
     """``by``: "token" where both token ids are known and tell; else "character", because ``why``."""
 
     by: str
-    one: Alternative
-    other: Alternative
+    left: Alternative
+    right: Alternative
     shared: str  # the end of what both wrote before
     why: str = ""
 
@@ -58,7 +58,7 @@ class Divergence:
 
 
 @dataclass(frozen=True)
-class Side:
+class CompletionSide:
     """One rollout with its tokens as units: ``place[t]`` is the unit of token t, ``starts`` the unit's first character."""
 
     rollout: Rollout
@@ -100,54 +100,54 @@ def to_finite_or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def build_completion_side(rollout: Rollout, tokens: RolloutTokens | None, special: dict[str, str]) -> Side:
+def build_completion_side(rollout: Rollout, tokens: RolloutTokens | None, special: dict[str, str]) -> CompletionSide:
     """Damaged or missing tokens leave the text alone."""
     try:
         arrays = arrays_of(tokens) if tokens is not None else None
     except PackError:
         arrays = None
     if arrays is None:
-        return Side(rollout, None, [], [])
-    found = build_token_units(rollout.completion, arrays, special, rollout.turns)
-    lengths = [0 if unit[3] & 1 else len(unit[0]) for unit in found]  # a special token's name is no part of the completion
-    starts = [0, *np.cumsum(lengths).tolist()][: len(found)]
-    return Side(rollout, arrays, found, starts)
+        return CompletionSide(rollout, None, [], [])
+    units = build_token_units(rollout.completion, arrays, special, rollout.turns)
+    lengths = [0 if unit[3] & 1 else len(unit[0]) for unit in units]  # a special token's name is no part of the completion
+    starts = [0, *np.cumsum(lengths).tolist()][: len(units)]
+    return CompletionSide(rollout, arrays, units, starts)
 
 
-def find_divergence(one: Side, other: Side) -> Divergence | None:
+def find_divergence(left: CompletionSide, right: CompletionSide) -> Divergence | None:
     """None where both wrote the same to the end."""
-    letters = count_common_prefix(one.text, other.text)
-    if one.arrays is None or other.arrays is None or not len(one.arrays.ids) or not len(other.arrays.ids):
+    letters = count_common_prefix(left.text, right.text)
+    if left.arrays is None or right.arrays is None or not len(left.arrays.ids) or not len(right.arrays.ids):
         why = "at least one of the rollouts has no token ids"
-        return by_character(one, other, letters, why)
-    ids, others = one.arrays.ids, other.arrays.ids
+        return by_character(left, right, letters, why)
+    ids, others = left.arrays.ids, right.arrays.ids
     shorter = min(len(ids), len(others))
     differing = np.flatnonzero(ids[:shorter] != others[:shorter])
-    place = int(differing[0]) if len(differing) else shorter
-    if place == len(ids) == len(others):
-        return by_character(one, other, letters, "the token ids are equal but the texts differ")
-    first, second = one.at_token(place), other.at_token(place)
+    index = int(differing[0]) if len(differing) else shorter
+    if index == len(ids) == len(others):
+        return by_character(left, right, letters, "the token ids are equal but the texts differ")
+    first, second = left.at_token(index), right.at_token(index)
     reach = max(first.offset + len("" if first.special else first.text), second.offset + len("" if second.special else second.text))
-    if first.offset != second.offset or one.text[: first.offset] != other.text[: second.offset]:
-        return by_character(one, other, letters, "equal token ids stand for different text: the tokenizers differ")
+    if first.offset != second.offset or left.text[: first.offset] != right.text[: second.offset]:
+        return by_character(left, right, letters, "equal token ids stand for different text: the tokenizers differ")
     if not (first.special or second.special or first.ended or second.ended) and letters >= reach:
-        return by_character(one, other, letters, f"from token {place} on, the same text is tokenized differently")
-    return Divergence("token", first, second, one.text[max(0, first.offset - CONTEXT) : first.offset])
+        return by_character(left, right, letters, f"from token {index} on, the same text is tokenized differently")
+    return Divergence("token", first, second, left.text[max(0, first.offset - CONTEXT) : first.offset])
 
 
-def by_character(one: Side, other: Side, letters: int, why: str) -> Divergence | None:
-    if letters == len(one.text) == len(other.text):
+def by_character(left: CompletionSide, right: CompletionSide, letters: int, why: str) -> Divergence | None:
+    if letters == len(left.text) == len(right.text):
         return None
-    first = one.at_character(letters)
-    return Divergence("character", first, other.at_character(letters), one.text[max(0, first.offset - CONTEXT) : first.offset], why)
+    first = left.at_character(letters)
+    return Divergence("character", first, right.at_character(letters), left.text[max(0, first.offset - CONTEXT) : first.offset], why)
 
 
-def count_common_prefix(one: str, other: str) -> int:
+def count_common_prefix(left: str, right: str) -> int:
     """Characters both begin with, by halving: comparing slices is much faster than comparing letters."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if left[low:middle] == right[low:middle]:
             low = middle
         else:
             high = middle - 1

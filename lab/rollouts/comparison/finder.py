@@ -20,7 +20,7 @@ SEARCH = 200
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedPrompt:
     """A prompt both runs answered, with their mean rewards over all answers."""
 
     prompt: Prompt
@@ -29,29 +29,29 @@ class Shared:
 
     @property
     def delta(self) -> float | None:
-        one, other = self.means
-        return None if one is None or other is None else other - one
+        first, second = self.means
+        return None if first is None or second is None else second - first
 
 
-def shared_prompts(one: Run, other: Run, words: str = "") -> tuple[list[Shared], int]:
+def shared_prompts(run: Run, other_run: Run, words: str = "") -> tuple[list[SharedPrompt], int]:
     """The prompts on which the runs' mean rewards differ most, and how many they share. Both queries are answered from the listing index."""
-    first, second = by_prompt(one), by_prompt(other)
+    first, second = by_prompt(run), by_prompt(other_run)
     both = first.keys() & second.keys()
     if words:
-        both = set(Prompt.objects.filter(team=one.team_id, pk__in=both, text__icontains=words).values_list("pk", flat=True))
+        both = set(Prompt.objects.filter(team=run.team_id, pk__in=both, text__icontains=words).values_list("pk", flat=True))
 
     def apart(prompt: int) -> tuple[float, int]:
         mine, theirs = first[prompt].mean, second[prompt].mean
         return (-1.0 if mine is None or theirs is None else abs(mine - theirs), min(first[prompt].last, second[prompt].last))
 
     chosen = sorted(both, key=apart, reverse=True)[:PROMPTS]
-    prompts = Prompt.objects.of(one.team_id).in_bulk(chosen)
+    prompts = Prompt.objects.of(run.team_id).in_bulk(chosen)
     return [
-        Shared(prompts[key], (first[key].number, second[key].number), (first[key].mean, second[key].mean)) for key in chosen if key in prompts
+        SharedPrompt(prompts[key], (first[key].number, second[key].number), (first[key].mean, second[key].mean)) for key in chosen if key in prompts
     ], len(both)
 
 
-class Answers(NamedTuple):
+class PromptAnswers(NamedTuple):
     """Of one run to one prompt."""
 
     mean: float | None
@@ -59,13 +59,13 @@ class Answers(NamedTuple):
     last: int  # step
 
 
-def by_prompt(run: Run) -> dict[int, Answers]:
+def by_prompt(run: Run) -> dict[int, PromptAnswers]:
     rows = Rollout.objects.filter(run=run, superseded=False).order_by().values_list("prompt_id")
-    found = rows.annotate(Avg("reward"), Count("id"), Max("step"))
-    return {prompt: Answers(mean, count, last) for prompt, mean, count, last in found}
+    rows_by_prompt = rows.annotate(Avg("reward"), Count("id"), Max("step"))
+    return {prompt: PromptAnswers(mean, count, last) for prompt, mean, count, last in rows_by_prompt}
 
 
-def pick_rollout_pair(one: Run, other: Run, prompt: int, by: str) -> tuple[int, int] | None:
+def pick_rollout_pair(left: Run, right: Run, prompt: int, by: str) -> tuple[int, int] | None:
     """A rollout of each run that answers the prompt: of the same step (the nearest, else), or of the same reward (the nearest). The newest win."""
     mine, theirs = (
         list(
@@ -73,7 +73,7 @@ def pick_rollout_pair(one: Run, other: Run, prompt: int, by: str) -> tuple[int, 
             .order_by("-step", "group", "sample")[:ROWS]
             .values_list("pk", "step", "reward", "sample")
         )
-        for run in (one, other)
+        for run in (left, right)
     )
     if not mine or not theirs:
         return None
@@ -85,25 +85,25 @@ def pick_rollout_pair(one: Run, other: Run, prompt: int, by: str) -> tuple[int, 
             return (float("inf") if reward is None or their_reward is None else abs(reward - their_reward), newest, steps)
         return (steps, newest, abs(sample - their_sample))
 
-    found = min(product(mine, theirs), key=far)
-    return found[0][0], found[1][0]
+    nearest = min(product(mine, theirs), key=far)
+    return nearest[0][0], nearest[1][0]
 
 
 @dataclass(frozen=True)
-class Candidates:
+class PairCandidates:
     run: Run
     rollouts: list[Rollout]
     more: int  # that are not listed
 
 
-def list_pair_candidates(team: Team, rollout: Rollout) -> list[Candidates]:
+def list_pair_candidates(team: Team, rollout: Rollout) -> list[PairCandidates]:
     """Other answers to the rollout's prompt: its own run first, the nearest steps first."""
     mine = Rollout.objects.of(team).filter(prompt_id=rollout.prompt_id, superseded=False).exclude(pk=rollout.pk)
     counts = dict(mine.order_by().values_list("run_id").annotate(Count("id")))
     runs = sorted(Run.objects.of(team).filter(pk__in=counts), key=lambda run: (run.pk != rollout.run_id, -run.number))
     light = mine.defer("completion", "turns", "contributions", "shaped")
     return [
-        Candidates(
+        PairCandidates(
             run,
             sort_nearest_rollouts(light.filter(run=run).order_by("-step", "group", "sample")[:ROWS], rollout),
             counts[run.pk] - min(counts[run.pk], CANDIDATES),
@@ -113,4 +113,4 @@ def list_pair_candidates(team: Team, rollout: Rollout) -> list[Candidates]:
 
 
 def sort_nearest_rollouts(rollouts: Iterable[Rollout], to: Rollout) -> list[Rollout]:
-    return sorted(rollouts, key=lambda one: (abs(one.step - to.step), one.group != to.group, one.sample))[:CANDIDATES]
+    return sorted(rollouts, key=lambda rollout: (abs(rollout.step - to.step), rollout.group != to.group, rollout.sample))[:CANDIDATES]

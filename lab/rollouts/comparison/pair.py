@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from lab.lib.diff import Span, diff_words
+from lab.lib.diff import DiffSpan, diff_words
 from lab.lib.numbers import NONE, format_number
 from lab.rollouts.comparison.divergence import Alternative, Divergence, build_completion_side, find_divergence
 from lab.rollouts.trajectories.feed import Chip, format_signed_value
@@ -18,7 +18,7 @@ CUT = 40_000  # characters of a completion that are compared and shown
 
 
 @dataclass(frozen=True)
-class Segment:
+class DiffSegment:
     """A stretch of one text: ``only`` here, or in both; ``mark`` where the first difference is."""
 
     text: str
@@ -32,12 +32,12 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasurementRow:
     """One measurement of both; ``delta`` is the second minus the first where both are numbers."""
 
     name: str
-    one: str
-    other: str
+    left: str
+    right: str
     delta: float | None
     unit: str = ""
 
@@ -51,10 +51,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Column:
+class PairColumn:
     letter: str
     rollout: Rollout
-    segments: list[Segment]
+    segments: list[DiffSegment]
     cut: int  # characters that are not shown
 
     @property
@@ -63,17 +63,17 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Pair:
-    columns: tuple[Column, Column]
-    rewards: list[Row]
-    measures: list[Row]
+class RolloutPair:
+    columns: tuple[PairColumn, PairColumn]
+    rewards: list[MeasurementRow]
+    measures: list[MeasurementRow]
     divergence: Divergence | None
     same_prompt: bool
 
     @property
-    def alternatives(self) -> list[tuple[Alternative, Column]]:
-        found = self.divergence
-        return list(zip((found.one, found.other), self.columns, strict=True)) if found else []
+    def alternatives(self) -> list[tuple[Alternative, PairColumn]]:
+        divergence = self.divergence
+        return list(zip((divergence.left, divergence.right), self.columns, strict=True)) if divergence else []
 
     @property
     def anchor(self) -> str:
@@ -81,50 +81,50 @@ class Pair:
         return next((f"difference-{column.letter}" for column in self.columns if column.anchored), "divergence")
 
 
-def read_pair(one: Rollout, other: Rollout, ignore_space: bool) -> Pair:
-    tokens = {row.rollout_id: row for row in RolloutTokens.objects.filter(rollout__in=[one, other])}
-    sides = [build_completion_side(rollout, tokens.get(rollout.pk), rollout.run.special_tokens) for rollout in (one, other)]
-    found = find_divergence(*sides)
-    first, second = one.completion[:CUT], other.completion[:CUT]
-    return Pair(
+def read_pair(left: Rollout, right: Rollout, ignore_space: bool) -> RolloutPair:
+    tokens = {row.rollout_id: row for row in RolloutTokens.objects.filter(rollout__in=[left, right])}
+    sides = [build_completion_side(rollout, tokens.get(rollout.pk), rollout.run.special_tokens) for rollout in (left, right)]
+    divergence = find_divergence(*sides)
+    first, second = left.completion[:CUT], right.completion[:CUT]
+    return RolloutPair(
         columns=(
-            build_pair_column("A", one, diff_words(second, first, ignore_space), found.one if found else None),
-            build_pair_column("B", other, diff_words(first, second, ignore_space), found.other if found else None),
+            build_pair_column("A", left, diff_words(second, first, ignore_space), divergence.left if divergence else None),
+            build_pair_column("B", right, diff_words(first, second, ignore_space), divergence.right if divergence else None),
         ),
-        rewards=build_reward_rows(one, other),
-        measures=build_measure_rows(one, other),
-        divergence=found,
-        same_prompt=one.prompt_id == other.prompt_id,
+        rewards=build_reward_rows(left, right),
+        measures=build_measure_rows(left, right),
+        divergence=divergence,
+        same_prompt=left.prompt_id == right.prompt_id,
     )
 
 
-def build_pair_column(letter: str, rollout: Rollout, spans: list[Span], place: Alternative | None) -> Column:
+def build_pair_column(letter: str, rollout: Rollout, spans: list[DiffSpan], alternative: Alternative | None) -> PairColumn:
     """``spans`` lead to this rollout's text, so that "added" is what only it has."""
-    mine = [Segment(span.text, span.kind == "added") for span in spans if span.kind != "removed"]
-    if place and not place.ended and not place.special:
-        mine = mark_difference_segments(mine, place.offset, place.offset + len(place.text))
-    return Column(letter, rollout, mine, max(0, len(rollout.completion) - CUT))
+    mine = [DiffSegment(span.text, span.kind == "added") for span in spans if span.kind != "removed"]
+    if alternative and not alternative.ended and not alternative.special:
+        mine = mark_difference_segments(mine, alternative.offset, alternative.offset + len(alternative.text))
+    return PairColumn(letter, rollout, mine, max(0, len(rollout.completion) - CUT))
 
 
-def mark_difference_segments(segments: list[Segment], start: int, stop: int) -> list[Segment]:
+def mark_difference_segments(segments: list[DiffSegment], start: int, stop: int) -> list[DiffSegment]:
     """The segments cut so that the characters from ``start`` to ``stop`` stand in marked ones."""
-    found, at = [], 0
-    for one in segments:
-        edges = [0, *sorted({min(max(edge - at, 0), len(one.text)) for edge in (start, stop)}), len(one.text)]
+    marked, at = [], 0
+    for segment in segments:
+        edges = [0, *sorted({min(max(edge - at, 0), len(segment.text)) for edge in (start, stop)}), len(segment.text)]
         for low, high in pairwise(edges):
             if high > low:
                 inside = start <= at + low and at + high <= stop
-                found.append(Segment(one.text[low:high], one.only, inside, inside and at + low == start))
-        at += len(one.text)
-    return found
+                marked.append(DiffSegment(segment.text[low:high], segment.only, inside, inside and at + low == start))
+        at += len(segment.text)
+    return marked
 
 
-def build_reward_rows(one: Rollout, other: Rollout) -> list[Row]:
+def build_reward_rows(left: Rollout, right: Rollout) -> list[MeasurementRow]:
     """The total first, then each component that either has."""
-    mine, theirs = parse_component_values(one.rewards), parse_component_values(other.rewards)
+    mine, theirs = parse_component_values(left.rewards), parse_component_values(right.rewards)
     names = list(dict.fromkeys([*mine, *theirs]))
     return [
-        build_reward_row("total", one.reward, other.reward),
+        build_reward_row("total", left.reward, right.reward),
         *(build_reward_row(escape_invisible_text(name), mine.get(name), theirs.get(name)) for name in names),
     ]
 
@@ -133,27 +133,27 @@ def parse_component_values(given: Any) -> dict[str, float | None]:
     return {name: value if isinstance(value, int | float) else None for name, value in given.items()} if isinstance(given, dict) else {}
 
 
-def build_measure_rows(one: Rollout, other: Rollout) -> list[Row]:
-    wanted: tuple[tuple[str, Callable[[Rollout], float | None], str], ...] = (
+def build_measure_rows(left: Rollout, right: Rollout) -> list[MeasurementRow]:
+    measured: tuple[tuple[str, Callable[[Rollout], float | None], str], ...] = (
         ("length", lambda rollout: rollout.length, "tokens"),
         ("mean entropy", lambda rollout: rollout.mean_entropy, "nats"),
         ("max entropy", lambda rollout: rollout.max_entropy, "nats"),
         ("step", lambda rollout: rollout.step, ""),
     )
-    found = [
-        Row(name, format_number(read(one)), format_number(read(other)), subtract_optional(read(one), read(other)), unit)
-        for name, read, unit in wanted
+    rows = [
+        MeasurementRow(name, format_number(read(left)), format_number(read(right)), subtract_optional(read(left), read(right)), unit)
+        for name, read, unit in measured
     ]
     return [
-        build_reward_row("advantage", one.advantage, other.advantage),
-        *found,
-        Row("finish reason", escape_invisible_text(one.finish_reason), escape_invisible_text(other.finish_reason), None),
+        build_reward_row("advantage", left.advantage, right.advantage),
+        *rows,
+        MeasurementRow("finish reason", escape_invisible_text(left.finish_reason), escape_invisible_text(right.finish_reason), None),
     ]
 
 
-def build_reward_row(name: str, one: float | None, other: float | None) -> Row:
-    return Row(name, Chip(name, one).text, Chip(name, other).text, subtract_optional(one, other))
+def build_reward_row(name: str, left: float | None, right: float | None) -> MeasurementRow:
+    return MeasurementRow(name, Chip(name, left).text, Chip(name, right).text, subtract_optional(left, right))
 
 
-def subtract_optional(one: float | None, other: float | None) -> float | None:
-    return other - one if one is not None and other is not None else None
+def subtract_optional(left: float | None, right: float | None) -> float | None:
+    return right - left if left is not None and right is not None else None

@@ -24,13 +24,13 @@ def compare_rollouts(request: HttpRequest) -> HttpResponse:
         return to_pair(request)
     if not request.GET.get("a"):
         return render(request, "comparison/rollouts.html", {"room": "compare"})
-    one = get_compared_rollout(request, request.GET["a"])
+    left = get_compared_rollout(request, request.GET["a"])
     if not request.GET.get("b"):
-        found = finder.list_pair_candidates(request.team, one)  # type: ignore[attr-defined]
-        return render(request, "comparison/rollouts.html", {"room": "compare", "one": one, "candidates": found})
-    other = get_compared_rollout(request, request.GET["b"])
+        candidates = finder.list_pair_candidates(request.team, left)  # type: ignore[attr-defined]
+        return render(request, "comparison/rollouts.html", {"room": "compare", "left": left, "candidates": candidates})
+    right = get_compared_rollout(request, request.GET["b"])
     ignore_space = request.GET.get("space") == "ignore"
-    context = {"room": "compare", "one": one, "other": other, "pair": read_pair(one, other, ignore_space), "ignore_space": ignore_space}
+    context = {"room": "compare", "left": left, "right": right, "pair": read_pair(left, right, ignore_space), "ignore_space": ignore_space}
     return render(request, "comparison/rollouts.html", context)
 
 
@@ -41,10 +41,10 @@ def get_compared_rollout(request: HttpRequest, text: str) -> Rollout:
 
 
 def parse_id_or_404(text: str) -> int:
-    found = parse_whole_number(text)
-    if found is None:
+    number = parse_whole_number(text)
+    if number is None:
         raise Http404
-    return found
+    return number
 
 
 def two_runs(request: HttpRequest, names: list[str]) -> tuple[Run, Run]:
@@ -55,19 +55,19 @@ def two_runs(request: HttpRequest, names: list[str]) -> tuple[Run, Run]:
 
 
 def to_pair(request: HttpRequest) -> HttpResponse:
-    one, other = two_runs(request, request.GET.getlist("run"))
-    found = finder.pick_rollout_pair(one, other, parse_id_or_404(request.GET.get("prompt", "")), request.GET.get("by", "step"))
-    if found is None:
+    left, right = two_runs(request, request.GET.getlist("run"))
+    pair = finder.pick_rollout_pair(left, right, parse_id_or_404(request.GET.get("prompt", "")), request.GET.get("by", "step"))
+    if pair is None:
         raise Http404
-    return redirect(f"{reverse('compare-rollouts')}?a={found[0]}&b={found[1]}")
+    return redirect(f"{reverse('compare-rollouts')}?a={pair[0]}&b={pair[1]}")
 
 
 @require_safe
 def compare_prompts(request: HttpRequest) -> HttpResponse:
     """A part of the comparison's page: prompts that runs ``a`` and ``b`` both answered, of those of ``?run=``."""
     chosen = read_chosen_runs(request.team, request.GET.getlist("run"))  # type: ignore[attr-defined]
-    one, other = two_runs(request, [request.GET.get("a", ""), request.GET.get("b", "")])
+    left, right = two_runs(request, [request.GET.get("a", ""), request.GET.get("b", "")])
     words = request.GET.get("q", "").replace("\0", "").strip()[: finder.SEARCH]
-    shared, count = finder.shared_prompts(one, other, words)
-    context: dict[str, Any] = {"runs": chosen.runs, "one": one, "other": other, "words": words, "shared": shared, "count": count}
+    shared, count = finder.shared_prompts(left, right, words)
+    context: dict[str, Any] = {"runs": chosen.runs, "left": left, "right": right, "words": words, "shared": shared, "count": count}
     return render(request, "comparison/prompts.html", context)

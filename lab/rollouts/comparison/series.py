@@ -28,22 +28,22 @@ def build_metric_series(runs: Sequence[Run], names: Sequence[str], axis: str, al
     ``x`` is null on the step axis, else minutes since the run's first step or tokens seen. Long series are thinned to the extremes of step
     ranges; ``aligned`` instead to the means of step ranges that all runs share, so that runs can be averaged step by step.
     """
-    wanted = list(dict.fromkeys(names))[:NAMES]
+    names_read = list(dict.fromkeys(names))[:NAMES]
     buckets = max(100, POINTS // 2 // max(1, len(runs)))
     axes = metrics.read_sparkline_series([run.pk for run in runs], f"@{axis}", 0) if axis != "step" else {}
-    read = series_of(runs, wanted, 0 if aligned else buckets)
-    found: dict[str, Any] = {}
-    for name in wanted:
+    read = series_of(runs, names_read, 0 if aligned else buckets)
+    series_by_name: dict[str, Any] = {}
+    for name in names_read:
         of_runs = [(run, *read[name, run.pk]) for run in runs if (name, run.pk) in read]
-        longest = max((int(one.steps[-1]) for _, one, _ in of_runs), default=0)
-        coarse = any(len(one) > 2 * buckets for _, one, _ in of_runs)
-        found[name] = []
-        for run, one, count in of_runs:
-            thin = average_step_ranges(one, longest, buckets) if aligned and coarse else metrics.compute_envelope(one, buckets)
+        longest = max((int(series.steps[-1]) for _, series, _ in of_runs), default=0)
+        coarse = any(len(series) > 2 * buckets for _, series, _ in of_runs)
+        series_by_name[name] = []
+        for run, series, count in of_runs:
+            thin = average_step_ranges(series, longest, buckets) if aligned and coarse else metrics.compute_envelope(series, buckets)
             points = series_to_json(thin, interpolate_axis_positions(thin, axes.get(run.pk), axis))
-            bad, absent = metrics.count_nonfinite(name, one.values)
-            found[name].append({"run": run.number, "thinned": len(thin) < count, "nonfinite": bad, "abstained": absent, **points})
-    return found
+            bad, absent = metrics.count_nonfinite(name, series.values)
+            series_by_name[name].append({"run": run.number, "thinned": len(thin) < count, "nonfinite": bad, "abstained": absent, **points})
+    return series_by_name
 
 
 def series_of(runs: Sequence[Run], names: Sequence[str], buckets: int) -> dict[tuple[str, UUID], tuple[Series, int]]:
@@ -54,18 +54,18 @@ def series_of(runs: Sequence[Run], names: Sequence[str], buckets: int) -> dict[t
     limits = {run.pk: metrics.read_attempt_cutoffs(run.pk) if run.attempt > 1 else {} for run in runs}
     rows = metric_thinning.fetch_binary_rows(HEADS, [[run.pk for run in runs], list(names)])
     plans = {key: plan_chunk_reads(list(group), limits, buckets) for key, group in groupby(rows, lambda row: (str(row[0]), row[1]))}
-    chunks = [head.id for one in plans.values() for head in one.whole]
+    chunks = [head.id for plan in plans.values() for head in plan.whole]
     points = {key: (steps, values) for key, steps, values in metric_thinning.fetch_binary_rows(metric_thinning.POINTS, [chunks])} if chunks else {}
-    found = {}
-    for (name, run_id), one in plans.items():
-        steps, values = metric_thinning.read_whole(one.whole, points)
-        series = metric_thinning.merge_standing_extremes(name, steps, values, one.standing) if one.standing else Series(name, steps, values)
+    series_by_key = {}
+    for (name, run_id), plan in plans.items():
+        steps, values = metric_thinning.read_whole(plan.whole, points)
+        series = metric_thinning.merge_standing_extremes(name, steps, values, plan.standing) if plan.standing else Series(name, steps, values)
         if len(series):
-            found[name, run_id] = series, len(steps) + sum(head.points for head in one.standing)
-    return found
+            series_by_key[name, run_id] = series, len(steps) + sum(head.points for head in plan.standing)
+    return series_by_key
 
 
-def plan_chunk_reads(rows: Sequence[tuple[Any, ...]], limits: Mapping[UUID, dict[int, int]], buckets: int) -> metric_thinning.Plan:
+def plan_chunk_reads(rows: Sequence[tuple[Any, ...]], limits: Mapping[UUID, dict[int, int]], buckets: int) -> metric_thinning.ReadPlan:
     return metric_thinning.plan_chunk_reads([metric_thinning.head_of((name, *rest), limits[run_id]) for name, run_id, *rest in rows], buckets)
 
 
@@ -84,14 +84,14 @@ def interpolate_axis_positions(series: Series, along: Series | None, axis: str) 
         return [None] * len(series)
     start = along.values[0] if axis == "time" else 0.0
     values = (along.values - start) / (60 if axis == "time" else 1)
-    found = np.interp(series.steps, along.steps, values, left=np.nan, right=np.nan)
-    return [value if value == value else None for value in found.tolist()]
+    interpolated = np.interp(series.steps, along.steps, values, left=np.nan, right=np.nan)
+    return [value if value == value else None for value in interpolated.tolist()]
 
 
 def average_step_ranges(series: Series, longest: int, buckets: int) -> Series:
     """The mean of the finite values in each of ``buckets`` equal step ranges from 0 to ``longest``, at the range's first step."""
     fine = np.isfinite(series.values)
-    place = series.steps[fine] * buckets // (longest + 1)
-    sums, counts = np.bincount(place, series.values[fine], buckets), np.bincount(place, minlength=buckets)
-    there = np.flatnonzero(counts)
-    return Series(series.name, -(-there * (longest + 1) // buckets), sums[there] / counts[there])
+    buckets_of_points = series.steps[fine] * buckets // (longest + 1)
+    sums, counts = np.bincount(buckets_of_points, series.values[fine], buckets), np.bincount(buckets_of_points, minlength=buckets)
+    filled = np.flatnonzero(counts)
+    return Series(series.name, -(-filled * (longest + 1) // buckets), sums[filled] / counts[filled])

@@ -17,7 +17,7 @@ HELD = "heldout/reward"
 
 
 @dataclass(frozen=True)
-class Value:
+class RunValue:
     """``step``: where it was measured, if at one step. ``best``: no other run of the table has a higher one."""
 
     number: float
@@ -26,22 +26,22 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     run: Run
-    final: Value | None
-    highest: Value | None
-    accuracy: Value | None
-    reward: Value | None
-    entropy: Value | None
+    final: RunValue | None
+    highest: RunValue | None
+    accuracy: RunValue | None
+    reward: RunValue | None
+    entropy: RunValue | None
     seconds: float | None
 
     @property
     def figures(self) -> dict[str, float | None]:
-        found = {"final": self.final, "highest": self.highest, "accuracy": self.accuracy, "reward": self.reward, "entropy": self.entropy}
-        return {name: value.number if value else None for name, value in found.items()}
+        values = {"final": self.final, "highest": self.highest, "accuracy": self.accuracy, "reward": self.reward, "entropy": self.entropy}
+        return {name: value.number if value else None for name, value in values.items()}
 
 
-def summarize_compared_runs(runs: Sequence[Run]) -> list[Summary]:
+def summarize_compared_runs(runs: Sequence[Run]) -> list[RunSummary]:
     """A fixed number of queries, however many runs."""
     ids = [run.pk for run in runs]
     held = metrics.read_sparkline_series(ids, HELD, 0)
@@ -50,35 +50,35 @@ def summarize_compared_runs(runs: Sequence[Run]) -> list[Summary]:
         {key: find_highest_value(series) for key, series in held.items()},
     )
     accuracy = {key: get_series_value(series, -1) for key, series in metrics.read_sparkline_series(ids, "heldout/accuracy", 0).items()}
-    final, highest, accuracy, reward = (with_best(found) for found in (final, highest, accuracy, compute_tail_means("reward", runs)))
+    final, highest, accuracy, reward = (with_best(values) for values in (final, highest, accuracy, compute_tail_means("reward", runs)))
     entropy = compute_tail_means("entropy", runs)
 
-    def summary(run: Run) -> Summary:
+    def summary(run: Run) -> RunSummary:
         key = run.pk
-        return Summary(run, final.get(key), highest.get(key), accuracy.get(key), reward.get(key), entropy.get(key), compute_elapsed_seconds(run))
+        return RunSummary(run, final.get(key), highest.get(key), accuracy.get(key), reward.get(key), entropy.get(key), compute_elapsed_seconds(run))
 
     return [summary(run) for run in runs]
 
 
-def get_series_value(series: metrics.Series, place: int) -> Value | None:
+def get_series_value(series: metrics.Series, index: int) -> RunValue | None:
     fine = np.isfinite(series.values)
-    return Value(float(series.values[fine][place]), int(series.steps[fine][place])) if fine.any() else None
+    return RunValue(float(series.values[fine][index]), int(series.steps[fine][index])) if fine.any() else None
 
 
-def find_highest_value(series: metrics.Series) -> Value | None:
+def find_highest_value(series: metrics.Series) -> RunValue | None:
     fine = np.isfinite(series.values)
     return get_series_value(series, int(np.argmax(series.values[fine]))) if fine.any() else None
 
 
-def compute_tail_means(name: str, runs: Sequence[Run]) -> dict[UUID, Value | None]:
+def compute_tail_means(name: str, runs: Sequence[Run]) -> dict[UUID, RunValue | None]:
     """The mean over the last tenth of the steps: one step of a training batch is mostly noise."""
-    found = quantities.read_run_values(quantities.Quantity(name, name, "tail"), runs)
-    return {key: Value(number) for key, number in found.items()}
+    means = quantities.read_run_values(quantities.AblationQuantity(name, name, "tail"), runs)
+    return {key: RunValue(number) for key, number in means.items()}
 
 
-def with_best(found: dict[UUID, Value | None]) -> dict[UUID, Value | None]:
+def with_best(values: dict[UUID, RunValue | None]) -> dict[UUID, RunValue | None]:
     """Marks the highest, where there is more than one to be higher than."""
-    numbers = [value.number for value in found.values() if value]
+    numbers = [value.number for value in values.values() if value]
     if len(numbers) < 2 or min(numbers) == max(numbers):
-        return found
-    return {key: value and Value(value.number, value.step, value.number == max(numbers)) for key, value in found.items()}
+        return values
+    return {key: value and RunValue(value.number, value.step, value.number == max(numbers)) for key, value in values.items()}

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.rollouts.comparison import chart_choice, configs, series
-from lab.rollouts.comparison.compared_runs import MOST, Chosen, read_chosen_runs, style_of
-from lab.rollouts.comparison.summaries import Summary, summarize_compared_runs
+from lab.rollouts.comparison.compared_runs import MOST, ChosenRuns, read_chosen_runs, style_of
+from lab.rollouts.comparison.summaries import RunSummary, summarize_compared_runs
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.ablations.intervals import t_quantile
 from lab.training.runs import listing
@@ -28,12 +28,12 @@ def show_run_comparison(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {
         "chosen": chosen,
         "words": words,
-        "found": search_addable_runs(request, chosen, words),
+        "matching_runs": search_addable_runs(request, chosen, words),
         "most": MOST,
         "room": "compare",
     }
     if request.GET.get("part") == "found":
-        return render(request, "comparison/found.html", context)
+        return render(request, "comparison/matching_runs.html", context)
     rows = configs.build_settings_table(chosen.runs)
     groups = configs.list_groupable_settings(rows)
     came_to = summarize_compared_runs(chosen.runs)
@@ -46,7 +46,7 @@ def show_run_comparison(request: HttpRequest) -> HttpResponse:
         "summaries": came_to,
         "page_data": {
             "series": reverse("compare-series"),
-            "runs": [describe_compared_run(summary, groups, place) for place, summary in enumerate(came_to)],
+            "runs": [describe_compared_run(summary, groups, index) for index, summary in enumerate(came_to)],
             "charts": chart_choice.build_metric_charts(chosen.runs),
             "quantiles": [t_quantile(degrees_of_freedom) for degrees_of_freedom in range(1, MOST)],
         },
@@ -54,14 +54,14 @@ def show_run_comparison(request: HttpRequest) -> HttpResponse:
     return render(request, "comparison/compare.html", context)
 
 
-def search_addable_runs(request: HttpRequest, chosen: Chosen, words: str) -> list[tuple[Run, str]]:
+def search_addable_runs(request: HttpRequest, chosen: ChosenRuns, words: str) -> list[tuple[Run, str]]:
     """Runs that could be added, newest first, with the address that adds them."""
-    query = listing.Query({"q": words} if words else {})
+    query = listing.RunQuery({"q": words} if words else {})
     runs = listing.filter_matching_runs(request.team, query).exclude(number__in=chosen.numbers)  # type: ignore[attr-defined]
     return [(run, chosen.adding(run)) for run in runs[:FOUND]]
 
 
-def describe_compared_run(summary: Summary, groups: list[configs.Setting], place: int) -> dict[str, Any]:
+def describe_compared_run(summary: RunSummary, groups: list[configs.ComparedSetting], index: int) -> dict[str, Any]:
     """A run as the scripts know it; ``config`` has only settings that differ."""
     style = style_of(summary.run.number)
     return {
@@ -70,7 +70,7 @@ def describe_compared_run(summary: Summary, groups: list[configs.Setting], place
         "color": style.color,
         "dash": style.dash,
         "figures": summary.figures,
-        "config": {setting.key: setting.values[place] for setting in groups},
+        "config": {setting.key: setting.values[index] for setting in groups},
     }
 
 

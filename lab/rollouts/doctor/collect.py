@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models.functions import Right
 
-from lab.rollouts.doctor.facts import Answer, Facts
+from lab.rollouts.doctor.facts import RunFacts, TrainingAnswer
 from lab.rollouts.doctor.rules import RULES
 from lab.rollouts.trajectories.models import Rollout
 from lab.training.catalog.catalog import CatalogError, load_catalog
@@ -22,10 +22,10 @@ ANSWERS = 256
 TAIL = 600  # characters of a completion
 
 
-def facts_of(run: Run) -> Facts:
+def facts_of(run: Run) -> RunFacts:
     series = series_of(run)
     training = get_spec_part(run.spec, "training")
-    return Facts(
+    return RunFacts(
         trainer=run.trainer,
         series=series,
         answers=load_newest_answers(run) if "reward" in series else [],
@@ -46,24 +46,26 @@ def recipe_of(run: Run) -> frozenset[str]:
 
 def series_of(run: Run) -> dict[str, Series]:
     """Every point of the metrics that the rules name. In binary, and of gapless chunks without their steps: a third of the time of text."""
-    limits, wanted = read_attempt_cutoffs(run.pk), {name for rule in RULES for name in rule.metrics}
-    rows = [row for row in metric_thinning.fetch_binary_rows(metric_thinning.HEADS, [run.pk]) if row[0] in wanted]
+    limits, metric_names = read_attempt_cutoffs(run.pk), {name for rule in RULES for name in rule.metrics}
+    rows = [row for row in metric_thinning.fetch_binary_rows(metric_thinning.HEADS, [run.pk]) if row[0] in metric_names]
     heads = {
         name: metric_thinning.plan_chunk_reads([metric_thinning.head_of(row, limits) for row in of_name], 0).whole
         for name, of_name in groupby(rows, lambda row: row[0])
     }
     chunks = [head.id for whole in heads.values() for head in whole]
     points = {key: (steps, values) for key, steps, values in metric_thinning.fetch_binary_rows(metric_thinning.POINTS, [chunks])} if chunks else {}
-    found = {name: Series(name, *metric_thinning.read_whole(whole, points)) for name, whole in heads.items()}
-    return {name: one for name, one in found.items() if len(one)}
+    series = {name: Series(name, *metric_thinning.read_whole(whole, points)) for name, whole in heads.items()}
+    return {name: curve for name, curve in series.items() if len(curve)}
 
 
-def load_newest_answers(run: Run) -> list[Answer]:
+def load_newest_answers(run: Run) -> list[TrainingAnswer]:
     """The newest training rollouts, newest first. Their steps come from the index; only these rows are read."""
     newest = Rollout.objects.filter(run=run, phase="train", superseded=False).order_by("-step", "-group", "-sample").values_list("pk", flat=True)
     rows = Rollout.objects.filter(run=run, pk__in=list(newest[:ANSWERS])).order_by("-step", "-group", "-sample")
     fields = rows.values_list("step", "reward", "rewards", "finish_reason", "length", Right("completion", TAIL))
-    return [Answer(step, reward, parse_reward_numbers(rewards), finish, length, tail) for step, reward, rewards, finish, length, tail in fields]
+    return [
+        TrainingAnswer(step, reward, parse_reward_numbers(rewards), finish, length, tail) for step, reward, rewards, finish, length, tail in fields
+    ]
 
 
 def parse_reward_numbers(rewards: Any) -> dict[str, float | None]:
@@ -80,13 +82,13 @@ def collect_reward_weights(spec: Mapping[str, Any]) -> dict[str, float]:
     except CatalogError:
         own = {}
     people = get_spec_part(spec, "human").get("weight")
-    asked = {HUMAN: float(people)} if isinstance(people, int | float) else {}
-    return own | {name: float(value) for name, value in get_spec_part(task, "rewards").items() if isinstance(value, int | float)} | asked
+    human_weight = {HUMAN: float(people)} if isinstance(people, int | float) else {}
+    return own | {name: float(value) for name, value in get_spec_part(task, "rewards").items() if isinstance(value, int | float)} | human_weight
 
 
 def get_spec_part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = spec.get(name)
-    return found if isinstance(found, Mapping) else {}
+    part = spec.get(name)
+    return part if isinstance(part, Mapping) else {}
 
 
 def parse_optional_integer(value: Any) -> int | None:

@@ -11,7 +11,7 @@ from lab.training.runs.metrics import Series
 
 
 @dataclass(frozen=True)
-class Answer:
+class TrainingAnswer:
     """One stored training rollout; ``tail`` is the end of its completion."""
 
     step: int
@@ -23,12 +23,12 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RunFacts:
     """``series`` may hold values that are not finite; ``of`` leaves them out. ``answers`` are the newest training rollouts, newest first."""
 
     trainer: str
     series: Mapping[str, Series]
-    answers: Sequence[Answer] = ()
+    answers: Sequence[TrainingAnswer] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
     length_limit: int | None = None  # tokens a completion may have
     heldout_prompts: int | None = None
@@ -36,8 +36,8 @@ class Facts:
 
     def of(self, name: str) -> Series:
         """The finite points of a metric; empty where it was not logged."""
-        one = self.series.get(name)
-        if one is None:
+        series = self.series.get(name)
+        if series is None:
             return Series(name, np.empty(0, dtype=np.int64), np.empty(0))
-        finite = np.isfinite(one.values)
-        return one if finite.all() else Series(name, one.steps[finite], one.values[finite])
+        finite = np.isfinite(series.values)
+        return series if finite.all() else Series(name, series.steps[finite], series.values[finite])

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from lab.rollouts.doctor.facts import Facts
+from lab.rollouts.doctor.facts import RunFacts
 
 HELD = "heldout/reward"
 
 
-def noise_of(facts: Facts) -> float:
+def noise_of(facts: RunFacts) -> float:
     """How far apart two measurements may lie by chance: three standard errors of a difference.
 
     Of shares by the number of prompts asked. Of other rewards by how measurements jump from one to the next (median of the absolute differences),
@@ -26,7 +26,7 @@ def noise_of(facts: Facts) -> float:
     return max(0.1 * abs(best), 3 * jumps, 1e-6)
 
 
-def rise_of(facts: Facts) -> float:
+def rise_of(facts: RunFacts) -> float:
     """From the first to the last measurement; 0 when there are fewer than two or chance explains it."""
     values = facts.of(HELD).values
     if len(values) < 2:

@@ -17,7 +17,7 @@ INTERVAL = 3.0  # standard errors on each side of a mean: a threshold counts as 
 
 
 @dataclass(frozen=True)
-class Window:
+class SeriesWindow:
     """The mean of some neighbouring points, with its standard error, and the steps they lie on."""
 
     mean: float
@@ -35,11 +35,11 @@ class Window:
         return self.mean + INTERVAL * self.error
 
 
-def window_of(series: Series, start: int, stop: int) -> Window:
+def window_of(series: Series, start: int, stop: int) -> SeriesWindow:
     """Over the points ``start`` to ``stop`` (places, not steps); at least one."""
     steps, values = series.steps[start:stop], series.values[start:stop]
     error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
-    return Window(float(values.mean()), error, int(steps[0]), int(steps[-1]), len(values))
+    return SeriesWindow(float(values.mean()), error, int(steps[0]), int(steps[-1]), len(values))
 
 
 def compute_window_width(series: Series) -> int:
@@ -47,26 +47,26 @@ def compute_window_width(series: Series) -> int:
     return min(len(series), max(10, min(50, len(series) // 10)))
 
 
-def compute_newest_window(series: Series) -> Window:
+def compute_newest_window(series: Series) -> SeriesWindow:
     return window_of(series, len(series) - compute_window_width(series), len(series))
 
 
-def compute_oldest_window(series: Series) -> Window:
+def compute_oldest_window(series: Series) -> SeriesWindow:
     return window_of(series, 0, compute_window_width(series))
 
 
-def split_into_windows(series: Series) -> list[Window]:
+def split_into_windows(series: Series) -> list[SeriesWindow]:
     """The whole series in neighbouring windows, the last of which is ``compute_newest_window``; points left over stand in no window."""
     size = compute_window_width(series)
     return [window_of(series, start, start + size) for start in range(len(series) % size, len(series), size)] if size else []
 
 
-def has_significant_difference(one: Window, other: Window) -> bool:
+def has_significant_difference(first: SeriesWindow, second: SeriesWindow) -> bool:
     """Whether two means lie further apart than noise of their points explains (``SURE`` standard errors of the difference)."""
-    return abs(one.mean - other.mean) > SURE * math.hypot(one.error, other.error)
+    return abs(first.mean - second.mean) > SURE * math.hypot(first.error, second.error)
 
 
-def compute_window_around(series: Series, step: int) -> Window:
+def compute_window_around(series: Series, step: int) -> SeriesWindow:
     """The points nearest to a step, as many as ``compute_newest_window`` takes."""
     middle, half = int(np.searchsorted(series.steps, step)), compute_window_width(series) // 2
     start = max(0, min(middle - half, len(series) - 2 * half))

@@ -29,7 +29,7 @@ FORMULAS = {
 
 
 @dataclass(frozen=True)
-class Inputs:
+class AdvantageInputs:
     """What a group's advantages are worked out from. ``scale`` is a key of SCALES; rewards are those after shaping, one a member."""
 
     scale: str
@@ -74,14 +74,14 @@ class Inputs:
         return distance
 
 
-def build_scaling_inputs(scale: str, rewards: Sequence[float], batch: Sequence[float] = ()) -> Inputs | None:
+def build_scaling_inputs(scale: str, rewards: Sequence[float], batch: Sequence[float] = ()) -> AdvantageInputs | None:
     """None for a scale mode that is not known or without a reward. ``batch`` are the rewards of the whole step, for "batch" only."""
     if scale not in SCALES or not rewards:
         return None
     flat = min(rewards) == max(rewards)
     std = 0.0 if flat or len(rewards) < 2 else statistics.stdev(rewards)
     batch_std = statistics.stdev(batch) if len(batch) > 1 else None
-    return Inputs(scale, tuple(rewards), rewards[0] if flat else statistics.fmean(rewards), std, batch_std)
+    return AdvantageInputs(scale, tuple(rewards), rewards[0] if flat else statistics.fmean(rewards), std, batch_std)
 
 
 def is_same_advantage(stored: float, worked_out: float) -> bool:

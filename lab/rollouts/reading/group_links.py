@@ -37,7 +37,7 @@ SELECT
 
 
 @dataclass(frozen=True)
-class Around:
+class AdjacentGroups:
     """None where the way ends."""
 
     group_before: Place | None
@@ -48,10 +48,10 @@ class Around:
     step_after: Place | None
 
 
-def find_adjacent_groups(run: UUID, phase: str, step: int, group: int, prompt: int) -> Around:
+def find_adjacent_groups(run: UUID, phase: str, step: int, group: int, prompt: int) -> AdjacentGroups:
     given: dict[str, Any] = {"run": run, "phase": phase, "step": step, "group": group, "prompt": prompt, "heldout": phase == "heldout"}
     with connection.cursor() as cursor:
         cursor.execute(AROUND, given)
         before, after, *places = cursor.fetchone()
-    in_step = [(step, found) if found is not None else None for found in (before, after)]
-    return Around(*in_step, *(place and (place[0], place[1]) for place in places))
+    in_step = [(step, neighbour) if neighbour is not None else None for neighbour in (before, after)]
+    return AdjacentGroups(*in_step, *(position and (position[0], position[1]) for position in places))

@@ -14,9 +14,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
-from lab.rollouts.reading.advantage_steps import EPSILON, FORMULAS, SCALES, Inputs
+from lab.rollouts.reading.advantage_steps import EPSILON, FORMULAS, SCALES, AdvantageInputs
 from lab.rollouts.reading.group_links import Place, find_adjacent_groups
-from lab.rollouts.reading.members import COLUMNS, Group, best_first, load_group_members, mark_word_diffs, steps_rewards
+from lab.rollouts.reading.members import COLUMNS, RolloutGroup, best_first, load_group_members, mark_word_diffs, steps_rewards
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.steps import PHASE_LABELS, list_offered_phases, resolve_phase_and_step
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
@@ -35,7 +35,7 @@ SORTS = {"group": "group", "mean": "mean", "std": "std", "best": "high", "worst"
 
 
 @dataclass(frozen=True)
-class Asked:
+class GroupQuery:
     """What the address says about how the group is shown; anything not on offer counts as absent."""
 
     view: str = ""
@@ -45,7 +45,7 @@ class Asked:
     start: int = 0
 
     @classmethod
-    def read(cls, query: Any) -> Asked:
+    def read(cls, query: Any) -> GroupQuery:
         view = query.get("view", "")
         return cls(
             view=view if view in VIEWS else "",
@@ -57,14 +57,14 @@ class Asked:
 
     def query(self, **changes: Any) -> str:
         now = {**self.__dict__, **changes}
-        shown = {
+        parameters = {
             "view": now["view"],
             "with": "" if now["target"] is None else now["target"],
             "space": "ignore" if now["space"] else "",
             "attempt": "" if now["attempt"] is None else now["attempt"],
             "from": now["start"] or "",
         }
-        return "?" + urlencode({name: value for name, value in shown.items() if value != ""})
+        return "?" + urlencode({name: value for name, value in parameters.items() if value != ""})
 
     @property
     def kept(self) -> str:
@@ -78,42 +78,50 @@ def show_rollout_group(request: HttpRequest, run_id: Any, phase: str, step: int,
     run = find_team_run(request, run_id)
     if phase not in PHASE_LABELS or max(step, group) > MAX_INTEGER:
         raise Http404
-    asked = Asked.read(request.GET)
+    query = GroupQuery.read(request.GET)
     everything = list(Rollout.objects.filter(run=run, phase=phase, step=step, group=group).defer("completion", "turns"))
     attempts = sorted({row.attempt for row in everything})
     chosen = (
-        asked.attempt
-        if asked.attempt in attempts
+        query.attempt
+        if query.attempt in attempts
         else max((row.attempt for row in everything if not row.superseded), default=max(attempts, default=0))
     )
     rows = best_first([row for row in everything if row.attempt == chosen])
     if not rows:
         raise Http404
     prompt = Prompt.objects.of(run.team_id).get(pk=first_asked(rows))
-    found = Group(run, rows, prompt)
-    given = found.inputs(batch_rewards(found, phase, step, rows[0].superseded) if found.scale == "batch" else ())
-    start = asked.start if asked.start < len(rows) else 0
-    load_group_members(found, start, given)
-    target = next((row for row in rows if row.sample == asked.target), rows[0])
-    if asked.view == "diff":
-        mark_word_diffs(found.members, target, asked.space)
-    context = {"run": run, "group": found, "asked": asked, "target": target, "phase": phase, "views": list_group_views(asked, found), "given": given}
+    loaded = RolloutGroup(run, rows, prompt)
+    given = loaded.inputs(batch_rewards(loaded, phase, step, rows[0].superseded) if loaded.scale == "batch" else ())
+    start = query.start if query.start < len(rows) else 0
+    load_group_members(loaded, start, given)
+    target = next((row for row in rows if row.sample == query.target), rows[0])
+    if query.view == "diff":
+        mark_word_diffs(loaded.members, target, query.space)
+    context = {
+        "run": run,
+        "group": loaded,
+        "display": query,
+        "target": target,
+        "phase": phase,
+        "views": list_group_views(query, loaded),
+        "given": given,
+    }
     if request.GET.get("part") == "columns":
         return render(request, "reading/group.html#columns", context)
-    context |= build_group_navigation(found, phase, step, group, asked) | explain_advantages(found, given)
+    context |= build_group_navigation(loaded, phase, step, group, query) | explain_advantages(loaded, given)
     context |= {
         "room": "rollouts",
         "leads": has_team_permission(request, "label.lead"),
         "phase_label": PHASE_LABELS[phase],
         "step": step,
         "number": group,
-        "chips": build_method_chips(found.stack),
+        "chips": build_method_chips(loaded.stack),
         "asked_messages": [(escape_invisible_text(str(role)), list(iterate_text_pieces(str(content)))) for role, content in prompt.messages],
         "reference": list(iterate_text_pieces(prompt.reference)),
-        "attempts": [(attempt, asked.query(attempt=attempt)) for attempt in attempts if attempt != chosen],
+        "attempts": [(attempt, query.query(attempt=attempt)) for attempt in attempts if attempt != chosen],
         "attempt": chosen,
         "replayed": rows[0].superseded,
-        "pages": [(place, asked.query(start=place), place == start) for place in range(0, len(rows), COLUMNS)] if len(rows) > COLUMNS else [],
+        "pages": [(offset, query.query(start=offset), offset == start) for offset in range(0, len(rows), COLUMNS)] if len(rows) > COLUMNS else [],
     }
     return render(request, "reading/group.html", context)
 
@@ -123,20 +131,20 @@ def first_asked(rows: list[Rollout]) -> int:
     return min(rows, key=lambda row: (row.sample, row.pk)).prompt_id
 
 
-def batch_rewards(found: Group, phase: str, step: int, superseded: bool) -> list[float]:
-    rows = Rollout.objects.filter(run=found.run, step=step, phase=phase, superseded=superseded)
-    return steps_rewards(found, rows.values_list("reward", "shaped").iterator())
+def batch_rewards(loaded: RolloutGroup, phase: str, step: int, superseded: bool) -> list[float]:
+    rows = Rollout.objects.filter(run=loaded.run, step=step, phase=phase, superseded=superseded)
+    return steps_rewards(loaded, rows.values_list("reward", "shaped").iterator())
 
 
-def list_group_views(asked: Asked, found: Group) -> list[tuple[str, str, str, bool]]:
-    offered = [name for name in VIEWS if found.stack.methods or name not in OF_METHODS or name == asked.view]
-    return [(VIEWS[name], name, asked.query(view=name), name == asked.view) for name in offered]
+def list_group_views(query: GroupQuery, loaded: RolloutGroup) -> list[tuple[str, str, str, bool]]:
+    offered = [name for name in VIEWS if loaded.stack.methods or name not in OF_METHODS or name == query.view]
+    return [(VIEWS[name], name, query.query(view=name), name == query.view) for name in offered]
 
 
-def explain_advantages(found: Group, given: Inputs | None) -> dict[str, Any]:
+def explain_advantages(loaded: RolloutGroup, given: AdvantageInputs | None) -> dict[str, Any]:
     """What the page says about where the advantages come from."""
-    entry_scale = found.scale
-    differing = [member for member in found.members if member.account and not member.account.agrees]
+    entry_scale = loaded.scale
+    differing = [member for member in loaded.members if member.account and not member.account.agrees]
     return {
         "scale": SCALES.get(entry_scale, ""),
         "formula": convert_formula(FORMULAS[entry_scale]) if entry_scale in FORMULAS else None,
@@ -145,14 +153,14 @@ def explain_advantages(found: Group, given: Inputs | None) -> dict[str, Any]:
     }
 
 
-def build_group_navigation(found: Group, phase: str, step: int, number: int, asked: Asked) -> dict[str, Any]:
+def build_group_navigation(loaded: RolloutGroup, phase: str, step: int, number: int, query: GroupQuery) -> dict[str, Any]:
     """Where the keys lead, and where the same prompt was asked before and after."""
-    near = find_adjacent_groups(found.run.pk, phase, step, number, found.prompt.pk)
+    near = find_adjacent_groups(loaded.run.pk, phase, step, number, loaded.prompt.pk)
 
     def url(at: Place | None) -> str:
-        return reverse("group", args=[found.run.pk, phase, *at]) + asked.kept if at else ""
+        return reverse("group", args=[loaded.run.pk, phase, *at]) + query.kept if at else ""
 
-    rows = Rollout.objects.filter(run=found.run, phase=phase, superseded=False)
+    rows = Rollout.objects.filter(run=loaded.run, phase=phase, superseded=False)
     return {
         "ways": [
             ("k", "Previous group", "‹", url(near.group_before)),
@@ -162,7 +170,7 @@ def build_group_navigation(found: Group, phase: str, step: int, number: int, ask
         ],
         "asked_before": near.asked_before,
         "asked_after": near.asked_after,
-        "with_variance": url(next_with_variance(rows, step, number)) if found.zero_variance else "",
+        "with_variance": url(next_with_variance(rows, step, number)) if loaded.zero_variance else "",
     }
 
 
@@ -183,23 +191,23 @@ def list_step_groups(request: HttpRequest, run_id: Any) -> HttpResponse:
     sort = sort if sort.removeprefix("-") in SORTS else "group"
     rows = summarize_step_groups(run, phase, steps.step) if steps.step is not None else []
     zero = sum(row["zero"] for row in rows)
-    shown = sort_group_rows([row for row in rows if row["zero"] or not only_zero], sort)
+    matching = sort_group_rows([row for row in rows if row["zero"] or not only_zero], sort)
 
     def query(**changes: Any) -> str:
         now = {"phase": phase, "step": steps.step, "zero": "1" if only_zero else "", "sort": "" if sort == "group" else sort, **changes}
         return "?" + urlencode({name: value for name, value in now.items() if value not in ("", None)})
 
-    prompts = Prompt.objects.of(run.team_id).in_bulk([row["prompt"] for row in shown[:LISTED]])
-    for row in shown[:LISTED]:
+    prompts = Prompt.objects.of(run.team_id).in_bulk([row["prompt"] for row in matching[:LISTED]])
+    for row in matching[:LISTED]:
         row["text"] = list(iterate_text_pieces(prompts[row["prompt"]].text[:200]))
         row["bars"] = build_bar_strip(row["rewards"])
     context = {
         "steps": steps,
         "phase": phase,
-        "phase_links": [(PHASE_LABELS[one], query(phase=one, step=""), one == phase) for one in list_offered_phases(run, phase)],
-        "rows": shown[:LISTED],
+        "phase_links": [(PHASE_LABELS[name], query(phase=name, step=""), name == phase) for name in list_offered_phases(run, phase)],
+        "rows": matching[:LISTED],
         "total": len(rows),
-        "shown": len(shown),
+        "matching": len(matching),
         "zero": zero,
         "only_zero": only_zero,
         "zero_query": query(zero="" if only_zero else "1"),
@@ -213,7 +221,7 @@ def list_step_groups(request: HttpRequest, run_id: Any) -> HttpResponse:
 def summarize_step_groups(run: Run, phase: str, step: int) -> list[dict[str, Any]]:
     """One row a group of the step with its numbers over all its members, from the index alone."""
     rows = Rollout.objects.filter(run=run, step=step, phase=phase, superseded=False).values("group")
-    found = rows.annotate(
+    groups = rows.annotate(
         count=Count("pk"),
         mean=Avg("reward"),
         std=StdDev("reward", sample=True),
@@ -224,7 +232,7 @@ def summarize_step_groups(run: Run, phase: str, step: int) -> list[dict[str, Any
         length=Avg("length"),
         entropy=Avg("mean_entropy"),
     )
-    return [{**row, "zero": row["count"] > 1 and row["low"] is not None and row["low"] == row["high"]} for row in found.order_by("group")]
+    return [{**row, "zero": row["count"] > 1 and row["low"] is not None and row["low"] == row["high"]} for row in groups.order_by("group")]
 
 
 def sort_group_rows(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
@@ -248,7 +256,7 @@ def build_bar_strip(rewards: list[float | None]) -> list[tuple[int, float, float
     span = (high - low) or 1.0
     zero = 20.0 * high / span if high > low else 20.0
     bars = []
-    for place, value in enumerate(known):
+    for index, value in enumerate(known):
         top, end = sorted((zero - 20.0 * value / span, zero))
-        bars.append((place * 10, round(min(top, 19.0), 2), round(max(end - top, 1.0), 2)))
+        bars.append((index * 10, round(min(top, 19.0), 2), round(max(end - top, 1.0), 2)))
     return bars

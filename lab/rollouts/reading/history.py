@@ -45,7 +45,7 @@ GROUP BY prompt_id, step ORDER BY prompt_id, step
 
 
 @dataclass(frozen=True)
-class Visit:
+class PromptVisit:
     step: int
     group: int
     count: int
@@ -62,7 +62,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Turn:
+class OutcomeChange:
     """A change for better or worse. ``confirmed`` when the next visit agreed; only the last visit of a series may be alone."""
 
     step: int
@@ -75,10 +75,10 @@ class Turn:
 
 
 @dataclass
-class Series:
+class PromptSeries:
     run: Run
     phase: str
-    visits: list[Visit] = field(default_factory=list)
+    visits: list[PromptVisit] = field(default_factory=list)
 
     @property
     def phase_label(self) -> str:
@@ -89,7 +89,7 @@ class Series:
         return sum(visit.count for visit in self.visits)
 
     @cached_property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[OutcomeChange]:
         return find_turns(self.visits)
 
     @property
@@ -112,33 +112,33 @@ class Series:
         return last.step if last and not last.solved else None
 
 
-def find_turns(visits: Sequence[Visit]) -> list[Turn]:
+def find_turns(visits: Sequence[PromptVisit]) -> list[OutcomeChange]:
     """Solved at the first visit with a pass rate of at least 0.5 whose next visit has that too; unlearned, after that, at the first visit below
     0.5 whose next visit is below too; and so on. One visit that differs from those around it is no turn, except at the end, where nobody knows
     yet: that one is given unconfirmed.
     """
-    found: list[Turn] = []
+    turns: list[OutcomeChange] = []
     solved = False
-    for place, visit in enumerate(visits):
+    for index, visit in enumerate(visits):
         if visit.solved == solved:
             continue
-        is_last = place + 1 == len(visits)
-        if is_last or visits[place + 1].solved == visit.solved:
-            found.append(Turn(visit.step, visit.solved, confirmed=not is_last))
+        is_last = index + 1 == len(visits)
+        if is_last or visits[index + 1].solved == visit.solved:
+            turns.append(OutcomeChange(visit.step, visit.solved, confirmed=not is_last))
             solved = visit.solved
-    return found
+    return turns
 
 
-def classify_prompt_state(found: Sequence[Turn]) -> str:
+def classify_prompt_state(turns: Sequence[OutcomeChange]) -> str:
     """solved, unlearned or never, by the confirmed turns; once when it passed at its last visit only, as every prompt of a single epoch does."""
-    last = next((turn for turn in reversed(found) if turn.confirmed), None)
+    last = next((turn for turn in reversed(turns) if turn.confirmed), None)
     if last is None:
-        return "once" if found else "never"
+        return "once" if turns else "never"
     return "solved" if last.solved else "unlearned"
 
 
 @dataclass(frozen=True)
-class Loss:
+class PromptLoss:
     """What was lost since a step: the pass rate of the last visit at or before it, and the mean over all visits after it."""
 
     before: float
@@ -153,11 +153,11 @@ class Loss:
         return self.before >= SOLVED > self.since
 
 
-def measure_pass_rate_loss(visits: Sequence[Visit], step: int) -> Loss | None:
+def measure_pass_rate_loss(visits: Sequence[PromptVisit], step: int) -> PromptLoss | None:
     """None where one of the two sides has no visit."""
     earlier = [visit.passed for visit in visits if visit.step <= step]
     later = [visit.passed for visit in visits if visit.step > step]
-    return Loss(earlier[-1], sum(later) / len(later)) if earlier and later else None
+    return PromptLoss(earlier[-1], sum(later) / len(later)) if earlier and later else None
 
 
 def accuracy_of(run: Run) -> str:
@@ -173,27 +173,27 @@ def encode_accuracy_names(runs: Iterable[Run]) -> str:
     return json.dumps({str(run.pk): accuracy_of(run) for run in runs})
 
 
-def of_prompt(prompt: int, runs: dict[UUID, Run]) -> list[Series]:
+def of_prompt(prompt: int, runs: dict[UUID, Run]) -> list[PromptSeries]:
     """A series for each run and phase that asked the prompt, in the order of the runs' numbers."""
     given: dict[str, Any] = {"prompt": prompt, "runs": list(runs), "accuracy": encode_accuracy_names(runs.values()), "most": MOST_VISITS}
-    found: dict[tuple[UUID, str], Series] = {}
+    series_by_key: dict[tuple[UUID, str], PromptSeries] = {}
     with connection.cursor() as cursor:
         cursor.execute(OF_PROMPT, given)
         for run, phase, *rest in cursor.fetchall():
-            found.setdefault((run, phase), Series(runs[run], phase)).visits.append(Visit(*rest))
+            series_by_key.setdefault((run, phase), PromptSeries(runs[run], phase)).visits.append(PromptVisit(*rest))
     phases = list(PHASE_LABELS)
-    return sorted(found.values(), key=lambda series: (series.run.number, phases.index(series.phase) if series.phase in phases else 9))
+    return sorted(series_by_key.values(), key=lambda series: (series.run.number, phases.index(series.phase) if series.phase in phases else 9))
 
 
-def load_run_visits(run: Run, phase: str, floor: int = 0) -> dict[int, list[Visit]]:
+def load_run_visits(run: Run, phase: str, floor: int = 0) -> dict[int, list[PromptVisit]]:
     """The visits of every prompt of a run's phase from step ``floor`` on, by the prompt's id."""
     given: dict[str, Any] = {"run": run.pk, "phase": phase, "floor": floor, "accuracy": encode_accuracy_names([run])}
-    found: dict[int, list[Visit]] = {}
+    visits: dict[int, list[PromptVisit]] = {}
     with connection.cursor() as cursor:
         cursor.execute(OF_RUN, given)
         for prompt, *rest in cursor.fetchall():
-            found.setdefault(prompt, []).append(Visit(*rest))
-    return found
+            visits.setdefault(prompt, []).append(PromptVisit(*rest))
+    return visits
 
 
 def floor_of(run: Run, last: int) -> int:

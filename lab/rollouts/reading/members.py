@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from lab.lib import diff
 from lab.rollouts.annotations.summary import Summary, summarize_annotations
-from lab.rollouts.reading.advantage_steps import Inputs, build_scaling_inputs, is_same_advantage
+from lab.rollouts.reading.advantage_steps import AdvantageInputs, build_scaling_inputs, is_same_advantage
 from lab.rollouts.trajectories.feed import BASE, Card, Stage, with_cards
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.text_pieces import CUT_AT, Piece, escape_invisible_text, iterate_text_pieces
@@ -27,14 +27,14 @@ COLUMNS = 64  # members on a page
 
 
 @dataclass(frozen=True)
-class Bars:
+class BarScale:
     """The scale of the reward bars: 0 to 100 from the top, with zero always in view."""
 
     low: float
     high: float
 
     @classmethod
-    def over(cls, rewards: Sequence[float]) -> Bars:
+    def over(cls, rewards: Sequence[float]) -> BarScale:
         low, high = min([0.0, *rewards]), max([0.0, *rewards])
         return cls(low, high if high > low else low + 1.0)
 
@@ -43,7 +43,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Bar:
+class RewardBar:
     """One member's bar: places of 100, from the top, as they stand in the picture."""
 
     top: str
@@ -55,7 +55,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Account:
+class AdvantageAccount:
     """How a member's advantage came about: what goes in, what comes out here, what the trainer stored at that point."""
 
     reward: float | None
@@ -69,28 +69,28 @@ class Account:
 
 
 @dataclass
-class Member:
+class GroupMember:
     card: Card
-    place: int  # 1 is the best
-    bar: Bar | None
+    rank: int  # 1 is the best
+    bar: RewardBar | None
     components: list[float | None]
-    account: Account | None
+    account: AdvantageAccount | None
     stages: dict[str, Stage]
     own_prompt: list[Piece] = field(default_factory=list)
-    said: Summary | None = None  # tags, ratings, comments, marks
+    annotations: Summary | None = None  # tags, ratings, comments, marks
     changes: SafeString | None = None  # the text with what differs marked; None where it is not compared
     is_target: bool = False
     is_same: bool = False  # as the one it is compared with
 
 
 @dataclass
-class Group:
+class RolloutGroup:
     """The members of one attempt. ``rows`` are all of them, best first; ``members`` those of the page, with their texts."""
 
     run: Run
     rows: list[Rollout]
     prompt: Prompt
-    members: list[Member] = field(default_factory=list)
+    members: list[GroupMember] = field(default_factory=list)
 
     @cached_property
     def stack(self) -> Stack:
@@ -107,8 +107,8 @@ class Group:
     @cached_property
     def std(self) -> float | None:
         """Of the sample, as TRL's."""
-        found = build_scaling_inputs("group", self.rewards)
-        return found.std if found else None
+        inputs = build_scaling_inputs("group", self.rewards)
+        return inputs.std if inputs else None
 
     @property
     def zero_variance(self) -> bool:
@@ -132,8 +132,8 @@ class Group:
     def names(self) -> list[str]:
         """Reward functions: the task's first, in its order."""
         known = list(resolve_reward_weights(self.run))
-        found = {name for row in self.rows for name in row.rewards}
-        return [*(name for name in known if name in found), *sorted(found - set(known))]
+        names = {name for row in self.rows for name in row.rewards}
+        return [*(name for name in known if name in names), *sorted(names - set(known))]
 
     @cached_property
     def components(self) -> list[tuple[str, float | None]]:
@@ -158,7 +158,7 @@ class Group:
         known = load_method_entries(self.stack.methods)
         recipe = [known[name] for name in self.stack.methods if name in known]
         order = [*self.stack.methods, *(name for hook in hooks for name in list_applied_methods(recipe, hook))]
-        places = {name: place for place, name in enumerate(order)}  # the last mention counts
+        places = {name: index for index, name in enumerate(order)}  # the last mention counts
         return sorted(names, key=lambda name: (places.get(name, len(order)), name))
 
     @cached_property
@@ -170,7 +170,7 @@ class Group:
         last: float | None = row.shaped.get(self.shaping[-1], row.reward) if self.shaping else row.reward
         return last
 
-    def inputs(self, batch: Sequence[float] = ()) -> Inputs | None:
+    def inputs(self, batch: Sequence[float] = ()) -> AdvantageInputs | None:
         return build_scaling_inputs(self.scale, [value for row in self.rows if (value := self.shaped(row)) is not None], batch)
 
     def stored(self, row: Rollout) -> float | None:
@@ -181,13 +181,13 @@ class Group:
                 return value
         return row.advantage
 
-    def account(self, row: Rollout, given: Inputs | None) -> Account | None:
+    def account(self, row: Rollout, given: AdvantageInputs | None) -> AdvantageAccount | None:
         if given is None or row.advantage is None:
             return None
         reward = self.shaped(row)
         if reward is None:  # no reward function had an opinion: it counts as its group's mean and moves no baseline
-            return Account(None, "no reward: counted as the mean", 0.0, self.stored(row))
-        return Account(reward, given.written_out(reward), given.advantage(reward), self.stored(row))
+            return AdvantageAccount(None, "no reward: counted as the mean", 0.0, self.stored(row))
+        return AdvantageAccount(reward, given.written_out(reward), given.advantage(reward), self.stored(row))
 
 
 def resolve_reward_weights(run: Run) -> dict[str, float]:
@@ -200,8 +200,8 @@ def resolve_reward_weights(run: Run) -> dict[str, float]:
     chosen = task.get("rewards") if isinstance(task, dict) else None
     set_here = {name: float(value) for name, value in chosen.items() if isinstance(value, int | float)} if isinstance(chosen, dict) else {}
     people = run.spec.get("human")
-    asked = {HUMAN: float(people["weight"])} if isinstance(people, dict) and isinstance(people.get("weight"), int | float) else {}
-    return known | set_here | asked
+    human_weight = {HUMAN: float(people["weight"])} if isinstance(people, dict) and isinstance(people.get("weight"), int | float) else {}
+    return known | set_here | human_weight
 
 
 def best_first(rows: Sequence[Rollout]) -> list[Rollout]:
@@ -209,42 +209,42 @@ def best_first(rows: Sequence[Rollout]) -> list[Rollout]:
     return sorted(rows, key=lambda row: (row.reward is None, -(row.reward or 0.0), row.sample, row.pk))
 
 
-def load_group_members(group: Group, start: int, given: Inputs | None) -> None:
+def load_group_members(group: RolloutGroup, start: int, given: AdvantageInputs | None) -> None:
     """Reads the texts of a page of members."""
     page = group.rows[start : start + COLUMNS]
     # In the order of the recipe, so that a card's own stages stand in it too.
     cards = {card.rollout.pk: card for card in with_cards(Rollout.objects.filter(run=group.run, pk__in=[row.pk for row in page]), group.acting)}
     others = {row.prompt_id for row in page} - {group.prompt.pk}
     prompts = Prompt.objects.of(group.run.team_id).in_bulk(others) if others else {}
-    said = summarize_annotations(row.pk for row in page)
-    bars = Bars.over(group.rewards)
-    for place, row in enumerate(page, start + 1):
+    summaries = summarize_annotations(row.pk for row in page)
+    bars = BarScale.over(group.rewards)
+    for rank, row in enumerate(page, start + 1):
         card = cards[row.pk]
         own = prompts.get(row.prompt_id)
         group.members.append(
-            Member(
+            GroupMember(
                 card,
-                place,
+                rank,
                 bar_of(row, group, bars),
                 [row.rewards.get(name) for name in group.names],
                 group.account(row, given),
                 {stage.name: stage for stage in card.stages},
                 list(iterate_text_pieces(str(own.messages[-1][1]))) if own and own.messages else [],
-                said[row.pk],
+                summaries[row.pk],
             )
         )
 
 
-def bar_of(row: Rollout, group: Group, bars: Bars) -> Bar | None:
+def bar_of(row: Rollout, group: RolloutGroup, bars: BarScale) -> RewardBar | None:
     if row.reward is None or group.mean is None or group.std is None:
         return None
     top, zero = sorted((bars.y(row.reward), bars.y(0.0)))
     band_top, band_end = bars.y(group.mean + group.std), bars.y(group.mean - group.std)
     places = (top, max(zero - top, 1.0), bars.y(0.0), bars.y(group.mean), band_top, band_end - band_top)
-    return Bar(*(f"{place:.2f}" for place in places))
+    return RewardBar(*(f"{end:.2f}" for end in places))
 
 
-def mark_word_diffs(members: Sequence[Member], target: Rollout, ignore_space: bool) -> None:
+def mark_word_diffs(members: Sequence[GroupMember], target: Rollout, ignore_space: bool) -> None:
     """Word diffs from the target's text to each member's, over the part of each that the page shows."""
     before = head_of(target, members)
     for member in members:
@@ -258,7 +258,7 @@ def mark_word_diffs(members: Sequence[Member], target: Rollout, ignore_space: bo
 TAGS = {"same": "<span>{}</span>", "removed": "<del>{}</del>", "added": "<ins>{}</ins>"}
 
 
-def render_diff_spans(spans: Sequence[diff.Span]) -> SafeString:
+def render_diff_spans(spans: Sequence[diff.DiffSpan]) -> SafeString:
     """The spans as escaped text inside del and ins. Not a template: a page of 64 long answers has tens of thousands of spans."""
     return format_html_join("", "{}", ((format_html(TAGS[span.kind], render_escaped_text(span.text)),) for span in spans))
 
@@ -266,11 +266,11 @@ def render_diff_spans(spans: Sequence[diff.Span]) -> SafeString:
 def render_escaped_text(text: str) -> SafeString:
     """Escaped, invisible characters by their code points."""
     invisible = '<span class="invisible">⟨{}⟩</span>'
-    found = ((piece.text,) if piece.kind == "plain" else (format_html(invisible, piece.label),) for piece in iterate_text_pieces(text))
-    return format_html_join("", "{}", found)
+    pieces = ((piece.text,) if piece.kind == "plain" else (format_html(invisible, piece.label),) for piece in iterate_text_pieces(text))
+    return format_html_join("", "{}", pieces)
 
 
-def head_of(rollout: Rollout, members: Sequence[Member]) -> str:
+def head_of(rollout: Rollout, members: Sequence[GroupMember]) -> str:
     """The part of the completion that cards show, from the members read already where it is among them."""
     for member in members:
         if member.card.rollout.pk == rollout.pk:
@@ -278,7 +278,7 @@ def head_of(rollout: Rollout, members: Sequence[Member]) -> str:
     return rollout.completion[:CUT_AT]
 
 
-def steps_rewards(group: Group, rows: Iterator[tuple[float | None, dict[str, float | None]]]) -> list[float]:
+def steps_rewards(group: RolloutGroup, rows: Iterator[tuple[float | None, dict[str, float | None]]]) -> list[float]:
     """Rewards after shaping of (reward, shaped) rows: what a scale over the whole batch is taken from."""
     last = group.shaping[-1] if group.shaping else ""
     return [value for reward, shaped in rows if (value := shaped.get(last, reward)) is not None]

@@ -19,7 +19,7 @@ from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse.words import has_words, prompt_matches
 from lab.rollouts.reading import history
 from lab.rollouts.reading.groups import build_bar_strip
-from lab.rollouts.reading.history import Loss, Series, Turn, Visit
+from lab.rollouts.reading.history import OutcomeChange, PromptLoss, PromptSeries, PromptVisit
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.steps import PHASE_LABELS, list_offered_phases, resolve_phase_and_step
 from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, iterate_text_pieces
@@ -46,47 +46,49 @@ def team_of(request: HttpRequest) -> Any:
 def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
     """``?part=visits`` only the tables of visits, which nobody sees before asking for them."""
     team = team_of(request)
-    found = get_object_or_404(Prompt.objects.filter(team=team), pk=prompt_id)
-    answers = Rollout.objects.filter(prompt=found).current()  # a prompt belongs to one team, and so do its answers
-    asked_in = Rollout.objects.filter(prompt=found).values("run")
+    prompt = get_object_or_404(Prompt.objects.filter(team=team), pk=prompt_id)
+    answers = Rollout.objects.filter(prompt=prompt).current()  # a prompt belongs to one team, and so do its answers
+    asked_in = Rollout.objects.filter(prompt=prompt).values("run")
     runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).only("number", "name", "task")}
-    series = history.of_prompt(found.pk, runs) if runs else []
+    series = history.of_prompt(prompt.pk, runs) if runs else []
     if request.GET.get("part") == "visits":
-        return render(request, "reading/prompt.html#visits", {"series": [build_series_row(number, one) for number, one in enumerate(series)]})
+        return render(
+            request, "reading/prompt.html#visits", {"series": [build_series_row(number, run_series) for number, run_series in enumerate(series)]}
+        )
     context = {
         "room": "prompts",
-        "prompt": found,
+        "prompt": prompt,
         "leads": has_team_permission(request, "label.lead"),
-        "asked_messages": [(escape_invisible_text(str(role)), list(iterate_text_pieces(str(content)))) for role, content in found.messages],
-        "reference": list(iterate_text_pieces(found.reference)),
-        "title": escape_invisible_text(found.text[:80]),
-        "series": [build_series_row(number, one) for number, one in enumerate(series)],
+        "asked_messages": [(escape_invisible_text(str(role)), list(iterate_text_pieces(str(content)))) for role, content in prompt.messages],
+        "reference": list(iterate_text_pieces(prompt.reference)),
+        "title": escape_invisible_text(prompt.text[:80]),
+        "series": [build_series_row(number, run_series) for number, run_series in enumerate(series)],
         "runs": len(runs),
-        "answers": sum(one.answers for one in series),
+        "answers": sum(run_series.answers for run_series in series),
         "accuracies": sorted({history.accuracy_of(run) for run in runs.values()}),
-        "data": [build_series_chart(one) for one in series],
-        **select_notable_answers(found, answers),
+        "data": [build_series_chart(run_series) for run_series in series],
+        **select_notable_answers(prompt, answers),
     }
     return render(request, "reading/prompt.html", context)
 
 
-def select_notable_answers(asked: Prompt, answers: QuerySet[Rollout]) -> dict[str, Any]:
+def select_notable_answers(prompt: Prompt, answers: QuerySet[Rollout]) -> dict[str, Any]:
     """The newest answers, and the best and the worst ever; of equals the newest."""
     every = list(answers.values_list("pk", "reward"))  # in one look, sorted here: the index of prompts has no order by reward or id
     scored = [(reward, pk) for pk, reward in every if reward is not None]
     best = max(scored)[1] if scored else None
-    worst = min(scored, key=lambda one: (one[0], -one[1]))[1] if scored else None
+    worst = min(scored, key=lambda pair: (pair[0], -pair[1]))[1] if scored else None
     newest = sorted((pk for pk, _ in every), reverse=True)[:NEWEST]
-    wanted = {pk for pk in (best, worst, *newest) if pk is not None}
+    keys = {pk for pk in (best, worst, *newest) if pk is not None}
     listed = ("run__number", "phase", "step", "group", "reward", "length", "mean_entropy")
-    rows: Any = Rollout.objects.of(asked.team_id).filter(pk__in=wanted).select_related("run").only(*listed).annotate(head=Left("completion", HEAD))
-    said = summarize_annotations(wanted)
+    rows: Any = Rollout.objects.of(prompt.team_id).filter(pk__in=keys).select_related("run").only(*listed).annotate(head=Left("completion", HEAD))
+    summaries = summarize_annotations(keys)
     texts = {
         row.pk: {
             "rollout": row,
             "url": build_numbered_address("rollout", (row.pk,)),
             "group_url": build_numbered_address("group", (row.step, row.group), row.run_id, row.phase),
-            "said": said[row.pk],
+            "annotations": summaries[row.pk],
             "pieces": list(iterate_text_pieces(row.head)),
             "cut": len(row.head) == HEAD,
         }
@@ -99,11 +101,11 @@ def select_notable_answers(asked: Prompt, answers: QuerySet[Rollout]) -> dict[st
     }
 
 
-def build_series_row(number: int, series: Series) -> dict[str, Any]:
+def build_series_row(number: int, series: PromptSeries) -> dict[str, Any]:
     """A row of the table of runs, and the rows of its visits, newest first."""
     return {
         "series": series,
-        "place": number,
+        "index": number,
         "color": number % 8 + 1,
         "first": series.visits[0],
         "last": series.visits[-1],
@@ -113,11 +115,11 @@ def build_series_row(number: int, series: Series) -> dict[str, Any]:
     }
 
 
-def build_series_chart(series: Series) -> dict[str, Any]:
+def build_series_chart(series: PromptSeries) -> dict[str, Any]:
     """A series for the charts. Of more than POINTS visits every n-th is drawn, and the last."""
     every = -(-len(series.visits) // POINTS)
-    visits = [visit for place, visit in enumerate(reversed(series.visits)) if place % every == 0][::-1]
-    columns: dict[str, list[Any]] = {name: [getattr(visit, name) for visit in visits] for name in Visit.__dataclass_fields__}
+    visits = [visit for index, visit in enumerate(reversed(series.visits)) if index % every == 0][::-1]
+    columns: dict[str, list[Any]] = {name: [getattr(visit, name) for visit in visits] for name in PromptVisit.__dataclass_fields__}
     where = build_address_start(get_script_prefix(), "group", 2, series.run.pk, series.phase)
     return {
         "key": f"{series.run.number}-{series.phase}",
@@ -130,22 +132,22 @@ def build_series_chart(series: Series) -> dict[str, Any]:
 
 
 @dataclass
-class Row:
+class PromptRow:
     """A prompt in the list of a run."""
 
     prompt: int
-    visits: list[Visit]
-    turns: list[Turn]
+    visits: list[PromptVisit]
+    turns: list[OutcomeChange]
     state: str
-    loss: Loss | None
+    loss: PromptLoss | None
     text: list[Piece] | None = None
 
     @property
-    def first(self) -> Visit:
+    def first(self) -> PromptVisit:
         return self.visits[0]
 
     @property
-    def last(self) -> Visit:
+    def last(self) -> PromptVisit:
         return self.visits[-1]
 
     @property
@@ -165,24 +167,24 @@ def show_prompt_list(request: HttpRequest) -> HttpResponse:
     ``?find=`` leaves those with these words.
     """
     team = team_of(request)
-    asked = request.GET
+    parameters = request.GET
     problem = ""
-    number = parse_whole_number(asked.get("run"), MAX_INTEGER)
+    number = parse_whole_number(parameters.get("run"), MAX_INTEGER)
     run = Run.objects.of(team).filter(number=number).first() if number is not None else None
-    if asked.get("run") and run is None:
-        problem = f"There is no run #{asked['run'][:20]} in this team. Choose one from the list."
-    words = asked.get("find", "").replace("\0", "").strip()[:LONGEST_SEARCH]
+    if parameters.get("run") and run is None:
+        problem = f"There is no run #{parameters['run'][:20]} in this team. Choose one from the list."
+    words = parameters.get("find", "").replace("\0", "").strip()[:LONGEST_SEARCH]
     if words and not has_words(words):
         problem, words = f"Find: “{words[:20]}” contains no word. Enter a word or a number of the prompt.", ""
     offered = Run.objects.of(team).filter(rollouts__gt=0).order_by("-number").only("number", "name")[:OFFERED]
     context: dict[str, Any] = {"room": "prompts", "run": run, "offered": offered, "problem": problem, "find": words}
-    context |= build_run_prompt_list(run, asked, words) if run else of_team(team, asked, words)
+    context |= build_run_prompt_list(run, parameters, words) if run else of_team(team, parameters, words)
     return render(request, "reading/prompts.html", context)
 
 
-def of_team(team: Any, asked: Any, words: str) -> dict[str, Any]:
+def of_team(team: Any, parameters: Any, words: str) -> dict[str, Any]:
     """The newest prompts with how often they were asked, from the indexes alone."""
-    after = asked.get("after", "")
+    after = parameters.get("after", "")
     start = parse_whole_number(after)
     mine = Prompt.objects.filter(team=team).order_by("-pk").defer("messages", "reference", "digest")
     if words:
@@ -190,18 +192,18 @@ def of_team(team: Any, asked: Any, words: str) -> dict[str, Any]:
     page = list((mine.filter(pk__lt=start) if start is not None else mine)[: PAGE + 1])
     counted = Rollout.objects.filter(prompt__in=page[:PAGE]).values("prompt")
     counts = {row["prompt"]: row for row in counted.annotate(answers=Count("pk"), runs=Count("run", distinct=True), last=Max("step"))}
-    rows = [{"prompt": one.pk, "text": list(iterate_text_pieces(one.text[:200])), **counts.get(one.pk, {})} for one in page[:PAGE]]
+    rows = [{"prompt": prompt.pk, "text": list(iterate_text_pieces(prompt.text[:200])), **counts.get(prompt.pk, {})} for prompt in page[:PAGE]]
     kept = urlencode({"find": words}) + "&" if words else ""
     return {"rows": rows, "more": f"?{kept}after={page[PAGE - 1].pk}" if len(page) > PAGE else "", "is_first": start is None}
 
 
-def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
-    phase, steps = resolve_phase_and_step(run, asked.get("phase", "") if asked.get("phase") in PHASE_LABELS else "", None)
-    since, problem = parse_whole_number(asked.get("since"), MAX_INTEGER), ""
-    if asked.get("since") and since is None:
-        problem = f"Lost since: “{asked['since'][:20]}” is not a step. Enter a whole number, for example {(steps.last or 100) // 2}."
-    chosen_state = asked.get("state", "") if asked.get("state") in STATES else ""
-    sort = asked.get("sort", "")
+def build_run_prompt_list(run: Run, parameters: Any, words: str) -> dict[str, Any]:
+    phase, steps = resolve_phase_and_step(run, parameters.get("phase", "") if parameters.get("phase") in PHASE_LABELS else "", None)
+    since, problem = parse_whole_number(parameters.get("since"), MAX_INTEGER), ""
+    if parameters.get("since") and since is None:
+        problem = f"Lost since: “{parameters['since'][:20]}” is not a step. Enter a whole number, for example {(steps.last or 100) // 2}."
+    chosen_state = parameters.get("state", "") if parameters.get("state") in STATES else ""
+    sort = parameters.get("sort", "")
     sort = sort if sort.removeprefix("-") in SORTS else ("-lost" if since is not None else "-last")
     floor = history.floor_of(run, steps.last or 0)
     visited = history.load_run_visits(run, phase, floor)
@@ -211,7 +213,7 @@ def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
     rows = rows_of(visited, since)
     counts = {name: sum(row.state == name for row in rows) for name in STATES if name} | {"": len(rows)}
     kept = sort_prompt_rows([row for row in rows if is_prompt_selected(row, chosen_state, since)], sort)
-    page = min(parse_whole_number(asked.get("page"), MAX_INTEGER) or 1, max(1, -(-len(kept) // PAGE)))
+    page = min(parse_whole_number(parameters.get("page"), MAX_INTEGER) or 1, max(1, -(-len(kept) // PAGE)))
     chosen = kept[(page - 1) * PAGE : page * PAGE]
     texts = Prompt.objects.of(run.team_id).in_bulk([row.prompt for row in chosen])
     for row in chosen:
@@ -224,7 +226,7 @@ def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
             "state": chosen_state,
             "since": since,
             "find": words,
-            "sort": asked.get("sort", ""),
+            "sort": parameters.get("sort", ""),
             "page": "",
             **changes,
         }
@@ -233,10 +235,10 @@ def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
     heads = [("first", "first"), ("now", "now"), ("reward", "reward"), ("visits", "asked"), ("last", "last step")]
     return {
         "rows": chosen,
-        "shown": len(kept),
+        "matching": len(kept),
         "total": len(rows),
         "phase": phase,
-        "phase_links": [(PHASE_LABELS[one], query(phase=one), one == phase) for one in list_offered_phases(run, phase)],
+        "phase_links": [(PHASE_LABELS[name], query(phase=name), name == phase) for name in list_offered_phases(run, phase)],
         "states": [(label, counts[name], query(state=name), name == chosen_state, name) for name, label in STATES.items()],
         "since": since,
         "without_since": query(since=None, sort=""),
@@ -254,12 +256,12 @@ def build_run_prompt_list(run: Run, asked: Any, words: str) -> dict[str, Any]:
     }
 
 
-def rows_of(found: dict[int, list[Visit]], since: int | None) -> list[Row]:
+def rows_of(visits_by_prompt: dict[int, list[PromptVisit]], since: int | None) -> list[PromptRow]:
     rows = []
-    for prompt, visits in found.items():
+    for prompt, visits in visits_by_prompt.items():
         turns = history.find_turns(visits)
         rows.append(
-            Row(
+            PromptRow(
                 prompt,
                 visits,
                 turns,
@@ -270,14 +272,14 @@ def rows_of(found: dict[int, list[Visit]], since: int | None) -> list[Row]:
     return rows
 
 
-def is_prompt_selected(row: Row, state: str, since: int | None) -> bool:
+def is_prompt_selected(row: PromptRow, state: str, since: int | None) -> bool:
     return (not state or row.state == state) and (since is None or (row.loss is not None and row.loss.is_lost))
 
 
-def sort_prompt_rows(rows: list[Row], sort: str) -> list[Row]:
+def sort_prompt_rows(rows: list[PromptRow], sort: str) -> list[PromptRow]:
     """By the sort's number, then by when the prompt was asked last; stable, so that pages do not overlap."""
 
-    def key(row: Row) -> float:
+    def key(row: PromptRow) -> float:
         numbers = {"last": row.last.step, "visits": len(row.visits), "first": row.first.passed, "now": row.last.passed}
         name = sort.removeprefix("-")
         if name == "reward":

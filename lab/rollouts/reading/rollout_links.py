@@ -15,7 +15,7 @@ from lab.teams.accounts.models import Team
 
 
 @dataclass(frozen=True)
-class Walk:
+class AdjacentRollouts:
     """Ids of rollouts; None where the way ends."""
 
     before: int | None  # k
@@ -27,7 +27,7 @@ class Walk:
     members: tuple[tuple[int, int, float | None], ...]  # (id, sample, reward) of the group, in order
 
 
-def build_rollout_walk(team: Team, rollout: Rollout, listed: str) -> Walk:
+def build_rollout_walk(team: Team, rollout: Rollout, listed: str) -> AdjacentRollouts:
     """``listed`` is the query string of the browser's list the reader came from; without it j and k walk the rollout's step."""
     rows = select_phase_rollouts(rollout)
     group = rows.filter(step=rollout.step, group=rollout.group)
@@ -36,7 +36,7 @@ def build_rollout_walk(team: Team, rollout: Rollout, listed: str) -> Walk:
     at = ids.index(rollout.pk)
     selection = selection_of(listed)
     before, after = find_neighbour_ids(team, selection, rollout) if selection else along_the_step(rows, rollout)
-    return Walk(
+    return AdjacentRollouts(
         before=before,
         after=after,
         member_before=ids[at - 1] if at else None,
@@ -63,11 +63,11 @@ def select_phase_rollouts(rollout: Rollout) -> QuerySet[Rollout]:
 
 def along_the_step(rows: QuerySet[Rollout], rollout: Rollout) -> tuple[int | None, int | None]:
     """The rollouts before and after in the order (group, sample) of the step."""
-    here = rows.filter(step=rollout.step)
+    of_step = rows.filter(step=rollout.step)
     earlier = Q(group__lt=rollout.group) | Q(group=rollout.group, sample__lt=rollout.sample)
     later = Q(group__gt=rollout.group) | Q(group=rollout.group, sample__gt=rollout.sample)
-    before = here.filter(earlier).order_by("-group", "-sample").values_list("pk", flat=True).first()
-    after = here.filter(later).order_by("group", "sample").values_list("pk", flat=True).first()
+    before = of_step.filter(earlier).order_by("-group", "-sample").values_list("pk", flat=True).first()
+    after = of_step.filter(later).order_by("group", "sample").values_list("pk", flat=True).first()
     return before, after
 
 

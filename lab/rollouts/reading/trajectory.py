@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.lib.costly import limit_costly_requests
-from lab.rollouts.reading.rollout_links import Walk, build_rollout_walk
+from lab.rollouts.reading.rollout_links import AdjacentRollouts, build_rollout_walk
 from lab.rollouts.trajectories.feed import card_of, lengths_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.packed_rollout import VERSION, pack_rollout
@@ -46,29 +46,29 @@ def get_team_rollout(request: HttpRequest, rollout_id: int) -> Rollout:
 @require_safe
 @limit_costly_requests(lambda request: "re=" in request.GET.get("list", ""))
 def show_rollout_page(request: HttpRequest, rollout_id: int) -> HttpResponse:
-    found = get_team_rollout(request, rollout_id)
+    rollout = get_team_rollout(request, rollout_id)
     listed = request.GET.get("list", "")[:LIST_LENGTH].removeprefix("?")
-    way = build_rollout_walk(request.team, found, listed)  # type: ignore[attr-defined]
+    way = build_rollout_walk(request.team, rollout, listed)  # type: ignore[attr-defined]
     carried = build_carried_query(request, listed)
-    head = found.completion[:CUT_AT]
-    lengths = lengths_of([found]).get(found.pk) if found.turns else None
-    where = {"phase": found.phase, "step": found.step}
+    head = rollout.completion[:CUT_AT]
+    lengths = lengths_of([rollout]).get(rollout.pk) if rollout.turns else None
+    where = {"phase": rollout.phase, "step": rollout.step}
     return render(
         request,
         "reading/trajectory.html",
         {
             "room": "rollouts",
-            "run": found.run,
-            "rollout": found,
-            "card": card_of(found, head, len(found.completion), lengths, stack_of(found.run.spec).methods),
-            "phase": PHASE_LABELS.get(found.phase, found.phase),
-            "asked": build_prompt_messages(found),
-            "reference": list(iterate_text_pieces(found.prompt.reference)),
+            "run": rollout.run,
+            "rollout": rollout,
+            "card": card_of(rollout, head, len(rollout.completion), lengths, stack_of(rollout.run.spec).methods),
+            "phase": PHASE_LABELS.get(rollout.phase, rollout.phase),
+            "prompt_messages": build_prompt_messages(rollout),
+            "reference": list(iterate_text_pieces(rollout.prompt.reference)),
             "ways": build_rollout_navigation(way, carried),
             "members": [{"id": pk, "sample": sample, "reward": reward} for pk, sample, reward in way.members],
-            "step_url": f"{reverse('run-rollouts', args=[found.run_id])}?{urlencode(where)}",
-            "replay_url": f"{reverse('what-if', args=[found.run_id])}?{urlencode({'step': found.step, 'group': found.group})}"
-            if found.phase == "train"
+            "step_url": f"{reverse('run-rollouts', args=[rollout.run_id])}?{urlencode(where)}",
+            "replay_url": f"{reverse('what-if', args=[rollout.run_id])}?{urlencode({'step': rollout.step, 'group': rollout.group})}"
+            if rollout.phase == "train"
             else "",
             "listed": listed,
             "carried": carried,
@@ -80,13 +80,13 @@ def show_rollout_page(request: HttpRequest, rollout_id: int) -> HttpResponse:
     )
 
 
-def build_prompt_messages(found: Rollout) -> list[dict[str, Any]]:
+def build_prompt_messages(rollout: Rollout) -> list[dict[str, Any]]:
     """The prompt's messages for the page; long ones start folded, those before the last sooner."""
-    shown = [(escape_invisible_text(str(role)), str(content)) for role, content in found.prompt.messages]
-    opened = [len(text) <= (FOLD_PROMPT if text is shown[-1][1] else FOLD_EARLIER) for _, text in shown]
+    messages = [(escape_invisible_text(str(role)), str(content)) for role, content in rollout.prompt.messages]
+    opened = [len(text) <= (FOLD_PROMPT if text is messages[-1][1] else FOLD_EARLIER) for _, text in messages]
     return [
         {"role": role, "pieces": list(iterate_text_pieces(text)), "characters": len(text), "open": is_open}
-        for (role, text), is_open in zip(shown, opened, strict=True)
+        for (role, text), is_open in zip(messages, opened, strict=True)
     ]
 
 
@@ -97,11 +97,11 @@ def build_carried_query(request: HttpRequest, listed: str) -> str:
     return f"?{query}" if query else ""
 
 
-def build_rollout_navigation(way: Walk, query: str) -> list[dict[str, Any]]:
+def build_rollout_navigation(way: AdjacentRollouts, query: str) -> list[dict[str, Any]]:
     """The links of the keys in pairs, as they stand on the page."""
-    place = "in the list" if "list=" in query else "of the step"
+    listing_words = "in the list" if "list=" in query else "of the step"
     pairs = (
-        ("rollout", ("k", f"Previous rollout {place}", way.before), ("j", f"Next rollout {place}", way.after)),
+        ("rollout", ("k", f"Previous rollout {listing_words}", way.before), ("j", f"Next rollout {listing_words}", way.after)),
         ("member", ("p", "Previous member of the group", way.member_before), ("n", "Next member of the group", way.member_after)),
         ("step", ("[", "This group at the previous step", way.step_before), ("]", "This group at the next step", way.step_after)),
     )
@@ -118,7 +118,7 @@ def packed_tokens(request: HttpRequest, rollout_id: int) -> HttpResponse:
 
     What lies there never changes, so the reader's browser may keep it.
     """
-    found = get_team_rollout(request, rollout_id)
-    tokens = RolloutTokens.objects.filter(rollout=found).first()
-    body = pack_rollout(found, tokens, found.run.special_tokens)
+    rollout = get_team_rollout(request, rollout_id)
+    tokens = RolloutTokens.objects.filter(rollout=rollout).first()
+    body = pack_rollout(rollout, tokens, rollout.run.special_tokens)
     return HttpResponse(body, content_type="application/octet-stream", headers={"Cache-Control": "private, max-age=3600", "Vary": "Cookie"})

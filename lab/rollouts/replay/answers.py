@@ -27,7 +27,7 @@ NEAR = 1e-6  # effective advantages closer to 0 than this have no sign
 SHOWN_ERROR = 300
 
 
-class ReplayBroken(RuntimeError):
+class ReplayError(RuntimeError):
     """The command came to no answer; the message is one readable line."""
 
 
@@ -41,7 +41,7 @@ def answer_question(replay_id: str) -> None:
             replay.fail("It cannot be replayed.", given["problems"])
             return
         replay.finish(compare_replayed_rollouts(replay, given))
-    except (ReplayBroken, Refusal, PackError) as error:
+    except (ReplayError, Refusal, PackError) as error:
         replay.fail(str(error))
     except Exception as error:  # nobody waits for ever for an answer that will not come
         replay.fail(f"The replay failed: {type(error).__name__}.")
@@ -49,7 +49,7 @@ def answer_question(replay_id: str) -> None:
 
 
 def run_replay_command(request: bytes) -> dict[str, Any]:
-    """The answer of ``python -m trainers replay``. Raises ReplayBroken."""
+    """The answer of ``python -m trainers replay``. Raises ReplayError."""
     environment = environment_for(REPLAY, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
     command = [sys.executable, "-m", "trainers", "replay", "-"]
     try:
@@ -64,25 +64,33 @@ def run_replay_command(request: bytes) -> dict[str, Any]:
             preexec_fn=die_with_parent,
         )
     except subprocess.TimeoutExpired:
-        raise ReplayBroken(f"The replay timed out after {SECONDS:.0f} s. Choose a single group or fewer methods.") from None
+        raise ReplayError(f"The replay timed out after {SECONDS:.0f} s. Choose a single group or fewer methods.") from None
     except OSError as error:
-        raise ReplayBroken(f"The replay could not be started: {error.strerror}.") from None
+        raise ReplayError(f"The replay could not be started: {error.strerror}.") from None
     try:
         given = json.loads(done.stdout)
     except ValueError:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-        raise ReplayBroken(f"The replay failed with exit code {done.returncode}: {last[0][:SHOWN_ERROR]}") from None
+        raise ReplayError(f"The replay failed with exit code {done.returncode}: {last[0][:SHOWN_ERROR]}") from None
     return dict(given)
 
 
 def compare_replayed_rollouts(replay: Replay, given: dict[str, Any]) -> dict[str, Any]:
     """The answer for the rollouts that were asked for, each with how far it is from what training stored, and all of them in figures."""
-    chosen = {one.pk: one for one in select_batch_rollouts(replay.run, replay.step) if replay.group in (None, one.group) and one.step == replay.step}
+    chosen = {
+        rollout.pk: rollout
+        for rollout in select_batch_rollouts(replay.run, replay.step)
+        if replay.group in (None, rollout.group) and rollout.step == replay.step
+    }
     tokens = RolloutTokens.across_teams.in_bulk(list(chosen))
-    members = [build_member_comparison(chosen[one["id"]], tokens[one["id"]], one) for one in given["rollouts"] if one["id"] in chosen]
+    members = [
+        build_member_comparison(chosen[replayed["id"]], tokens[replayed["id"]], replayed)
+        for replayed in given["rollouts"]
+        if replayed["id"] in chosen
+    ]
     if not members:
-        raise ReplayBroken(given["notes"][0].capitalize() + "." if given["notes"] else "None of the selected rollouts could be replayed.")
-    members.sort(key=lambda one: (-one["change"], one["group"], one["sample"]))
+        raise ReplayError(given["notes"][0].capitalize() + "." if given["notes"] else "None of the selected rollouts could be replayed.")
+    members.sort(key=lambda member: (-member["change"], member["group"], member["sample"]))
     return {
         "format": FORMAT,
         **{key: given[key] for key in ("notes", "scale", "methods")},
@@ -91,14 +99,14 @@ def compare_replayed_rollouts(replay: Replay, given: dict[str, Any]) -> dict[str
     }
 
 
-def build_member_comparison(rollout: Rollout, tokens: RolloutTokens, one: dict[str, Any]) -> dict[str, Any]:
+def build_member_comparison(rollout: Rollout, tokens: RolloutTokens, replayed: dict[str, Any]) -> dict[str, Any]:
     """What is told of a member. ``before`` and ``after``: means of the effective advantage over the tokens in the loss; ``change``: the mean of the
     size of the difference; ``flipped``: tokens whose sign is another."""
-    before, after, mask = load_effective_advantages(rollout, tokens, one)
+    before, after, mask = load_effective_advantages(rollout, tokens, replayed)
     before, after = before[mask], after[mask]
     flips = find_sign_flips(before, after)
     return {
-        **one,
+        **replayed,
         "group": rollout.group,
         "sample": rollout.sample,
         "before": average_advantages(before),
@@ -115,13 +123,15 @@ def average_advantages(values: Floats) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def load_effective_advantages(rollout: Rollout, tokens: RolloutTokens, one: dict[str, Any]) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+def load_effective_advantages(rollout: Rollout, tokens: RolloutTokens, replayed: dict[str, Any]) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
     """(T,) effective advantages (advantage x weight) as stored and as replayed, and which tokens are in the loss. Raises PackError."""
     mask = unpack_array(bytes(tokens.mask)) > 0
     count = len(unpack_array(bytes(tokens.ids)))
     inside = mask if len(mask) else np.ones(count, dtype=bool)
     before = compute_effective_advantages(rollout.advantage or 0.0, bytes(tokens.token_advantages), bytes(tokens.weights), count)
-    after = compute_effective_advantages(one["advantage"], base64.b64decode(one["token_advantages"]), base64.b64decode(one["weights"]), count)
+    after = compute_effective_advantages(
+        replayed["advantage"], base64.b64decode(replayed["token_advantages"]), base64.b64decode(replayed["weights"]), count
+    )
     return before, after, inside
 
 
@@ -140,17 +150,17 @@ def find_sign_flips(before: Floats, after: Floats) -> npt.NDArray[np.bool_]:
 
 
 def summarize_replayed_members(members: list[dict[str, Any]]) -> dict[str, Any]:
-    stored = np.array([one["before"] for one in members])
-    replayed = np.array([one["after"] for one in members])
+    stored = np.array([member["before"] for member in members])
+    replayed = np.array([member["after"] for member in members])
     varies = len(members) > 1 and stored.std() > NEAR and replayed.std() > NEAR
-    tokens = sum(one["tokens"] for one in members)
+    tokens = sum(member["tokens"] for member in members)
     return {
         "nothing": not stored.any() and not replayed.any(),
-        "same": all(one["change"] < SAME for one in members),
+        "same": all(member["change"] < SAME for member in members),
         "members": len(members),
-        "flipped_members": sum(one["sign_flipped"] for one in members),
+        "flipped_members": sum(member["sign_flipped"] for member in members),
         "tokens": tokens,
-        "flipped_tokens": sum(one["flipped"] for one in members),
+        "flipped_tokens": sum(member["flipped"] for member in members),
         "correlation": float(np.corrcoef(stored, replayed)[0, 1]) if varies else None,
-        "change": sum(one["change"] * one["tokens"] for one in members) / tokens if tokens else 0.0,
+        "change": sum(member["change"] * member["tokens"] for member in members) / tokens if tokens else 0.0,
     }

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from lab.rollouts.replay.models import Replay, ReplayStatus
 from lab.teams.accounts.models import Team, User
 from lab.teams.people import departures
-from lab.teams.people.departures import Held
+from lab.teams.people.departures import MemberHolding
 
 
 def register_replay_hooks() -> None:
@@ -25,6 +25,6 @@ def drop_waiting_replays(team: Team, user: User) -> None:
     )
 
 
-def list_held_replays(team: Team, user: User) -> list[Held]:
-    found = select_waiting_replays(team, user).count()
-    return [Held(f"{found} waiting what-if question{'s are' if found > 1 else ' is'} dropped.")] if found else []
+def list_held_replays(team: Team, user: User) -> list[MemberHolding]:
+    count = select_waiting_replays(team, user).count()
+    return [MemberHolding(f"{count} waiting what-if question{'s are' if count > 1 else ' is'} dropped.")] if count else []

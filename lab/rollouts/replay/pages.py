@@ -27,7 +27,7 @@ WEIGHED = "after token weights"
 
 
 @dataclass(frozen=True)
-class Listing:
+class MemberListing:
     """The address of a list: its order, whether only members with flipped signs are in it, and which page."""
 
     order: str = "change"
@@ -35,32 +35,32 @@ class Listing:
     page: int = 1
 
     @classmethod
-    def read(cls, query: Mapping[str, str]) -> Listing:
+    def read(cls, query: Mapping[str, str]) -> MemberListing:
         order, number = query.get("sort", ""), parse_whole_number(query.get("page"), 99_999, 1) or 1
         return cls(order if order in ORDERS else "change", query.get("flipped") == "1", number)
 
     def query(self, **changes: Any) -> str:
         order, only, page = (changes.get(name, getattr(self, name)) for name in ("order", "only_flipped", "page"))
         page = page if "page" in changes else 1
-        found = {"sort": order if order != "change" else "", "flipped": "1" if only else "", "page": page if page > 1 else ""}
-        return "?" + urlencode({name: value for name, value in found.items() if value})
+        parameters = {"sort": order if order != "change" else "", "flipped": "1" if only else "", "page": page if page > 1 else ""}
+        return "?" + urlencode({name: value for name, value in parameters.items() if value})
 
 
 @dataclass(frozen=True)
-class Member:
+class ReplayedMember:
     rollout: Rollout
     data: dict[str, Any]
 
     @property
     def came_about(self) -> list[tuple[str, str]]:
         """How the stored advantage came about: (what, number) in order."""
-        found = build_advantage_chain(self.rollout.shaped, self.rollout.contributions or {"base": self.rollout.advantage})
-        return [*found, (WEIGHED, self.stored)] if self.data["weighed_before"] else found
+        chain = build_advantage_chain(self.rollout.shaped, self.rollout.contributions or {"base": self.rollout.advantage})
+        return [*chain, (WEIGHED, self.stored)] if self.data["weighed_before"] else chain
 
     @property
     def would_come_about(self) -> list[tuple[str, str]]:
-        found = build_advantage_chain(self.data["shaped"], self.data["contributions"])
-        return [*found, (WEIGHED, self.replayed)] if self.data["weights"] else found
+        chain = build_advantage_chain(self.data["shaped"], self.data["contributions"])
+        return [*chain, (WEIGHED, self.replayed)] if self.data["weights"] else chain
 
     @property
     def stored(self) -> str:
@@ -85,20 +85,20 @@ def format_signed_advantage(value: float | None) -> str:
     return "n/a" if value is None else f"{value:+.3g}".replace("-", "\u2212") if value else "0"
 
 
-def members_page(replay: Replay, listing: Listing) -> tuple[list[Member], int, int]:
+def members_page(replay: Replay, listing: MemberListing) -> tuple[list[ReplayedMember], int, int]:
     """(members of the page, members of the list, pages)."""
     assert replay.result is not None
-    rows = [one for one in replay.result["members"] if not listing.only_flipped or one["flipped"] or one["sign_flipped"]]
+    rows = [member for member in replay.result["members"] if not listing.only_flipped or member["flipped"] or member["sign_flipped"]]
     if listing.order in ("stored", "replayed"):
         key = "before" if listing.order == "stored" else "after"
-        rows.sort(key=lambda one: (-one[key], one["group"], one["sample"]))
+        rows.sort(key=lambda member: (-member[key], member["group"], member["sample"]))
     elif listing.order == "place":
-        rows.sort(key=lambda one: (one["group"], one["sample"]))
+        rows.sort(key=lambda member: (member["group"], member["sample"]))
     pages = max(1, -(-len(rows) // PAGE))
     page = min(listing.page, pages)
-    shown = rows[(page - 1) * PAGE : page * PAGE]
-    found = Rollout.objects.of(replay.team).filter(run=replay.run).select_related("prompt").in_bulk([one["id"] for one in shown])
-    return [Member(found[one["id"]], one) for one in shown if one["id"] in found], len(rows), pages
+    page_rows = rows[(page - 1) * PAGE : page * PAGE]
+    rollouts = Rollout.objects.of(replay.team).filter(run=replay.run).select_related("prompt").in_bulk([member["id"] for member in page_rows])
+    return [ReplayedMember(rollouts[member["id"]], member) for member in page_rows if member["id"] in rollouts], len(rows), pages
 
 
 def build_advantage_chain(shaped: Mapping[str, float], contributions: Mapping[str, float | None]) -> list[tuple[str, str]]:
@@ -121,11 +121,11 @@ class GroupInputs:
     shaped_std: float | None
 
 
-def groups_of(replay: Replay, members: Sequence[Member]) -> list[GroupInputs]:
+def groups_of(replay: Replay, members: Sequence[ReplayedMember]) -> list[GroupInputs]:
     """The inputs of the groups on the page."""
-    numbers = sorted({one.rollout.group for one in members})
+    numbers = sorted({member.rollout.group for member in members})
     assert replay.result is not None
-    answers = {one["id"]: one for one in replay.result["members"]}
+    answers = {answer["id"]: answer for answer in replay.result["members"]}
     rows = Rollout.objects.filter(run=replay.run, step=replay.step, group__in=numbers, pk__in=list(answers)).values_list("pk", "group", "reward")
     by_group: dict[int, list[tuple[float | None, float | None]]] = {number: [] for number in numbers}
     for key, number, reward in rows:
@@ -149,32 +149,32 @@ def recipe_chips(base: Any, methods: Any) -> list[MethodChip]:
 def tokens_json(replay: Replay, ids: Sequence[int]) -> list[dict[str, Any]]:
     """The tokens of members of the answer: text units, effective advantages both ways, and which tokens change their sign."""
     assert replay.result is not None
-    answers = {one["id"]: one for one in replay.result["members"]}
-    wanted = [key for key in ids if key in answers][:MOST_IDS]
-    rows = RolloutTokens.objects.filter(rollout__in=wanted, rollout__run=replay.run).select_related("rollout")
+    answers = {answer["id"]: answer for answer in replay.result["members"]}
+    chosen = [key for key in ids if key in answers][:MOST_IDS]
+    rows = RolloutTokens.objects.filter(rollout__in=chosen, rollout__run=replay.run).select_related("rollout")
     return [one_json(tokens, answers[tokens.rollout_id], replay.run.special_tokens) for tokens in rows]
 
 
-def one_json(tokens: RolloutTokens, one: dict[str, Any], special: dict[str, str]) -> dict[str, Any]:
+def one_json(tokens: RolloutTokens, member: dict[str, Any], special: dict[str, str]) -> dict[str, Any]:
     rollout = tokens.rollout
     try:
         arrays = arrays_of(tokens)
-        before, after, mask = load_effective_advantages(rollout, tokens, one)
+        before, after, mask = load_effective_advantages(rollout, tokens, member)
     except PackError as error:
         return {"id": rollout.pk, "error": f"The tokens of this rollout cannot be read: {error}"}
     flips = find_sign_flips(before, after) & mask
-    shown = build_token_units(rollout.completion, arrays, special, rollout.turns)
+    units = build_token_units(rollout.completion, arrays, special, rollout.turns)
     listed = Counter[str]()
-    for text, first, count, flags in shown:
+    for text, first, count, flags in units:
         if not flags & 1 and flips[first : first + count].any():
             listed[text] += 1
     end = min(len(before), SHOWN_TOKENS)
-    shown = [unit for unit in shown if unit[1] + unit[2] <= end]
+    units = [unit for unit in units if unit[1] + unit[2] <= end]
     return {
         "id": rollout.pk,
         "total": len(before),
         "shown": end,
-        "units": shown,
+        "units": units,
         "mask": mask[:end].astype(int).tolist(),
         "before": round_for_json(before[:end]),
         "after": round_for_json(after[:end]),

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from lab.lib.numbers import parse_ids
 from lab.rollouts.replay.forms import TRAINER, QuestionForm
 from lab.rollouts.replay.models import Replay
-from lab.rollouts.replay.pages import MOST_IDS, ORDERS, Listing, groups_of, members_page, recipe_chips, tokens_json
+from lab.rollouts.replay.pages import MOST_IDS, ORDERS, MemberListing, groups_of, members_page, recipe_chips, tokens_json
 from lab.rollouts.replay.questions import enqueue_replay
 from lab.training.catalog.catalog import load_catalog
 from lab.training.runs.form_tokens import act_once_per_token
@@ -64,15 +64,15 @@ def submit_replay_question(request: HttpRequest, run: Run) -> HttpResponse:
         except ValueError:
             raise Http404("no such button") from None
         return show_replay_form(request, run, form)
-    asked = form.question()
-    if asked is None:
+    replay = form.question()
+    if replay is None:
         return show_replay_form(request, run, form, status=422)
 
     def store() -> str:
-        asked.user = request.user  # type: ignore[assignment]
-        asked.save(force_insert=True)
-        enqueue_replay(asked)
-        return reverse("replay", args=[asked.pk])
+        replay.user = request.user  # type: ignore[assignment]
+        replay.save(force_insert=True)
+        enqueue_replay(replay)
+        return reverse("replay", args=[replay.pk])
 
     return redirect(act_once_per_token(request, f"replay/{token_of(request)}", store))
 
@@ -101,7 +101,7 @@ def build_question_choices(form: QuestionForm) -> dict[str, Any]:
 
 def list_earlier_replays(replays: Any) -> list[dict[str, Any]]:
     rows = replays.order_by("-created_at").select_related("user").defer("result")[:EARLIER]
-    return [{"replay": one, "chips": recipe_chips(one.base, one.methods)} for one in rows]
+    return [{"replay": replay, "chips": recipe_chips(replay.base, replay.methods)} for replay in rows]
 
 
 def is_analysis_served() -> bool:
@@ -115,43 +115,43 @@ def replays_of(request: HttpRequest) -> Any:
 def replay_of(request: HttpRequest, replay_id: Any) -> Replay:
     """The team's question, or 404."""
     replays_of(request).filter(pk=replay_id).lose()
-    found: Replay = get_object_or_404(replays_of(request).select_related("run__parent", "run__cloned_from", "run__created_by", "user"), pk=replay_id)
-    return found
+    replay: Replay = get_object_or_404(replays_of(request).select_related("run__parent", "run__cloned_from", "run__created_by", "user"), pk=replay_id)
+    return replay
 
 
 @require_safe
 def show_replay(request: HttpRequest, replay_id: Any) -> HttpResponse:
     """The answer, or how far it is; ``?part=state`` what changes while one waits."""
-    found = replay_of(request, replay_id)
+    replay = replay_of(request, replay_id)
     if request.GET.get("part") == "state":
-        if not found.is_open:
+        if not replay.is_open:
             return HttpResponse(headers={"HX-Refresh": "true"})
-        return render(request, "replay/answer.html#state", build_replay_progress(found))
+        return render(request, "replay/answer.html#state", build_replay_progress(replay))
     context = {
-        **build_run_header(found.run, "what-if"),
-        "run": found.run,
-        **build_replay_progress(found),
-        "chips": recipe_chips(found.base, found.methods),
+        **build_run_header(replay.run, "what-if"),
+        "run": replay.run,
+        **build_replay_progress(replay),
+        "chips": recipe_chips(replay.base, replay.methods),
     }
-    context["own"] = recipe_chips(found.run.spec.get("base"), found.run.spec.get("methods"))
-    if found.readable:
-        context |= build_replay_answer(found, Listing.read(request.GET))
+    context["own"] = recipe_chips(replay.run.spec.get("base"), replay.run.spec.get("methods"))
+    if replay.readable:
+        context |= build_replay_answer(replay, MemberListing.read(request.GET))
     return render(request, "replay/answer.html", context)
 
 
-def build_replay_progress(found: Replay) -> dict[str, Any]:
-    since = found.started_at or found.created_at
-    return {"replay": found, "seconds": (timezone.now() - since).total_seconds(), "served": not found.is_open or is_analysis_served()}
+def build_replay_progress(replay: Replay) -> dict[str, Any]:
+    since = replay.started_at or replay.created_at
+    return {"replay": replay, "seconds": (timezone.now() - since).total_seconds(), "served": not replay.is_open or is_analysis_served()}
 
 
-def build_replay_answer(found: Replay, listing: Listing) -> dict[str, Any]:
-    members, count, pages = members_page(found, listing)
+def build_replay_answer(replay: Replay, listing: MemberListing) -> dict[str, Any]:
+    members, count, pages = members_page(replay, listing)
     return {
-        "result": found.result,
+        "result": replay.result,
         "members": members,
         "listed": count,
         "listing": listing,
-        "groups": groups_of(found, members),
+        "groups": groups_of(replay, members),
         "orders": [(label, listing.query(order=name), name == listing.order) for name, label in ORDERS.items()],
         "flipped_query": listing.query(only_flipped=not listing.only_flipped),
         "page": min(listing.page, pages),
@@ -162,18 +162,18 @@ def build_replay_answer(found: Replay, listing: Listing) -> dict[str, Any]:
 @require_POST
 def retry_replay(request: HttpRequest, replay_id: Any) -> HttpResponse:
     """Asks a failed question once more."""
-    found = replay_of(request, replay_id)
-    if found.retry():
-        enqueue_replay(found)
-    return redirect("replay", replay_id=found.pk)
+    replay = replay_of(request, replay_id)
+    if replay.retry():
+        enqueue_replay(replay)
+    return redirect("replay", replay_id=replay.pk)
 
 
 @require_safe
 def show_replay_tokens(request: HttpRequest, replay_id: Any) -> HttpResponse:
     """Tokens both ways of members of a finished answer: ``?ids=1,2,3``. Others are left out."""
-    found = replay_of(request, replay_id)
-    if not found.readable:
+    replay = replay_of(request, replay_id)
+    if not replay.readable:
         raise Http404("no answer yet")
-    asked = request.GET.get("ids", "").split(",")[:MOST_IDS]
-    ids = parse_ids(asked)
-    return JsonResponse({"rollouts": tokens_json(found, ids)}, headers={"Cache-Control": "no-store"})
+    words = request.GET.get("ids", "").split(",")[:MOST_IDS]
+    ids = parse_ids(words)
+    return JsonResponse({"rollouts": tokens_json(replay, ids)}, headers={"Cache-Control": "no-store"})

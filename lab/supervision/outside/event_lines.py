@@ -35,38 +35,38 @@ def check_lines(data: bytes) -> None:
         raise Refusal("the last line is not complete: send whole lines, each ended by a newline", field="body", status=422)
     left = VALUES + VALUES_OF_BYTE * len(data)
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
-        found = spool.parse_spool_line(line, 0)
-        if found.event is None:
-            raise Refusal(f"line {number} is not an event: {found.error[:200]}", field=f"body.{number}", status=422)
-        if not isinstance(found.event, ALLOWED):
-            name = found.event.__struct_config__.tag
+        parsed = spool.parse_spool_line(line, 0)
+        if parsed.event is None:
+            raise Refusal(f"line {number} is not an event: {parsed.error[:200]}", field=f"body.{number}", status=422)
+        if not isinstance(parsed.event, ALLOWED):
+            name = parsed.event.__struct_config__.tag
             raise Refusal(f"line {number} is an event that a script outside may not send: {name}", field=f"body.{number}", status=422)
-        if isinstance(found.event, Metrics) and len(found.event.values) + len(found.event.nonfinite) > MOST_METRICS:
+        if isinstance(parsed.event, Metrics) and len(parsed.event.values) + len(parsed.event.nonfinite) > MOST_METRICS:
             raise Refusal(f"line {number} names more than {MOST_METRICS:,} metrics", field=f"body.{number}", status=422)
-        if isinstance(found.event, Rollout):
-            left -= count_array_values(found.event, number, left)
+        if isinstance(parsed.event, Rollout):
+            left -= count_array_values(parsed.event, number, left)
 
 
 def count_array_values(event: Rollout, number: int, most: int) -> int:
     """How many values its arrays hold. Raises Refusal unless each is empty or as long as its token ids."""
-    place, total = f"body.{number}", 0
+    location, total = f"body.{number}", 0
     longest = min(MOST_TOKENS, TOKENS_OF_CHARACTER * len(event.completion) + TOKENS_WITHOUT_TEXT)
-    tokens = count_packed_values(event, "ids", place, longest)
+    tokens = count_packed_values(event, "ids", location, longest)
     for name in ARRAYS:
-        found = count_packed_values(event, name, place, longest)
-        if found != tokens and (found or name == "lengths"):
+        count = count_packed_values(event, name, location, longest)
+        if count != tokens and (count or name == "lengths"):
             raise Refusal(
-                f"holds {found:,} values for {tokens:,} token ids: send one for each token, or leave it empty", field=f"{place}.{name}", status=422
+                f"holds {count:,} values for {tokens:,} token ids: send one for each token, or leave it empty", field=f"{location}.{name}", status=422
             )
-        total += found
+        total += count
         if total > most:
             raise Refusal("the token arrays of these lines unpack to far more than was sent: send fewer lines at once", field="body", status=422)
     return total + tokens
 
 
-def count_packed_values(event: Rollout, name: str, place: str, most: int) -> int:
+def count_packed_values(event: Rollout, name: str, location: str, most: int) -> int:
     try:
         return arrays.count_packed_values(getattr(event, name), most)
     except arrays.PackError as error:
         fix = f"a completion of {len(event.completion):,} characters may come with up to {most:,} tokens"
-        raise Refusal(f"{error}; {fix}", field=f"{place}.{name}", status=422) from None
+        raise Refusal(f"{error}; {fix}", field=f"{location}.{name}", status=422) from None

@@ -32,16 +32,16 @@ SPOOL_BYTES = 4 << 30  # of a whole run
 CONFIG_BYTES = 64 << 10
 TRAINERS = ("grpo", "dpo", "kto", "sft", "reward", "other")
 ENDS = {"finished": Status.FINISHED, "stopped": Status.STOPPED, "failed": Status.FAILED}
-LIMITS = bounded_process.Limits(seconds=20, cpu_seconds=5, result=1 << 20)  # of looking at one piece
+LIMITS = bounded_process.ProcessLimits(seconds=20, cpu_seconds=5, result=1 << 20)  # of looking at one piece
 NAMESPACE = uuid.UUID("5d0a4c3e-8f55-4e0e-9d57-0c1b7f6a2b11")
 
 
-class Later(Exception):
+class LabBusy(Exception):
     """Nothing is wrong with what was sent: the lab looks at too much at the moment."""
 
 
 @dataclass(frozen=True)
-class Heard:
+class SpoolReceipt:
     """What the script is told: how many bytes of its spool the lab has, and whether somebody asked the run to stop."""
 
     offset: int
@@ -49,7 +49,7 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Opening:
+class RunOpening:
     """How a script introduces its run. ``config`` is whatever it wants people to see of its settings (a JSON object)."""
 
     key: uuid.UUID  # made by the script, kept beside its spool: opening twice gives the same run
@@ -61,7 +61,7 @@ class Opening:
     config: dict[str, Any]
 
 
-def open_run(team: Team, user: User | None, opening: Opening) -> tuple[Run, int]:
+def open_run(team: Team, user: User | None, opening: RunOpening) -> tuple[Run, int]:
     """The run of that key, made when there is none, and how many bytes of its spool the lab has. Raises Refusal."""
     check_opening(opening)
     key = pk_of(team, opening.key)
@@ -96,7 +96,7 @@ def pk_of(team: Team, key: uuid.UUID) -> uuid.UUID:
     return uuid.uuid5(NAMESPACE, f"{team.pk}/{key}")
 
 
-def check_opening(opening: Opening) -> None:
+def check_opening(opening: RunOpening) -> None:
     for field, text, limit in (("name", opening.name, 100), ("policy", opening.policy, 200), ("task", opening.task, 100)):
         if len(text) > limit or "\0" in text:
             raise Refusal(f"at most {limit} characters, none of them a null character", field=field, status=422)
@@ -114,8 +114,8 @@ def check_opening(opening: Opening) -> None:
         raise Refusal(f"at most {CONFIG_BYTES >> 10} KiB of JSON without null characters", field="config", status=422)
 
 
-def receive_spool_piece(run: Run, offset: int, data: bytes) -> Heard:
-    """Appends whole lines of a spool that begin at byte ``offset``, and stores them. Raises Refusal and Later.
+def receive_spool_piece(run: Run, offset: int, data: bytes) -> SpoolReceipt:
+    """Appends whole lines of a spool that begin at byte ``offset``, and stores them. Raises Refusal and LabBusy.
 
     A piece that does not begin where the spool ends is not stored: of two senders with the same piece one appends it, and both go on after it.
     """
@@ -134,18 +134,18 @@ def receive_spool_piece(run: Run, offset: int, data: bytes) -> Heard:
                 end += file.write(data)
     mark_run_heard(run)
     store_received_spool(run)
-    return Heard(end, run.status in (Status.STOPPING, Status.STOPPED))
+    return SpoolReceipt(end, run.status in (Status.STOPPING, Status.STOPPED))
 
 
 def check_piece(team: Team, data: bytes) -> None:
-    """In a child process: whatever the lines hold, nobody else waits for them. Raises Refusal and Later."""
+    """In a child process: whatever the lines hold, nobody else waits for them. Raises Refusal and LabBusy."""
     try:
-        found = list(bounded_process.call_in_child("lab.supervision.outside.event_lines:list_line_refusals", f"outside/{team.pk}", LIMITS, data))
-    except bounded_process.Busy as error:
-        raise Later(f"These lines {error.message}. {error.fix.capitalize()}.") from None
+        refusals = list(bounded_process.call_in_child("lab.supervision.outside.event_lines:list_line_refusals", f"outside/{team.pk}", LIMITS, data))
+    except bounded_process.TooManyChildren as error:
+        raise LabBusy(f"These lines {error.message}. {error.fix.capitalize()}.") from None
     except bounded_process.BoundedError as error:
         raise Refusal(f"{error.message}: {error.fix}, or send fewer lines at once", field="body", status=422) from None
-    for field, message in found:
+    for field, message in refusals:
         raise Refusal(message, field=field, status=422)
 
 

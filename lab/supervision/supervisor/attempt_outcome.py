@@ -16,43 +16,43 @@ TAIL = 1 << 16
 
 
 @dataclass(frozen=True)
-class Ending:
+class AttemptEnding:
     """What is known when a trainer has ended. ``code`` is None when it was not our child, negative when a signal ended it."""
 
     code: int | None
-    said: AttemptFinished | None  # the attempt's last event
+    last_event: AttemptFinished | None  # the attempt's last event
     log: Path
     killed: str = ""  # why we killed it, if we did
-    asked: bool = False  # whether somebody asked it to stop
+    stop_requested: bool = False  # whether somebody asked it to stop
     peak_memory: float = 0.0  # bytes
 
 
-def judge_outcome(ending: Ending) -> tuple[Status, str]:
+def judge_outcome(ending: AttemptEnding) -> tuple[Status, str]:
     """The run's status and its reason."""
-    code, said = ending.code, ending.said.outcome if ending.said else ""
-    if said == "finished" and code in (None, FINISHED):
+    code, outcome = ending.code, ending.last_event.outcome if ending.last_event else ""
+    if outcome == "finished" and code in (None, FINISHED):
         return Status.FINISHED, ""
-    if code == FINISHED and not said:
+    if code == FINISHED and not outcome:
         return Status.FINISHED, ""
     if ending.killed:
         return Status.STOPPED, ending.killed
-    if said == "stopped" or code == STOPPED:
-        return Status.STOPPED, "" if ending.asked else "the trainer stopped by itself: its time limit, or a signal from outside"
+    if outcome == "stopped" or code == STOPPED:
+        return Status.STOPPED, "" if ending.stop_requested else "the trainer stopped by itself: its time limit, or a signal from outside"
     return Status.FAILED, explain_failure(ending)
 
 
-def explain_failure(ending: Ending) -> str:
-    if ending.said and ending.said.error:
-        return ending.said.error
-    said = last_words(ending.log, 8 if ending.code == REFUSED else 1)
+def explain_failure(ending: AttemptEnding) -> str:
+    if ending.last_event and ending.last_event.error:
+        return ending.last_event.error
+    words = last_words(ending.log, 8 if ending.code == REFUSED else 1)
     if ending.code == REFUSED:
-        return f"the specification was refused: {said}"
-    last_line = f"; its last line was: {said}" if said else ""
+        return f"the specification was refused: {words}"
+    last_line = f"; its last line was: {words}" if words else ""
     if ending.code is None:
         return f"the trainer ended without saying why{last_line}"
     if ending.code < 0:
         return by_signal(-ending.code, ending.peak_memory) + last_line
-    return said or f"the trainer ended with exit code {ending.code} and said nothing"
+    return words or f"the trainer ended with exit code {ending.code} and said nothing"
 
 
 def last_event(path: Path) -> AnyEvent | None:

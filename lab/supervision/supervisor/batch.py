@@ -30,7 +30,7 @@ LATEST = {
 
 
 @dataclass
-class Batch:
+class SpoolBatch:
     """Lines from ``since`` to ``to`` of a spool. ``fields`` are the run's new values; ``broken`` says why lines were skipped."""
 
     since: int
@@ -43,7 +43,7 @@ class Batch:
     finished: list[AttemptFinished] = field(default_factory=list)
     saved: list[Checkpoint | Saved] = field(default_factory=list)
     warned: list[Warned] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    questions: list[Asked] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     def value(self, name: str) -> Any:
@@ -71,7 +71,7 @@ class Batch:
             case Warned():
                 self.warned.append(event)
             case Asked():
-                self.asked.append(event)
+                self.questions.append(event)
 
     def _add_phase(self, event: Phase) -> None:
         self.fields |= {"phase": event.name[:50], "phase_done": event.done, "phase_total": event.total}
@@ -123,8 +123,8 @@ class Batch:
         return len(steps), min(steps, default=None), max(steps, default=None)
 
 
-def collect_batch(run: Run, lines: Iterable[Line]) -> Batch:
-    batch = Batch(run.ingested, run.ingested, run)
+def collect_batch(run: Run, lines: Iterable[Line]) -> SpoolBatch:
+    batch = SpoolBatch(run.ingested, run.ingested, run)
     for line in lines:
         batch.add(line)
         batch.to = line.end

@@ -22,7 +22,7 @@ from lab.data.loop import human_reward
 from lab.lib.clock import database_now
 from lab.rollouts.trajectories.models import Rollout
 from lab.supervision.supervisor import prompts
-from lab.supervision.supervisor.batch import Batch, collect_batch
+from lab.supervision.supervisor.batch import SpoolBatch, collect_batch
 from lab.supervision.supervisor.rows import ROLLOUT_COLUMNS, TOKEN_COLUMNS, rollout_rows, token_rows
 from lab.training.runs import live, metrics
 from lab.training.runs.models import Attempt, Checkpoint, Run
@@ -38,7 +38,7 @@ class LostRace(Exception):
     """Another ingestor has stored these lines; nothing was written."""
 
 
-def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = None) -> Batch | None:
+def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = None) -> SpoolBatch | None:
     """Stores the whole lines after ``run.ingested``, about ``limit`` bytes of them; None when there is nothing to store.
 
     ``run`` is brought up to date. ``samples`` are measurements of the machine, stored with the newest step of the batch, if it has one.
@@ -72,7 +72,7 @@ def spare_the_collector() -> None:
     gc.freeze()
 
 
-def write_batch(batch: Batch) -> metrics.Points:
+def write_batch(batch: SpoolBatch) -> metrics.Points:
     """The transaction. Returns the points of the newest attempt that were new. Raises LostRace."""
     run, fields = batch.run, {**batch.fields, "ingested": batch.to, "progress_at": database_now()}
     with transaction.atomic(), connection.cursor() as cursor:
@@ -90,9 +90,9 @@ def write_batch(batch: Batch) -> metrics.Points:
         for attempt in sorted(batch.points):
             stored = metrics.append_metric_points(cursor, run.pk, attempt, batch.points[attempt], batch.to)
         record_saved(batch)
-        if batch.asked:
-            keys, asked_about = prompts.resolve_prompt_ids(cursor, run.team_id, batch.asked)
-            human_reward.record_questions(run, batch.asked, keys)
+        if batch.questions:
+            keys, asked_about = prompts.resolve_prompt_ids(cursor, run.team_id, batch.questions)
+            human_reward.record_questions(run, batch.questions, keys)
             new_prompts |= asked_about
         record_notices(cursor, batch)
     prompts.remember_prompts(run.team_id, new_prompts)
@@ -108,7 +108,7 @@ def reserve_ids(cursor: Any, count: int) -> list[int]:
     return [row[0] for row in cursor.fetchall()]
 
 
-def copy_rollouts(cursor: Any, batch: Batch, ids: list[int]) -> dict[bytes, int]:
+def copy_rollouts(cursor: Any, batch: SpoolBatch, ids: list[int]) -> dict[bytes, int]:
     """Returns the prompts that are new, by digest."""
     run = batch.run
     keys, new_prompts = prompts.resolve_prompt_ids(cursor, run.team_id, [event for event, _ in batch.rollouts])
@@ -122,7 +122,7 @@ def copy_rollouts(cursor: Any, batch: Batch, ids: list[int]) -> dict[bytes, int]
     return new_prompts
 
 
-def record_attempts(batch: Batch) -> None:
+def record_attempts(batch: SpoolBatch) -> None:
     run = batch.run
     Attempt.objects.bulk_create([attempt_of(run, event, end) for event, end in batch.started], ignore_conflicts=True)
     for event in batch.finished:
@@ -147,7 +147,7 @@ def to_utc_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def mark_superseded_rollouts(batch: Batch) -> int:
+def mark_superseded_rollouts(batch: SpoolBatch) -> int:
     """Marks rollouts of earlier attempts whose step is done again; returns how many. The newest attempt of a step is the one that counts."""
     earlier = Rollout.objects.filter(run=batch.run, superseded=False)
     hidden = 0
@@ -164,7 +164,7 @@ def mark_superseded_rollouts(batch: Batch) -> int:
     return hidden
 
 
-def record_saved(batch: Batch) -> None:
+def record_saved(batch: SpoolBatch) -> None:
     rows = [
         Checkpoint(
             run=batch.run,
@@ -180,7 +180,7 @@ def record_saved(batch: Batch) -> None:
     Checkpoint.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def record_notices(cursor: Any, batch: Batch) -> None:
+def record_notices(cursor: Any, batch: SpoolBatch) -> None:
     """Warnings and skipped lines show in the log where it stands now."""
     run, texts = batch.run, defaultdict[int, list[str]](list)
     for event in batch.warned:
@@ -195,7 +195,7 @@ def record_notices(cursor: Any, batch: Batch) -> None:
         )
 
 
-def publish_batch(batch: Batch, points: metrics.Points) -> None:
+def publish_batch(batch: SpoolBatch, points: metrics.Points) -> None:
     run = batch.run
     if batch.started:
         live.publish_delta(run, live.build_reset_message(run))

@@ -39,16 +39,16 @@ def resolve_prompt_ids(cursor: Any, team_id: int, events: Sequence[Rollout | Ask
     Every prompt is locked against deletion until the caller commits, which is what a foreign key would do row by row.
     """
     digests = digests_of(events)
-    wanted = dict(zip(digests, events, strict=True))
-    found = {key: _known[team_id, key] for key in wanted if (team_id, key) in _known}
-    if found:
-        cursor.execute("SELECT id FROM trajectories_prompt WHERE id = ANY(%s) FOR KEY SHARE", [list(found.values())])
+    events_by_digest = dict(zip(digests, events, strict=True))
+    ids = {key: _known[team_id, key] for key in events_by_digest if (team_id, key) in _known}
+    if ids:
+        cursor.execute("SELECT id FROM trajectories_prompt WHERE id = ANY(%s) FOR KEY SHARE", [list(ids.values())])
         alive = {row[0] for row in cursor.fetchall()}
-        found = {key: prompt for key, prompt in found.items() if prompt in alive}
-    new = {key: event for key, event in wanted.items() if key not in found}
+        ids = {key: prompt for key, prompt in ids.items() if prompt in alive}
+    new = {key: event for key, event in events_by_digest.items() if key not in ids}
     if new:
-        found |= _store_prompts(cursor, team_id, new)
-    return [found[key] for key in digests], {key: found[key] for key in new}
+        ids |= _store_prompts(cursor, team_id, new)
+    return [ids[key] for key in digests], {key: ids[key] for key in new}
 
 
 def _store_prompts(cursor: Any, team_id: int, new: dict[bytes, Rollout | Asked]) -> dict[bytes, int]:
@@ -62,11 +62,11 @@ def _store_prompts(cursor: Any, team_id: int, new: dict[bytes, Rollout | Asked])
         " ON CONFLICT (team_id, digest) DO NOTHING RETURNING digest, id",
         [team_id, encode(rows).decode()],
     )
-    found = {bytes(key): prompt for key, prompt in cursor.fetchall()}
-    if missing := [key for key in new if key not in found]:  # somebody else's
+    ids = {bytes(key): prompt for key, prompt in cursor.fetchall()}
+    if missing := [key for key in new if key not in ids]:  # somebody else's
         cursor.execute("SELECT digest, id FROM trajectories_prompt WHERE team_id = %s AND digest = ANY(%s) FOR KEY SHARE", [team_id, missing])
-        found |= {bytes(key): prompt for key, prompt in cursor.fetchall()}
-    return found
+        ids |= {bytes(key): prompt for key, prompt in cursor.fetchall()}
+    return ids
 
 
 def _build_prompt_row(key: bytes, event: Rollout | Asked) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def handle_of(name: str) -> object:
     return pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(name)
 
 
-class Sampler:
+class ResourceSampler:
     """Measures a process and its children every few seconds and keeps, until they are taken, the mean load and the peak memory."""
 
     def __init__(self, pid: int | None) -> None:

@@ -44,7 +44,7 @@ Numbered = tuple[Rollout, int]  # an event and the spool offset after it
 
 def rollout_rows(run_id: UUID, rollouts: Sequence[Numbered], ids: Sequence[int], prompts: Sequence[int]) -> Iterator[bytes]:
     """The COPY stream of the rollouts' rows, in pieces."""
-    run, words = run_id.bytes, Words()
+    run, words = run_id.bytes, FieldTexts()
     yield HEADER
     for start in range(0, len(rollouts), PIECE_ROWS):
         parts: list[bytes] = []
@@ -99,7 +99,7 @@ def token_rows(rollouts: Sequence[Numbered], ids: Sequence[int]) -> Iterator[byt
     yield TRAILER
 
 
-class Words(dict[str, bytes]):
+class FieldTexts(dict[str, bytes]):
     """Short texts that repeat, as fields."""
 
     def __missing__(self, text: str) -> bytes:
@@ -125,8 +125,8 @@ def by_methods(event: Rollout) -> bytes:
 
 def more_arrays(event: Rollout) -> bytes:
     """What only some runs have; nothing where this rollout has none of it."""
-    found = (event.token_advantages, event.weights, event.reference_logprobs, event.ratios, event.clipped)
-    return b"".join(LENGTH(len(packed)) + packed for packed in found) if any(found) else b""
+    arrays = (event.token_advantages, event.weights, event.reference_logprobs, event.ratios, event.clipped)
+    return b"".join(LENGTH(len(packed)) + packed for packed in arrays) if any(arrays) else b""
 
 
 def pack_jsonb(value: Any) -> bytes:

@@ -20,9 +20,9 @@ from django.db import InterfaceError, OperationalError, connection
 
 from lab.data.loop import human_reward
 from lab.supervision.supervisor import logs, trainer_process
-from lab.supervision.supervisor.attempt_outcome import LOCKED, Ending, judge_outcome, last_event
+from lab.supervision.supervisor.attempt_outcome import LOCKED, AttemptEnding, judge_outcome, last_event
 from lab.supervision.supervisor.ingest import ingest_spool
-from lab.supervision.supervisor.resources import Sampler
+from lab.supervision.supervisor.resources import ResourceSampler
 from lab.supervision.supervisor.run_claims import claim_run
 from lab.supervision.supervisor.trainer_process import AdoptedTrainer, Trainer
 from lab.training.runs import live, publisher
@@ -70,8 +70,8 @@ class Supervisor:
     def __init__(self, run: Run, worker: str, owner: str, argv: Sequence[str] | None) -> None:
         self.run, self.worker, self.owner, self.argv = run, worker, owner, argv
         self.trainer: Trainer | AdoptedTrainer | None = None
-        self.sampler = Sampler(None)
-        self.draining = self.asked = False
+        self.sampler = ResourceSampler(None)
+        self.draining = self.stop_requested = False
         self.attempt = run.attempt  # whose log is shipped
         self.killed = ""
         self.kill_at: float | None = None
@@ -111,7 +111,7 @@ class Supervisor:
                 return Status.FAILED, f"the trainer could not be started: {error}", None
             if self.trainer is None:
                 return Status.STOPPED, "stopped before it started", None
-            self.sampler = Sampler(self.trainer.pid)
+            self.sampler = ResourceSampler(self.trainer.pid)
             self.watch(self.trainer)
             code = self.trainer.exit_code()
             status, reason = self.outcome(code)
@@ -123,7 +123,7 @@ class Supervisor:
 
     def should_go_on(self, status: Status) -> bool:
         """An adopted trainer that vanished, or that stopped because its former worker left, is followed by one of ours."""
-        if self.trainer is None or not self.trainer.adopted or self.asked or self.killed or self.draining:
+        if self.trainer is None or not self.trainer.adopted or self.stop_requested or self.killed or self.draining:
             return False
         last = self.last_outcome()
         failed = last is not None and last.attempt == self.run.attempt and last.outcome == "failed"
@@ -225,19 +225,19 @@ class Supervisor:
         if now < self.control_at:
             return
         self.control_at = now + CONTROL_SECONDS
-        wanted = Run.objects.same_row(self.run).filter(owner=self.owner).values("status", "stop_requested_at", "kill_requested").first()
-        if wanted is None or (now >= self.renew_at and not self.run.renew(self.owner)):
+        stored = Run.objects.same_row(self.run).filter(owner=self.owner).values("status", "stop_requested_at", "kill_requested").first()
+        if stored is None or (now >= self.renew_at and not self.run.renew(self.owner)):
             raise LeaseLost
         if now >= self.renew_at:
             ledger.refresh_leases(self.owner)
             self.renew_at = now + settings.LEASE_SECONDS / 6
-        for name, value in wanted.items():
+        for name, value in stored.items():
             setattr(self.run, name, value)
-        self.asked = wanted["stop_requested_at"] is not None
+        self.stop_requested = stored["stop_requested_at"] is not None
         self.draining = self.draining or is_draining(self.worker)
-        if self.asked or self.draining:
+        if self.stop_requested or self.draining:
             self.stop()
-        if wanted["kill_requested"]:
+        if stored["kill_requested"]:
             self.kill("killed; resume goes on from the last checkpoint")
         self.answer()
 
@@ -270,14 +270,14 @@ class Supervisor:
 
     def outcome(self, code: int | None) -> tuple[Status, str]:
         last = self.last_outcome()
-        said = last if last and last.attempt == self.run.attempt else None
+        finished = last if last and last.attempt == self.run.attempt else None
         log_file = logs.log_file(self.run.folder, self.attempt)
-        return judge_outcome(Ending(code, said, log_file, self.killed, self.asked, self.sampler.peak_memory))
+        return judge_outcome(AttemptEnding(code, finished, log_file, self.killed, self.stop_requested, self.sampler.peak_memory))
 
     def settle(self, status: Status, reason: str, code: int | None) -> None:
         """Gives the lease back with the outcome, or the run back into the queue when only its worker leaves. Raises LeaseLost."""
         run = self.run
-        if self.draining and not self.asked and status == Status.STOPPED:
+        if self.draining and not self.stop_requested and status == Status.STOPPED:
             given = self.patiently(lambda: run.hand_back(self.owner, "its worker left; it goes on from the last checkpoint with the next one"))
             followers = [run]
         else:

@@ -71,9 +71,9 @@ def send_again(waiting: list[Run]) -> None:
     except redis.RedisError as error:
         log.warning("Redis is away, %d waiting runs cannot be sent (%s)", len(waiting), error)
         return
-    wanted = Counter(run.queue for run in waiting)
+    counts = Counter(run.queue for run in waiting)
     for run in waiting:
-        if lengths[run.queue] < wanted[run.queue]:
+        if lengths[run.queue] < counts[run.queue]:
             enqueue_run(run)
 
 

@@ -26,7 +26,7 @@ TOO_MANY = (
 TOO_MANY_CODES = "Too many wrong codes. Try again in five minutes, use a security key, or sign in with a browser you have signed in with before."
 
 
-class ClosedRegistration(DefaultAccountAdapter):  # type: ignore[misc]
+class ClosedRegistrationAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     error_messages: ClassVar[dict[str, Any]] = {
         **DefaultAccountAdapter.error_messages,
         "too_many_login_attempts": TOO_MANY,

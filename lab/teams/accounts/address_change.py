@@ -34,29 +34,29 @@ class ChangeForm(AddEmailForm):  # type: ignore[misc]
     def save(self, request: HttpRequest) -> EmailAddress:
         with transaction.atomic():
             EmailAddress.objects.filter(user=self.user, primary=False).delete()
-            wanted = EmailAddress.objects.create(user=self.user, email=self.cleaned_data["email"].lower())
-        send_verification_email_to_address(request, wanted)
-        return wanted
+            address = EmailAddress.objects.create(user=self.user, email=self.cleaned_data["email"].lower())
+        send_verification_email_to_address(request, address)
+        return address
 
 
-def change_address(request: HttpRequest, wanted: EmailAddress) -> bool:
-    """Makes ``wanted`` the account's address. It counts as verified if a mail server took the link there and the old one was verified too: an
+def change_address(request: HttpRequest, address: EmailAddress) -> bool:
+    """Makes ``address`` the account's address. It counts as verified if a mail server took the link there and the old one was verified too: an
     account that was never proved stays so, for whoever set it up may still hold ways into it (lab.teams.accounts.address_proof).
     """
-    if wanted.primary:  # proved by choosing the password, not by this link
+    if address.primary:  # proved by choosing the password, not by this link
         return False
-    if belongs_to_another(wanted):
-        words = {"email": wanted.email}
+    if belongs_to_another(address):
+        words = {"email": address.email}
         get_adapter(request).add_message(request, messages.ERROR, "account/messages/email_confirmation_failed.txt", words)
         return False
-    if has_mail_server() and is_verified(wanted.user):
-        return bool(verify_email(request, wanted))
+    if has_mail_server() and is_verified(address.user):
+        return bool(verify_email(request, address))
     with transaction.atomic():
-        before = own_address(wanted.user).first()
-        EmailAddress.objects.filter(user=wanted.user).exclude(pk=wanted.pk).delete()
-        wanted.primary = True
-        wanted.save(update_fields=["primary"])
-        wanted.user.email = wanted.email
-        wanted.user.save(update_fields=["email"])
-    emit_email_changed(request, before, wanted)
+        before = own_address(address.user).first()
+        EmailAddress.objects.filter(user=address.user).exclude(pk=address.pk).delete()
+        address.primary = True
+        address.save(update_fields=["primary"])
+        address.user.email = address.email
+        address.user.save(update_fields=["email"])
+    emit_email_changed(request, before, address)
     return True

@@ -30,8 +30,8 @@ class AddressView(EmailView):  # type: ignore[misc]
         return {**super().get_context_data(**more), "new_emailaddress": pending_address(user), "verified": is_verified(user)}
 
     def _get_email_address(self, request: HttpRequest) -> Any:
-        found = super()._get_email_address(request)
-        return None if found is None or found.primary else found
+        address = super()._get_email_address(request)
+        return None if address is None or address.primary else address
 
     def _action_primary(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         return None
@@ -42,17 +42,17 @@ class ConfirmView(ConfirmEmailView):  # type: ignore[misc]
     """The link of a change. It works for who is signed in to the account that asked for it."""
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        found = get_emailconfirmation_model().from_key(kwargs["key"])
-        if found is not None and found.email_address.user_id != request.user.pk:
-            return TemplateResponse(request, "account/email_confirm.html", {"elsewhere": True, "email": found.email_address.email}, status=403)
+        confirmation = get_emailconfirmation_model().from_key(kwargs["key"])
+        if confirmation is not None and confirmation.email_address.user_id != request.user.pk:
+            return TemplateResponse(request, "account/email_confirm.html", {"elsewhere": True, "email": confirmation.email_address.email}, status=403)
         answer: HttpResponse = super().dispatch(request, *args, **kwargs)
         return answer
 
     def get_object(self, queryset: Any = None) -> Any:
-        found = super().get_object(queryset)
-        if found.email_address.primary:
+        confirmation = super().get_object(queryset)
+        if confirmation.email_address.primary:
             raise Http404
-        return found
+        return confirmation
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         context: dict[str, Any] = super().get_context_data(**more)

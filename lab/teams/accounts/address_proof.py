@@ -31,8 +31,8 @@ ways_in_removed = Signal()  # user, removed: how many of what
 
 def own_address(user: User) -> QuerySet[EmailAddress]:
     """The row of the address the person signs in with."""
-    found: QuerySet[EmailAddress] = EmailAddress.objects.filter(user=user, primary=True, email__iexact=user.email)
-    return found
+    addresses: QuerySet[EmailAddress] = EmailAddress.objects.filter(user=user, primary=True, email__iexact=user.email)
+    return addresses
 
 
 def is_verified(user: User) -> bool:

@@ -17,7 +17,7 @@ from allauth.mfa.webauthn.internal.auth import complete_authentication, parse_au
 from django.db import transaction
 
 from lab.teams.accounts.models import User
-from lab.teams.accounts.second_factor import SealedFactors
+from lab.teams.accounts.second_factor import SealedFactorAdapter
 from lab.teams.accounts.throttling import count_code
 
 LAST = "last_counter"  # in an app's data: the newest half-minute whose code was accepted
@@ -33,12 +33,14 @@ def accept_code(authenticator: Authenticator, code: str) -> bool:
         app = Authenticator.objects.select_for_update().filter(pk=authenticator.pk).first()
         if app is None:
             return False
-        secret, last = SealedFactors().decrypt(app.data["secret"]), int(app.data.get(LAST, 0))
+        secret, last = SealedFactorAdapter().decrypt(app.data["secret"]), int(app.data.get(LAST, 0))
         newer = (counter for counter in yield_hotp_counters_from_time() if counter > last)
-        found = next((counter for counter in newer if compare_user_code(actual=code, expected=format_hotp_value(hotp_value(secret, counter)))), None)
-        if found is None:
+        matched = next(
+            (counter for counter in newer if compare_user_code(actual=code, expected=format_hotp_value(hotp_value(secret, counter)))), None
+        )
+        if matched is None:
             return False
-        app.data[LAST] = found
+        app.data[LAST] = matched
         app.save(update_fields=["data"])
     return True
 
@@ -51,7 +53,7 @@ def count_attempt(user: User) -> RateLimitUsage:
     return usage
 
 
-class CodesOnce:
+class SingleUseCodeMixin:
     """For allauth's forms that ask for a code: each works once, and attempts are counted so that nobody else can use them up."""
 
     user: Any
@@ -61,8 +63,8 @@ class CodesOnce:
     def clean_code(self) -> str:
         usage = count_attempt(self.user)
         code = str(self.cleaned_data["code"])
-        asked = Authenticator.objects.filter(user=self.user, type__in=(Authenticator.Type.TOTP, Authenticator.Type.RECOVERY_CODES))
-        factors = sorted(asked, key=lambda one: one.type != Authenticator.Type.TOTP)
+        authenticators = Authenticator.objects.filter(user=self.user, type__in=(Authenticator.Type.TOTP, Authenticator.Type.RECOVERY_CODES))
+        factors = sorted(authenticators, key=lambda factor: factor.type != Authenticator.Type.TOTP)
         for factor in factors:
             if accept_code(factor, code):
                 factor.user = self.user
@@ -74,15 +76,15 @@ class CodesOnce:
         raise get_adapter().validation_error("incorrect_code")
 
 
-class AuthenticateCodeForm(CodesOnce, AuthenticateForm):  # type: ignore[misc]
+class AuthenticateCodeForm(SingleUseCodeMixin, AuthenticateForm):  # type: ignore[misc]
     """The second step of signing in."""
 
 
-class ReauthenticateCodeForm(CodesOnce, ReauthenticateForm):  # type: ignore[misc]
+class ReauthenticateCodeForm(SingleUseCodeMixin, ReauthenticateForm):  # type: ignore[misc]
     """Confirming that it is still the same person."""
 
 
-class KeysCounted:
+class CountedKeyMixin:
     """For allauth's forms that ask a known person for a security key: tried as often as codes, and nobody else can use the attempts up."""
 
     user: Any
@@ -92,14 +94,14 @@ class KeysCounted:
         credential = self.cleaned_data["credential"]
         parse_authentication_response(credential)
         usage = count_attempt(self.user)
-        found: Authenticator = complete_authentication(self.user, credential)
+        authenticator: Authenticator = complete_authentication(self.user, credential)
         usage.rollback()
-        return found
+        return authenticator
 
 
-class AuthenticateKeyForm(KeysCounted, AuthenticateWebAuthnForm):  # type: ignore[misc]
+class AuthenticateKeyForm(CountedKeyMixin, AuthenticateWebAuthnForm):  # type: ignore[misc]
     """The second step of signing in, with a key."""
 
 
-class ReauthenticateKeyForm(KeysCounted, ReauthenticateWebAuthnForm):  # type: ignore[misc]
+class ReauthenticateKeyForm(CountedKeyMixin, ReauthenticateWebAuthnForm):  # type: ignore[misc]
     """Confirming with a key that it is still the same person."""

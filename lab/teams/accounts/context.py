@@ -15,7 +15,7 @@ from lab.teams.accounts.second_factor import needs_second_factor, teams_that_wai
 from lab.teams.accounts.team_switch import list_team_switches, same_path_elsewhere
 
 
-class May:
+class PermissionLookup:
     """``may.runs.launch`` in a template: whether the person's role has the permission ``runs.launch``. A name that is not in the table raises."""
 
     def __init__(self, role: str, beginning: str = "") -> None:
@@ -23,12 +23,12 @@ class May:
 
     def __getitem__(self, name: str) -> Any:
         full = f"{self.beginning}{name}"
-        return is_role_allowed(self.role, full) if full in TABLE else May(self.role, f"{full}.")
+        return is_role_allowed(self.role, full) if full in TABLE else PermissionLookup(self.role, f"{full}.")
 
 
 def build_permission_context(request: HttpRequest) -> dict[str, Any]:
     """Looked up when a template asks: pages outside a team never do."""
-    return {"may": SimpleLazyObject(lambda: May(role_of(request)))}
+    return {"may": SimpleLazyObject(lambda: PermissionLookup(role_of(request)))}
 
 
 def build_account_context(request: HttpRequest) -> dict[str, Any]:

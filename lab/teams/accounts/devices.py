@@ -30,10 +30,10 @@ def cookie_name() -> str:
 def read_cookie(request: HttpRequest) -> dict[str, Any]:
     """``{"id": the browser's name, "people": {primary key: mark}}``; empty without a cookie of ours."""
     try:
-        found = signing.loads(request.COOKIES.get(cookie_name(), ""), salt=SALT, max_age=MAX_AGE)
+        value = signing.loads(request.COOKIES.get(cookie_name(), ""), salt=SALT, max_age=MAX_AGE)
     except signing.BadSignature:
         return {}
-    return found if isinstance(found, dict) and isinstance(found.get("people"), dict) and found.get("id") else {}
+    return value if isinstance(value, dict) and isinstance(value.get("people"), dict) and value.get("id") else {}
 
 
 def mark_of(user: User) -> str:
@@ -47,9 +47,9 @@ def known_device(request: HttpRequest, user: User | None) -> str:
         return ""
     if getattr(request, "user", None) == user and request.session.session_key:  # signed in, and asked for the password once more
         return f"session {salted_hmac(SALT, request.session.session_key).hexdigest()}"
-    found = read_cookie(request)
-    mark = str(found.get("people", {}).get(str(user.pk), ""))
-    return str(found["id"]) if mark and constant_time_compare(mark, mark_of(user)) else ""
+    cookie = read_cookie(request)
+    mark = str(cookie.get("people", {}).get(str(user.pk), ""))
+    return str(cookie["id"]) if mark and constant_time_compare(mark, mark_of(user)) else ""
 
 
 def remember_device(request: HttpRequest, user: User) -> None:
@@ -58,10 +58,10 @@ def remember_device(request: HttpRequest, user: User) -> None:
 
 
 def write_cookie(request: HttpRequest, response: HttpResponse, user: User) -> None:
-    found = read_cookie(request)
-    people = {key: mark for key, mark in found.get("people", {}).items() if key != str(user.pk)}
+    cookie = read_cookie(request)
+    people = {key: mark for key, mark in cookie.get("people", {}).items() if key != str(user.pk)}
     people = dict(list(people.items())[1 - MOST_PEOPLE :]) | {str(user.pk): mark_of(user)}
-    value = signing.dumps({"id": found.get("id") or secrets.token_urlsafe(16), "people": people}, salt=SALT)
+    value = signing.dumps({"id": cookie.get("id") or secrets.token_urlsafe(16), "people": people}, salt=SALT)
     response.set_cookie(cookie_name(), value, max_age=MAX_AGE, secure=settings.TLS, httponly=True, samesite="Lax")
 
 

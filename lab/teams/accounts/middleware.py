@@ -32,13 +32,13 @@ class TeamAddressMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        found = PREFIX.match(request.path_info)
-        request.team_slug = found[1] if found else ""  # type: ignore[attr-defined]
-        if found is None:
+        match = PREFIX.match(request.path_info)
+        request.team_slug = match[1] if match else ""  # type: ignore[attr-defined]
+        if match is None:
             return self.get_response(request)
         outer = get_script_prefix()
-        request.path_info = found[2]
-        set_script_prefix(f"{outer}t/{found[1]}/")
+        request.path_info = match[2]
+        set_script_prefix(f"{outer}t/{match[1]}/")
         try:
             return self.get_response(request)
         finally:
@@ -56,15 +56,15 @@ def membership_of(request: HttpRequest) -> Membership:
     mine: list[Membership] = request.memberships  # type: ignore[attr-defined]
     slug = request.team_slug  # type: ignore[attr-defined]
     if slug:
-        found = [one for one in mine if one.team.slug == slug]
-        if not found:
+        memberships = [membership for membership in mine if membership.team.slug == slug]
+        if not memberships:
             raise Http404("no such team, or you are not a member")
-        return found[0]
+        return memberships[0]
     last = request.session.get(LAST_TEAM)
-    found = sorted(mine, key=lambda one: (one.team.slug != last, one.pk))
-    if not found:
+    memberships = sorted(mine, key=lambda membership: (membership.team.slug != last, membership.pk))
+    if not memberships:
         raise PermissionDenied("You are not a member of any team; ask an admin to invite you.")
-    return found[0]
+    return memberships[0]
 
 
 def refuse_request(request: HttpRequest, message: str) -> HttpResponse:
@@ -92,23 +92,23 @@ class PermissionMiddleware:
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         match = request.resolver_match
-        found = find_route_access(match.view_name) if match else None
-        if found is None:
+        access = find_route_access(match.view_name) if match else None
+        if access is None:
             raise PermissionDenied("This address is in no line of the permission table.")
-        asked = found.asked(request.method or "GET")
-        if not asked:
-            return HttpResponseNotAllowed([*(["GET", "HEAD"] if found.read else []), *(["POST"] if found.write else [])])
-        if asked == PUBLIC or not request.user.is_authenticated:  # LoginRequiredMiddleware has seen to everybody who must sign in
+        permission = access.required_permission(request.method or "GET")
+        if not permission:
+            return HttpResponseNotAllowed([*(["GET", "HEAD"] if access.read else []), *(["POST"] if access.write else [])])
+        if permission == PUBLIC or not request.user.is_authenticated:  # LoginRequiredMiddleware has seen to everybody who must sign in
             return None
-        if asked == STAFF:
+        if permission == STAFF:
             return self.for_staff(request)
-        if asked in OUTSIDE_TEAMS:
+        if permission in OUTSIDE_TEAMS:
             return None
         membership = request.membership  # type: ignore[attr-defined]
         if needs_second_factor(membership):
             return self.closed(request, membership.team)
-        if not is_role_allowed(membership.role, asked):
-            return refuse_request(request, explain_role_refusal(asked, membership.role, membership.team.name))
+        if not is_role_allowed(membership.role, permission):
+            return refuse_request(request, explain_role_refusal(permission, membership.role, membership.team.name))
         return self.with_team(request, membership)
 
     def for_staff(self, request: HttpRequest) -> HttpResponse | None:

@@ -20,24 +20,26 @@ def render_permission_doc() -> str:
 
 
 def render_role_table() -> str:
-    head = ["permission", "what it allows", *(one.value for one in ORDER)]
-    rows = [[f"`{one.name}`", one.words, *("yes" if role in one.roles else "" for role in ORDER)] for one in TABLE.values()]
+    head = ["permission", "what it allows", *(role.value for role in ORDER)]
+    rows = [
+        [f"`{permission.name}`", permission.words, *("yes" if role in permission.roles else "" for role in ORDER)] for permission in TABLE.values()
+    ]
     return render_markdown_table(head, rows)
 
 
 def render_address_table() -> str:
     """Which names of addresses (and beginnings of names, with a star) ask for what."""
-    entries = {**ROUTES, **{f"{beginning}*": found for beginning, found in PREFIXES.items()}}
+    entries = {**ROUTES, **{f"{beginning}*": access for beginning, access in PREFIXES.items()}}
     rows = []
-    for asked in (*TABLE, *OTHERS):
-        reading, writing = ([name for name, found in entries.items() if getattr(found, side) == asked] for side in ("read", "write"))
+    for permission in (*TABLE, *OTHERS):
+        reading, writing = ([name for name, access in entries.items() if getattr(access, side) == permission] for side in ("read", "write"))
         if reading or writing:
-            rows.append([f"`{asked}`" if asked in TABLE else OTHERS[asked], format_route_names(reading), format_route_names(writing)])
+            rows.append([f"`{permission}`" if permission in TABLE else OTHERS[permission], format_route_names(reading), format_route_names(writing)])
     return render_markdown_table(["asks for", "to read", "to change"], rows)
 
 
-def format_route_names(found: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(found))
+def format_route_names(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def render_markdown_table(head: list[str], rows: list[list[str]]) -> str:

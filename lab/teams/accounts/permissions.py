@@ -27,8 +27,8 @@ class Permission:
 
 
 TABLE: dict[str, Permission] = {
-    one.name: one
-    for one in (
+    permission.name: permission
+    for permission in (
         Permission("lab.enter", "Open the lab; inbox and own alert settings", EVERYBODY),
         Permission("runs.read", "View runs, metrics, rollouts, tokens, prompts, comparisons, annotations, methods and workers", READERS),
         Permission("runs.launch", "Launch, clone, ablate, stop, kill and resume runs; save recipes", LEADS),
@@ -71,29 +71,29 @@ OUTSIDE_TEAMS = frozenset({PUBLIC, ACCOUNT, STAFF, BEARER})
 
 
 @dataclass(frozen=True)
-class Access:
+class RouteAccess:
     """What an address asks for: ``read`` for GET and HEAD, ``write`` for everything else; empty means that there is no such request."""
 
     read: str = ""
     write: str = ""
 
-    def asked(self, method: str) -> str:
+    def required_permission(self, method: str) -> str:
         return self.read if method in ("GET", "HEAD", "OPTIONS") else self.write
 
 
-def make_read_access(*names: str, ask: str) -> dict[str, Access]:
-    return {name: Access(read=ask) for name in names}
+def make_read_access(*names: str, ask: str) -> dict[str, RouteAccess]:
+    return {name: RouteAccess(read=ask) for name in names}
 
 
-def make_write_access(*names: str, ask: str) -> dict[str, Access]:
-    return {name: Access(write=ask) for name in names}
+def make_write_access(*names: str, ask: str) -> dict[str, RouteAccess]:
+    return {name: RouteAccess(write=ask) for name in names}
 
 
-def make_read_write_access(*names: str, ask: str, write: str = "") -> dict[str, Access]:
-    return {name: Access(read=ask, write=write or ask) for name in names}
+def make_read_write_access(*names: str, ask: str, write: str = "") -> dict[str, RouteAccess]:
+    return {name: RouteAccess(read=ask, write=write or ask) for name in names}
 
 
-ROUTES: dict[str, Access] = {
+ROUTES: dict[str, RouteAccess] = {
     **make_read_access("health", ask=PUBLIC),
     **make_read_write_access("setup", ask=PUBLIC),
     **make_read_write_access("account", ask=ACCOUNT),
@@ -200,7 +200,7 @@ ROUTES: dict[str, Access] = {
 }
 
 # Addresses of packages: all that begin so.
-PREFIXES: dict[str, Access] = {
+PREFIXES: dict[str, RouteAccess] = {
     **make_read_write_access("account_", "socialaccount_", "openid_connect_", ask=PUBLIC),  # allauth asks for a login itself where one is needed
     **make_read_write_access("mfa_authenticate", "mfa_login_webauthn", ask=PUBLIC),  # the second half of signing in, and signing in with a key alone
     **make_read_write_access("mfa_", "usersessions_", ask=ACCOUNT),
@@ -209,12 +209,12 @@ PREFIXES: dict[str, Access] = {
 }
 
 
-def find_route_access(route: str) -> Access | None:
+def find_route_access(route: str) -> RouteAccess | None:
     """What the address of that name (with its namespace) asks for; None when nobody has said."""
-    found = ROUTES.get(route)
-    if found is not None:
-        return found
-    return next((one for prefix, one in PREFIXES.items() if route.startswith(prefix)), None)
+    access = ROUTES.get(route)
+    if access is not None:
+        return access
+    return next((access for prefix, access in PREFIXES.items() if route.startswith(prefix)), None)
 
 
 def is_role_allowed(role: str, permission: str) -> bool:
@@ -224,6 +224,6 @@ def is_role_allowed(role: str, permission: str) -> bool:
 
 def explain_role_refusal(permission: str, role: str, team: str) -> str:
     """Why not, and who can help; one sentence or two for the person."""
-    roles = [one.value for one in Role if one in TABLE[permission].roles]
-    who = " and ".join([", ".join(f"{one}s" for one in roles[:-1]), f"{roles[-1]}s"]) if len(roles) > 1 else f"the {roles[0]}"
+    roles = [role.value for role in Role if role in TABLE[permission].roles]
+    who = " and ".join([", ".join(f"{role}s" for role in roles[:-1]), f"{roles[-1]}s"]) if len(roles) > 1 else f"the {roles[0]}"
     return f"This is for {who} of team {team}: your role is {role}."

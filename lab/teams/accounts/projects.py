@@ -28,10 +28,10 @@ def parse_project(team: Team, text: str) -> Project | None:
     if not text.strip():
         return None
     key = key_of(text.strip())
-    found = Project.objects.of(team).filter(pk=key).first() if key else None
-    if found is None:
+    project = Project.objects.of(team).filter(pk=key).first() if key else None
+    if project is None:
         raise Refusal("Your team has no such project: choose another, or none.", field="project", status=422)
-    return found
+    return project
 
 
 def find_project_problem(team: Team, text: str) -> dict[str, str]:

@@ -29,8 +29,8 @@ def list_the_address(instance: User, update_fields: Any = None, raw: bool = Fals
     if mine.filter(email__iexact=instance.email, primary=True).exists():
         return
     mine.filter(primary=True).exclude(email__iexact=instance.email).delete()
-    asked = EmailAddress.objects.filter(email__iexact=instance.email, verified=False)  # somebody else's change that was never confirmed
-    asked.exclude(user=instance).delete()
+    unverified = EmailAddress.objects.filter(email__iexact=instance.email, verified=False)  # somebody else's change that was never confirmed
+    unverified.exclude(user=instance).delete()
     mine.update_or_create(email=instance.email.lower(), defaults={"user": instance, "verified": False, "primary": True})
 
 

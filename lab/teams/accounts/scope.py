@@ -177,9 +177,9 @@ def is_team_lookup(model: Any, lookup: str, value: Any) -> bool:
     path = lookup.split("__")
     if path[-1] in ("exact", "in"):
         path.pop()
-    for place, name in enumerate(path):
+    for index, name in enumerate(path):
         if name in ("pk", "id"):
-            return place == len(path) - 1 and is_known_team_row(model, value)
+            return index == len(path) - 1 and is_known_team_row(model, value)
         try:
             model = model._meta.get_field(name).related_model
         except FieldDoesNotExist:
@@ -198,5 +198,5 @@ def is_known_team_row(model: Any, value: Any) -> bool:
         inner: Any = value.query
         return issubclass(inner.model, TeamOwned) and not getattr(inner, "needs_team", False)
     if isinstance(value, (list, tuple, set, frozenset)):
-        return all(isinstance(one, TeamOwned) for one in value)
+        return all(isinstance(item, TeamOwned) for item in value)
     return isinstance(value, TeamOwned)

@@ -40,18 +40,18 @@ def open_to_their_members(memberships: QuerySet[Membership]) -> QuerySet[Members
 def teams_that_wait(user: User) -> list[Team]:
     """The person's teams that stay closed until they have a second factor."""
     asking = user.memberships.filter(active=True, team__requires_mfa=True).select_related("team").order_by("team__name")
-    found = [membership.team for membership in asking]
-    return [] if not found or has_second_factor(user) else found
+    waiting = [membership.team for membership in asking]
+    return [] if not waiting or has_second_factor(user) else waiting
 
 
-class SealedFactors(DefaultMFAAdapter):  # type: ignore[misc]
+class SealedFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]
     """Secrets of authenticator apps and of recovery codes are stored encrypted; names in apps and on keys are the lab's."""
 
     def encrypt(self, text: str) -> str:
         return b64encode(seal_secret(PURPOSE, text)).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        """Raises lab.lib.sealed.Unreadable once the installation's signing key has changed."""
+        """Raises lab.lib.sealed.UnsealError once the installation's signing key has changed."""
         return unseal_secret(PURPOSE, b64decode(encrypted_text))
 
     def get_totp_issuer(self) -> str:

@@ -64,7 +64,7 @@ def end_sessions(user: User, *, keep: str | None = None) -> int:
     return ended
 
 
-class Revoking(DefaultUserSessionsAdapter):  # type: ignore[misc]
+class SessionRevocationAdapter(DefaultUserSessionsAdapter):  # type: ignore[misc]
     """Sessions a person ends on the page of their sessions: their open pages learn it at once."""
 
     def end_sessions(self, sessions: Iterable[UserSession]) -> None:
@@ -79,8 +79,8 @@ def list_session_keys(user: User) -> list[str]:
     """Keys of the person's live sessions, also of those that no request has brought into the list yet."""
     listed = UserSession.objects.all()
     unlisted = Session.objects.filter(expire_date__gt=timezone.now()).exclude(session_key__in=listed.values("session_key"))
-    found = [one.session_key for one in unlisted if str(one.get_decoded().get(SESSION_KEY, "")) == str(user.pk)]
-    return [*found, *listed.filter(user=user).values_list("session_key", flat=True)]
+    keys = [session.session_key for session in unlisted if str(session.get_decoded().get(SESSION_KEY, "")) == str(user.pk)]
+    return [*keys, *listed.filter(user=user).values_list("session_key", flat=True)]
 
 
 def look_again(user: User) -> None:

@@ -28,8 +28,8 @@ WELCOMES: Registry[Welcome] = Registry("welcome")  # by room; each is called wit
 
 def verified_address(login: SocialLogin) -> str:
     """The address the provider vouches for, in lower case; empty unless it says so itself. Some say "true", others true."""
-    said = login.account.extra_data
-    claims = said.get("userinfo") or said.get("id_token") or said
+    extra = login.account.extra_data
+    claims = extra.get("userinfo") or extra.get("id_token") or extra
     return str(claims.get("email", "")).lower() if claims.get("email_verified") in (True, "true") else ""
 
 
@@ -38,7 +38,7 @@ def is_invited(address: str) -> bool:
     return bool(address) and open_ones.filter(email__iexact=address).exists()
 
 
-class OnlyKnownPeople(DefaultSocialAccountAdapter):  # type: ignore[misc]
+class KnownPeopleAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def list_apps(self, request: HttpRequest | None, provider: str | None = None, client_id: str | None = None) -> list[SocialApp]:
         """Only what the environment names; rows of the database add none."""
         apps = [SocialApp(provider=kind, **app) for kind, configured in settings.SOCIALACCOUNT_PROVIDERS.items() for app in configured["APPS"]]

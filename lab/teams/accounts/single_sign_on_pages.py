@@ -11,7 +11,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from requests import RequestException
 
-from lab.teams.accounts.single_sign_on import OnlyKnownPeople
+from lab.teams.accounts.single_sign_on import KnownPeopleAdapter
 
 log = logging.getLogger(__name__)
 
@@ -34,4 +34,4 @@ def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
 
 def render_provider_error(request: HttpRequest, provider_id: str, error: Exception) -> HttpResponse:
     log.error("single sign-on failed: %s", error)
-    return render_authentication_error(request, OnlyKnownPeople(request).get_provider(request, provider_id), exception=error)
+    return render_authentication_error(request, KnownPeopleAdapter(request).get_provider(request, provider_id), exception=error)

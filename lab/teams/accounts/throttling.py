@@ -63,8 +63,8 @@ def count_limited_attempt(request: HttpRequest, *limits: tuple[str, str]) -> Rat
     for action, key in limits:
         usage = ratelimit.consume(request, app=APP, action=action, config=RATES, key=key)
         if usage is None:
-            for one in counted:
-                one.rollback()
+            for counted_usage in counted:
+                counted_usage.rollback()
             return None
         counted.append(usage)
     return RateLimitUsage([single for usage in counted for single in usage.usage])

@@ -18,7 +18,7 @@ from lab.teams.accounts.account_page import build_account_overview
 from lab.teams.accounts.address_proof import send_proof_mail
 from lab.teams.accounts.forms import NameForm, SetupForm
 from lab.teams.accounts.models import User
-from lab.teams.accounts.sessions import Revoking
+from lab.teams.accounts.sessions import SessionRevocationAdapter
 
 BACKEND = "allauth.account.auth_backends.AuthenticationBackend"
 
@@ -79,13 +79,13 @@ def show_account(request: HttpRequest) -> HttpResponse:
 def session_end(request: HttpRequest, session_id: int) -> HttpResponseRedirect:
     """Signs the person out in one browser; in this one, that is signing out."""
     user = get_signed_in_user(request)
-    found = UserSession.objects.filter(user=user, pk=session_id).first()
-    if found is None:
+    session = UserSession.objects.filter(user=user, pk=session_id).first()
+    if session is None:
         raise Http404("no such session of yours")
-    if found.session_key == request.session.session_key:
+    if session.session_key == request.session.session_key:
         logout(request)
         return redirect("account_login")
-    Revoking().end_sessions([found])
+    SessionRevocationAdapter().end_sessions([session])
     messages.success(request, "That browser was signed out.")
     return redirect("usersessions_list")
 

@@ -55,8 +55,8 @@ def is_in_chain(head: Head) -> bool:
     """Whether the chain still holds this link."""
     if not head.number:
         return head.digest == START
-    found = ChainLink.objects.filter(number=head.number).values_list("digest", flat=True).first()
-    return found is not None and bytes(found) == head.digest
+    digest = ChainLink.objects.filter(number=head.number).values_list("digest", flat=True).first()
+    return digest is not None and bytes(digest) == head.digest
 
 
 def write_anchor(head: Head) -> None:

@@ -45,14 +45,14 @@ class Head:
         """Of ``12:<64 hexadecimal digits>``. Raises ValueError."""
         number, _, digits = text.strip().partition(":")
         digest = bytes.fromhex(digits)
-        found = parse_whole_number(number)
-        if found is None or len(digest) != len(START):
+        position = parse_whole_number(number)
+        if position is None or len(digest) != len(START):
             raise ValueError(f"{text[:100]!r} is no head of the chain; it looks like 12:9f86d081…, with 64 digits after the colon")
-        return cls(found, digest)
+        return cls(position, digest)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ChainCheck:
     """``checked`` links are in order; ``problem`` says what the next one is not, empty when the chain is whole. ``waiting`` entries have none yet."""
 
     checked: int
@@ -106,9 +106,9 @@ def link_batch() -> int:
     return len(links)
 
 
-def verify_chain(expected: list[Head]) -> Verdict:
+def verify_chain(expected: list[Head]) -> ChainCheck:
     """Walks the whole chain. ``expected``: heads it had earlier, which must still be in it."""
-    head, known = Head(0, START), {one.number: one for one in expected}
+    head, known = Head(0, START), {expected_head.number: expected_head for expected_head in expected}
     waiting = Unchained.objects.count()
     for batch in iterate_link_batches():
         entries = Entry.across_teams.defer("words").in_bulk([entry_id for _, entry_id, _ in batch])
@@ -117,9 +117,9 @@ def verify_chain(expected: list[Head]) -> Verdict:
             if not problem and number in known and known[number].digest != digest:
                 problem = f"Link {number} is another than the one that was kept: what stands before it was written anew."
             if problem:
-                return Verdict(head.number, head, waiting, problem)
+                return ChainCheck(head.number, head, waiting, problem)
             head = Head(number, digest)
-    return Verdict(head.number, head, waiting, cut_off(head, expected) or left_out())
+    return ChainCheck(head.number, head, waiting, cut_off(head, expected) or left_out())
 
 
 def iterate_link_batches() -> Iterator[list[tuple[int, int, bytes]]]:
@@ -140,7 +140,7 @@ def wrong_with(head: Head, number: int, entry_id: int, digest: bytes, entry: Ent
 
 
 def cut_off(head: Head, expected: list[Head]) -> str:
-    newest = max(expected, key=lambda one: one.number, default=head)
+    newest = max(expected, key=lambda expected_head: expected_head.number, default=head)
     if newest.number > head.number:
         return f"The chain ends with link {head.number}, but had {newest.number}: its end was cut off."
     return ""

@@ -54,13 +54,13 @@ def format_csv_cell(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Format:
+class AuditFormat:
     label: str
     media_type: str
     write: Callable[[Iterator[list[Entry]]], Iterator[bytes]]
 
 
 FORMATS = {
-    "csv": Format("CSV", "text/csv; charset=utf-8", as_csv),
-    "jsonl": Format("JSON lines", "application/x-ndjson", encode_entries_jsonl),
+    "csv": AuditFormat("CSV", "text/csv; charset=utf-8", as_csv),
+    "jsonl": AuditFormat("JSON lines", "application/x-ndjson", encode_entries_jsonl),
 }

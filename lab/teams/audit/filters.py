@@ -17,7 +17,7 @@ from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Problem
 from lab.teams.accounts.models import Team
 from lab.teams.audit.actions import ACTIONS
-from lab.teams.audit.models import Entry, Via
+from lab.teams.audit.models import Entry, RequestChannel
 
 NOBODY = "lab"  # value of ``who`` for what nobody did: workers, and people without an account
 MOST_WORDS = 8
@@ -64,7 +64,7 @@ def list_action_choices() -> list[tuple[str, str, list[tuple[str, str]]]]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuditQuery:
     """The filters as they stand in the address; "" where nothing is asked. ``object`` is an id and needs ``kind``."""
 
     q: str = ""
@@ -78,88 +78,88 @@ class Asked:
     until: str = ""
 
     @classmethod
-    def read(cls, query: Mapping[str, Any]) -> Asked:
-        return cls(**{one.name: str(query.get(one.name, "")).replace("\0", "").strip()[:200] for one in fields(cls)})
+    def read(cls, query: Mapping[str, Any]) -> AuditQuery:
+        return cls(**{field.name: str(query.get(field.name, "")).replace("\0", "").strip()[:200] for field in fields(cls)})
 
     @property
     def values(self) -> dict[str, str]:
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name))}
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def query(self, **changes: str) -> str:
         """The query string with some filters changed; "" takes one off."""
-        wanted = {**self.values, **changes}
-        return f"?{urlencode({name: value for name, value in wanted.items() if value})}"
+        parameters = {**self.values, **changes}
+        return f"?{urlencode({name: value for name, value in parameters.items() if value})}"
 
 
-def select_entries(team: Team, asked: Asked) -> tuple[QuerySet[Entry], list[Problem]]:
+def select_entries(team: Team, query: AuditQuery) -> tuple[QuerySet[Entry], list[Problem]]:
     """The team's entries that are asked for, in no order."""
     problems: list[Problem] = []
-    found = Entry.objects.of(team).defer("words")
+    entries = Entry.objects.of(team).defer("words")
     for read in (parse_actor_filter, parse_action_filter, parse_object_filter, parse_origin_filter, parse_search_filter):
-        condition = read(asked, problems)
+        condition = read(query, problems)
         if condition:
-            found = found.filter(condition)
-    start, end = (parse_day_filter(asked, name, problems) for name in ("since", "until"))
-    return filter_entries_by_time(team, found, start, end + timedelta(days=1) if end and end.year < 9999 else None), problems
+            entries = entries.filter(condition)
+    start, end = (parse_day_filter(query, name, problems) for name in ("since", "until"))
+    return filter_entries_by_time(team, entries, start, end + timedelta(days=1) if end and end.year < 9999 else None), problems
 
 
-def parse_actor_filter(asked: Asked, problems: list[Problem]) -> Q | None:
-    if asked.who == NOBODY:
+def parse_actor_filter(query: AuditQuery, problems: list[Problem]) -> Q | None:
+    if query.who == NOBODY:
         return Q(actor=None)
-    if not asked.who:
+    if not query.who:
         return None
-    if (actor := parse_whole_number(asked.who)) is not None:
+    if (actor := parse_whole_number(query.who)) is not None:
         return Q(actor_id=actor)
     problems.append(Problem("who", "Person: unknown. Choose someone from the list."))
     return None
 
 
-def parse_action_filter(asked: Asked, problems: list[Problem]) -> Q | None:
-    if not asked.did:
+def parse_action_filter(query: AuditQuery, problems: list[Problem]) -> Q | None:
+    if not query.did:
         return None
-    actions = [action for action in ACTIONS if asked.did in (action, group_of(action))]
+    actions = [action for action in ACTIONS if query.did in (action, group_of(action))]
     if not actions:
-        problems.append(Problem("did", f"Action: “{asked.did}” is unknown. Choose one from the list."))
+        problems.append(Problem("did", f"Action: “{query.did}” is unknown. Choose one from the list."))
         return None
     return Q(action=actions[0]) if len(actions) == 1 else Q(action__in=actions)
 
 
-def parse_object_filter(asked: Asked, problems: list[Problem]) -> Q | None:
-    if asked.object and not asked.kind:
+def parse_object_filter(query: AuditQuery, problems: list[Problem]) -> Q | None:
+    if query.object and not query.kind:
         problems.append(Problem("object", "Object: an id needs a kind. Choose one, for example run or queue."))
         return None
-    if not asked.kind:
+    if not query.kind:
         return None
-    return Q(kind=asked.kind, object_id=asked.object) if asked.object else Q(kind=asked.kind)
+    return Q(kind=query.kind, object_id=query.object) if query.object else Q(kind=query.kind)
 
 
-def parse_origin_filter(asked: Asked, problems: list[Problem]) -> Q | None:
-    found = Q()
-    if asked.via in Via.values:
-        found &= Q(via=asked.via)
-    elif asked.via:
-        problems.append(Problem("via", f"Via: “{asked.via}” is none of {', '.join(Via.values)}."))
-    if asked.address:
+def parse_origin_filter(query: AuditQuery, problems: list[Problem]) -> Q | None:
+    condition = Q()
+    if query.via in RequestChannel.values:
+        condition &= Q(via=query.via)
+    elif query.via:
+        problems.append(Problem("via", f"Via: “{query.via}” is none of {', '.join(RequestChannel.values)}."))
+    if query.address:
         try:
-            found &= Q(address=str(ipaddress.ip_address(asked.address)))
+            condition &= Q(address=str(ipaddress.ip_address(query.address)))
         except ValueError:
-            problems.append(Problem("address", f"Address: “{asked.address}” is not an IP address. Enter one like 192.0.2.7 or 2001:db8::1."))
-    return found or None
+            problems.append(Problem("address", f"Address: “{query.address}” is not an IP address. Enter one like 192.0.2.7 or 2001:db8::1."))
+    return condition or None
 
 
-def parse_search_filter(asked: Asked, problems: list[Problem]) -> Q | None:
+def parse_search_filter(query: AuditQuery, problems: list[Problem]) -> Q | None:
     """Each word begins one of the entry's words."""
-    if not asked.q:
+    if not query.q:
         return None
-    found = re.findall(r"[^\W_]+", asked.q)[:MOST_WORDS]
-    if not found:
+    words = re.findall(r"[^\W_]+", query.q)[:MOST_WORDS]
+    if not words:
         problems.append(Problem("q", "Search: no words. Enter letters or digits of a name, an address or an id."))
         return None
-    return Q(words=SearchQuery(" & ".join(f"'{word}':*" for word in found), search_type="raw", config="simple"))
+    return Q(words=SearchQuery(" & ".join(f"'{word}':*" for word in words), search_type="raw", config="simple"))
 
 
-def parse_day_filter(asked: Asked, name: str, problems: list[Problem]) -> datetime | None:
-    text = getattr(asked, name)
+def parse_day_filter(query: AuditQuery, name: str, problems: list[Problem]) -> datetime | None:
+    text = getattr(query, name)
     if not text:
         return None
     try:
@@ -169,13 +169,13 @@ def parse_day_filter(asked: Asked, name: str, problems: list[Problem]) -> dateti
         return None
 
 
-def filter_entries_by_time(team: Team, found: QuerySet[Entry], start: datetime | None, end: datetime | None) -> QuerySet[Entry]:
+def filter_entries_by_time(team: Team, entries: QuerySet[Entry], start: datetime | None, end: datetime | None) -> QuerySet[Entry]:
     """Between two moments. Ids stand in for moments first, so that the walk from the newest begins at the right place."""
     every = Entry.objects.of(team)
     if start is not None:
         first = every.filter(at__gte=start).order_by("at").values_list("pk", flat=True).first()
-        found = found.filter(at__gte=start, pk__gte=first - SLACK) if first is not None else found.none()
+        entries = entries.filter(at__gte=start, pk__gte=first - SLACK) if first is not None else entries.none()
     if end is not None:
         last = every.filter(at__lt=end).order_by("-at").values_list("pk", flat=True).first()
-        found = found.filter(at__lt=end, pk__lte=last + SLACK) if last is not None else found.none()
-    return found
+        entries = entries.filter(at__lt=end, pk__lte=last + SLACK) if last is not None else entries.none()
+    return entries

@@ -17,7 +17,7 @@ Open = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Place:
+class ObjectLink:
     """Where objects of one kind are seen: which the team has, and the address of the one with an id."""
 
     words: str
@@ -25,12 +25,12 @@ class Place:
     open: Open
 
 
-PLACES: Registry[Place] = Registry("kind of object")
+PLACES: Registry[ObjectLink] = Registry("kind of object")
 
 
 def register_object_place(kind: str, words: str, find: Find, open: Open) -> None:
     """``kind`` as ``record`` writes it: the model's name in small letters."""
-    PLACES.register(kind, Place(words, find, open))
+    PLACES.register(kind, ObjectLink(words, find, open))
 
 
 def describe_object_kind(kind: str) -> str:
@@ -47,14 +47,14 @@ def is_possible_key(model: type[models.Model], pk: str) -> bool:
 
 def find_object_addresses(team: Team, entries: Iterable[Entry]) -> Mapping[tuple[str, str], str]:
     """(kind, id) → address, of the objects that still exist. A query for each kind."""
-    wanted: dict[str, set[str]] = {}
+    ids_by_kind: dict[str, set[str]] = {}
     for entry in entries:
         if entry.kind in PLACES:
-            wanted.setdefault(entry.kind, set()).add(entry.object_id)
-    found: dict[tuple[str, str], str] = {}
-    for kind, ids in wanted.items():
-        place = PLACES[kind]
-        objects = place.find(team)
-        there = objects.filter(pk__in=[pk for pk in ids if is_possible_key(objects.model, pk)]).values_list("pk", flat=True)
-        found |= {(kind, str(pk)): place.open(str(pk)) for pk in there}
-    return found
+            ids_by_kind.setdefault(entry.kind, set()).add(entry.object_id)
+    addresses: dict[tuple[str, str], str] = {}
+    for kind, ids in ids_by_kind.items():
+        link = PLACES[kind]
+        objects = link.find(team)
+        existing = objects.filter(pk__in=[pk for pk in ids if is_possible_key(objects.model, pk)]).values_list("pk", flat=True)
+        addresses |= {(kind, str(pk)): link.open(str(pk)) for pk in existing}
+    return addresses

@@ -18,7 +18,7 @@ def build_word_expression(field: str) -> Func:
     return Func(field, Value(SIGNS), Value(" " * len(SIGNS)), function="translate", output_field=models.TextField())
 
 
-class Via(models.TextChoices):
+class RequestChannel(models.TextChoices):
     BROWSER = "browser"
     API = "api", "API"
     WORKER = "worker"
@@ -32,7 +32,7 @@ class Entry(TeamOwned):
     team = models.ForeignKey(Team, models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
     actor = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="+")
     who = models.CharField(max_length=254, blank=True)  # the actor's e-mail address, or "service token NAME"
-    via = models.CharField(max_length=8, choices=Via.choices)
+    via = models.CharField(max_length=8, choices=RequestChannel.choices)
     token = models.CharField(max_length=16, blank=True)  # prefix of the token that was used
     action = models.CharField(max_length=40)  # one of lab.teams.audit.actions.ACTIONS
     kind = models.CharField(max_length=40, blank=True)  # what sort of object: "run", "queue", …

@@ -15,11 +15,11 @@ from django.http import HttpRequest, HttpResponse
 from lab.teams.accounts.models import ApiToken, Team, User
 from lab.teams.audit.actions import ACTIONS
 from lab.teams.audit.chain import link_waiting
-from lab.teams.audit.models import Entry, Via
+from lab.teams.audit.models import Entry, RequestChannel
 
 
 @dataclass
-class Circumstances:
+class ActContext:
     """Who acts and from where. The API sets ``token`` once it knows whose request it is."""
 
     request: HttpRequest | None = None
@@ -27,7 +27,7 @@ class Circumstances:
     command: bool = False
 
 
-_now: ContextVar[Circumstances | None] = ContextVar("circumstances of an act", default=None)
+_now: ContextVar[ActContext | None] = ContextVar("circumstances of an act", default=None)
 
 
 class AuditMiddleware:
@@ -37,7 +37,7 @@ class AuditMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        mark = _now.set(Circumstances(request))
+        mark = _now.set(ActContext(request))
         try:
             return self.get_response(request)
         finally:
@@ -47,15 +47,15 @@ class AuditMiddleware:
 @contextmanager
 def from_command() -> Iterator[None]:
     """Around what a person does on the command line."""
-    mark = _now.set(Circumstances(command=True))
+    mark = _now.set(ActContext(command=True))
     try:
         yield
     finally:
         _now.reset(mark)
 
 
-def get_circumstances() -> Circumstances:
-    return _now.get() or Circumstances()
+def get_circumstances() -> ActContext:
+    return _now.get() or ActContext()
 
 
 def record_audit_entry(
@@ -66,20 +66,20 @@ def record_audit_entry(
     Raises KeyError for an unknown action. ``team`` is taken from ``target.team`` when not given. ``details`` must be JSON and hold no secret.
     """
     ACTIONS[action]
-    here = get_circumstances()
-    person = actor or find_acting_user(here)
+    circumstances = get_circumstances()
+    person = actor or find_acting_user(circumstances)
     entry = Entry.objects.create(
         team=team or (target if isinstance(target, Team) else getattr(target, "team", None)),
         actor=person,
-        who=format_actor_name(person, here.token),
-        via=determine_via(here),
-        token=here.token.prefix if here.token else "",
+        who=format_actor_name(person, circumstances.token),
+        via=determine_via(circumstances),
+        token=circumstances.token.prefix if circumstances.token else "",
         action=action,
         kind=target._meta.model_name or "" if target is not None else "",
         object_id=str(target.pk) if target is not None else "",
         label=escape_unstorable_text(label or (str(target) if target is not None else ""))[:200],
-        address=here.request.META.get("REMOTE_ADDR") or None if here.request else None,
-        agent=escape_unstorable_text(here.request.headers.get("User-Agent", ""))[:200] if here.request else "",
+        address=circumstances.request.META.get("REMOTE_ADDR") or None if circumstances.request else None,
+        agent=escape_unstorable_text(circumstances.request.headers.get("User-Agent", ""))[:200] if circumstances.request else "",
         details=clean_details(details),
     )
     transaction.on_commit(link_waiting, robust=True)
@@ -110,10 +110,10 @@ def clean_details(value: Any) -> Any:
     return [clean_details(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def find_acting_user(here: Circumstances) -> User | None:
-    if here.token is not None:
-        return here.token.user
-    user = getattr(here.request, "user", None)
+def find_acting_user(circumstances: ActContext) -> User | None:
+    if circumstances.token is not None:
+        return circumstances.token.user
+    user = getattr(circumstances.request, "user", None)
     return None if user is None or isinstance(user, AnonymousUser) or not user.is_authenticated else user
 
 
@@ -123,9 +123,9 @@ def format_actor_name(person: User | None, token: ApiToken | None) -> str:
     return f"service token {token.name}" if token is not None else ""
 
 
-def determine_via(here: Circumstances) -> Via:
-    if here.token is not None:
-        return Via.API
-    if here.command:
-        return Via.COMMAND
-    return Via.BROWSER if here.request is not None else Via.WORKER
+def determine_via(circumstances: ActContext) -> RequestChannel:
+    if circumstances.token is not None:
+        return RequestChannel.API
+    if circumstances.command:
+        return RequestChannel.COMMAND
+    return RequestChannel.BROWSER if circumstances.request is not None else RequestChannel.WORKER

@@ -71,7 +71,7 @@ def make_password_receiver(how: str) -> Any:
 
 
 def address_changed(sender: Any, user: User, from_email_address: Any, to_email_address: Any, **more: Any) -> None:
-    before, after = (str(getattr(one, "email", "")) for one in (from_email_address, to_email_address))
+    before, after = (str(getattr(address, "email", "")) for address in (from_email_address, to_email_address))
     record_of_person("email.change", user, actor=user, before=before, after=after)
 
 

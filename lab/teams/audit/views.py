@@ -21,8 +21,8 @@ from lab.teams.audit import links
 from lab.teams.audit.actions import ACTIONS
 from lab.teams.audit.entry_pages import iterate_entry_batches, read_page
 from lab.teams.audit.exports import FORMATS
-from lab.teams.audit.filters import GROUPS, NOBODY, Asked, group_of, list_action_choices, select_entries
-from lab.teams.audit.models import Entry, Via
+from lab.teams.audit.filters import GROUPS, NOBODY, AuditQuery, group_of, list_action_choices, select_entries
+from lab.teams.audit.models import Entry, RequestChannel
 from lab.teams.audit.recording import record_audit_entry
 
 TONES = {"session.fail": "warn", "run.kill": "bad"}  # what an admin looks twice at
@@ -30,7 +30,7 @@ ENDS = ("delete", "revoke", "remove", "deactivate", "transfer", "recall")
 
 
 @dataclass(frozen=True)
-class Shown:
+class EntryRow:
     """An entry with its words. ``link``: the object, while it exists; ``same``: everything that was done to it."""
 
     entry: Entry
@@ -50,30 +50,30 @@ def team_of(request: HttpRequest) -> Team:
 def show_audit_log(request: HttpRequest) -> HttpResponse:
     """``?q= who= did= kind= object= via= address= since= until=`` and ``before=`` or ``after=`` an entry's id."""
     team = team_of(request)
-    asked = Asked.read(request.GET)
-    found, problems = select_entries(team, asked)
-    page = read_page(found, parse_whole_number(request.GET.get("before")) or 0, parse_whole_number(request.GET.get("after")) or 0)
+    query = AuditQuery.read(request.GET)
+    entries, problems = select_entries(team, query)
+    page = read_page(entries, parse_whole_number(request.GET.get("before")) or 0, parse_whole_number(request.GET.get("after")) or 0)
     members = list_possible_actors(team)
     context = {
         "room": "audit",
-        "asked": asked,
-        "chips": build_filter_chips(asked, members),
-        "known_kind": asked.kind in links.PLACES,
+        "query": query,
+        "chips": build_filter_chips(query, members),
+        "known_kind": query.kind in links.PLACES,
         "problems": problems,
         "page": page,
         "rows": build_shown_entries(team, page.entries),
-        "older": f"{asked.query()}&before={page.older}" if page.older else "",
-        "newer": f"{asked.query()}&after={page.newer}" if page.newer else "",
-        "filtered": bool(asked.values),
+        "older": f"{query.query()}&before={page.older}" if page.older else "",
+        "newer": f"{query.query()}&after={page.newer}" if page.newer else "",
+        "filtered": bool(query.values),
         "people": members,
         "nobody": NOBODY,
         "groups": list_action_choices(),
-        "kinds": sorted((kind, place.words) for kind, place in links.PLACES.items()),
-        "ways": Via.choices,
-        "formats": [(name, one.label) for name, one in FORMATS.items()],
+        "kinds": sorted((kind, link.words) for kind, link in links.PLACES.items()),
+        "ways": RequestChannel.choices,
+        "formats": [(name, export_format.label) for name, export_format in FORMATS.items()],
     }
     if request.headers.get("HX-Request"):
-        return push_url(render(request, "audit/audit.html#table", context), reverse("audit") + asked.query().removesuffix("?"))
+        return push_url(render(request, "audit/audit.html#table", context), reverse("audit") + query.query().removesuffix("?"))
     return render(request, "audit/audit.html", context)
 
 
@@ -81,8 +81,8 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
 def show_audit_entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """One entry, by its own address."""
     team = team_of(request)
-    found = get_object_or_404(Entry.objects.of(team).defer("words"), pk=entry_id)
-    return render(request, "audit/entry.html", {"room": "audit", "row": build_shown_entries(team, [found])[0]})
+    entry = get_object_or_404(Entry.objects.of(team).defer("words"), pk=entry_id)
+    return render(request, "audit/entry.html", {"room": "audit", "row": build_shown_entries(team, [entry])[0]})
 
 
 @require_safe
@@ -91,13 +91,13 @@ def export_audit_log(request: HttpRequest, form: str) -> Any:
     """Everything the filters of the address select, as ``csv`` or ``jsonl``."""
     if form not in FORMATS:
         raise Http404
-    team, asked, kind = team_of(request), Asked.read(request.GET), FORMATS[form]
-    found, _ = select_entries(team, asked)
+    team, query, kind = team_of(request), AuditQuery.read(request.GET), FORMATS[form]
+    entries, _ = select_entries(team, query)
     newest = Entry.objects.of(team).order_by("-pk").values_list("pk", flat=True).first() or 0
     if request.method == "GET":
-        record_audit_entry("audit.export", team, format=form, filters=asked.values)
+        record_audit_entry("audit.export", team, format=form, filters=query.values)
     name = f"audit-{team.slug}-{timezone.now():%Y%m%d-%H%M%S}.{form}"
-    return stream_attachment(request, kind.write(iterate_entry_batches(found.filter(pk__lte=newest))), name, kind.media_type)
+    return stream_attachment(request, kind.write(iterate_entry_batches(entries.filter(pk__lte=newest))), name, kind.media_type)
 
 
 def list_possible_actors(team: Team) -> list[User]:
@@ -105,31 +105,31 @@ def list_possible_actors(team: Team) -> list[User]:
     return list(User.objects.filter(memberships__team=team).order_by("email"))
 
 
-def build_filter_chips(asked: Asked, members: list[User]) -> list[tuple[str, str]]:
+def build_filter_chips(query: AuditQuery, members: list[User]) -> list[tuple[str, str]]:
     """(words, the address without it) of each filter that is set."""
-    person = next((one.email for one in members if str(one.pk) == asked.who), f"person {asked.who}")
+    person = next((member.email for member in members if str(member.pk) == query.who), f"person {query.who}")
     words = {
-        "q": f"“{asked.q}”",
-        "who": "nobody signed in" if asked.who == NOBODY else person,
-        "did": ACTIONS.get(asked.did) or GROUPS.get(asked.did, asked.did),
-        "kind": links.describe_object_kind(asked.kind),
-        "object": f"id {asked.object}",
-        "via": f"via {asked.via}",
-        "address": f"from {asked.address}",
-        "since": f"since {asked.since}",
-        "until": f"until {asked.until}",
+        "q": f"“{query.q}”",
+        "who": "nobody signed in" if query.who == NOBODY else person,
+        "did": ACTIONS.get(query.did) or GROUPS.get(query.did, query.did),
+        "kind": links.describe_object_kind(query.kind),
+        "object": f"id {query.object}",
+        "via": f"via {query.via}",
+        "address": f"from {query.address}",
+        "since": f"since {query.since}",
+        "until": f"until {query.until}",
     }
-    return [(words[name], asked.query(**{name: ""})) for name in asked.values]
+    return [(words[name], query.query(**{name: ""})) for name in query.values]
 
 
-def build_shown_entries(team: Team, entries: list[Entry]) -> list[Shown]:
-    there = links.find_object_addresses(team, entries)
-    return [one_shown(entry, there.get((entry.kind, entry.object_id), "")) for entry in entries]
+def build_shown_entries(team: Team, entries: list[Entry]) -> list[EntryRow]:
+    addresses = links.find_object_addresses(team, entries)
+    return [one_shown(entry, addresses.get((entry.kind, entry.object_id), "")) for entry in entries]
 
 
-def one_shown(entry: Entry, link: str) -> Shown:
+def one_shown(entry: Entry, link: str) -> EntryRow:
     tone = TONES.get(entry.action, "bad" if entry.action.partition(".")[2] in ENDS else "")
-    same = Asked(kind=entry.kind, object=entry.object_id).query() if entry.object_id else ""
+    same = AuditQuery(kind=entry.kind, object=entry.object_id).query() if entry.object_id else ""
     details = json.dumps(entry.details, ensure_ascii=False, indent=2, sort_keys=True) if entry.details else ""
     words = ACTIONS.get(entry.action, entry.action)
-    return Shown(entry, words, tone, links.describe_object_kind(entry.kind) if entry.kind else group_of(entry.action), link, same, details)
+    return EntryRow(entry, words, tone, links.describe_object_kind(entry.kind) if entry.kind else group_of(entry.action), link, same, details)

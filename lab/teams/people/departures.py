@@ -21,11 +21,11 @@ from lab.teams.audit.recording import record_audit_entry
 from lab.teams.people.member_rules import keeps_an_owner, may_touch, reload_member, require_manager
 
 Hook = Callable[[Team, User], None]
-Holds = Callable[[Team, User], "list[Held]"]
+Holds = Callable[[Team, User], "list[MemberHolding]"]
 
 
 @dataclass(frozen=True)
-class Held:
+class MemberHolding:
     """Something a person holds in a team, in words. ``stays``: it goes on when they leave, and somebody else has to look after it."""
 
     words: str
@@ -43,27 +43,29 @@ def register_leaving_hook(room: str, hook: Hook | None, holds: Holds) -> None:
     HOLDERS.register(room, holds)
 
 
-def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list[Held]:
+def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list[MemberHolding]:
     """What leaving would stop, revoke or free, and what would go on. ``signed_in``: they leave by themselves and keep their sessions."""
     team, user = member.team, member.user
-    found = [] if signed_in else [session_words(team, user)]
+    holdings = [] if signed_in else [session_words(team, user)]
     if tokens := tokens_of(team, user).count():
-        found.append(Held(f"{tokens} access token{'s are' if tokens > 1 else ' is'} revoked."))
+        holdings.append(MemberHolding(f"{tokens} access token{'s are' if tokens > 1 else ' is'} revoked."))
     if sent := invitations_of(team, user).filter(invited_by=user).count():
-        found.append(Held(f"{sent} open invitation{'s' if sent > 1 else ''} to others {'are' if sent > 1 else 'is'} withdrawn."))
+        holdings.append(MemberHolding(f"{sent} open invitation{'s' if sent > 1 else ''} to others {'are' if sent > 1 else 'is'} withdrawn."))
     for token in ApiToken.objects.filter(team=team, user=None, created_by=user, revoked_at=None):
-        found.append(
-            Held(f"The service token “{token.name}” ({token.prefix}…) stays valid: revoke it if its creator should not know its secret.", True)
+        holdings.append(
+            MemberHolding(
+                f"The service token “{token.name}” ({token.prefix}…) stays valid: revoke it if its creator should not know its secret.", True
+            )
         )
     for holds in HOLDERS.values():
-        found += holds(team, user)
-    return found
+        holdings += holds(team, user)
+    return holdings
 
 
-def session_words(team: Team, user: User) -> Held:
+def session_words(team: Team, user: User) -> MemberHolding:
     if has_other_team(user, team):
-        return Held("Every open page of this team closes; they stay signed in for other teams.")
-    return Held("Signed out everywhere, and every open page closes, as there is no other team.")
+        return MemberHolding("Every open page of this team closes; they stay signed in for other teams.")
+    return MemberHolding("Signed out everywhere, and every open page closes, as there is no other team.")
 
 
 def has_other_team(user: User, team: Team) -> bool:
@@ -104,7 +106,7 @@ def deactivate_member(membership: Membership, by: User | None, *, operator: bool
         if not member.active:
             raise Refusal("This person is already deactivated.", "Reload the page.")
         keeps_an_owner(member)
-        held = [one.words for one in list_member_holdings(member)]
+        held = [holding.words for holding in list_member_holdings(member)]
         member.active, member.deactivated_at = False, timezone.now()
         member.save(update_fields=["active", "deactivated_at"])
         let_go(member, by)

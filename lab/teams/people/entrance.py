@@ -38,9 +38,9 @@ def team_new(request: LabRequest) -> HttpResponse:
     form = NewTeamForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         with note_refusal(form):
-            made = make_team(form.cleaned_data["name"], request.user)
-            messages.success(request, f"Team {made.name} created. You are its owner.")
-            return redirect(f"/t/{made.slug}/")
+            team = make_team(form.cleaned_data["name"], request.user)
+            messages.success(request, f"Team {team.name} created. You are its owner.")
+            return redirect(f"/t/{team.slug}/")
     context = {"room": "account", "form": form, "may_make": may_make(request.user)}
     return TemplateResponse(request, "people/new.html", context, status=422 if form.errors else 200)
 
@@ -62,15 +62,15 @@ def request_to_join(request: LabRequest) -> HttpResponse:
 def show_invitation(request: LabRequest, token: str) -> HttpResponse:
     """Lets in who is signed in with the invited address, and makes an account for who has none; everybody else is told what to do."""
     try:
-        found = invitations.find_invitation(token)
+        invitation = invitations.find_invitation(token)
         if request.user.is_authenticated:
-            return invited_person(request, token, found)
-        people = invitations.people_with(found.email)
+            return invited_person(request, token, invitation)
+        people = invitations.people_with(invitation.email)
         if people.exists():
             return render_invitation(
-                request, found, sign_in=True, unproved=not people.filter(emailaddress__verified=True, emailaddress__primary=True).exists()
+                request, invitation, sign_in=True, unproved=not people.filter(emailaddress__verified=True, emailaddress__primary=True).exists()
             )
-        return new_account(request, token, found)
+        return new_account(request, token, invitation)
     except Refusal as refused:
         team = invitations.used_by(token, request.user) if request.user.is_authenticated else None
         if team is not None:  # a second click, or back from single sign-on
@@ -78,29 +78,29 @@ def show_invitation(request: LabRequest, token: str) -> HttpResponse:
         return TemplateResponse(request, "people/invitation_gone.html", {"problem": refused, "used": invitations.USED}, status=410)
 
 
-def invited_person(request: LabRequest, token: str, found: Invitation) -> HttpResponse:
-    if not invitations.is_for(found, request.user):
-        return render_invitation(request, found, status=403, other=True)
+def invited_person(request: LabRequest, token: str, invitation: Invitation) -> HttpResponse:
+    if not invitations.is_for(invitation, request.user):
+        return render_invitation(request, invitation, status=403, other=True)
     if request.method == "POST":
         joined = invitations.accept_invitation(token, request.user)
-        messages.success(request, f"You are in team {found.team.name}, as {found.role}.{joined.assigned.words}")
-        return redirect(f"/t/{found.team.slug}/")
-    return render_invitation(request, found)
+        messages.success(request, f"You are in team {invitation.team.name}, as {invitation.role}.{joined.assigned.words}")
+        return redirect(f"/t/{invitation.team.slug}/")
+    return render_invitation(request, invitation)
 
 
-def new_account(request: LabRequest, token: str, found: Invitation) -> HttpResponse:
-    form = NewAccountForm(request.POST or None, found.email)
+def new_account(request: LabRequest, token: str, invitation: Invitation) -> HttpResponse:
+    form = NewAccountForm(request.POST or None, invitation.email)
     if request.method == "POST" and form.is_valid():
         joined = invitations.accept_as_new(token, form.cleaned_data["name"], form.cleaned_data["password"])
         user = joined.member.user
         login(request, user, backend=BACKEND)
         send_proof_mail(request, user)  # nothing for who came by the mailed link
-        messages.success(request, f"Welcome, {user}. You are in team {found.team.name}, as {found.role}.{joined.assigned.words}")
-        return redirect(f"/t/{found.team.slug}/")
-    return render_invitation(request, found, status=422 if form.errors else 200, form=form)
+        messages.success(request, f"Welcome, {user}. You are in team {invitation.team.name}, as {invitation.role}.{joined.assigned.words}")
+        return redirect(f"/t/{invitation.team.slug}/")
+    return render_invitation(request, invitation, status=422 if form.errors else 200, form=form)
 
 
-def render_invitation(request: LabRequest, found: Invitation, status: int = 200, **context: object) -> HttpResponse:
+def render_invitation(request: LabRequest, invitation: Invitation, status: int = 200, **context: object) -> HttpResponse:
     """``sign_in``: the address has an account, ``unproved``: which somebody else may have made; ``other``: somebody else is signed in;
     ``form``: there is no account yet.
     """
@@ -108,6 +108,6 @@ def render_invitation(request: LabRequest, found: Invitation, status: int = 200,
     return TemplateResponse(
         request,
         "people/invitation.html",
-        {"invitation": found, "person": user, "single_sign_on": bool(settings.SOCIALACCOUNT_PROVIDERS), **context},
+        {"invitation": invitation, "person": user, "single_sign_on": bool(settings.SOCIALACCOUNT_PROVIDERS), **context},
         status=status,
     )

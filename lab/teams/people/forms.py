@@ -86,10 +86,10 @@ class TeamForm(forms.ModelForm):  # type: ignore[type-arg]
         self.user, self.had_mfa = user, team.requires_mfa
 
     def clean_requires_mfa(self) -> bool:
-        wanted = bool(self.cleaned_data["requires_mfa"])
-        if wanted and not self.had_mfa and not has_second_factor(self.user):
+        required = bool(self.cleaned_data["requires_mfa"])
+        if required and not self.had_mfa and not has_second_factor(self.user):
             raise forms.ValidationError("Set up a second factor for your own account first; otherwise you would lock yourself out.")
-        return wanted
+        return required
 
 
 class NewTeamForm(forms.Form):
@@ -120,8 +120,8 @@ class TransferForm(forms.Form):
     def __init__(self, data: Any, mine: Membership) -> None:
         super().__init__(data)
         others = Membership.objects.filter(team=mine.team_id, active=True, user__is_active=True).exclude(pk=mine.pk).select_related("user")
-        self.people = {str(one.pk): one for one in others.order_by("user__email")}
-        named = [(pk, f"{one.user}, {one.user.email} ({one.role})") for pk, one in self.people.items()]
+        self.people = {str(member.pk): member for member in others.order_by("user__email")}
+        named = [(pk, f"{member.user}, {member.user.email} ({member.role})") for pk, member in self.people.items()]
         self.fields["member"].choices = [("", "Choose a member"), *named]  # type: ignore[attr-defined]
         self.user = mine.user
         if not self.user.has_usable_password():  # they come in by single sign-on

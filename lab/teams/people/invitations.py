@@ -29,7 +29,7 @@ from lab.teams.accounts.setup_link import hash_link_token
 from lab.teams.audit.models import Entry
 from lab.teams.audit.recording import record_audit_entry
 from lab.teams.people.member_rules import lock_team, may_give, require_manager
-from lab.teams.people.queue_assignment import Assigned, assign_queues, check_assignable_queues
+from lab.teams.people.queue_assignment import QueueAssignment, assign_queues, check_assignable_queues
 
 VALID = timedelta(days=7)
 MOST_A_DAY = 50  # links a team makes in 24 hours, those sent again included
@@ -39,7 +39,7 @@ USED = "If it was you, sign in. If not, reset the password: the link is sent to 
 
 
 @dataclass(frozen=True)
-class Made:
+class InvitationLinks:
     """An invitation with its links, which can be shown and mailed now and never again."""
 
     invitation: Invitation
@@ -48,21 +48,21 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Joined:
+class NewMember:
     member: Membership
-    assigned: Assigned
+    assigned: QueueAssignment
 
 
 def open_invitations(team: Team) -> QuerySet[Invitation]:
     """Neither used nor withdrawn; expired ones too, since they can be sent again."""
-    found = Invitation.objects.filter(team=team, accepted_at=None, revoked_at=None)
-    return found.select_related("invited_by").order_by("-created_at", "-pk")
+    invitations = Invitation.objects.filter(team=team, accepted_at=None, revoked_at=None)
+    return invitations.select_related("invited_by").order_by("-created_at", "-pk")
 
 
-def create_invitation(team: Team, email: str, role: str, by: User, queues: Collection[int] = ()) -> Made:
+def create_invitation(team: Team, email: str, role: str, by: User, queues: Collection[int] = ()) -> InvitationLinks:
     """``queues``: labelling queues they are assigned to on joining. Raises Refusal, with the field at fault."""
     email = clean_invited_address(email)
-    tokens = Tokens()
+    tokens = InvitationTokens()
     with transaction.atomic():
         lock_team(team)
         may_give(require_manager(team, by), role)
@@ -77,13 +77,13 @@ def create_invitation(team: Team, email: str, role: str, by: User, queues: Colle
             "invited_by": by,
             "expires_at": timezone.now() + VALID,
         }
-        made = Invitation.objects.create(team=team, **values)
+        invitation = Invitation.objects.create(team=team, **values)
         details: dict[str, Any] = {"queues": list(named.values())} if named else {}
-        record_audit_entry("member.invite", made, actor=by, label=email, role=role, **details)
-    return Made(made, link_of(tokens.shown), link_of(tokens.mailed or tokens.shown))
+        record_audit_entry("member.invite", invitation, actor=by, label=email, role=role, **details)
+    return InvitationLinks(invitation, link_of(tokens.shown), link_of(tokens.mailed or tokens.shown))
 
 
-class Tokens:
+class InvitationTokens:
     """Of a new invitation: ``shown`` to the inviter, ``mailed`` to the address; empty where no mail server takes it there."""
 
     def __init__(self) -> None:
@@ -116,42 +116,42 @@ def not_yet_here(team: Team, email: str) -> None:
 
 
 def under_limit(team: Team) -> None:
-    made = Entry.objects.of(team).filter(action="member.invite", at__gt=timezone.now() - timedelta(days=1)).count()
-    if made >= MOST_A_DAY:
-        raise Refusal(f"This team has sent {made} invitations within a day; the limit is {MOST_A_DAY}.", "Try again tomorrow.", field="email")
+    count = Entry.objects.of(team).filter(action="member.invite", at__gt=timezone.now() - timedelta(days=1)).count()
+    if count >= MOST_A_DAY:
+        raise Refusal(f"This team has sent {count} invitations within a day; the limit is {MOST_A_DAY}.", "Try again tomorrow.", field="email")
 
 
-def send_again(invitation: Invitation, by: User) -> Made:
+def send_again(invitation: Invitation, by: User) -> InvitationLinks:
     """New links with seven days to them; the old ones are dead. Raises Refusal."""
-    tokens = Tokens()
+    tokens = InvitationTokens()
     with transaction.atomic():
         lock_team(invitation.team)
-        found = still_open(invitation, by)
-        under_limit(found.team)
-        found.digest, found.mailed_digest = hash_link_token(tokens.shown), tokens.digests["mailed_digest"]
-        found.expires_at, found.invited_by = timezone.now() + VALID, by
-        found.save(update_fields=["digest", "mailed_digest", "expires_at", "invited_by"])
-        record_audit_entry("member.invite", found, actor=by, label=found.email, role=found.role, again=True)
-    return Made(found, link_of(tokens.shown), link_of(tokens.mailed or tokens.shown))
+        locked = still_open(invitation, by)
+        under_limit(locked.team)
+        locked.digest, locked.mailed_digest = hash_link_token(tokens.shown), tokens.digests["mailed_digest"]
+        locked.expires_at, locked.invited_by = timezone.now() + VALID, by
+        locked.save(update_fields=["digest", "mailed_digest", "expires_at", "invited_by"])
+        record_audit_entry("member.invite", locked, actor=by, label=locked.email, role=locked.role, again=True)
+    return InvitationLinks(locked, link_of(tokens.shown), link_of(tokens.mailed or tokens.shown))
 
 
 def withdraw_invitation(invitation: Invitation, by: User) -> None:
     """Raises Refusal."""
     with transaction.atomic():
         lock_team(invitation.team)
-        found = still_open(invitation, by)
-        found.revoked_at = timezone.now()
-        found.save(update_fields=["revoked_at"])
-        record_audit_entry("member.uninvite", found, actor=by, label=found.email, role=found.role)
+        locked = still_open(invitation, by)
+        locked.revoked_at = timezone.now()
+        locked.save(update_fields=["revoked_at"])
+        record_audit_entry("member.uninvite", locked, actor=by, label=locked.email, role=locked.role)
 
 
 def still_open(invitation: Invitation, by: User) -> Invitation:
     actor = require_manager(invitation.team, by)
-    found = open_invitations(invitation.team).filter(pk=invitation.pk).select_related("team").first()
-    if found is None:
+    current = open_invitations(invitation.team).filter(pk=invitation.pk).select_related("team").first()
+    if current is None:
         raise Refusal("This invitation has been used or withdrawn.", "Reload the page.")
-    may_give(actor, found.role)
-    return found
+    may_give(actor, current.role)
+    return current
 
 
 def link_of(token: str) -> str:
@@ -166,14 +166,14 @@ def people_with(email: str) -> QuerySet[User]:
 
 def find_invitation(token: str) -> Invitation:
     """The invitation behind either link, if it can be used now. Raises Refusal with what the person can do."""
-    found = with_token(token).select_related("team", "invited_by").first()
-    if found is None or found.revoked_at is not None:
+    invitation = with_token(token).select_related("team", "invited_by").first()
+    if invitation is None or invitation.revoked_at is not None:
         raise Refusal(NO_LONGER, ASK)
-    if found.accepted_at is not None:
+    if invitation.accepted_at is not None:
         raise Refusal("This invitation has been used.", USED)
-    if found.expires_at <= timezone.now():
+    if invitation.expires_at <= timezone.now():
         raise Refusal("This invitation has expired.", ASK)
-    return found
+    return invitation
 
 
 def with_token(token: str) -> QuerySet[Invitation]:
@@ -189,26 +189,26 @@ def is_for(invitation: Invitation, user: User) -> bool:
     return people_with(invitation.email).filter(pk=user.pk).exists()
 
 
-def accept_invitation(token: str, user: User) -> Joined:
+def accept_invitation(token: str, user: User) -> NewMember:
     """Lets somebody with an account in, once. Raises Refusal."""
     with transaction.atomic():
-        found = lock_invitation(token)
-        if not is_for(found, user):
-            raise Refusal(f"This invitation is for {found.email}; you are signed in as {user.email}.", "Sign out and open the link again.")
-        return join_team(found, user)
+        invitation = lock_invitation(token)
+        if not is_for(invitation, user):
+            raise Refusal(f"This invitation is for {invitation.email}; you are signed in as {user.email}.", "Sign out and open the link again.")
+        return join_team(invitation, user)
 
 
-def accept_as_new(token: str, name: str, password: str) -> Joined:
+def accept_as_new(token: str, name: str, password: str) -> NewMember:
     """Makes the account of the invited address and lets it in. The caller has checked name and password. Raises Refusal."""
     with transaction.atomic():
-        found = lock_invitation(token)
-        if people_with(found.email).exists():
-            raise Refusal(f"{found.email} has an account.", "Sign in with it and open the link again.")
+        invitation = lock_invitation(token)
+        if people_with(invitation.email).exists():
+            raise Refusal(f"{invitation.email} has an account.", "Sign in with it and open the link again.")
         first, _, last = name.strip().partition(" ")
-        user = User.objects.create_user(found.email, password, first_name=first[:150], last_name=last[:150])
-        if came_by_mail(found, token):
+        user = User.objects.create_user(invitation.email, password, first_name=first[:150], last_name=last[:150])
+        if came_by_mail(invitation, token):
             mark_verified(user)
-        return join_team(found, user)
+        return join_team(invitation, user)
 
 
 def accept_all(user: User) -> None:
@@ -223,8 +223,8 @@ def accept_all(user: User) -> None:
 
 def used_by(token: str, user: User) -> Team | None:
     """The team, for somebody who opens a link again that they have used; nobody else is told anything."""
-    found = with_token(token).filter(accepted_by=user).select_related("team").first()
-    return found.team if found is not None else None
+    invitation = with_token(token).filter(accepted_by=user).select_related("team").first()
+    return invitation.team if invitation is not None else None
 
 
 def lock_invitation(token: str) -> Invitation:
@@ -233,14 +233,14 @@ def lock_invitation(token: str) -> Invitation:
     return find_invitation(token)
 
 
-def join_team(invitation: Invitation, user: User) -> Joined:
-    member, made = Membership.objects.get_or_create(team=invitation.team, user=user, defaults={"role": Role(invitation.role)})
-    if not made and not member.active:
+def join_team(invitation: Invitation, user: User) -> NewMember:
+    member, created = Membership.objects.get_or_create(team=invitation.team, user=user, defaults={"role": Role(invitation.role)})
+    if not created and not member.active:
         raise Refusal("Your membership of this team is deactivated.", "Ask one of its admins to reactivate you.")
     invitation.accepted_at, invitation.accepted_by = timezone.now(), user
     invitation.save(update_fields=["accepted_at", "accepted_by"])
-    assigned = assign_queues(invitation.team, user, invitation.queues) if member.role in LABELLERS else Assigned()
+    assigned = assign_queues(invitation.team, user, invitation.queues) if member.role in LABELLERS else QueueAssignment()
     details: dict[str, Any] = {"role": member.role, "invited_by": str(invitation.invited_by or "")}
     details |= {"queues": list(assigned.to), "closed_queues": list(assigned.left_out)} if invitation.queues else {}
     record_audit_entry("member.join", member, team=invitation.team, actor=user, label=user.email, **details)
-    return Joined(member, assigned)
+    return NewMember(member, assigned)

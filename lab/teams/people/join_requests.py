@@ -29,32 +29,34 @@ def create_join_request(user: User, slug: str, message: str) -> None:
         return
     try:
         with transaction.atomic():
-            asked = JoinRequest.objects.create(team=team, user=user, message=message.strip()[:300])
-            record_audit_entry("join.ask", asked, actor=user, label=user.email)
+            join_request = JoinRequest.objects.create(team=team, user=user, message=message.strip()[:300])
+            record_audit_entry("join.ask", join_request, actor=user, label=user.email)
     except IntegrityError:  # asked already
         return
 
 
 def select_join_requests(team: Team) -> QuerySet[JoinRequest]:
-    found = JoinRequest.objects.filter(team=team, answered_at=None, user__is_active=True)
-    return found.select_related("user").order_by("created_at")
+    requests = JoinRequest.objects.filter(team=team, answered_at=None, user__is_active=True)
+    return requests.select_related("user").order_by("created_at")
 
 
-def answer_join_request(asked: JoinRequest, by: User, role: str = "") -> None:
+def answer_join_request(join_request: JoinRequest, by: User, role: str = "") -> None:
     """Lets the person in with ``role``, or refuses without one. Raises Refusal."""
     with transaction.atomic():
-        lock_team(asked.team)
-        actor = require_manager(asked.team, by)
-        found = select_join_requests(asked.team).filter(pk=asked.pk).first()
-        if found is None:
+        lock_team(join_request.team)
+        actor = require_manager(join_request.team, by)
+        pending = select_join_requests(join_request.team).filter(pk=join_request.pk).first()
+        if pending is None:
             raise Refusal("This request has been answered or withdrawn.", "Reload the page.")
         if role:
             may_give(actor, role)
-            member, made = Membership.objects.get_or_create(team=asked.team, user=found.user, defaults={"role": Role(role)})
-            if not made and not member.active:
+            member, created = Membership.objects.get_or_create(team=join_request.team, user=pending.user, defaults={"role": Role(role)})
+            if not created and not member.active:
                 raise Refusal("This person is deactivated in the team.", "Reactivate them in the list of members instead.")
-            if made:
-                record_audit_entry("member.join", member, team=asked.team, actor=found.user, label=found.user.email, role=role, let_in_by=by.email)
-        found.answered_at, found.answered_by, found.accepted = timezone.now(), by, bool(role)
-        found.save(update_fields=["answered_at", "answered_by", "accepted"])
-        record_audit_entry("join.answer", found, team=asked.team, actor=by, label=found.user.email, accepted=bool(role), role=role)
+            if created:
+                record_audit_entry(
+                    "member.join", member, team=join_request.team, actor=pending.user, label=pending.user.email, role=role, let_in_by=by.email
+                )
+        pending.answered_at, pending.answered_by, pending.accepted = timezone.now(), by, bool(role)
+        pending.save(update_fields=["answered_at", "answered_by", "accepted"])
+        record_audit_entry("join.answer", pending, team=join_request.team, actor=by, label=pending.user.email, accepted=bool(role), role=role)

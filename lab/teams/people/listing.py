@@ -13,11 +13,11 @@ from django.db.models import QuerySet
 from lab.teams.accounts.models import Membership, Role, Team
 from lab.teams.accounts.second_factor import FACTORS
 
-RANK = {role.value: place for place, role in enumerate(Role)}
+RANK = {role.value: index for index, role in enumerate(Role)}
 
 
 @dataclass(frozen=True)
-class Row:
+class MemberRow:
     member: Membership
     second_factor: bool
     seen: datetime | None  # in whichever team
@@ -35,14 +35,14 @@ def members_of(team: Team) -> QuerySet[Membership]:
     return Membership.objects.filter(team=team).select_related("user", "team")
 
 
-def list_member_rows(team: Team, mine: Membership) -> list[Row]:
+def list_member_rows(team: Team, mine: Membership) -> list[MemberRow]:
     """Active members by role and address, then deactivated ones. Four queries, however many they are."""
     members = list(members_of(team))
     people = [member.user_id for member in members]
     factors = set(Authenticator.objects.filter(user__in=people, type__in=FACTORS).values_list("user", flat=True))
     proved = proved_people(people)
-    found = [row_of(member, mine, member.user_id in factors, member.user_id in proved) for member in members]
-    return sorted(found, key=lambda row: (not row.member.active, RANK[row.member.role], row.member.user.email.lower()))
+    rows = [row_of(member, mine, member.user_id in factors, member.user_id in proved) for member in members]
+    return sorted(rows, key=lambda row: (not row.member.active, RANK[row.member.role], row.member.user.email.lower()))
 
 
 def proved_people(people: Iterable[int]) -> set[int]:
@@ -50,5 +50,5 @@ def proved_people(people: Iterable[int]) -> set[int]:
     return set(EmailAddress.objects.filter(user__in=people, primary=True, verified=True).values_list("user", flat=True))
 
 
-def row_of(member: Membership, mine: Membership, factor: bool, verified: bool) -> Row:
-    return Row(member, factor, member.user.seen_at, member.pk == mine.pk, verified)
+def row_of(member: Membership, mine: Membership, factor: bool, verified: bool) -> MemberRow:
+    return MemberRow(member, factor, member.user.seen_at, member.pk == mine.pk, verified)

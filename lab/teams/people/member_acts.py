@@ -18,7 +18,7 @@ from lab.teams.accounts.models import Invitation, JoinRequest
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.people import departures, invitations, join_requests
 from lab.teams.people.forms import InviteForm
-from lab.teams.people.invitations import Made
+from lab.teams.people.invitations import InvitationLinks
 from lab.teams.people.mails import send_invitation
 from lab.teams.people.pages import member_of, member_page, team_page
 from lab.teams.people.roles import change_role
@@ -31,15 +31,15 @@ def invite_member(request: LabRequest) -> HttpResponse:
     form = InviteForm(request.POST, request.membership)
     if form.is_valid():
         with note_refusal(form):
-            asked = form.cleaned_data
-            made = invitations.create_invitation(request.team, asked["email"], asked["role"], request.user, asked.get("queues", ()))
-            return render_created_invitation(request, made)
+            data = form.cleaned_data
+            created = invitations.create_invitation(request.team, data["email"], data["role"], request.user, data.get("queues", ()))
+            return render_created_invitation(request, created)
     form.fields["email"].widget.attrs["autofocus"] = True  # the form stands below the list
     return team_page(request, form, 422)
 
 
-def render_created_invitation(request: LabRequest, made: Made) -> HttpResponse:
-    context = {"room": "team", "tab": "members", "invitation": made.invitation, "link": made.link, "mailed": send_invitation(made)}
+def render_created_invitation(request: LabRequest, created: InvitationLinks) -> HttpResponse:
+    context = {"room": "team", "tab": "members", "invitation": created.invitation, "link": created.link, "mailed": send_invitation(created)}
     return TemplateResponse(request, "people/invited.html", context)
 
 
@@ -59,11 +59,11 @@ def invitation_resend(request: LabRequest, invitation_id: int) -> HttpResponse:
 
 @require_POST
 def invitation_withdraw(request: LabRequest, invitation_id: int) -> HttpResponse:
-    found = invitation_of(request, invitation_id)
+    invitation = invitation_of(request, invitation_id)
     return run_team_act(
         request,
-        lambda: invitations.withdraw_invitation(found, request.user),
-        f"The invitation of {found.email} was withdrawn; its link no longer works.",
+        lambda: invitations.withdraw_invitation(invitation, request.user),
+        f"The invitation of {invitation.email} was withdrawn; its link no longer works.",
     )
 
 
@@ -71,10 +71,10 @@ def invitation_withdraw(request: LabRequest, invitation_id: int) -> HttpResponse
 def request_answer(request: LabRequest, request_id: int) -> HttpResponse:
     """``act`` is ``let in``, with a role, or ``refuse``."""
     waits = JoinRequest.objects.filter(team=request.team).select_related("team", "user")
-    asked = get_object_or_404(waits, pk=request_id)
+    join_request = get_object_or_404(waits, pk=request_id)
     role = request.POST.get("role", "none") if request.POST.get("act") == "let in" else ""
-    words = f"{asked.user} joined the team as {role}." if role else f"Request of {asked.user} refused."
-    return run_team_act(request, lambda: join_requests.answer_join_request(asked, request.user, role), words)
+    words = f"{join_request.user} joined the team as {role}." if role else f"Request of {join_request.user} refused."
+    return run_team_act(request, lambda: join_requests.answer_join_request(join_request, request.user, role), words)
 
 
 def run_team_act(request: LabRequest, act: Callable[[], object], words: str) -> HttpResponse:
@@ -110,10 +110,10 @@ def member_remove(request: LabRequest, membership_id: int) -> HttpResponse:
 
 def run_member_act(request: LabRequest, membership_id: int, act: Callable[..., object], words: str, to: str = "") -> HttpResponse:
     """``act`` on a member; ``words`` with their name and role. Then ``to`` a page of the team, or back to theirs."""
-    found = member_of(request, membership_id)
+    member = member_of(request, membership_id)
     try:
-        act(found, by=request.user)
+        act(member, by=request.user)
     except Refusal as refused:
-        return member_page(request, found, str(refused), 409)
-    messages.success(request, words.format(found.user, found.role))
-    return redirect(to) if to else redirect("member", found.pk)
+        return member_page(request, member, str(refused), 409)
+    messages.success(request, words.format(member.user, member.role))
+    return redirect(to) if to else redirect("member", member.pk)

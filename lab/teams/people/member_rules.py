@@ -29,10 +29,10 @@ def membership_in(team: Team, user: User | None) -> Membership | None:
 
 def require_manager(team: Team, by: User | None) -> Membership:
     """Raises Refusal unless the person manages members now. Call under ``lock_team``: two admins may deactivate each other at once."""
-    found = membership_in(team, by)
-    if found is None or not is_role_allowed(found.role, "members.manage"):
+    manager = membership_in(team, by)
+    if manager is None or not is_role_allowed(manager.role, "members.manage"):
         raise Refusal("You can no longer manage this team's members.", "Reload the page.")
-    return found
+    return manager
 
 
 def may_touch(by: Membership, member: Membership) -> None:
@@ -70,7 +70,7 @@ def reload_member(member: Membership) -> Membership:
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("changes of members need a transaction")
     lock_team(member.team)
-    found = Membership.objects.filter(pk=member.pk).select_related("team", "user").first()
-    if found is None:
+    current = Membership.objects.filter(pk=member.pk).select_related("team", "user").first()
+    if current is None:
         raise Refusal("This person is no longer in the team.", "Reload the page.")
-    return found
+    return current

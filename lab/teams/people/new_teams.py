@@ -28,9 +28,9 @@ def make_team(name: str, user: User) -> Team:
         raise Refusal("Only owners and admins of a team can create teams.", "Ask one of yours.")
     if Membership.objects.filter(user=user, role=Role.OWNER).count() >= MOST_OWNED:
         raise Refusal(f"You own {MOST_OWNED} teams, the maximum.", "Delete one you no longer need.", field="name")
-    wanted = slugify(name)[:40].strip("-_") or "team"
+    base = slugify(name)[:40].strip("-_") or "team"
     for number in range(TRIES):
-        slug = f"{wanted}-{get_random_string(4, LETTERS)}" if number or Team.objects.filter(slug=wanted).exists() else wanted
+        slug = f"{base}-{get_random_string(4, LETTERS)}" if number or Team.objects.filter(slug=base).exists() else base
         try:
             with transaction.atomic():
                 team = Team.objects.create(name=name, slug=slug)

@@ -87,7 +87,7 @@ def leave_current_team(request: LabRequest) -> HttpResponse:
             messages.success(request, f"You have left team {request.team.name}.")
             return redirect(outer_path("teams"))
     held = departures.list_member_holdings(mine, signed_in=True)
-    ends, stays = ([one.words for one in held if one.stays is stay] for stay in (False, True))
+    ends, stays = ([holding.words for holding in held if holding.stays is stay] for stay in (False, True))
     context = {"room": "team", "tab": "leave", "ends": ends, "stays": stays, "problem": problem}
     return TemplateResponse(request, "people/leave.html", context, status=409 if problem and request.method == "POST" else 200)
 

@@ -35,7 +35,7 @@ def team_page(request: LabRequest, form: InviteForm | None = None, status: int =
         context["form"] = form or InviteForm(None, mine)
         context["invitations"] = list(invitations.open_invitations(request.team))
         context["requests"] = list(join_requests.select_join_requests(request.team))
-        context["proved"] = proved_people([one.user_id for one in context["requests"]])
+        context["proved"] = proved_people([join_request.user_id for join_request in context["requests"]])
         context["roles"] = list_givable_roles(mine)
         context["now"] = timezone.now()
     return TemplateResponse(request, "people/team.html", context, status=status)
@@ -45,7 +45,9 @@ def team_page(request: LabRequest, form: InviteForm | None = None, status: int =
 def show_own_role(request: LabRequest) -> HttpResponse:
     """What the reader may do here, and what every other role may: the permission table in words."""
     mine = request.membership.role
-    lines: list[tuple[Permission, list[tuple[str, bool]]]] = [(one, [(role.value, role in one.roles) for role in Role]) for one in TABLE.values()]
+    lines: list[tuple[Permission, list[tuple[str, bool]]]] = [
+        (permission, [(role.value, role in permission.roles) for role in Role]) for permission in TABLE.values()
+    ]
     context = {"room": "team", "tab": "role", "lines": lines, "roles": [role.value for role in Role], "mine": mine, "words": WORDS[Role(mine)]}
     return TemplateResponse(request, "people/role.html", context)
 
@@ -59,29 +61,29 @@ def show_member(request: LabRequest, membership_id: int) -> HttpResponse:
     return member_page(request, member_of(request, membership_id))
 
 
-def member_page(request: LabRequest, found: Membership, problem: str = "", status: int = 200) -> HttpResponse:
+def member_page(request: LabRequest, member: Membership, problem: str = "", status: int = 200) -> HttpResponse:
     """What the team's admins may do about a member; before somebody is deactivated, what that would stop and what it would not."""
     mine = request.membership
-    [row] = [row for row in list_member_rows(request.team, mine) if row.member.pk == found.pk]
-    held = departures.list_member_holdings(found) if found.active else []
+    [row] = [row for row in list_member_rows(request.team, mine) if row.member.pk == member.pk]
+    held = departures.list_member_holdings(member) if member.active else []
     context = {
         "room": "team",
         "tab": "members",
         "row": row,
-        "member": found,
-        "untouchable": why_not(mine, found),
+        "member": member,
+        "untouchable": why_not(mine, member),
         "problem": problem,
         "roles": [(role, WORDS[Role(role)]) for role in list_givable_roles(mine)],
-        "ends": [one.words for one in held if not one.stays],
-        "stays": [one.words for one in held if one.stays],
+        "ends": [holding.words for holding in held if not holding.stays],
+        "stays": [holding.words for holding in held if holding.stays],
     }
     return TemplateResponse(request, "people/member.html", context, status=status)
 
 
-def why_not(mine: Membership, found: Membership) -> str:
+def why_not(mine: Membership, member: Membership) -> str:
     """Why the reader cannot change this member; empty when they can."""
     try:
-        may_touch(mine, found)
+        may_touch(mine, member)
     except Refusal as refused:
         return str(refused)
     return ""

@@ -14,7 +14,7 @@ from lab.teams.accounts.permissions import LABELLERS
 
 
 @dataclass(frozen=True)
-class Assigned:
+class QueueAssignment:
     """Names of the queues somebody labels in from now on, and of those that take nobody any more."""
 
     to: tuple[str, ...] = ()
@@ -22,23 +22,23 @@ class Assigned:
 
     @property
     def words(self) -> str:
-        said = f" You can label in {', '.join(self.to)}." if self.to else ""
-        return said + (f" Not in {', '.join(self.left_out)}: closed since you were invited." if self.left_out else "")
+        words = f" You can label in {', '.join(self.to)}." if self.to else ""
+        return words + (f" Not in {', '.join(self.left_out)}: closed since you were invited." if self.left_out else "")
 
 
 @dataclass(frozen=True)
-class Assigner:
+class QueueAssigner:
     """``choices``: the open queues of a team with their names. ``assign``: puts somebody into those of the ids that take people still."""
 
     choices: Callable[[Team], list[tuple[int, str]]]
-    assign: Callable[[Team, User, Collection[int]], Assigned]
+    assign: Callable[[Team, User, Collection[int]], QueueAssignment]
 
 
-ASSIGNERS: Registry[Assigner] = Registry("room that assigns queues")
+ASSIGNERS: Registry[QueueAssigner] = Registry("room that assigns queues")
 
 
 def open_queues(team: Team) -> list[tuple[int, str]]:
-    return [choice for one in ASSIGNERS.values() for choice in one.choices(team)]
+    return [choice for assigner in ASSIGNERS.values() for choice in assigner.choices(team)]
 
 
 def check_assignable_queues(team: Team, role: str, queues: Collection[int]) -> dict[int, str]:
@@ -51,6 +51,8 @@ def check_assignable_queues(team: Team, role: str, queues: Collection[int]) -> d
     return {pk: names[pk] for pk in sorted(queues)}
 
 
-def assign_queues(team: Team, user: User, queues: Collection[int]) -> Assigned:
-    found = [one.assign(team, user, queues) for one in ASSIGNERS.values()] if queues else []
-    return Assigned(tuple(name for one in found for name in one.to), tuple(name for one in found for name in one.left_out))
+def assign_queues(team: Team, user: User, queues: Collection[int]) -> QueueAssignment:
+    assignments = [assigner.assign(team, user, queues) for assigner in ASSIGNERS.values()] if queues else []
+    return QueueAssignment(
+        tuple(name for assignment in assignments for name in assignment.to), tuple(name for assignment in assignments for name in assignment.left_out)
+    )

@@ -29,9 +29,9 @@ COUNTED = ("runs", "queues", "datasets", "projects")  # related names of Team, w
 
 def count_team_objects(team: Team) -> list[str]:
     """How much would go, in words."""
-    found = [(name.removesuffix("s"), getattr(team, name).count()) for name in COUNTED if hasattr(team, name)]
-    found.append(("member", team.memberships.count()))
-    return [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in found]
+    counts = [(name.removesuffix("s"), getattr(team, name).count()) for name in COUNTED if hasattr(team, name)]
+    counts.append(("member", team.memberships.count()))
+    return [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts]
 
 
 def list_deletion_hindrances(team: Team) -> list[str]:
@@ -47,8 +47,8 @@ def delete_team(team: Team, by: User, typed: str) -> None:
             raise Refusal("You no longer own this team.", "Reload the page.")
         if " ".join(typed.split()) != " ".join(team.name.split()):
             raise Refusal(f"This is not the team's name, {team.name}.", "Type it exactly.", field="name")
-        if found := list_deletion_hindrances(team):
-            raise Refusal(*found[:1])
+        if hindrances := list_deletion_hindrances(team):
+            raise Refusal(*hindrances[:1])
         people = [member.user for member in Membership.objects.filter(team=team).select_related("user")]
         clear = [clearer(team) for clearer in CLEARERS.values()]
         record_audit_entry("team.delete", team, actor=by, slug=team.slug, members=len(people))
@@ -59,7 +59,7 @@ def delete_team(team: Team, by: User, typed: str) -> None:
 
 def purge_team_rows(team: Team) -> None:
     """Deletes every row that belongs to the team, below before above: constraints are checked when the transaction ends."""
-    for model, path in sorted(iterate_owned_models(Team), key=lambda found: -found[1].count("__")):
+    for model, path in sorted(iterate_owned_models(Team), key=lambda pair: -pair[1].count("__")):
         rows = model._base_manager.filter(**{path: team.pk})
         rows._raw_delete(rows.db)  # type: ignore[attr-defined]
     Team.objects.filter(pk=team.pk)._raw_delete("default")  # type: ignore[attr-defined]
@@ -76,6 +76,6 @@ def iterate_owned_models(root: type[models.Model]) -> Iterator[tuple[type[models
                     continue
                 follows = field.remote_field.on_delete
                 if follows is CASCADE or (follows is PROTECT and not field.null):
-                    found = f"{field.name}__{path}" if path else field.name
-                    yield model, found
-                    queue.append((model, found, passed | {model}))
+                    lookup = f"{field.name}__{path}" if path else field.name
+                    yield model, lookup
+                    queue.append((model, lookup, passed | {model}))

@@ -12,7 +12,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanEstimate:
     """A mean over ``count`` values; ``half`` is half the width of its interval, None for a single value."""
 
     mean: float
@@ -35,13 +35,13 @@ class Estimate:
         return 1 if self.mean > 0 else -1
 
 
-def estimate_mean_interval(values: Sequence[float]) -> Estimate | None:
+def estimate_mean_interval(values: Sequence[float]) -> MeanEstimate | None:
     """None without values."""
     if not values:
         return None
     if len(values) == 1:
-        return Estimate(values[0], None, 1)
-    return Estimate(fmean(values), t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values)), len(values))
+        return MeanEstimate(values[0], None, 1)
+    return MeanEstimate(fmean(values), t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values)), len(values))
 
 
 @cache

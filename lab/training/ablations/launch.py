@@ -66,11 +66,11 @@ def raise_seed_problem(reason: str, seeds: int) -> None:
 
 def queue_ablation_runs(ablation: Ablation, author: User | None, places: range) -> None:
     """Seed by seed, so that all variants of the first seed are there before the second begins."""
-    for place in places:
+    for index in places:
         for variant in variants_of(ablation.spec):
-            seed = first_seed(ablation.spec) + place
+            seed = first_seed(ablation.spec) + index
             name = run_name(ablation.name, f"{variant.name}, seed {seed}")
-            run = launch_run(ablation.team, author, variant.spec(ablation.spec, place), name, place=inherit_place(ablation.source))
+            run = launch_run(ablation.team, author, variant.spec(ablation.spec, index), name, place=inherit_place(ablation.source))
             AblationRun.objects.create(ablation=ablation, run=run, variant=variant.name, seed=seed)
 
 
@@ -82,14 +82,14 @@ def run_name(ablation: str, what: str) -> str:
 
 def request_ablation_stop(ablation: Ablation) -> int:
     """Asks every run that will still go on to stop and save; returns how many were asked."""
-    asked = 0
+    stopped = 0
     for run in Run.objects.of(ablation.team).filter(member__ablation=ablation, status__in=OPEN):
         if run.request_stop():
             live.publish_state(run)
-            asked += 1
-    if asked:
-        record_audit_entry("ablation.stop", ablation, runs=asked)
-    return asked
+            stopped += 1
+    if stopped:
+        record_audit_entry("ablation.stop", ablation, runs=stopped)
+    return stopped
 
 
 def delete_ablation_record(ablation: Ablation) -> None:

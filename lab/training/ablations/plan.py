@@ -31,7 +31,7 @@ Spec = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Plan:
+class AblationPlan:
     spec: Spec
     source: Run | None
     name: str
@@ -61,7 +61,7 @@ class Plan:
         return json.dumps(self.spec)
 
 
-def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> Plan:
+def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> AblationPlan:
     """The plan an address or a form asks for; of ``spec``, where the caller has it. Raises Http404 for what is not the team's, or is nothing."""
     source = find_source_run(team, data.get("from_run", "")) if spec is None else None
     if spec is None:
@@ -72,8 +72,8 @@ def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> Plan:
     count = parse_whole_number(seeds) or 0
     usual = usual_name(spec, source)
     name = data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100]
-    found = find_plan_problems(team, spec, count)
-    return Plan(spec, source, name, count, found, () if found else tuple(estimate_launch_cost(team, spec, source, count)))
+    problems = find_plan_problems(team, spec, count)
+    return AblationPlan(spec, source, name, count, problems, () if problems else tuple(estimate_launch_cost(team, spec, source, count)))
 
 
 def estimate_launch_cost(team: Team, spec: Spec, source: Run | None, seeds: int) -> list[object]:

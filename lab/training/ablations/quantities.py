@@ -18,7 +18,7 @@ WALL = "@wall"
 
 
 @dataclass(frozen=True)
-class Quantity:
+class AblationQuantity:
     """``metric`` is a logged one, or WALL for the time from start to end. ``claims``: methods that are about it, with the claimed direction."""
 
     metric: str
@@ -54,31 +54,31 @@ LABELS = {
 ALWAYS = ("heldout/reward", "heldout/accuracy")
 
 
-def quantities_of(spec: dict[str, object]) -> list[Quantity]:
+def quantities_of(spec: dict[str, object]) -> list[AblationQuantity]:
     """Held-out reward and accuracy, what each method of the recipe claims to change, and time."""
     claims: dict[str, list[tuple[str, Literal["higher", "lower"]]]] = {name: [] for name in ALWAYS}
     for name, entry in load_method_entries(stack_of(spec).methods).items():
         if claim := entry.get("claim"):
             claims.setdefault(claim["metric"], []).append((name, claim["direction"]))
-    found = [make_quantity(metric, tuple(by)) for metric, by in claims.items()]
-    return [*found, Quantity("speed/step_seconds", "Step time", "median", "s"), Quantity(WALL, "Run time", "wall", "s")]
+    claimed = [make_quantity(metric, tuple(by)) for metric, by in claims.items()]
+    return [*claimed, AblationQuantity("speed/step_seconds", "Step time", "median", "s"), AblationQuantity(WALL, "Run time", "wall", "s")]
 
 
-def make_quantity(metric: str, claims: tuple[tuple[str, Literal["higher", "lower"]], ...]) -> Quantity:
+def make_quantity(metric: str, claims: tuple[tuple[str, Literal["higher", "lower"]], ...]) -> AblationQuantity:
     label, unit = LABELS.get(metric, (metric, ""))
-    return Quantity(metric, label, "last" if metric.startswith("heldout/") else "tail", unit, claims)
+    return AblationQuantity(metric, label, "last" if metric.startswith("heldout/") else "tail", unit, claims)
 
 
-def read_run_values(quantity: Quantity, runs: Sequence[Run]) -> dict[UUID, float]:
+def read_run_values(quantity: AblationQuantity, runs: Sequence[Run]) -> dict[UUID, float]:
     """The quantity of each run that has it, in two queries."""
     if quantity.reading == "wall":
         return {run.pk: (run.finished_at - run.started_at).total_seconds() for run in runs if run.finished_at and run.started_at}
     series = metrics.read_sparkline_series([run.pk for run in runs], quantity.metric, 0)
-    found = {key: reduce_series(quantity, one) for key, one in series.items()}
-    return {key: value for key, value in found.items() if value is not None}
+    values = {key: reduce_series(quantity, curve) for key, curve in series.items()}
+    return {key: value for key, value in values.items() if value is not None}
 
 
-def reduce_series(quantity: Quantity, series: metrics.Series) -> float | None:
+def reduce_series(quantity: AblationQuantity, series: metrics.Series) -> float | None:
     """One number of a run's points; None when none of them is finite."""
     finite = np.isfinite(series.values)
     steps, points = series.steps[finite], series.values[finite]

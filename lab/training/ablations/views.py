@@ -18,7 +18,7 @@ from lab.teams.accounts.requests import LabRequest
 from lab.training.ablations import from_form, launch
 from lab.training.ablations.figures import build_ablation_figures, compute_ablation_progress
 from lab.training.ablations.models import Ablation
-from lab.training.ablations.plan import Plan, read_plan
+from lab.training.ablations.plan import AblationPlan, read_plan
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.models import Run
 from lab.training.runs.stack import build_method_chips, stack_of
@@ -58,13 +58,13 @@ def launch_ablation(request: LabRequest) -> HttpResponse:
     return redirect(url)
 
 
-def create_from_plan(request: LabRequest, plan: Plan) -> str:
+def create_from_plan(request: LabRequest, plan: AblationPlan) -> str:
     ablation = launch.create_ablation(request.team, request.user, plan.name, plan.spec, plan.seeds, plan.source)
     messages.success(request, f"{plan.runs} runs are queued.")
     return reverse("ablation", args=[ablation.pk])
 
 
-def show_plan(request: LabRequest, plan: Plan, status: int = 200) -> HttpResponse:
+def show_plan(request: LabRequest, plan: AblationPlan, status: int = 200) -> HttpResponse:
     context = {"room": "ablations", "plan": plan, "token": secrets.token_urlsafe(16), "stack": build_method_chips(stack_of(plan.spec))}
     return TemplateResponse(request, "ablations/new.html", context, status=status)
 
@@ -96,8 +96,8 @@ def show_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
 def add_ablation_seeds(request: LabRequest, ablation_id: Any) -> HttpResponse:
     """The same variants with further seeds."""
     ablation = ablation_of(request, ablation_id)
-    asked = request.POST.get("seeds", "")
-    count = parse_whole_number(asked) or 0
+    text = request.POST.get("seeds", "")
+    count = parse_whole_number(text) or 0
 
     def act() -> str:
         launch.add_seeds(ablation, request.user, count)
@@ -113,8 +113,10 @@ def add_ablation_seeds(request: LabRequest, ablation_id: Any) -> HttpResponse:
 
 @require_POST
 def stop_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
-    asked = launch.request_ablation_stop(ablation_of(request, ablation_id))
-    messages.info(request, f"{asked} run{'' if asked == 1 else 's'} are stopping and saving." if asked else "No run of it is waiting or training.")
+    stopped = launch.request_ablation_stop(ablation_of(request, ablation_id))
+    messages.info(
+        request, f"{stopped} run{'' if stopped == 1 else 's'} are stopping and saving." if stopped else "No run of it is waiting or training."
+    )
     return redirect("ablation", ablation_id=ablation_id)
 
 

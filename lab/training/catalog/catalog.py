@@ -107,8 +107,8 @@ def load_catalog() -> Catalog:
     own = Path(settings.HOME) / "catalog.json"
     path = own if own.exists() else BUILT_IN
     try:
-        found = _read_catalog_file(path, path.stat().st_mtime_ns)
-        return found if path == own else _extend_catalog(found, fetch_published_additions())
+        built_in = _read_catalog_file(path, path.stat().st_mtime_ns)
+        return built_in if path == own else _extend_catalog(built_in, fetch_published_additions())
     except (OSError, ValueError) as error:
         raise CatalogError(
             f"the catalogue {path} cannot be read ({error}); make it again: make catalog, or delete it if it is not the one in trainers/"
@@ -127,8 +127,8 @@ def _extend_catalog(base: Catalog, additions: tuple[Additions, ...]) -> Catalog:
     if last is None or last[0] is not base or last[1] is not additions:
         data = dict(base.data)
         for part in PARTS:
-            for one in additions:
-                data[part] = [*data[part], *select_unknown_entries(data[part], one.get(part, []))]
+            for addition in additions:
+                data[part] = [*data[part], *select_unknown_entries(data[part], addition.get(part, []))]
         last = _last = (base, additions, Catalog(data))
     return last[2]
 

@@ -15,7 +15,7 @@ TONES = {"held": "good", "held, negligible": "warn", "not seen": "warn", "opposi
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """One quantity with the method against without it, over seeds. ``interval`` is of the difference, ``p`` and ``holm`` the p-value alone and among
     all comparisons. ``by_construction``: how the method pays for the quantity or selects by it; empty where it does neither. ``least``: the smallest
     difference worth having. Without a verdict it was not measured.
@@ -38,7 +38,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Effect:
+class MethodEffect:
     """Of a method against ``parent`` on ``problem``. ``state``: "fresh", "stale" (the code has changed since) or "not measured yet".
     ``changed``: what was changed in the case after a first look at its results. ``step_time_ratio`` is its time for a step relative to the parent's.
     """
@@ -51,27 +51,27 @@ class Effect:
     seconds: float = 0.0
     seeds: int = 0
     step_time_ratio: float | None = None
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[MethodComparison, ...] = ()
 
     @property
-    def measured(self) -> list[Comparison]:
-        return [one for one in self.comparisons if one.verdict]
+    def measured(self) -> list[MethodComparison]:
+        return [comparison for comparison in self.comparisons if comparison.verdict]
 
     @property
     def stale(self) -> bool:
         return self.state == "stale"
 
     @property
-    def headline(self) -> Comparison | None:
+    def headline(self) -> MethodComparison | None:
         """What the method is judged by in a list: the first measured quantity that it does not pay for, else the first."""
-        return next((one for one in self.measured if not one.by_construction), next(iter(self.measured), None))
+        return next((comparison for comparison in self.measured if not comparison.by_construction), next(iter(self.measured), None))
 
 
-def effect_of(name: str) -> Effect | None:
+def effect_of(name: str) -> MethodEffect | None:
     return load_method_effects().get(name)
 
 
-def load_method_effects() -> dict[str, Effect]:
+def load_method_effects() -> dict[str, MethodEffect]:
     """By method; read again when the file changes, empty while there is none."""
     try:
         return _read_effects_file(FILE, FILE.stat().st_mtime_ns)
@@ -80,12 +80,14 @@ def load_method_effects() -> dict[str, Effect]:
 
 
 @lru_cache(maxsize=2)
-def _read_effects_file(path: Path, changed: int) -> dict[str, Effect]:
+def _read_effects_file(path: Path, changed: int) -> dict[str, MethodEffect]:
     return {name: read_effect(entry) for name, entry in json.loads(path.read_bytes()).items()}
 
 
-def read_effect(entry: dict[str, Any]) -> Effect:
+def read_effect(entry: dict[str, Any]) -> MethodEffect:
     """Keys that are not known here are left out."""
-    known, parts = Effect.__dataclass_fields__, Comparison.__dataclass_fields__
-    comparisons = tuple(Comparison(**{key: value for key, value in one.items() if key in parts}) for one in entry.get("comparisons", ()))
-    return Effect(**{key: value for key, value in entry.items() if key in known} | {"comparisons": comparisons})
+    known, parts = MethodEffect.__dataclass_fields__, MethodComparison.__dataclass_fields__
+    comparisons = tuple(
+        MethodComparison(**{key: value for key, value in comparison.items() if key in parts}) for comparison in entry.get("comparisons", ())
+    )
+    return MethodEffect(**{key: value for key, value in entry.items() if key in known} | {"comparisons": comparisons})

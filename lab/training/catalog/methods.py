@@ -107,7 +107,7 @@ FACETS: dict[str, tuple[str, Callable[[Method], list[str]], Mapping[str, str]]] 
 
 
 @dataclass(frozen=True)
-class Choice:
+class FacetChoice:
     """One value of a facet: how many methods it would leave, and the query string that sets it (or unsets it, when chosen)."""
 
     value: str
@@ -118,7 +118,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Query:
+class CatalogQuery:
     """What a URL asks for: the text of the search, and at most one value a facet."""
 
     text: str
@@ -138,22 +138,25 @@ class Query:
         return all(value in FACETS[name][1](method) for name, value in self.chosen.items() if name != but)
 
 
-def read_query(params: QueryDict) -> Query:
+def read_query(params: QueryDict) -> CatalogQuery:
     """Values that no method has are kept: the page then says that nothing matches, and offers to clear them."""
     given = {name: str(params.get(name, "")).replace("\0", "").strip()[:LONGEST_SEARCH] for name in ("q", *FACETS)}
-    return Query(given.pop("q"), {name: value for name, value in given.items() if value})
+    return CatalogQuery(given.pop("q"), {name: value for name, value in given.items() if value})
 
 
-def build_method_facets(methods: list[Method], query: Query) -> list[tuple[str, str, list[Choice]]]:
+def build_method_facets(methods: list[Method], query: CatalogQuery) -> list[tuple[str, str, list[FacetChoice]]]:
     """(name, title, choices) of each facet, the counts under the search and all other facets."""
-    found = []
+    facets = []
     for name, (title, values_of, labels) in FACETS.items():
         counts = Counter(value for method in methods if query.matches(method, but=name) for value in values_of(method))
         everything = {value for method in methods for value in values_of(method)}
         order = [value for value in labels if value in everything] or sorted(everything)
         order += sorted(everything - set(order))
         chosen = query.chosen.get(name, "")
-        choices = [Choice(value, labels.get(value, value.replace("_", " ")), counts[value], value == chosen, "") for value in order]
-        linked = [Choice(made.value, made.label, made.count, made.chosen, query.url(**{name: "" if made.chosen else made.value})) for made in choices]
-        found.append((name, title, [made for made in linked if made.count or made.chosen]))
-    return found
+        choices = [FacetChoice(value, labels.get(value, value.replace("_", " ")), counts[value], value == chosen, "") for value in order]
+        linked = [
+            FacetChoice(choice.value, choice.label, choice.count, choice.chosen, query.url(**{name: "" if choice.chosen else choice.value}))
+            for choice in choices
+        ]
+        facets.append((name, title, [choice for choice in linked if choice.count or choice.chosen]))
+    return facets

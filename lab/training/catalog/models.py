@@ -104,11 +104,11 @@ class RecipeVersion(TeamOwned):
     @property
     def methods(self) -> list[str]:
         """Names of the bases that are not the usual ones and of the methods, in order."""
-        found = []
+        names = []
         for stage in self.stages:
             base = stage["spec"].get("base")
-            found += [choice["name"] for choice in ([base] if base else []) + (stage["spec"].get("methods") or [])]
-        return found
+            names += [choice["name"] for choice in ([base] if base else []) + (stage["spec"].get("methods") or [])]
+        return names
 
 
 class PublishedCatalog(models.Model):

@@ -37,11 +37,11 @@ FORGET_AFTER = timedelta(days=1)
 Additions = dict[str, list[dict[str, Any]]]
 
 
-class CannotPublish(RuntimeError):
+class PublishingError(RuntimeError):
     """The catalogue with the installed packages could not be made."""
 
 
-class Publisher:
+class CatalogPublisher:
     """What this worker has to add, made once and confirmed every few minutes."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Publisher:
         self.confirmed = float("-inf")
 
     def publish(self, name: str) -> None:
-        """Raises CannotPublish; the next call tries again."""
+        """Raises PublishingError; the next call tries again."""
         if time.monotonic() - self.confirmed < CONFIRM_SECONDS:
             return
         if self.additions is None:
@@ -62,7 +62,7 @@ class Publisher:
         self.confirmed = time.monotonic()
 
 
-PUBLISHER = Publisher()
+PUBLISHER = CatalogPublisher()
 
 
 def publish_catalog() -> None:
@@ -71,29 +71,29 @@ def publish_catalog() -> None:
 
 
 def installed_additions() -> Additions:
-    """Tasks and methods of installed packages, described by ``python -m trainers catalog`` in a child. Raises CannotPublish."""
+    """Tasks and methods of installed packages, described by ``python -m trainers catalog`` in a child. Raises PublishingError."""
     if not any(entry_points(group=group) for group in GROUPS):
         return {part: [] for part in PARTS}
     command = [sys.executable, "-m", "trainers", "catalog"]
     try:
         done = subprocess.run(command, cwd=settings.BASE, capture_output=True, timeout=MAKING_SECONDS, check=False, env=environment_for(CATALOGUE))
-        made = json.loads(done.stdout) if done.returncode == 0 else None
+        additions = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        raise CannotPublish(f"the catalogue with the installed packages could not be made: {error}") from None
-    if made is None:
+        raise PublishingError(f"the catalogue with the installed packages could not be made: {error}") from None
+    if additions is None:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-        raise CannotPublish(f"the catalogue with the installed packages could not be made: {last[0]}")
+        raise PublishingError(f"the catalogue with the installed packages could not be made: {last[0]}")
     built_in = json.loads((settings.BASE / "trainers" / "catalog.json").read_bytes())
-    return {part: select_unknown_entries(built_in[part], made[part]) for part in PARTS}
+    return {part: select_unknown_entries(built_in[part], additions[part]) for part in PARTS}
 
 
-def select_unknown_entries(known: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def select_unknown_entries(known: list[dict[str, Any]], entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entries whose names are not known."""
     names = {entry["name"] for entry in known}
-    return [entry for entry in found if entry["name"] not in names]
+    return [entry for entry in entries if entry["name"] not in names]
 
 
-class Look:
+class AdditionsReader:
     """What this process saw last in the database; looked up again after some seconds, by one thread at a time, and kept while it is away."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Look:
         return self.seen
 
 
-LOOK = Look()
+LOOK = AdditionsReader()
 
 
 def fetch_published_additions() -> tuple[Additions, ...]:

@@ -16,7 +16,7 @@ COMPONENT = re.compile(r"^rewards/(?P<name>.+)/mean$")
 
 
 @dataclass(frozen=True)
-class Panel:
+class ChartPanel:
     """One chart: the metrics it may show with their labels, in order of their series colour. ``points`` draws markers only."""
 
     id: str
@@ -30,33 +30,33 @@ class Panel:
     pattern: re.Pattern[str] | None = field(default=None)  # further metrics, labelled by their group ``name``
 
     def present(self, names: set[str]) -> dict[str, str]:
-        shown = {name: label for name, label in self.metrics.items() if name in names}
+        labels = {name: label for name, label in self.metrics.items() if name in names}
         if self.pattern:
-            for name in sorted(names - set(shown)):
+            for name in sorted(names - set(labels)):
                 if match := self.pattern.match(name):
-                    shown[name] = match["name"]
-        return shown
+                    labels[name] = match["name"]
+        return labels
 
 
 PANELS = (
-    Panel(
+    ChartPanel(
         "reward", "Reward", {"reward": "total"}, help="Mean reward of the step's completions, with each reward function's mean.", pattern=COMPONENT
     ),
-    Panel(
+    ChartPanel(
         "spread",
         "Reward standard deviation",
         {"reward_std": "standard deviation", "frac_reward_zero_std": "zero-variance groups"},
         help="A group whose completions all get the same reward gives no learning signal.",
     ),
-    Panel("component-spread", "Standard deviation per reward function", {}, folded=True, pattern=re.compile(r"^rewards/(?P<name>.+)/std$")),
-    Panel("entropy", "Token entropy", {"entropy": "policy"}, unit="nats", help="Mean entropy of the policy's next-token distribution."),
-    Panel(
+    ChartPanel("component-spread", "Standard deviation per reward function", {}, folded=True, pattern=re.compile(r"^rewards/(?P<name>.+)/std$")),
+    ChartPanel("entropy", "Token entropy", {"entropy": "policy"}, unit="nats", help="Mean entropy of the policy's next-token distribution."),
+    ChartPanel(
         "people",
         "Human reward coverage",
         {"human/share": "share of completions", "human/answered": "share of questions"},
         help="Share of the step's completions that people ranked in time, and of questions that were answered. The rest get the fallback.",
     ),
-    Panel(
+    ChartPanel(
         "heldout",
         "Held-out",
         {"heldout/reward": "reward", "heldout/accuracy": "accuracy"},
@@ -65,40 +65,40 @@ PANELS = (
         help="Evaluated on prompts that are never trained on.",
         pattern=re.compile(r"^heldout/(?!entropy$|length$)(?P<name>.+)$"),
     ),
-    Panel("heldout-entropy", "Held-out entropy", {"heldout/entropy": "entropy"}, section="Held-out", unit="nats", points=True),
-    Panel("heldout-length", "Held-out length", {"heldout/length": "mean length"}, section="Held-out", unit="tokens", points=True),
-    Panel(
+    ChartPanel("heldout-entropy", "Held-out entropy", {"heldout/entropy": "entropy"}, section="Held-out", unit="nats", points=True),
+    ChartPanel("heldout-length", "Held-out length", {"heldout/length": "mean length"}, section="Held-out", unit="tokens", points=True),
+    ChartPanel(
         "margins",
         "Reward margins",
         {"rewards/margins": "chosen − rejected"},
         section="Preferences",
         help="Implicit reward of DPO: chosen minus rejected.",
     ),
-    Panel(
+    ChartPanel(
         "accuracies",
         "Preference accuracy",
         {"rewards/accuracies": "accuracy"},
         section="Preferences",
         help="Share of pairs in which the chosen answer has the higher implicit reward.",
     ),
-    Panel("implicit", "Implicit rewards", {"rewards/chosen": "chosen", "rewards/rejected": "rejected"}, section="Preferences"),
-    Panel("logps", "Log-probabilities", {"logps/chosen": "chosen", "logps/rejected": "rejected"}, section="Preferences", unit="nats"),
-    Panel("logits", "Logits", {"logits/chosen": "chosen", "logits/rejected": "rejected"}, section="Preferences", folded=True),
-    Panel("loss", "Loss", {"loss": "loss"}, section="Optimisation"),
-    Panel(
+    ChartPanel("implicit", "Implicit rewards", {"rewards/chosen": "chosen", "rewards/rejected": "rejected"}, section="Preferences"),
+    ChartPanel("logps", "Log-probabilities", {"logps/chosen": "chosen", "logps/rejected": "rejected"}, section="Preferences", unit="nats"),
+    ChartPanel("logits", "Logits", {"logits/chosen": "chosen", "logits/rejected": "rejected"}, section="Preferences", folded=True),
+    ChartPanel("loss", "Loss", {"loss": "loss"}, section="Optimisation"),
+    ChartPanel(
         "token-accuracy", "Token accuracy", {"mean_token_accuracy": "accuracy"}, section="Optimisation", help="Share of tokens predicted correctly."
     ),
-    Panel("grad-norm", "Gradient norm", {"grad_norm": "before clipping"}, section="Optimisation"),
-    Panel("kl", "KL to the reference", {"kl": "KL"}, section="Optimisation", unit="nats"),
-    Panel("learning-rate", "Learning rate", {"learning_rate": "learning rate"}, section="Optimisation"),
-    Panel(
+    ChartPanel("grad-norm", "Gradient norm", {"grad_norm": "before clipping"}, section="Optimisation"),
+    ChartPanel("kl", "KL to the reference", {"kl": "KL"}, section="Optimisation", unit="nats"),
+    ChartPanel("learning-rate", "Learning rate", {"learning_rate": "learning rate"}, section="Optimisation"),
+    ChartPanel(
         "clip",
         "Clipped ratios",
         {"clip_ratio/region_mean": "both", "clip_ratio/low_mean": "low", "clip_ratio/high_mean": "high"},
         section="Optimisation",
         help="Share of tokens with a clipped importance ratio.",
     ),
-    Panel(
+    ChartPanel(
         "length",
         "Completion length",
         {
@@ -110,19 +110,19 @@ PANELS = (
         section="Completions",
         unit="tokens",
     ),
-    Panel(
+    ChartPanel(
         "clipped",
         "Cut off",
         {"completions/clipped_ratio": "share"},
         section="Completions",
         help="Share of completions cut off at the max completion tokens.",
     ),
-    Panel("throughput", "Throughput", {"speed/tokens_per_second": "tokens/s"}, section="Speed", unit="tokens/s"),
-    Panel("step-time", "Step time", {"speed/step_seconds": "seconds", "human/wait_seconds": "waiting for people"}, section="Speed", unit="s"),
-    Panel("cpu", "CPU", {"system/cpu_percent": "CPU"}, section="System", unit="%", folded=True),
-    Panel("memory", "Memory", {"system/memory_bytes": "memory"}, section="System", unit="bytes", folded=True),
-    Panel("gpu", "GPU", {"system/gpu_percent": "GPU"}, section="System", unit="%", folded=True),
-    Panel("gpu-memory", "GPU memory", {"system/gpu_memory_bytes": "GPU memory"}, section="System", unit="bytes", folded=True),
+    ChartPanel("throughput", "Throughput", {"speed/tokens_per_second": "tokens/s"}, section="Speed", unit="tokens/s"),
+    ChartPanel("step-time", "Step time", {"speed/step_seconds": "seconds", "human/wait_seconds": "waiting for people"}, section="Speed", unit="s"),
+    ChartPanel("cpu", "CPU", {"system/cpu_percent": "CPU"}, section="System", unit="%", folded=True),
+    ChartPanel("memory", "Memory", {"system/memory_bytes": "memory"}, section="System", unit="bytes", folded=True),
+    ChartPanel("gpu", "GPU", {"system/gpu_percent": "GPU"}, section="System", unit="%", folded=True),
+    ChartPanel("gpu-memory", "GPU memory", {"system/gpu_memory_bytes": "GPU memory"}, section="System", unit="bytes", folded=True),
 )
 
 # Where a panel's kind of run looks first; sections keep this order, whatever order the panels are written in.
@@ -141,18 +141,18 @@ def build_chart_panels(names: Iterable[str], trainer: str = "grpo", methods: Seq
     present = {name for name in names if not name.startswith("@")}
     of_methods, theirs = method_panels.build_method_panels(methods, present)
     left = present - theirs
-    shown: list[dict[str, Any]] = []
+    panels: list[dict[str, Any]] = []
     for panel in PANELS:
         metrics = panel.present(left)
         if metrics:
             left -= set(metrics)
-            shown.append(describe_panel(panel, metrics))
-    shown += group_other_metrics(left)
+            panels.append(describe_panel(panel, metrics))
+    panels += group_other_metrics(left)
     order = SECTIONS.get(trainer, SECTIONS["grpo"])
-    return sorted(shown, key=lambda panel: order.index(panel["section"])) + of_methods
+    return sorted(panels, key=lambda panel: order.index(panel["section"])) + of_methods
 
 
-def describe_panel(panel: Panel, metrics: dict[str, str]) -> dict[str, Any]:
+def describe_panel(panel: ChartPanel, metrics: dict[str, str]) -> dict[str, Any]:
     traces = [{"metric": name, "label": label, "color": index % 8 + 1} for index, (name, label) in enumerate(metrics.items())]
     return {
         "id": panel.id,
@@ -174,10 +174,10 @@ def group_other_metrics(names: set[str]) -> list[dict[str, Any]]:
     groups: dict[str, list[str]] = {}
     for name in sorted(names):
         groups.setdefault(name.rpartition("/")[0], []).append(name)
-    found: list[dict[str, Any]] = []
+    panels: list[dict[str, Any]] = []
     for prefix, members in sorted(groups.items()):
         for start in range(0, len(members), 8):
             metrics = {name: name.rpartition("/")[2] if prefix else name for name in members[start : start + 8]}
             title = (prefix or (members[start] if len(metrics) == 1 else "ungrouped")) + (f" ({start // 8 + 1})" if start else "")
-            found.append(describe_panel(Panel(f"other-{len(found)}", title, {}, section="Other", folded=True), metrics))
-    return found
+            panels.append(describe_panel(ChartPanel(f"other-{len(panels)}", title, {}, section="Other", folded=True), metrics))
+    return panels

@@ -266,8 +266,8 @@ class TeamConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def team(self) -> Any:
-        wanted = self.scope["url_route"]["kwargs"]["team_id"]
-        return wanted if wanted <= MAX_ID and teams_open_to(self.user_id, "runs.read").filter(team=wanted).exists() else None
+        team_id = self.scope["url_route"]["kwargs"]["team_id"]
+        return team_id if team_id <= MAX_ID and teams_open_to(self.user_id, "runs.read").filter(team=team_id).exists() else None
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:

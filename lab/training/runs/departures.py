@@ -9,7 +9,7 @@ from django.db import transaction
 from lab.lib.folders import remove_folder
 from lab.teams.accounts.models import Team, User
 from lab.teams.people import departures, team_deletion
-from lab.teams.people.departures import Held
+from lab.teams.people.departures import MemberHolding
 from lab.training.runs import live
 from lab.training.runs.models import ACTIVE, OPEN, Run, RunQuerySet, Status
 
@@ -33,25 +33,25 @@ def stop_waiting(team: Team, user: User) -> None:
             transaction.on_commit(lambda run=run: live.publish_state(Run.objects.same_row(run).get()))  # type: ignore[misc]
 
 
-def describe_held_runs(team: Team, user: User) -> list[Held]:
+def describe_held_runs(team: Team, user: User) -> list[MemberHolding]:
     queued = list(filter_waiting_runs(team, user))
     training = list(Run.objects.of(team).filter(created_by=user, status__in=ACTIVE).order_by("number"))
-    found = []
+    holdings = []
     if queued:
-        found.append(
-            Held(
+        holdings.append(
+            MemberHolding(
                 f"{format_run_count(queued, 'queued run')} {'are' if len(queued) > 1 else 'is'} stopped: {format_run_names(queued)}. "
                 "Anyone may resume them."
             )
         )
     if training:
-        found.append(
-            Held(
+        holdings.append(
+            MemberHolding(
                 f"{format_run_count(training, 'run')} that {'train' if len(training) > 1 else 'trains'} now goes on: {format_run_names(training)}.",
                 True,
             )
         )
-    return found
+    return holdings
 
 
 def format_run_count(runs: list[Run], noun: str) -> str:
@@ -72,10 +72,10 @@ def still_open(team: Team) -> str:
 
 def make_run_folder_clearer(team: Team) -> Callable[[], None]:
     """What the runs wrote; on the disk that this process sees."""
-    found = [run.folder for run in Run.objects.of(team).only("pk")]
+    folders = [run.folder for run in Run.objects.of(team).only("pk")]
 
     def clear() -> None:
-        for folder in found:
+        for folder in folders:
             remove_folder(folder.parent, folder.name)
 
     return clear

@@ -18,7 +18,7 @@ CHAIN_LENGTH = 20  # stages shown before this one
 
 
 @dataclass(frozen=True)
-class Action:
+class HeaderAction:
     """A button of the header. ``refused`` says why it cannot be pressed now; empty means it can."""
 
     name: str
@@ -33,7 +33,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Notice:
+class RunBanner:
     """The banner of a run that does not simply train: what is the matter, what to do, and where to look."""
 
     tone: str
@@ -75,25 +75,25 @@ def list_run_chain(run: Run) -> list[Run]:
     return [*before, run, *after] if before or after else []
 
 
-def build_header_actions(run: Run) -> list[Action]:
+def build_header_actions(run: Run) -> list[HeaderAction]:
     def url(name: str) -> str:
         return reverse(name, args=[run.pk])
 
     launch, able = reverse("launch"), live.describe_run_state(run)["can"]
     if run.outside:  # nothing here can start, clone or kill somebody else's process; it reads at its next report that it shall stop
-        return [Action("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run))]
+        return [HeaderAction("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run))]
     kill_text = "The trainer is killed immediately. Steps since the last checkpoint are lost and are trained again if you resume the run."
-    feeds = Action("feeds", "Label during training", "label", url("run-feeds"), post=False)
-    ablate = Action("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
+    feeds = HeaderAction("feeds", "Label during training", "label", url("run-feeds"), post=False)
+    ablate = HeaderAction("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
     return [
         # Asks nothing: resume undoes it.
-        Action("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
-        Action("resume", "Resume", "play", url("run-resume"), find_resume_objection(run) if able["resume"] else no_resume(run)),
-        Action("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
-        Action("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
+        HeaderAction("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
+        HeaderAction("resume", "Resume", "play", url("run-resume"), find_resume_objection(run) if able["resume"] else no_resume(run)),
+        HeaderAction("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
+        HeaderAction("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
         *([feeds] if run.trainer == "grpo" and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
-        Action(
+        HeaderAction(
             "kill",
             "Kill",
             "close",
@@ -122,7 +122,7 @@ def no_chain(run: Run) -> str:
     return ""
 
 
-def build_run_notice(run: Run) -> Notice | None:
+def build_run_notice(run: Run) -> RunBanner | None:
     logs = reverse("run-logs", args=[run.pk])
     if run.outside and run.status in (Status.LOST, Status.STOPPED, Status.FAILED):
         return build_outside_notice(run)
@@ -130,28 +130,28 @@ def build_run_notice(run: Run) -> Notice | None:
         return build_waiting_notice(run)
     if run.status == Status.FAILED:
         advice = "Check the end of the log. Resume continues from the last checkpoint; “Clone and edit” starts over with other values."
-        return Notice("bad", "This run failed.", run.reason or "No reason was reported.", advice, logs, "Open the logs")
+        return RunBanner("bad", "This run failed.", run.reason or "No reason was reported.", advice, logs, "Open the logs")
     if run.status == Status.STOPPED:
-        return Notice(
+        return RunBanner(
             "info", "This run was stopped.", run.reason, "Resume continues from the last checkpoint." if run.step else "Resume queues it again."
         )
     return None
 
 
-def build_outside_notice(run: Run) -> Notice:
+def build_outside_notice(run: Run) -> RunBanner:
     """What became of a script that trains elsewhere."""
     if run.status == Status.LOST:
         advice = "Its data is kept where it runs. If it has ended, send the rest: python -m trainers send FOLDER"
-        return Notice("warn", "No data from this run.", format_held_reason(run.reason) + ".", advice)
+        return RunBanner("warn", "No data from this run.", format_held_reason(run.reason) + ".", advice)
     title = "This run failed where it was trained." if run.status == Status.FAILED else "This run was stopped."
-    return Notice("bad" if run.status == Status.FAILED else "info", title, run.reason, "Restart its script where it ran.")
+    return RunBanner("bad" if run.status == Status.FAILED else "info", title, run.reason, "Restart its script where it ran.")
 
 
-def build_waiting_notice(run: Run) -> Notice:
+def build_waiting_notice(run: Run) -> RunBanner:
     """Why a queued or lost run does not train yet, and what starts it."""
     reason = find_waiting_reasons([run])[run.pk]
     lost = run.status == Status.LOST
-    title, said = ("This run lost its worker.", run.reason) if lost else ("Waiting in the queue.", run.reason)
+    title, text = ("This run lost its worker.", run.reason) if lost else ("Waiting in the queue.", run.reason)
     parent = reason.parent
     if parent is not None:
         held = f"It starts from the policy of #{parent.number} {parent.name}, which is {parent.status}."
@@ -159,7 +159,7 @@ def build_waiting_notice(run: Run) -> Notice:
         advice = "Resume that run; this one starts when it finishes." if blocked else "It starts automatically when that run finishes."
         tone, link, label = "warn" if blocked else "info", reverse("run", args=[parent.pk]), f"Open #{parent.number}"
     elif reason.kind == "held":
-        said, held, advice = "", format_held_reason(reason.why), "It starts automatically when there is room."
+        text, held, advice = "", format_held_reason(reason.why), "It starts automatically when there is room."
         tone, link, label = "warn", reverse("usage"), "Usage"
     elif reason.kind == "worker":
         held, advice = f"No worker is on the queue “{run.queue}”.", f"Start one: .venv/bin/python manage.py worker --queues {run.queue}"
@@ -167,7 +167,7 @@ def build_waiting_notice(run: Run) -> Notice:
     else:
         held, advice = f"{reason.why[:1].upper()}{reason.why[1:]}.", "It starts automatically when a worker is free."
         tone, link, label = "warn" if lost else "info", reverse("workers"), "Workers"
-    return Notice(tone, title, f"{said} {held}".strip(), advice, link, label)
+    return RunBanner(tone, title, f"{text} {held}".strip(), advice, link, label)
 
 
 def format_held_reason(held: str) -> str:

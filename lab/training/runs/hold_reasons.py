@@ -15,7 +15,7 @@ from lab.training.runs.models import Run
 from trainers.contract.spec import RunSpec
 
 
-class Rule(Protocol):
+class HoldRule(Protocol):
     def held(self, runs: Sequence[Run]) -> dict[UUID, str]:
         """Why each of the queued runs that are held waits, a sentence each."""
 
@@ -29,22 +29,22 @@ class Rule(Protocol):
         """What launching the stages ``specs`` so often would take, for usage/estimate.html."""
 
 
-RULES: Registry[Rule] = Registry("rule that holds runs back")
+RULES: Registry[HoldRule] = Registry("rule that holds runs back")
 
 
 def find_held_reasons(runs: Sequence[Run]) -> dict[UUID, str]:
-    found: dict[UUID, str] = {}
+    reasons: dict[UUID, str] = {}
     for rule in RULES.values():
-        found |= rule.held(runs)
-    return found
+        reasons |= rule.held(runs)
+    return reasons
 
 
 def predict_hold_reasons(team: Team, queue: str) -> str:
-    return " ".join(said for rule in RULES.values() if (said := rule.foreseen(team, queue)))
+    return " ".join(reason for rule in RULES.values() if (reason := rule.foreseen(team, queue)))
 
 
 def find_queue_refusal(team: Team, queue: str) -> str:
-    return " ".join(said for rule in RULES.values() if (said := rule.refused(team, queue)))
+    return " ".join(refusal for rule in RULES.values() if (refusal := rule.refused(team, queue)))
 
 
 def estimate_launch_usage(team: Team, queue: str, specs: Sequence[RunSpec], runs: int = 1) -> list[object]:

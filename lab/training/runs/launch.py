@@ -129,12 +129,12 @@ def launch_run(
 
 def describe_launch(run: Run) -> dict[str, Any]:
     """What the audit log says of a run that was launched."""
-    found = {"recipe": run.recipe, "trainer": run.trainer, "policy": run.policy}
+    details = {"recipe": run.recipe, "trainer": run.trainer, "policy": run.policy}
     if run.cloned_from:
-        found["cloned_from"] = f"#{run.cloned_from.number}"
+        details["cloned_from"] = f"#{run.cloned_from.number}"
     if run.parent:
-        found["after"] = f"#{run.parent.number}"
-    return found
+        details["after"] = f"#{run.parent.number}"
+    return details
 
 
 def still_in(team: Team, user: User | None) -> None:

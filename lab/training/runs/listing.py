@@ -20,7 +20,7 @@ from lab.teams.accounts.models import Project, Team, User
 from lab.training.runs import live, method_usage, metrics, wait_reasons
 from lab.training.runs.models import OPEN, Run, Status
 from lab.training.runs.stack import MethodChip, build_method_chips, build_stack
-from lab.training.runs.wait_reasons import Waiting
+from lab.training.runs.wait_reasons import WaitReason
 
 PAGE = 50
 SPARK_BUCKETS = 24
@@ -44,12 +44,12 @@ GROUPS = {"open": OPEN, "ended": (Status.FINISHED, Status.STOPPED, Status.FAILED
 FILTERS = ("status", "project", "recipe", "method", "task", "who", "q")
 
 
-class Query(ListQuery):
+class RunQuery(ListQuery):
     filters = FILTERS
     alphabetical = ("name", "recipe", "policy", "task", "who", "status")
 
 
-def read_query(params: QueryDict) -> Query:
+def read_query(params: QueryDict) -> RunQuery:
     """The query a URL's parameters stand for; whatever is not allow-listed is left out with a note."""
     notes = {}
     chosen = {name: str(params[name]).replace("\0", "").strip()[:LONGEST_SEARCH] for name in FILTERS if params.get(name, "").strip()}
@@ -63,10 +63,10 @@ def read_query(params: QueryDict) -> Query:
     if sort.removeprefix("-") not in SORTS:
         notes["sort"] = f"Runs cannot be sorted by “{sort[:40]}”; showing newest first."
         sort = NEWEST_FIRST
-    return Query(chosen, sort, parse_whole_number(params.get("page"), 10**6 - 1, 1) or 1, notes)
+    return RunQuery(chosen, sort, parse_whole_number(params.get("page"), 10**6 - 1, 1) or 1, notes)
 
 
-def filter_matching_runs(team: Team, query: Query) -> QuerySet[Run]:
+def filter_matching_runs(team: Team, query: RunQuery) -> QuerySet[Run]:
     """The team's runs that ``query`` asks for, in its order, with what a row needs."""
     runs = (
         method_usage.with_base(Run.objects.of(team))
@@ -96,13 +96,13 @@ def _build_run_condition(chosen: Mapping[str, str]) -> Q:
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """One run as a row shows it: ``state`` is what a live update carries, so that both draw the same cells."""
 
     run: Run
     state: dict[str, Any]
     spark: Sparkline | None
-    waiting: Waiting | None
+    waiting: WaitReason | None
     stack: list[MethodChip]
 
     @property
@@ -116,18 +116,18 @@ class Row:
         return self.state["latest"]["reward"] is None and self.state["latest"]["heldout"] is not None
 
 
-def page_of(team: Team, query: Query) -> Page[Run]:
+def page_of(team: Team, query: RunQuery) -> Page[Run]:
     return Paginator(filter_matching_runs(team, query), PAGE).get_page(query.page)
 
 
-def build_run_rows(runs: list[Run]) -> list[Row]:
+def build_run_rows(runs: list[Run]) -> list[RunRow]:
     """Rows for ``runs``: a fixed number of queries however many there are."""
     ids = [run.pk for run in runs]
     measured = metrics.read_sparkline_series(ids, "heldout/reward", SPARK_BUCKETS) | metrics.read_sparkline_series(ids, "reward", SPARK_BUCKETS)
     reasons = wait_reasons.find_waiting_reasons(runs)
     now = database_now() if any(run.is_active for run in runs) else None
     return [
-        Row(run, live.describe_run_state(run, now), _build_run_sparkline(measured.get(run.pk)), reasons.get(run.pk), _build_stack_chips(run))
+        RunRow(run, live.describe_run_state(run, now), _build_run_sparkline(measured.get(run.pk)), reasons.get(run.pk), _build_stack_chips(run))
         for run in runs
     ]
 
@@ -144,7 +144,7 @@ def _build_run_sparkline(series: metrics.Series | None) -> Sparkline | None:
 
 
 @dataclass(frozen=True)
-class Choices:
+class RunFilterChoices:
     """What the filters of a team offer."""
 
     recipes: list[str]
@@ -154,10 +154,10 @@ class Choices:
     projects: list[Project]
 
 
-def list_run_filter_choices(team: Team, project: str = "") -> Choices:
+def list_run_filter_choices(team: Team, project: str = "") -> RunFilterChoices:
     """``project``: the one that is chosen, offered even if it is archived."""
     runs = Run.objects.of(team).order_by()
-    return Choices(
+    return RunFilterChoices(
         recipes=sorted(runs.values_list("recipe", flat=True).distinct()),
         methods=sorted(method_usage.count_method_runs(team)),
         tasks=sorted(runs.values_list("task", flat=True).distinct()),

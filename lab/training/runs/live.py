@@ -146,8 +146,8 @@ def catch_up(run_id: UUID | str, cursor: int) -> dict[str, Any] | None:
             return build_reset_message(run)
         if len(metrics.read_metric_series(run.pk, ["@time"], after=cursor).get("@time", ())) > MAX_GAP_STEPS:
             return build_reset_message(run)
-        found = metrics.read_metric_series(run.pk, after=cursor)
-        points = {name: list(zip(series.steps.tolist(), series.values.tolist(), strict=True)) for name, series in found.items()}
+        series_by_name = metrics.read_metric_series(run.pk, after=cursor)
+        points = {name: list(zip(series.steps.tolist(), series.values.tolist(), strict=True)) for name, series in series_by_name.items()}
         return build_delta_message(run, cursor, points, _rollouts_after(run, cursor), logs=True)
 
 

@@ -16,7 +16,7 @@ from django.core.management import call_command
 
 from lab import embedded
 from lab.lib.child_environment import LAB, environment_for
-from lab.lib.processes import Child, kill_tree, start_child_process, stop_child_processes
+from lab.lib.processes import ManagedProcess, kill_tree, start_child_process, stop_child_processes
 from lab.training.workers.models import ANALYSIS
 
 HOST = "127.0.0.1"
@@ -60,7 +60,7 @@ class LocalLab:
         self.port, self.with_worker = port, worker
         self.url = f"http://{HOST}:{port}"
         self.logs = Path(settings.HOME) / "logs"
-        self.children: list[Child] = []
+        self.children: list[ManagedProcess] = []
         self.services_checked = time.monotonic()
 
     def __enter__(self) -> LocalLab:

@@ -29,7 +29,7 @@ ATTRIBUTES = {1: "bold", 2: "dim", 3: "italic", 4: "underline"}
 
 
 @dataclass
-class Style:
+class TextStyle:
     """The graphic state that SGR sequences change."""
 
     colour: str = ""
@@ -69,29 +69,29 @@ def escape_control_characters(text: str) -> str:
     return BIDI.sub(lambda match: f"⟨U+{ord(match.group()):04X}⟩", text)
 
 
-def parse_styled_spans(line: str, style: Style) -> Line:
+def parse_styled_spans(line: str, style: TextStyle) -> Line:
     """One line, without its newline; ``style`` carries over to the next."""
     line = collapse_progress_line(line)
     if len(line) > MAX_LINE:
         line = line[:MAX_LINE] + f" … ({len(line) - MAX_LINE:,} more characters; download the log to see them)"
-    found: Line = []
+    spans: Line = []
     at = 0
     for match in ESCAPE.finditer(line):
-        append_span(found, style.classes, line[at : match.start()])
+        append_span(spans, style.classes, line[at : match.start()])
         if match["final"] == "m":
             style.apply(match["csi"])
         at = match.end()
-    append_span(found, style.classes, line[at:])
-    return found
+    append_span(spans, style.classes, line[at:])
+    return spans
 
 
-def append_span(found: Line, classes: str, text: str) -> None:
+def append_span(spans: Line, classes: str, text: str) -> None:
     if text:
-        found.append((classes, escape_control_characters(text)))
+        spans.append((classes, escape_control_characters(text)))
 
 
 @dataclass(frozen=True)
-class Tail:
+class LogTail:
     """Lines of a log. ``cursor`` is where the next read goes on: the start of the last line if that has no newline yet (``open_line``)."""
 
     lines: list[Line]
@@ -103,7 +103,7 @@ class Tail:
 
 def lines_of(chunks: Iterable[LogChunk], skip: int = 0) -> Iterator[tuple[Line, str, bool]]:
     """(line, cursor at its start, whether it is finished) of each line. A notice is a line of its own."""
-    style = Style()
+    style = TextStyle()
     pending, start = "", ""
     for chunk in chunks:
         at, skip = min(skip, len(chunk.text)), 0
@@ -126,11 +126,11 @@ def lines_of(chunks: Iterable[LogChunk], skip: int = 0) -> Iterator[tuple[Line, 
 
 def read_cursor(text: str) -> tuple[int, int, int] | None:
     parts = text.split(".")
-    found = [number for part in parts if (number := parse_whole_number(part)) is not None]
-    return (found[0], found[1], found[2]) if len(parts) == len(found) == 3 else None
+    numbers = [number for part in parts if (number := parse_whole_number(part)) is not None]
+    return (numbers[0], numbers[1], numbers[2]) if len(parts) == len(numbers) == 3 else None
 
 
-def read_log_tail(run: Run, attempt: int, cursor: str = "") -> Tail:
+def read_log_tail(run: Run, attempt: int, cursor: str = "") -> LogTail:
     """The newest lines of an attempt's log, or those after ``cursor``."""
     rows = LogChunk.objects.filter(run=run, attempt=attempt)
     position = read_cursor(cursor)
@@ -140,28 +140,28 @@ def read_log_tail(run: Run, attempt: int, cursor: str = "") -> Tail:
         return tail_of(newest, 0, "", earlier)
     offset, pk, skip = position
     chunks = list(rows.filter(Q(offset=offset, pk__gte=pk) | Q(offset__gt=offset)).order_by("offset", "pk")[:BLOCK])
-    found = tail_of(chunks, skip if chunks and chunks[0].pk == pk else 0, cursor)
-    return replace(found, more=len(chunks) == BLOCK)
+    tail = tail_of(chunks, skip if chunks and chunks[0].pk == pk else 0, cursor)
+    return replace(tail, more=len(chunks) == BLOCK)
 
 
-def tail_of(chunks: list[LogChunk], skip: int, cursor: str, earlier: bool = False) -> Tail:
-    found = list(lines_of(chunks, skip))
-    if not found:
-        return Tail([], cursor, False, earlier)
-    lines = [line for line, _, _ in found]
-    return Tail(lines[-SHOWN_LINES:], found[-1][1], not found[-1][2], earlier or len(lines) > SHOWN_LINES)
+def tail_of(chunks: list[LogChunk], skip: int, cursor: str, earlier: bool = False) -> LogTail:
+    rows = list(lines_of(chunks, skip))
+    if not rows:
+        return LogTail([], cursor, False, earlier)
+    lines = [line for line, _, _ in rows]
+    return LogTail(lines[-SHOWN_LINES:], rows[-1][1], not rows[-1][2], earlier or len(lines) > SHOWN_LINES)
 
 
 def search_log_lines(run: Run, attempt: int, words: str) -> tuple[list[tuple[int, Line]], bool]:
     """(line number, line) of the lines that contain ``words``, whatever the case, and whether there are more than MATCHES."""
-    wanted = words.casefold()
-    found: list[tuple[int, Line]] = []
+    needle = words.casefold()
+    matches: list[tuple[int, Line]] = []
     for number, (line, _, _) in enumerate(lines_of(LogChunk.objects.filter(run=run, attempt=attempt).order_by("offset", "pk").iterator()), 1):
-        if wanted in "".join(text for _, text in line).casefold():
-            if len(found) == MATCHES:
-                return found, True
-            found.append((number, line))
-    return found, False
+        if needle in "".join(text for _, text in line).casefold():
+            if len(matches) == MATCHES:
+                return matches, True
+            matches.append((number, line))
+    return matches, False
 
 
 def iterate_log_text(run: Run, attempt: int) -> Iterator[str]:

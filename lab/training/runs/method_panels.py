@@ -14,23 +14,23 @@ Described = dict[str, Any]
 
 def build_method_panels(entries: Iterable[Entry], present: set[str]) -> tuple[list[Described], set[str]]:
     """The panels of these methods in order, and which of the metrics that are ``present`` belong to a method and nowhere else."""
-    found: list[Described] = []
+    panels: list[Described] = []
     owned: set[str] = set()
     for entry in entries:
         own = {name for name in present if name.startswith(f"{entry['name']}/")}
-        declared = [describe_declared_panel(entry["name"], place, panel) for place, panel in enumerate(entry.get("panels", ()))]
+        declared = [describe_declared_panel(entry["name"], index, panel) for index, panel in enumerate(entry.get("panels", ()))]
         drawn = {name for panel in declared for name in panel["metrics"]}
-        found += declared + build_undeclared_panels(entry["name"], sorted(own - drawn))
+        panels += declared + build_undeclared_panels(entry["name"], sorted(own - drawn))
         owned |= own
-    return found, owned
+    return panels, owned
 
 
-def describe_declared_panel(method: str, place: int, panel: dict[str, Any]) -> Described:
+def describe_declared_panel(method: str, index: int, panel: dict[str, Any]) -> Described:
     series = histogram_bins(panel) if panel["kind"] == "histogram" else panel["series"]
-    traces = [make_panel_trace(place, one["metric"], one["label"], one["dashed"]) for place, one in enumerate(series)]
+    traces = [make_panel_trace(index, trace["metric"], trace["label"], trace["dashed"]) for index, trace in enumerate(series)]
     others = [*(panel["band"] or ()), *([panel["phase"]] if panel["phase"] else [])]
     return {
-        **make_panel_frame(f"method-{method.replace('.', '-')}-{place}", panel["title"], method, traces),
+        **make_panel_frame(f"method-{method.replace('.', '-')}-{index}", panel["title"], method, traces),
         "unit": panel["unit"],
         "help": panel["help"],
         "kind": panel["kind"],
@@ -39,7 +39,7 @@ def describe_declared_panel(method: str, place: int, panel: dict[str, Any]) -> D
         "phase_names": panel["phase_names"],
         "low": panel.get("low"),
         "high": panel.get("high"),
-        "metrics": [*(one["metric"] for one in traces), *others],
+        "metrics": [*(trace["metric"] for trace in traces), *others],
     }
 
 
@@ -47,21 +47,21 @@ def histogram_bins(panel: dict[str, Any]) -> list[dict[str, Any]]:
     """One series a bin, as ``Method.log_histogram`` names them, each called by the middle of its bin where that is known."""
     name, low, high = panel["series"][0]["metric"], panel.get("low"), panel.get("high")
 
-    def label(place: int) -> str:
-        return f"bin {place}" if low is None or high is None else f"{low + (high - low) * (place + 0.5) / BINS:.3g}"
+    def label(index: int) -> str:
+        return f"bin {index}" if low is None or high is None else f"{low + (high - low) * (index + 0.5) / BINS:.3g}"
 
-    return [{"metric": f"{name}/{place:02d}", "label": label(place), "dashed": False} for place in range(BINS)]
+    return [{"metric": f"{name}/{index:02d}", "label": label(index), "dashed": False} for index in range(BINS)]
 
 
 def build_undeclared_panels(method: str, names: Sequence[str]) -> list[Described]:
     """Metrics of a method that none of its panels draws, folded away."""
-    found = []
+    panels = []
     for start in range(0, len(names), LINES):
         title = "Not in a panel" + (f" ({start // LINES + 1})" if len(names) > LINES else "")
-        traces = [make_panel_trace(place, name, name.removeprefix(f"{method}/")) for place, name in enumerate(names[start : start + LINES])]
+        traces = [make_panel_trace(index, name, name.removeprefix(f"{method}/")) for index, name in enumerate(names[start : start + LINES])]
         panel = make_panel_frame(f"method-{method.replace('.', '-')}-more-{start // LINES}", title, method, traces)
-        found.append({**panel, "folded": True, "metrics": [one["metric"] for one in traces]})
-    return found
+        panels.append({**panel, "folded": True, "metrics": [trace["metric"] for trace in traces]})
+    return panels
 
 
 def make_panel_frame(name: str, title: str, method: str, traces: list[dict[str, Any]]) -> Described:
@@ -79,5 +79,5 @@ def make_panel_frame(name: str, title: str, method: str, traces: list[dict[str, 
     }
 
 
-def make_panel_trace(place: int, metric: str, label: str = "", dashed: bool = False) -> dict[str, Any]:
-    return {"metric": metric, "label": label or metric.rpartition("/")[2], "color": place % 8 + 1, "dashed": dashed}
+def make_panel_trace(index: int, metric: str, label: str = "", dashed: bool = False) -> dict[str, Any]:
+    return {"metric": metric, "label": label or metric.rpartition("/")[2], "color": index % 8 + 1, "dashed": dashed}

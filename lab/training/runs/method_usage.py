@@ -31,12 +31,12 @@ def count_method_runs(team: Team) -> Counter[str]:
     """How many of the team's runs used each method: one query, one row for each combination there is."""
     names = Func(F("spec"), Value("$.methods[*].name"), function="jsonb_path_query_array", output_field=JSONField())
     stacks = with_base(Run.objects.of(team)).annotate(names=names).values("trainer", "base_name", "names").order_by().annotate(runs=Count("pk"))
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for stack in stacks:
         base = stack["base_name"] or DEFAULT_BASES.get(stack["trainer"], "")
         for name in {base, *stack["names"]}:
-            found[name] += stack["runs"]
-    return found
+            counts[name] += stack["runs"]
+    return counts
 
 
 def list_latest_method_runs(team: Team, method: str, limit: int) -> list[Run]:

@@ -44,7 +44,7 @@ FEW = 100  # values of a chunk that are cut out of it one by one; for more it is
 
 
 @dataclass(frozen=True)
-class Thinned:
+class ThinnedMetrics:
     """``series`` as shown; of each, how many points there are in the database, how many of those are not finite, and at how many a reward function
     had no opinion (``metrics.count_nonfinite``; names without any left out).
 
@@ -58,7 +58,7 @@ class Thinned:
     limits: dict[int, int]
 
 
-class Head(NamedTuple):
+class ChunkHead(NamedTuple):
     """A chunk without its points. ``limit``: the last of its attempt's steps that counts."""
 
     id: int
@@ -73,12 +73,12 @@ class Head(NamedTuple):
 
 
 @dataclass
-class Plan:
+class ReadPlan:
     """Which chunks of a series are read whole, and which stand for their points."""
 
-    heads: list[Head]
-    whole: list[Head] = field(default_factory=list)
-    standing: list[Head] = field(default_factory=list)
+    heads: list[ChunkHead]
+    whole: list[ChunkHead] = field(default_factory=list)
+    standing: list[ChunkHead] = field(default_factory=list)
 
 
 def fetch_binary_rows(query: str, params: Sequence[Any]) -> Rows:
@@ -88,19 +88,19 @@ def fetch_binary_rows(query: str, params: Sequence[Any]) -> Rows:
         return cursor.execute(query, params, binary=True).fetchall()
 
 
-def read_thinned_metrics(run_id: UUID, buckets: int) -> Thinned:
+def read_thinned_metrics(run_id: UUID, buckets: int) -> ThinnedMetrics:
     """Every metric of the run, axes left out; at most about two points a bucket, and fewer buckets each where there are many metrics."""
     limits = read_attempt_cutoffs(run_id)
     heads = {name: [head_of(row, limits) for row in rows] for name, rows in groupby(fetch_binary_rows(HEADS, [run_id]), lambda row: row[0])}
     buckets = min(buckets, max(FEWEST, TOGETHER // max(1, len(heads))))
     plans = {name: plan_chunk_reads(of_name, buckets) for name, of_name in heads.items()}
-    wanted = [head.id for one in plans.values() for head in one.whole]
-    points = {key: (steps, values) for key, steps, values in fetch_binary_rows(POINTS, [wanted])} if wanted else {}
+    chunk_ids = [head.id for plan in plans.values() for head in plan.whole]
+    points = {key: (steps, values) for key, steps, values in fetch_binary_rows(POINTS, [chunk_ids])} if chunk_ids else {}
     series: dict[str, Series] = {}
     counts, nonfinite, abstained = dict[str, int](), dict[str, int](), dict[str, int]()
-    for name, one in plans.items():
-        steps, values = read_whole(one.whole, points)
-        count = len(steps) + sum(head.points for head in one.standing)
+    for name, plan in plans.items():
+        steps, values = read_whole(plan.whole, points)
+        count = len(steps) + sum(head.points for head in plan.standing)
         if not count:
             continue
         bad, absent = count_nonfinite(name, values)
@@ -108,43 +108,43 @@ def read_thinned_metrics(run_id: UUID, buckets: int) -> Thinned:
         abstained |= {name: absent} if absent else {}
         counts[name] = count
         series[name] = compute_envelope(
-            merge_standing_extremes(name, steps, values, one.standing) if one.standing else Series(name, steps, values), buckets
+            merge_standing_extremes(name, steps, values, plan.standing) if plan.standing else Series(name, steps, values), buckets
         )
-    return Thinned(series, counts, nonfinite, abstained, limits)
+    return ThinnedMetrics(series, counts, nonfinite, abstained, limits)
 
 
-def head_of(row: tuple[Any, ...], limits: dict[int, int]) -> Head:
+def head_of(row: tuple[Any, ...], limits: dict[int, int]) -> ChunkHead:
     _, key, attempt, *rest = row
-    return Head(key, limits.get(attempt, NEVER), *rest)
+    return ChunkHead(key, limits.get(attempt, NEVER), *rest)
 
 
-def plan_chunk_reads(heads: Iterable[Head], buckets: int) -> Plan:
+def plan_chunk_reads(heads: Iterable[ChunkHead], buckets: int) -> ReadPlan:
     """Chunks stand for their points only where there are enough of them to draw a curve by."""
-    found = Plan([head for head in heads if head.first <= head.limit])
-    if buckets <= 0 or len(found.heads) < buckets // 4 or len(found.heads) < 3:
-        found.whole = found.heads
-        return found
-    ends = {id(min(found.heads, key=lambda head: head.first)), id(max(found.heads, key=lambda head: min(head.last, head.limit)))}
-    overlapping = find_overlapping_chunks(found.heads)
-    for head in found.heads:
+    plan = ReadPlan([head for head in heads if head.first <= head.limit])
+    if buckets <= 0 or len(plan.heads) < buckets // 4 or len(plan.heads) < 3:
+        plan.whole = plan.heads
+        return plan
+    ends = {id(min(plan.heads, key=lambda head: head.first)), id(max(plan.heads, key=lambda head: min(head.last, head.limit)))}
+    overlapping = find_overlapping_chunks(plan.heads)
+    for head in plan.heads:
         alone = head.lo_step is not None and head.hi_step is not None and head.last <= head.limit
-        (found.standing if alone and id(head) not in ends and id(head) not in overlapping else found.whole).append(head)
-    return found
+        (plan.standing if alone and id(head) not in ends and id(head) not in overlapping else plan.whole).append(head)
+    return plan
 
 
-def find_overlapping_chunks(heads: Sequence[Head]) -> set[int]:
+def find_overlapping_chunks(heads: Sequence[ChunkHead]) -> set[int]:
     """The chunks that share a step with another one: a value in them may have been measured again."""
-    found: set[int] = set()
-    furthest: Head | None = None
+    overlapping: set[int] = set()
+    furthest: ChunkHead | None = None
     for head in sorted(heads, key=lambda head: head.first):
         if furthest is not None and head.first <= min(furthest.last, furthest.limit):
-            found |= {id(head), id(furthest)}
+            overlapping |= {id(head), id(furthest)}
         if furthest is None or min(head.last, head.limit) > min(furthest.last, furthest.limit):
             furthest = head
-    return found
+    return overlapping
 
 
-def read_whole(heads: Sequence[Head], points: dict[int, tuple[bytes | None, bytes]]) -> tuple[Integers, Floats]:
+def read_whole(heads: Sequence[ChunkHead], points: dict[int, tuple[bytes | None, bytes]]) -> tuple[Integers, Floats]:
     """The points of the chunks that count, sorted by step."""
     if not heads:
         return np.empty(0, dtype=np.int64), np.empty(0)
@@ -156,11 +156,11 @@ def read_whole(heads: Sequence[Head], points: dict[int, tuple[bytes | None, byte
     return newest_of_each_step(steps, values)
 
 
-def decode_chunk_steps(head: Head, raw: bytes | None) -> Integers:
+def decode_chunk_steps(head: ChunkHead, raw: bytes | None) -> Integers:
     return np.arange(head.first, head.last + 1) if raw is None else np.frombuffer(raw, dtype="<i4").astype(np.int64)
 
 
-def merge_standing_extremes(name: str, steps: Integers, values: Floats, standing: Sequence[Head]) -> Series:
+def merge_standing_extremes(name: str, steps: Integers, values: Floats, standing: Sequence[ChunkHead]) -> Series:
     """Points that were read and the extremes of chunks that were not."""
     places = np.array([step for head in standing for step in (head.lo_step, head.hi_step)], dtype=np.int64)
     extremes = np.array([value for head in standing for value in (head.lo, head.hi)])
@@ -168,8 +168,8 @@ def merge_standing_extremes(name: str, steps: Integers, values: Floats, standing
 
 
 def axis_at(run_id: UUID, name: str, steps: Integers, limits: dict[int, int]) -> list[float | None]:
-    """The axis ``name`` at ``steps`` (ascending), None where it has none. ``limits`` as in Thinned."""
-    found = np.full(len(steps), np.nan)
+    """The axis ``name`` at ``steps`` (ascending), None where it has none. ``limits`` as in ThinnedMetrics."""
+    axis = np.full(len(steps), np.nan)
     few: list[tuple[int, int, int, int]] = []
     many: list[tuple[int, int, int, int]] = []
     for key, attempt, first, last, gapless in fetch_binary_rows(AXIS_HEADS, [run_id, f"@{name}", int(steps[-1])]) if len(steps) else []:
@@ -178,18 +178,18 @@ def axis_at(run_id: UUID, name: str, steps: Integers, limits: dict[int, int]) ->
             (few if gapless and end - start <= FEW else many).append((key, first, start, end))
     # Only what was measured again at a step of an earlier attempt is in two chunks; it does not matter which of the two moments is shown.
     if few:
-        keys, places = zip(*((key, place) for key, first, start, end in few for place in (steps[start:end] - first).tolist()), strict=True)
+        keys, places = zip(*((key, offset) for key, first, start, end in few for offset in (steps[start:end] - first).tolist()), strict=True)
         values = np.frombuffer(b"".join(row[0] for row in fetch_binary_rows(SLICES, [list(keys), list(places)])), dtype="<f8")
-        found[np.concatenate([np.arange(start, end) for _, _, start, end in few])] = values
+        axis[np.concatenate([np.arange(start, end) for _, _, start, end in few])] = values
     arrays = {key: rest for key, *rest in fetch_binary_rows(AXIS, [[key for key, *_ in many]])} if many else {}
     for key, first, start, end in many:
         raw_steps, raw_values = arrays[key]
-        asked, values = steps[start:end], np.frombuffer(raw_values, dtype="<f8")
+        asked_steps, values = steps[start:end], np.frombuffer(raw_values, dtype="<f8")
         if raw_steps is None:
-            found[start:end] = values[asked - first]
+            axis[start:end] = values[asked_steps - first]
         else:
             known = np.frombuffer(raw_steps, dtype="<i4")
-            at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-            found[start:end] = np.where(known[at] == asked, values[at], found[start:end])
-    absent = np.isnan(found)
-    return [None if value != value else value for value in found.tolist()] if absent.any() else found.tolist()
+            at = np.minimum(np.searchsorted(known, asked_steps), len(known) - 1)
+            axis[start:end] = np.where(known[at] == asked_steps, values[at], axis[start:end])
+    absent = np.isnan(axis)
+    return [None if value != value else value for value in axis.tolist()] if absent.any() else axis.tolist()

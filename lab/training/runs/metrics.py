@@ -145,8 +145,8 @@ def read_metric_series(run_id: UUID, names: Sequence[str] | None = None, buckets
     chunks = MetricChunk.across_teams.filter(run_id=run_id, last_offset__gt=after)
     if names is not None:
         chunks = chunks.filter(name__in=list(names))
-    found = _assemble_series(chunks, {run_id: read_attempt_cutoffs(run_id)}, after)
-    return {name: compute_envelope(series, buckets) for (_, name), series in found.items()}
+    assembled = _assemble_series(chunks, {run_id: read_attempt_cutoffs(run_id)}, after)
+    return {name: compute_envelope(series, buckets) for (_, name), series in assembled.items()}
 
 
 def read_metric_tail(run_id: UUID, name: str, steps: int) -> Series | None:
@@ -163,14 +163,14 @@ def read_sparkline_series(run_ids: Sequence[UUID], name: str, buckets: int) -> d
     limits: dict[UUID, dict[int, int]] = {}
     for run_id, number, from_step in Attempt.across_teams.filter(run_id__in=run_ids).order_by("number").values_list("run_id", "number", "from_step"):
         _add_attempt(limits.setdefault(run_id, {}), number, from_step)
-    found = _assemble_series(MetricChunk.across_teams.filter(run_id__in=run_ids, name=name), limits)
-    return {run_id: compute_envelope(series, buckets) for (run_id, _), series in found.items()}
+    assembled = _assemble_series(MetricChunk.across_teams.filter(run_id__in=run_ids, name=name), limits)
+    return {run_id: compute_envelope(series, buckets) for (run_id, _), series in assembled.items()}
 
 
 def list_metric_names(run_id: UUID) -> list[str]:
     """The names of the run's metrics, sorted; axes left out."""
-    found = MetricChunk.across_teams.filter(run_id=run_id, chunk=0).exclude(name__startswith="@")
-    return sorted(found.values_list("name", flat=True).distinct())
+    chunks = MetricChunk.across_teams.filter(run_id=run_id, chunk=0).exclude(name__startswith="@")
+    return sorted(chunks.values_list("name", flat=True).distinct())
 
 
 def read_attempt_cutoffs(run_id: UUID) -> dict[int, int]:
@@ -204,12 +204,12 @@ def _assemble_series(chunks: Any, limits: dict[UUID, dict[int, int]], after: int
                 keep &= np.frombuffer(raw_offsets[0], dtype="<i8") > after
             steps, values = steps[keep], values[keep]
         parts.setdefault((run_id, name), []).append((steps, values))
-    found = {}
+    assembled = {}
     for key, pieces in parts.items():
         steps, values = newest_of_each_step(np.concatenate([s for s, _ in pieces]).astype(np.int64), np.concatenate([v for _, v in pieces]))
         if steps.size:
-            found[key] = Series(key[1], steps, values)
-    return found
+            assembled[key] = Series(key[1], steps, values)
+    return assembled
 
 
 def newest_of_each_step(steps: Integers, values: Floats) -> tuple[Integers, Floats]:

@@ -26,7 +26,7 @@ def follow_runs(run_ids: Sequence[UUID], console: Console, watch: Callable[[], N
 
     ``watch`` is called at every look and may raise to end the following. A database that is away is waited for.
     """
-    show = Bars(console) if console.is_terminal else Lines(console)
+    show = ProgressBars(console) if console.is_terminal else ProgressLines(console)
     waiting_since = time.monotonic()
     with show:
         while True:
@@ -47,11 +47,11 @@ def follow_runs(run_ids: Sequence[UUID], console: Console, watch: Callable[[], N
 def read_followed_runs(run_ids: Sequence[UUID]) -> list[Run]:
     """The runs in the order given; none when the database is away."""
     try:
-        found = Run.across_teams.in_bulk(list(run_ids))
+        runs = Run.across_teams.in_bulk(list(run_ids))
     except DatabaseError:
         connection.close()
         return []
-    return [found[run_id] for run_id in run_ids]
+    return [runs[run_id] for run_id in run_ids]
 
 
 def is_over(run: Run, runs: Sequence[Run]) -> bool:
@@ -90,7 +90,7 @@ def format_elapsed_time(run: Run) -> str:
     return f"{seconds // 60}:{seconds % 60:02d}"
 
 
-class Bars:
+class ProgressBars:
     def __init__(self, console: Console) -> None:
         self.bars: dict[UUID, TaskID] = {}
         self.progress = Progress(
@@ -102,7 +102,7 @@ class Bars:
             console=console,
         )
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> ProgressBars:
         self.progress.start()
         return self
 
@@ -121,12 +121,12 @@ class Bars:
         self.progress.console.print(text, markup=False, highlight=False)
 
 
-class Lines:
+class ProgressLines:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.told: dict[UUID, tuple[int, str]] = {}
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> ProgressLines:
         return self
 
     def __exit__(self, *exc: object) -> None:

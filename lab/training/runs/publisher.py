@@ -22,7 +22,7 @@ SEND_SECONDS = 2.0
 WARN_SECONDS = 60.0
 
 
-class Publisher:
+class MessagePublisher:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.pending: queue.Queue[tuple[str, dict[str, Any]] | threading.Event] = queue.Queue(PENDING)
@@ -63,16 +63,16 @@ class Publisher:
                 self.warned = time.monotonic()
 
 
-_publisher: Publisher | None = None
+_publisher: MessagePublisher | None = None
 _lock = threading.Lock()
 
 
-def _get_publisher() -> Publisher:
+def _get_publisher() -> MessagePublisher:
     """This process's publisher: threads do not survive a fork."""
     global _publisher
     with _lock:
         if _publisher is None or _publisher.pid != os.getpid():
-            _publisher = Publisher()
+            _publisher = MessagePublisher()
         return _publisher
 
 

@@ -56,12 +56,12 @@ def resolve_path_below(root: Path, part: Spec, key: str, field: str, paths: bool
         raise SpecError(
             [Problem(field, value, "a path; only names of files and folders in the lab are accepted", f"put it in {root.name}/ and enter its name")]
         )
-    found = root / value
-    if not found.exists():
+    target = root / value
+    if not target.exists():
         names = sorted(path.name for path in root.iterdir() if not path.name.startswith(".")) if root.is_dir() else []
-        there = f"there are: {', '.join(names)}" if names else f"nothing is there yet; put it in {root}"
-        raise SpecError([Problem(field, value, "not found", there)])
-    return str(found)
+        available = f"there are: {', '.join(names)}" if names else f"nothing is there yet; put it in {root}"
+        raise SpecError([Problem(field, value, "not found", available)])
+    return str(target)
 
 
 OUTSIDE = "was trained by an external script, which has the policy"
@@ -93,12 +93,12 @@ def run_named(team: Team, name: Any) -> Run:
 def has_checkpoint(run: Run, checkpoint: Any) -> None:
     """Raises SpecError unless the run holds what ``checkpoint`` names."""
     steps = sorted(set(run.checkpoints.filter(final=False).values_list("step", flat=True)))
-    there = f"it has checkpoints at steps {', '.join(map(str, steps))}" if steps else "wait for it to finish or to write a checkpoint"
+    available = f"it has checkpoints at steps {', '.join(map(str, steps))}" if steps else "wait for it to finish or to write a checkpoint"
     if checkpoint == FINAL:
         if run.status != Status.FINISHED and not (run.folder / FINAL / "config.json").exists():
-            raise SpecError([Problem("policy.run", str(run), f"is {run.status} and has no final policy yet", there)])
+            raise SpecError([Problem("policy.run", str(run), f"is {run.status} and has no final policy yet", available)])
     elif not isinstance(checkpoint, int) or isinstance(checkpoint, bool) or not (run.folder / f"checkpoints/checkpoint-{checkpoint}").is_dir():
-        raise SpecError([Problem("policy.checkpoint", checkpoint, f"{run} has no such checkpoint", there)])
+        raise SpecError([Problem("policy.checkpoint", checkpoint, f"{run} has no such checkpoint", available)])
 
 
 def restore_reference_names(team: Team, spec: Spec) -> Spec:

@@ -14,4 +14,4 @@ OBJECTIONS: Registry[Callable[[Run], str]] = Registry("objection")  # by room; e
 
 
 def find_resume_objection(run: Run) -> str:
-    return next((words for words in (one(run) for one in OBJECTIONS.values()) if words), "")
+    return next((words for words in (objection(run) for objection in OBJECTIONS.values()) if words), "")

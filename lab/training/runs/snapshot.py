@@ -60,14 +60,14 @@ def read_run_curves(run: Run) -> Curves:
     kept: Curves | None = caches["curves"].get(key) if run.ingested else None
     if kept is not None:
         return kept
-    found = metric_thinning.read_thinned_metrics(run.pk, BUCKETS)
-    series = {name: {"steps": one.steps.tolist(), "values": encode_series_values(one)} for name, one in found.series.items()}
-    thinned = any(len(one) < found.counts[name] for name, one in found.series.items())
-    axes = msgspec.json.encode(read_run_axes(run, found))
-    made = Curves(list(found.series), axes, msgspec.json.encode(series), thinned, found.nonfinite, found.abstained)
+    thinned_metrics = metric_thinning.read_thinned_metrics(run.pk, BUCKETS)
+    series = {name: {"steps": curve.steps.tolist(), "values": encode_series_values(curve)} for name, curve in thinned_metrics.series.items()}
+    thinned = any(len(curve) < thinned_metrics.counts[name] for name, curve in thinned_metrics.series.items())
+    axes = msgspec.json.encode(read_run_axes(run, thinned_metrics))
+    curves = Curves(list(thinned_metrics.series), axes, msgspec.json.encode(series), thinned, thinned_metrics.nonfinite, thinned_metrics.abstained)
     if run.ingested:
-        caches["curves"].set(key, made)
-    return made
+        caches["curves"].set(key, curves)
+    return curves
 
 
 def encode_series_values(series: metrics.Series) -> list[float | str]:
@@ -82,34 +82,34 @@ def describe_run_methods(stack: Stack) -> list[dict[str, Any]]:
     return [{**known[name], "url": page_of(name)} if name in known else {**blank, "name": name, "title": name} for name in stack.names]
 
 
-def read_run_axes(run: Run, found: metric_thinning.Thinned) -> dict[str, list[Any]]:
+def read_run_axes(run: Run, thinned: metric_thinning.ThinnedMetrics) -> dict[str, list[Any]]:
     """Time and tokens of every step that a shown point lies on; null where a step has none."""
-    shown = found.series
-    steps = np.sort(np.concatenate([one.steps for one in shown.values()])) if shown else np.empty(0, dtype=np.int64)
+    series_by_name = thinned.series
+    steps = np.sort(np.concatenate([curve.steps for curve in series_by_name.values()])) if series_by_name else np.empty(0, dtype=np.int64)
     steps = steps[np.append(True, steps[1:] != steps[:-1])] if steps.size else steps  # numpy's unique hashes them, which takes four times as long
-    return {"step": steps.tolist(), **{axis: metric_thinning.axis_at(run.pk, axis, steps, found.limits) for axis in ("time", "tokens")}}
+    return {"step": steps.tolist(), **{axis: metric_thinning.axis_at(run.pk, axis, steps, thinned.limits) for axis in ("time", "tokens")}}
 
 
 def list_run_marks(run: Run) -> list[dict[str, Any]]:
     """Where checkpoints were written, the policy was saved and attempts took over."""
-    found = []
+    marks = []
     for attempt in run.attempts.all():
         if attempt.number > 1:
-            found.append({"step": attempt.from_step, "kind": "resume", "label": f"attempt {attempt.number} resumes from step {attempt.from_step}"})
+            marks.append({"step": attempt.from_step, "kind": "resume", "label": f"attempt {attempt.number} resumes from step {attempt.from_step}"})
     for checkpoint in run.checkpoints.order_by("step", "attempt"):
         kind, what = ("saved", "policy saved") if checkpoint.final else ("checkpoint", "checkpoint")
-        found.append({"step": checkpoint.step, "kind": kind, "label": f"{what} at step {checkpoint.step}"})
-    return found
+        marks.append({"step": checkpoint.step, "kind": kind, "label": f"{what} at step {checkpoint.step}"})
+    return marks
 
 
-def csv_rows(run: Run, asked: Iterable[str]) -> tuple[list[str], Iterator[list[Any]]]:
+def csv_rows(run: Run, requested: Iterable[str]) -> tuple[list[str], Iterator[list[Any]]]:
     """The metrics in the file and its rows, one a step; a metric that was not logged at a step leaves its cell empty."""
     with open_read_snapshot():
         known = metrics.list_metric_names(run.pk)
-        wanted = set(asked)
-        names = [name for name in known if not wanted or name in wanted]
+        chosen = set(requested)
+        names = [name for name in known if not chosen or name in chosen]
         series = metrics.read_metric_series(run.pk, [*names, "@time", "@tokens"])
-    values = {name: dict(zip(one.steps.tolist(), one.values.tolist(), strict=True)) for name, one in series.items()}
+    values = {name: dict(zip(curve.steps.tolist(), curve.values.tolist(), strict=True)) for name, curve in series.items()}
     steps = sorted({step for name in names for step in values.get(name, {})})
 
     def rows() -> Iterator[list[Any]]:

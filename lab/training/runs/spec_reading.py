@@ -26,7 +26,7 @@ MISSING = object()
 
 
 @dataclass(frozen=True)
-class Value:
+class SpecValue:
     """One entry of the spec. ``usual`` is the recipe's value, else the catalogue's default; None is also how "no usual value" reads."""
 
     path: str
@@ -45,7 +45,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Change:
+class SpecChange:
     """One path whose value is another now; an absent value reads "none"."""
 
     path: str
@@ -60,22 +60,22 @@ def format_spec_value(value: Any) -> str:
 
 def flatten_launched_spec(spec: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted path → value; lists and empty objects are values, but the methods stand one by one under their names."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in spec.items():
         path = f"{prefix}{key}"
         if path == "methods" and value:
             for choice in value:
-                found |= flatten_launched_spec({choice["name"]: choice.get("config") or "default parameters"}, "methods.")
+                leaves |= flatten_launched_spec({choice["name"]: choice.get("config") or "default parameters"}, "methods.")
         elif isinstance(value, dict) and value:
-            found |= flatten_launched_spec(value, path + ".")
+            leaves |= flatten_launched_spec(value, path + ".")
         else:
-            found[path] = value
-    return found
+            leaves[path] = value
+    return leaves
 
 
-def group_spec_values(spec: dict[str, Any], usual: dict[str, Any]) -> list[tuple[str, list[Value]]]:
+def group_spec_values(spec: dict[str, Any], usual: dict[str, Any]) -> list[tuple[str, list[SpecValue]]]:
     """(title, values) of each part of the spec; parts with something that differs come first, and so do the values that differ."""
-    found: dict[str, list[Value]] = {}
+    groups: dict[str, list[SpecValue]] = {}
     for path, value in flatten_launched_spec(spec).items():
         if path in LOCAL:
             continue
@@ -83,16 +83,16 @@ def group_spec_values(spec: dict[str, Any], usual: dict[str, Any]) -> list[tuple
         expected = usual.get(path, MISSING)
         differs = expected is not MISSING and expected != value
         title = GROUPS.get(part, "Run") if name or part in ("base", "methods") else "Run"
-        found.setdefault(title, []).append(Value(path, name or part, value, None if expected is MISSING else expected, differs))
-    titles = sorted([*dict.fromkeys(GROUPS.values()), "Run"], key=lambda title: not any(value.differs for value in found.get(title, [])))
-    return [(title, sorted(found[title], key=lambda value: not value.differs)) for title in titles if title in found]
+        groups.setdefault(title, []).append(SpecValue(path, name or part, value, None if expected is MISSING else expected, differs))
+    titles = sorted([*dict.fromkeys(GROUPS.values()), "Run"], key=lambda title: not any(value.differs for value in groups.get(title, [])))
+    return [(title, sorted(groups[title], key=lambda value: not value.differs)) for title in titles if title in groups]
 
 
-def diff_launched_specs(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
+def diff_launched_specs(before: dict[str, Any], after: dict[str, Any]) -> list[SpecChange]:
     """What one spec has otherwise than another."""
     old, new = flatten_launched_spec(before), flatten_launched_spec(after)
     return [
-        Change(path, format_spec_value(old.get(path)), format_spec_value(new.get(path)))
+        SpecChange(path, format_spec_value(old.get(path)), format_spec_value(new.get(path)))
         for path in sorted(old | new)
         if path not in LOCAL and old.get(path) != new.get(path)
     ]
@@ -119,17 +119,17 @@ def find_usual_values(run: Run) -> tuple[dict[str, Any], str]:
     """
     try:
         known = load_catalog()
-        found = collect_schema_defaults(known.schema) | collect_schema_defaults(known.trainer(run.trainer)["schema"], "training.")
+        defaults = collect_schema_defaults(known.schema) | collect_schema_defaults(known.trainer(run.trainer)["schema"], "training.")
         for part, name in PARTS.items():
             if isinstance(run.spec.get(part), dict):
-                found |= collect_schema_defaults(known.schema["$defs"].get(name, {}), f"{part}.")
-        found |= collect_schema_defaults(known.policy(run.spec["policy"]["kind"])["schema"], "policy.")
-        found.pop("recipe", None)
+                defaults |= collect_schema_defaults(known.schema["$defs"].get(name, {}), f"{part}.")
+        defaults |= collect_schema_defaults(known.policy(run.spec["policy"]["kind"])["schema"], "policy.")
+        defaults.pop("recipe", None)
         if run.recipe in {recipe["name"] for recipe in known.recipes}:
-            found |= flatten_launched_spec(recipe_stage(known.recipe(run.recipe), run.trainer))
+            defaults |= flatten_launched_spec(recipe_stage(known.recipe(run.recipe), run.trainer))
     except (CatalogError, KeyError) as error:
         return {}, f"What differs from the defaults is not marked: {error}"
-    return found, ""
+    return defaults, ""
 
 
 def recipe_stage(recipe: dict[str, Any], trainer: str) -> dict[str, Any]:

@@ -62,8 +62,8 @@ class MethodChip:
 def build_method_chips(stack: Stack) -> list[MethodChip]:
     """The stack for a line of chips, base first."""
     known = load_method_entries(stack.names)
-    found = [MethodChip(name, known.get(name, {}).get("title", ""), page_of(name) if name in known else "") for name in stack.names]
-    return [replace(found[0], base=True), *found[1:]] if stack.base else found
+    chips = [MethodChip(name, known.get(name, {}).get("title", ""), page_of(name) if name in known else "") for name in stack.names]
+    return [replace(chips[0], base=True), *chips[1:]] if stack.base else chips
 
 
 def page_of(name: str) -> str:

@@ -65,8 +65,8 @@ def part_for(catalog: Catalog, stages: list[Spec], number: int, common: Spec) ->
     if not isinstance(training, dict):
         return part if training is None else {**part, "training": training}
     fields = [catalog.hyperparameters(trainer) for trainer in trainers]
-    wanted = training.get("trainer")
-    targets = [wanted in (None, trainer) for trainer in trainers]
+    named_trainer = training.get("trainer")
+    targets = [named_trainer in (None, trainer) for trainer in trainers]
     taken = {}
     for key, value in training.items():
         fitting = [target and key in known for target, known in zip(targets, fields, strict=True)]

@@ -14,7 +14,7 @@ WILL_NOT_FINISH = (Status.STOPPED, Status.FAILED)
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitReason:
     """``why`` in a few words, ``kind`` parent, blocked, held, worker or position; ``parent`` is the run it waits for."""
 
     kind: str
@@ -23,7 +23,7 @@ class Waiting:
     queue: str = ""
 
 
-def find_waiting_reasons(runs: Iterable[Run]) -> dict[UUID, Waiting]:
+def find_waiting_reasons(runs: Iterable[Run]) -> dict[UUID, WaitReason]:
     """The reason of each run in ``runs`` that waits, in a few queries however many there are. Parents should be select_related."""
     waiting = [run for run in runs if run.status in (Status.QUEUED, Status.LOST)]
     if not waiting:
@@ -36,15 +36,15 @@ def find_waiting_reasons(runs: Iterable[Run]) -> dict[UUID, Waiting]:
     return {run.pk: _explain_waiting_run(run, served, ahead.get(run.queue, []), held.get(run.pk, "")) for run in waiting}
 
 
-def _explain_waiting_run(run: Run, served: set[str], ahead: list[UUID], held: str) -> Waiting:
+def _explain_waiting_run(run: Run, served: set[str], ahead: list[UUID], held: str) -> WaitReason:
     parent = run.parent
     if parent is not None and parent.status != Status.FINISHED:
         if parent.status in WILL_NOT_FINISH:
-            return Waiting("blocked", f"#{parent.number} {parent.status}: resume it first", parent)
-        return Waiting("parent", f"after #{parent.number}", parent)
+            return WaitReason("blocked", f"#{parent.number} {parent.status}: resume it first", parent)
+        return WaitReason("parent", f"after #{parent.number}", parent)
     if held:
-        return Waiting("held", held, queue=run.queue)
+        return WaitReason("held", held, queue=run.queue)
     if run.queue not in served:
-        return Waiting("worker", f"no worker for {run.queue}", queue=run.queue)
-    place = ahead.index(run.pk) if run.pk in ahead else 0
-    return Waiting("position", f"queue position {place + 1}", queue=run.queue)
+        return WaitReason("worker", f"no worker for {run.queue}", queue=run.queue)
+    position = ahead.index(run.pk) if run.pk in ahead else 0
+    return WaitReason("position", f"queue position {position + 1}", queue=run.queue)

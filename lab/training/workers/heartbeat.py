@@ -59,7 +59,7 @@ def is_ours_and_dead(worker: Worker) -> bool:
     return worker.host == socket.gethostname() and not psutil.pid_exists(worker.pid)
 
 
-class Repeat(threading.Thread):
+class RepeatingThread(threading.Thread):
     """Calls ``work`` every ``seconds`` until it is ended; trouble is logged and the next call starts with a fresh database connection."""
 
     def __init__(self, name: str, seconds: float, work: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ class Repeat(threading.Thread):
         self.wake.set()
 
 
-class Heartbeat(Repeat):
+class Heartbeat(RepeatingThread):
     """Keeps ``seen_at`` fresh and carries the wish to drain into the row, where the supervisor of the current run reads it."""
 
     def __init__(self, worker: Worker) -> None:

@@ -15,7 +15,7 @@ from django.utils.module_loading import import_string
 
 from lab.celery import app
 from lab.lib.processes import die_with_parent, kill_tree
-from lab.training.workers.heartbeat import Heartbeat, Repeat
+from lab.training.workers.heartbeat import Heartbeat, RepeatingThread
 from lab.training.workers.models import Worker
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def serve_worker_queues(worker: Worker) -> int:
     os.environ[WORKER] = worker.name
     heartbeat = Heartbeat(worker)
     try:
-        chores = [Repeat(path, settings.SWEEP_SECONDS, import_string(path)) for path in settings.WORKER_CHORES]
+        chores = [RepeatingThread(path, settings.SWEEP_SECONDS, import_string(path)) for path in settings.WORKER_CHORES]
         celery = celery_worker(worker)
         drained = connect_signals(heartbeat, chores)
         connections.close_all()  # the forked child must not share a connection
@@ -40,7 +40,7 @@ def serve_worker_queues(worker: Worker) -> int:
     return 0 if drained == ["Warm"] else int(celery.exitcode or 0)
 
 
-def connect_signals(heartbeat: Heartbeat, chores: list[Repeat]) -> list[str]:
+def connect_signals(heartbeat: Heartbeat, chores: list[RepeatingThread]) -> list[str]:
     """Connects the worker's signals; the list it returns collects how the worker was told to leave, ``Warm`` or ``Cold``."""
     told: list[str] = []
 

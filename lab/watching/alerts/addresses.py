@@ -18,7 +18,7 @@ def build_address_fields(url: str) -> dict[str, bytes | str]:
 
 
 def address_of(hook: Webhook) -> str:
-    """The whole address, to post to. Raises lab.lib.sealed.Unreadable."""
+    """The whole address, to post to. Raises lab.lib.sealed.UnsealError."""
     return unseal_secret(PURPOSE, bytes(hook.address))
 
 

@@ -17,15 +17,15 @@ def begin_all() -> None:
     """For members who have none yet: a query when there are none."""
     known = Started.objects.filter(team=OuterRef("team"), user=OuterRef("user"))
     fresh = Membership.objects.filter(~Exists(known), active=True)
-    for one in fresh[:AT_ONCE]:
-        create_default_rules(one)
+    for member in fresh[:AT_ONCE]:
+        create_default_rules(member)
 
 
 def create_default_rules(member: Membership) -> None:
     """Once a person and team, however many ask at the same time."""
     with transaction.atomic():
-        _, made = Started.objects.get_or_create(team_id=member.team_id, user_id=member.user_id)
-        if made:
+        _, created = Started.objects.get_or_create(team_id=member.team_id, user_id=member.user_id)
+        if created:
             Rule.objects.bulk_create(
                 Rule(
                     team_id=member.team_id,

@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from lab.lib import outgoing
 from lab.lib.clock import database_now
-from lab.lib.outgoing import Outcome
-from lab.lib.sealed import Unreadable
+from lab.lib.outgoing import RequestOutcome
+from lab.lib.sealed import UnsealError
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.teams.accounts.mail import has_mail_server
 from lab.watching.alerts import addresses, mails, signatures
@@ -54,55 +54,57 @@ def lease_next_delivery() -> Delivery | None:
     now = database_now()
     with transaction.atomic():
         due = Delivery.across_teams.select_for_update(skip_locked=True, of=("self",)).filter(state=DeliveryState.WAITING, next_try__lte=now)
-        one = due.select_related("team", "webhook", "notice", "notice__user", "notice__rule").order_by("next_try").first()
-        if one is None:
+        delivery = due.select_related("team", "webhook", "notice", "notice__user", "notice__rule").order_by("next_try").first()
+        if delivery is None:
             return None
-        one.tries += 1
-        Delivery.objects.same_row(one).update(tries=one.tries, next_try=now + LEASE, tried_at=now)
-    return one
+        delivery.tries += 1
+        Delivery.objects.same_row(delivery).update(tries=delivery.tries, next_try=now + LEASE, tried_at=now)
+    return delivery
 
 
-def send_delivery(one: Delivery) -> Outcome:
+def send_delivery(delivery: Delivery) -> RequestOutcome:
     """Sends a leased delivery and writes down what became of it."""
-    if not is_delivery_wanted(one):
-        record_delivery_outcome(one, Outcome(None, "no longer wanted: the person left, or the webhook is disabled"), DeliveryState.DROPPED)
-        return Outcome(None, "dropped")
-    if one.notice is not None and mails.too_many(one.notice):
+    if not is_delivery_wanted(delivery):
         record_delivery_outcome(
-            one, Outcome(None, f"more than {mails.AN_HOUR} e-mails to this person within an hour; see the inbox"), DeliveryState.DROPPED
+            delivery, RequestOutcome(None, "no longer wanted: the person left, or the webhook is disabled"), DeliveryState.DROPPED
         )
-        return Outcome(None, "dropped")
-    if one.webhook is None and not has_mail_server():
-        return keep_unsent(one)
-    outcome = mails.send_notice_mail(one) if one.webhook is None else post_to_webhook(one, one.webhook)
-    state = DeliveryState.DELIVERED if outcome.taken else DeliveryState.FAILED if one.tries >= MAX_TRIES else DeliveryState.WAITING
-    record_delivery_outcome(one, outcome, state)
-    if one.webhook is not None:
-        update_webhook_health(one.webhook, outcome)
+        return RequestOutcome(None, "dropped")
+    if delivery.notice is not None and mails.too_many(delivery.notice):
+        record_delivery_outcome(
+            delivery, RequestOutcome(None, f"more than {mails.AN_HOUR} e-mails to this person within an hour; see the inbox"), DeliveryState.DROPPED
+        )
+        return RequestOutcome(None, "dropped")
+    if delivery.webhook is None and not has_mail_server():
+        return keep_unsent(delivery)
+    outcome = mails.send_notice_mail(delivery) if delivery.webhook is None else post_to_webhook(delivery, delivery.webhook)
+    state = DeliveryState.DELIVERED if outcome.taken else DeliveryState.FAILED if delivery.tries >= MAX_TRIES else DeliveryState.WAITING
+    record_delivery_outcome(delivery, outcome, state)
+    if delivery.webhook is not None:
+        update_webhook_health(delivery.webhook, outcome)
     return outcome
 
 
-def keep_unsent(one: Delivery) -> Outcome:
+def keep_unsent(delivery: Delivery) -> RequestOutcome:
     """Without a mail server a mail becomes a file that reaches nobody: it is not delivered, and what it says stands in the inbox."""
-    outcome = mails.send_notice_mail(one)
+    outcome = mails.send_notice_mail(delivery)
     if outcome.taken:
-        outcome = Outcome(None, "not sent: the lab has no mail server (LAB_EMAIL_URL); see the inbox")
-    if one.notice is not None:
-        Notice.objects.same_row(one.notice).update(inbox=True)
-    record_delivery_outcome(one, outcome, DeliveryState.DROPPED)
+        outcome = RequestOutcome(None, "not sent: the lab has no mail server (LAB_EMAIL_URL); see the inbox")
+    if delivery.notice is not None:
+        Notice.objects.same_row(delivery.notice).update(inbox=True)
+    record_delivery_outcome(delivery, outcome, DeliveryState.DROPPED)
     return outcome
 
 
-def is_delivery_wanted(one: Delivery) -> bool:
-    if one.webhook is not None:
-        return one.webhook.enabled or one.event.get("kind") == "test"
-    user = one.notice.user if one.notice else None
-    return user is not None and user.is_active and one.team.memberships.filter(user=user, active=True).exists()
+def is_delivery_wanted(delivery: Delivery) -> bool:
+    if delivery.webhook is not None:
+        return delivery.webhook.enabled or delivery.event.get("kind") == "test"
+    user = delivery.notice.user if delivery.notice else None
+    return user is not None and user.is_active and delivery.team.memberships.filter(user=user, active=True).exists()
 
 
-def record_delivery_outcome(one: Delivery, outcome: Outcome, state: DeliveryState) -> None:
-    next_try = Now() + timedelta(seconds=compute_retry_pause(one.tries))
-    Delivery.objects.same_row(one).update(state=state, status=outcome.status, problem=outcome.problem[:300], next_try=next_try)
+def record_delivery_outcome(delivery: Delivery, outcome: RequestOutcome, state: DeliveryState) -> None:
+    next_try = Now() + timedelta(seconds=compute_retry_pause(delivery.tries))
+    Delivery.objects.same_row(delivery).update(state=state, status=outcome.status, problem=outcome.problem[:300], next_try=next_try)
 
 
 def compute_retry_pause(tries: int) -> float:
@@ -110,28 +112,28 @@ def compute_retry_pause(tries: int) -> float:
     return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1)) * random.uniform(0.5, 1.0))
 
 
-def post_to_webhook(one: Delivery, hook: Webhook) -> Outcome:
+def post_to_webhook(delivery: Delivery, hook: Webhook) -> RequestOutcome:
     try:
         url, keys = addresses.address_of(hook), signatures.secrets_of(hook)
-    except Unreadable as error:
-        return Outcome(None, str(error))
-    body, timestamp = body_of(one), int(time.time())
+    except UnsealError as error:
+        return RequestOutcome(None, str(error))
+    body, timestamp = body_of(delivery), int(time.time())
     headers = {
         "Content-Type": "application/json",
-        "Policy-Lab-Delivery": str(one.pk),
+        "Policy-Lab-Delivery": str(delivery.pk),
         "Policy-Lab-Timestamp": str(timestamp),
         "Policy-Lab-Signature": signatures.sign_webhook_body(keys, timestamp, body),
     }
     return outgoing.post_to_address(url, body, headers, TIMEOUT)
 
 
-def body_of(one: Delivery) -> bytes:
-    url = str(one.event.get("url") or "")
-    told = {"id": str(one.pk), "team": one.team.slug, **one.event, "url": build_absolute_url(url) if url else ""}
+def body_of(delivery: Delivery) -> bytes:
+    url = str(delivery.event.get("url") or "")
+    told = {"id": str(delivery.pk), "team": delivery.team.slug, **delivery.event, "url": build_absolute_url(url) if url else ""}
     return json.dumps(told, separators=(",", ":")).encode()
 
 
-def update_webhook_health(hook: Webhook, outcome: Outcome) -> None:
+def update_webhook_health(hook: Webhook, outcome: RequestOutcome) -> None:
     """Remembers since when a webhook fails, and switches it off when that is too long ago."""
     now = database_now()
     if outcome.taken:
@@ -160,7 +162,7 @@ def send_webhook_test(hook: Webhook) -> Delivery:
     event = {"kind": "test", "subject": "Test of this webhook", "text": "Nothing has happened.", "at": timezone.now().isoformat()}
     event["url"] = team_path(hook.team, "webhook", hook.pk)
     now = database_now()
-    made = Delivery.objects.create(
+    delivery = Delivery.objects.create(
         team=hook.team,
         webhook=hook,
         key=f"test:{time.time_ns()}",
@@ -169,6 +171,6 @@ def send_webhook_test(hook: Webhook) -> Delivery:
         tried_at=now,
         next_try=now + LEASE,
     )
-    send_delivery(made)
-    made.refresh_from_db()
-    return made
+    send_delivery(delivery)
+    delivery.refresh_from_db()
+    return delivery

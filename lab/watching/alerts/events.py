@@ -15,7 +15,7 @@ from lab.watching.alerts.models import Rule
 
 
 @dataclass(frozen=True)
-class Event:
+class AlertEvent:
     """``key`` names it within its team, the same whenever it is seen. ``url`` is a path with the team; ``rule`` the only one it concerns."""
 
     team: Team
@@ -32,11 +32,13 @@ class Event:
 
 def build_run_event(
     run: Run, kind: str, key: str, subject: str, text: str = "", at: datetime | None = None, page: str = "run", rule: Rule | None = None
-) -> Event:
-    return Event(run.team, kind, f"run:{run.pk}:{key}", subject, text, team_path(run.team, page, run.pk), at or timezone.now(), run=run, rule=rule)
+) -> AlertEvent:
+    return AlertEvent(
+        run.team, kind, f"run:{run.pk}:{key}", subject, text, team_path(run.team, page, run.pk), at or timezone.now(), run=run, rule=rule
+    )
 
 
-def is_event_for_rule(rule: Rule, event: Event) -> bool:
+def is_event_for_rule(rule: Rule, event: AlertEvent) -> bool:
     """Whether the event is one the rule asks for. Who may be told is another question (``notifying``)."""
     if rule.kind != event.kind or rule.team_id != event.team.pk or event.at < rule.since:
         return False

@@ -29,32 +29,32 @@ def list_own_notices(request: LabRequest) -> NoticeQuerySet:
 @require_safe
 def show_inbox(request: LabRequest) -> HttpResponse:
     mine = list_own_notices(request)
-    shown, kind = request.GET.get("show", ""), request.GET.get("kind", "")
-    found = mine.unread() if shown == "unread" else mine
+    show, kind = request.GET.get("show", ""), request.GET.get("kind", "")
+    notices = mine.unread() if show == "unread" else mine
     told = set(mine.values_list("kind", flat=True).distinct())
     kinds = {name: KINDS[name].words for name in KINDS if name in told}
     if kind in kinds:
-        found = found.filter(kind=kind)
-    page = Paginator(found.order_by("-created_at", "pk"), PAGE).get_page(request.GET.get("page"))
-    context = {"room": "inbox", "page": page, "unread": mine.unread().count(), "show": shown, "kind": kind, "kinds": kinds, "any": mine.exists()}
+        notices = notices.filter(kind=kind)
+    page = Paginator(notices.order_by("-created_at", "pk"), PAGE).get_page(request.GET.get("page"))
+    context = {"room": "inbox", "page": page, "unread": mine.unread().count(), "show": show, "kind": kind, "kinds": kinds, "any": mine.exists()}
     return render(request, "alerts/inbox.html", {**context, "undo": parse_read_moment(request.GET.get("undo", ""))})
 
 
 @require_safe
 def open_notice(request: LabRequest, notice_id: UUID) -> HttpResponse:
     """Opens what the notice is about, and marks it read: the address of a notice in a mail or a toast."""
-    one = get_object_or_404(list_own_notices(request), pk=notice_id)
-    if request.method == "GET" and one.read_at is None:
-        read_marks.set_notice_read(list_own_notices(request), one, read=True)
-    safe = one.url and url_has_allowed_host_and_scheme(one.url, allowed_hosts=None)
-    return redirect(one.url if safe else reverse("inbox"))
+    notice = get_object_or_404(list_own_notices(request), pk=notice_id)
+    if request.method == "GET" and notice.read_at is None:
+        read_marks.set_notice_read(list_own_notices(request), notice, read=True)
+    safe = notice.url and url_has_allowed_host_and_scheme(notice.url, allowed_hosts=None)
+    return redirect(notice.url if safe else reverse("inbox"))
 
 
 @require_POST
 def mark_notice_read(request: LabRequest, notice_id: UUID) -> HttpResponse:
     """Marks one notice read, or with ``unread`` unread again."""
-    one = get_object_or_404(list_own_notices(request), pk=notice_id)
-    read_marks.set_notice_read(list_own_notices(request), one, read=not request.POST.get("unread"))
+    notice = get_object_or_404(list_own_notices(request), pk=notice_id)
+    read_marks.set_notice_read(list_own_notices(request), notice, read=not request.POST.get("unread"))
     return redirect(build_inbox_url(request))
 
 
@@ -79,10 +79,10 @@ def undo_mark_all_read(request: LabRequest) -> HttpResponse:
 def parse_read_moment(text: str) -> datetime | None:
     """A moment as ``read_all`` writes it; None for anything else."""
     try:
-        found = parse_datetime(text)
+        moment = parse_datetime(text)
     except ValueError:
         return None
-    return found if found is not None and found.tzinfo is not None else None
+    return moment if moment is not None and moment.tzinfo is not None else None
 
 
 def build_inbox_url(request: LabRequest) -> str:

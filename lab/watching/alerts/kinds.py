@@ -14,7 +14,7 @@ WEBHOOK, NEWS = "webhook", "news"
 
 
 @dataclass(frozen=True)
-class Kind:
+class AlertKind:
     """``permission``: only people whose role has it are told. ``about``: run, queue or team. ``ruled``: whether people make rules of it."""
 
     name: str
@@ -27,18 +27,18 @@ class Kind:
     mail: bool = False  # … which also sends mail
 
 
-KINDS: Registry[Kind] = Registry.of(
+KINDS: Registry[AlertKind] = Registry.of(
     "kind of notice",
     (
-        Kind(FINISHED, "Run finished", "A run reached its last step.", "runs.read", "run", default=True),
-        Kind(FAILED, "Run failed", "A run ended with an error, or lost its worker too often.", "runs.read", "run", default=True, mail=True),
-        Kind(
+        AlertKind(FINISHED, "Run finished", "A run reached its last step.", "runs.read", "run", default=True),
+        AlertKind(FAILED, "Run failed", "A run ended with an error, or lost its worker too often.", "runs.read", "run", default=True, mail=True),
+        AlertKind(
             STALLED, "Run stalled or lost", "A trainer has reported nothing for two minutes, or its worker is lost.", "runs.read", "run", default=True
         ),
-        Kind(METRIC, "Metric above or below a threshold", "Once per run, at the first value past the threshold.", "runs.read", "run"),
-        Kind(FLAT, "Metric without change", "Once per run, when a metric stays within a band for that many steps.", "runs.read", "run"),
-        Kind(DOCTOR, "Health check finding", "Once for each finding of a run's health checks during training.", "runs.read", "run"),
-        Kind(
+        AlertKind(METRIC, "Metric above or below a threshold", "Once per run, at the first value past the threshold.", "runs.read", "run"),
+        AlertKind(FLAT, "Metric without change", "Once per run, when a metric stays within a band for that many steps.", "runs.read", "run"),
+        AlertKind(DOCTOR, "Health check finding", "Once for each finding of a run's health checks during training.", "runs.read", "run"),
+        AlertKind(
             DUE,
             "Queue due",
             "A day before a queue with unfinished items is due, and when it is overdue.",
@@ -47,11 +47,13 @@ KINDS: Registry[Kind] = Registry.of(
             default=True,
             mail=True,
         ),
-        Kind(CONFLICTS, "Labels in conflict", "Labels of a queue differ and need a decision; at most once a day per queue.", "label.lead", "queue"),
-        Kind(QUOTA, "Quota nearly or fully used", "The team has used most or all of a quota.", "usage.read", "team"),
-        Kind(PROMOTION, "Alias requested", "Someone requested an alias for a checkpoint.", "policies.promote", "team", default=True),
-        Kind(WEBHOOK, "Webhook disabled", "A webhook failed for days and was disabled.", "alerts.manage", "team", ruled=False),
-        Kind(NEWS, "Other", "Other events that concern you.", "lab.enter", "team", ruled=False),
+        AlertKind(
+            CONFLICTS, "Labels in conflict", "Labels of a queue differ and need a decision; at most once a day per queue.", "label.lead", "queue"
+        ),
+        AlertKind(QUOTA, "Quota nearly or fully used", "The team has used most or all of a quota.", "usage.read", "team"),
+        AlertKind(PROMOTION, "Alias requested", "Someone requested an alias for a checkpoint.", "policies.promote", "team", default=True),
+        AlertKind(WEBHOOK, "Webhook disabled", "A webhook failed for days and was disabled.", "alerts.manage", "team", ruled=False),
+        AlertKind(NEWS, "Other", "Other events that concern you.", "lab.enter", "team", ruled=False),
     ),
 )
 ON_METRICS = (METRIC, FLAT)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from django.core.mail import EmailMessage
 from django.utils import timezone
 
-from lab.lib.outgoing import Outcome
+from lab.lib.outgoing import RequestOutcome
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.watching.alerts.models import Delivery, DeliveryState, Notice
 from lab.watching.alerts.notices import one_line
@@ -26,22 +26,22 @@ def too_many(notice: Notice) -> bool:
     return True
 
 
-def send_notice_mail(one: Delivery) -> Outcome:
+def send_notice_mail(delivery: Delivery) -> RequestOutcome:
     """Raises nothing about the mail server: what it said last is the outcome's problem, in our words."""
-    assert one.notice is not None
+    assert delivery.notice is not None
     try:
-        build_notice_mail(one, one.notice).send()
+        build_notice_mail(delivery, delivery.notice).send()
     except smtplib.SMTPResponseException as error:
-        return Outcome(error.smtp_code, f"the mail server responded {error.smtp_code}")
+        return RequestOutcome(error.smtp_code, f"the mail server responded {error.smtp_code}")
     except (smtplib.SMTPException, OSError) as error:
-        return Outcome(None, f"the e-mail could not be sent: {type(error).__name__}")
-    return Outcome(None, "")
+        return RequestOutcome(None, f"the e-mail could not be sent: {type(error).__name__}")
+    return RequestOutcome(None, "")
 
 
-def build_notice_mail(one: Delivery, notice: Notice) -> EmailMessage:
-    headers = {"Message-ID": MESSAGE_ID.format(one.pk), "Auto-Submitted": "auto-generated"}
+def build_notice_mail(delivery: Delivery, notice: Notice) -> EmailMessage:
+    headers = {"Message-ID": MESSAGE_ID.format(delivery.pk), "Auto-Submitted": "auto-generated"}
     return EmailMessage(
-        f"[{one_line(one.team.name)}] {one_line(notice.subject)}", format_notice_body(notice), to=[notice.user.email], headers=headers
+        f"[{one_line(delivery.team.name)}] {one_line(notice.subject)}", format_notice_body(notice), to=[notice.user.email], headers=headers
     )
 
 

@@ -59,8 +59,8 @@ class RuleQuerySet(TeamQuerySet["Rule"]):
 
     def listening(self, kind: str) -> RuleQuerySet:
         """Rules that may have to tell something now: enabled, and of nobody who has left."""
-        there = Q(owner=None) | Q(owner__is_active=True, owner__memberships__team=models.F("team"), owner__memberships__active=True)
-        return self.filter(there, kind=kind, enabled=True).select_related("team", "owner").order_by("pk").distinct()
+        active_owner = Q(owner=None) | Q(owner__is_active=True, owner__memberships__team=models.F("team"), owner__memberships__active=True)
+        return self.filter(active_owner, kind=kind, enabled=True).select_related("team", "owner").order_by("pk").distinct()
 
 
 class Rule(TeamOwned):

@@ -13,7 +13,7 @@ from lab.labelling.labels.people import open_to
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.permissions import TABLE, is_role_allowed
 from lab.training.runs.publisher import publish_message
-from lab.watching.alerts.events import Event, is_event_for_rule
+from lab.watching.alerts.events import AlertEvent, is_event_for_rule
 from lab.watching.alerts.kinds import KINDS
 from lab.watching.alerts.models import KEY, SUBJECT, Delivery, Notice, Rule, Webhook
 
@@ -21,7 +21,7 @@ MAX_TEXT = 2000
 
 
 @dataclass
-class Channels:
+class RecipientChannels:
     inbox: bool = False
     email: bool = False
     rule: Rule | None = None
@@ -41,12 +41,12 @@ def notify_members(
     transaction. Raises KeyError for an unknown kind.
     """
     KINDS[kind]
-    event = Event(team, kind, key, subject, text, url)
+    event = AlertEvent(team, kind, key, subject, text, url)
     rules = [rule for rule in Rule.objects.listening(kind).filter(team=team) if is_event_for_rule(rule, event)]
-    return dispatch_event(event, rules, None if users is None else [one.pk for one in users], but.pk if but else None)
+    return dispatch_event(event, rules, None if users is None else [user.pk for user in users], but.pk if but else None)
 
 
-def dispatch_event(event: Event, rules: Sequence[Rule], users: Sequence[int] | None = None, but: int | None = None) -> int:
+def dispatch_event(event: AlertEvent, rules: Sequence[Rule], users: Sequence[int] | None = None, but: int | None = None) -> int:
     """Writes the notices and deliveries that ``rules`` (which concern the event) ask for, and of ``users`` whatever their rules say."""
     if not rules and not users:
         return 0
@@ -58,24 +58,24 @@ def dispatch_event(event: Event, rules: Sequence[Rule], users: Sequence[int] | N
     return len(told)
 
 
-def collect_recipient_channels(event: Event, rules: Sequence[Rule], users: Sequence[int] | None) -> dict[int, Channels]:
+def collect_recipient_channels(event: AlertEvent, rules: Sequence[Rule], users: Sequence[int] | None) -> dict[int, RecipientChannels]:
     """user → channels. With ``users``, only they."""
-    found = {user: Channels(inbox=True) for user in users or ()}
-    members = {one.user_id: one for one in list_permitted_members(event, None if users is None else users)}
+    channels_by_user = {user: RecipientChannels(inbox=True) for user in users or ()}
+    members = {member.user_id: member for member in list_permitted_members(event, None if users is None else users)}
     for rule in rules:
         for user in members if rule.owner_id is None else [rule.owner_id]:
-            if users is None or user in found:
-                one = found.setdefault(user, Channels(rule=rule))
-                one.inbox, one.email, one.rule = one.inbox or rule.inbox, one.email or rule.email, one.rule or rule
-    return {user: one for user, one in found.items() if user in members and (one.inbox or one.email)}
+            if users is None or user in channels_by_user:
+                channels = channels_by_user.setdefault(user, RecipientChannels(rule=rule))
+                channels.inbox, channels.email, channels.rule = channels.inbox or rule.inbox, channels.email or rule.email, channels.rule or rule
+    return {user: channels for user, channels in channels_by_user.items() if user in members and (channels.inbox or channels.email)}
 
 
-def list_permitted_members(event: Event, users: Sequence[int] | None) -> list[Membership]:
+def list_permitted_members(event: AlertEvent, users: Sequence[int] | None) -> list[Membership]:
     """Those who may know of the event: active, in a role the kind is for, and of queues that an annotator may open."""
     roles = TABLE[KINDS[event.kind].permission].roles
     members = event.team.memberships.filter(active=True, user__is_active=True, role__in=roles).select_related("user")
-    found = list(members if users is None else members.filter(user__in=users))
-    return [one for one in found if event.queue is None or may_open(one, event.queue.pk)]
+    permitted = list(members if users is None else members.filter(user__in=users))
+    return [member for member in permitted if event.queue is None or may_open(member, event.queue.pk)]
 
 
 def may_open(member: Membership, queue_id: int) -> bool:
@@ -84,7 +84,7 @@ def may_open(member: Membership, queue_id: int) -> bool:
     return open_to(member.team, member.user, leads=False).filter(pk=queue_id).exists()
 
 
-def create_notices(event: Event, people: dict[int, Channels]) -> list[Notice]:
+def create_notices(event: AlertEvent, people: dict[int, RecipientChannels]) -> list[Notice]:
     """The notices that are new. Two writers at once are told apart by the ids that were kept."""
     known = set(Notice.objects.filter(team=event.team, key=event.key[:KEY], user__in=people).values_list("user_id", flat=True))
     subject, text = one_line(event.subject)[:SUBJECT], event.text.replace("\0", "")[:MAX_TEXT]
@@ -94,26 +94,26 @@ def create_notices(event: Event, people: dict[int, Channels]) -> list[Notice]:
     if not fresh:
         return []
     Notice.objects.bulk_create(fresh, ignore_conflicts=True)
-    kept = set(Notice.objects.filter(team=event.team, pk__in=[one.pk for one in fresh]).values_list("pk", flat=True))
-    told = [one for one in fresh if one.pk in kept]
-    Delivery.objects.bulk_create(Delivery(team=event.team, notice=one, key=one.key) for one in told if people[one.user_id].email)
-    transaction.on_commit(lambda: wake_inbox_pages(one for one in told if one.inbox))
+    kept = set(Notice.objects.filter(team=event.team, pk__in=[notice.pk for notice in fresh]).values_list("pk", flat=True))
+    told = [notice for notice in fresh if notice.pk in kept]
+    Delivery.objects.bulk_create(Delivery(team=event.team, notice=notice, key=notice.key) for notice in told if people[notice.user_id].email)
+    transaction.on_commit(lambda: wake_inbox_pages(notice for notice in told if notice.inbox))
     return told
 
 
 def wake_inbox_pages(notices: Iterable[Notice]) -> None:
-    for one in notices:
-        publish_message(inbox_group(one.team_id, one.user_id), {"type": "notice"})
+    for notice in notices:
+        publish_message(inbox_group(notice.team_id, notice.user_id), {"type": "notice"})
 
 
-def enqueue_webhook_call(event: Event, webhook_id: int) -> None:
+def enqueue_webhook_call(event: AlertEvent, webhook_id: int) -> None:
     """Queues the request of an enabled webhook, once per key."""
     if not Webhook.objects.filter(pk=webhook_id, team=event.team, enabled=True).exists():
         return
     Delivery.objects.bulk_create([Delivery(team=event.team, webhook_id=webhook_id, key=event.key[:KEY], event=told_of(event))], ignore_conflicts=True)
 
 
-def told_of(event: Event) -> dict[str, str]:
+def told_of(event: AlertEvent) -> dict[str, str]:
     """What a webhook learns; ``url`` becomes absolute when it is sent."""
     text = event.text.replace("\0", "")[:MAX_TEXT]
     return {"kind": event.kind, "subject": one_line(event.subject)[:SUBJECT], "text": text, "url": event.url, "at": event.at.isoformat()}
@@ -127,4 +127,4 @@ def one_line(text: str) -> str:
 def list_alert_managers(team: Team) -> list[User]:
     """Those who may set the team's rules and webhooks."""
     members = team.memberships.filter(Q(active=True, user__is_active=True)).select_related("user")
-    return [one.user for one in members if is_role_allowed(one.role, "alerts.manage")]
+    return [member.user for member in members if is_role_allowed(member.role, "alerts.manage")]

@@ -43,8 +43,8 @@ def preview_rule(rule: Rule) -> Preview:
         return of_runs(rule, list_trained_runs(rule, since)[:READ_RUNS], flat_at_the_end)
     if rule.kind == DUE:
         queues = Queue.objects.of(rule.team).filter(due__gte=since, due__lte=timezone.now())
-        found = [queue.name for queue in queues if queue_of_interest(rule, queue)]
-        return Preview(len(found), found[:EXAMPLES])
+        names = [queue.name for queue in queues if queue_of_interest(rule, queue)]
+        return Preview(len(names), names[:EXAMPLES])
     return Preview(None, [])
 
 
@@ -55,8 +55,8 @@ def list_trained_runs(rule: Rule, since: datetime) -> list[Run]:
 
 def of_runs(rule: Rule, runs: Iterable[Run], test: Callable[[Rule, Run], bool] | None = None) -> Preview:
     looked = [run for run in runs if of_interest(rule, run)]
-    found = [run for run in looked if test is None or test(rule, run)]
-    return Preview(len(found), [str(run) for run in found[:EXAMPLES]], len(looked))
+    matching = [run for run in looked if test is None or test(rule, run)]
+    return Preview(len(matching), [str(run) for run in matching[:EXAMPLES]], len(looked))
 
 
 def has_value_beyond_limit(rule: Rule, run: Run) -> bool:
@@ -66,5 +66,5 @@ def has_value_beyond_limit(rule: Rule, run: Run) -> bool:
 
 
 def flat_at_the_end(rule: Rule, run: Run) -> bool:
-    one = drop_nonfinite_points(metrics.read_metric_tail(run.pk, rule.metric, rule.steps or 1))
-    return one is not None and find_flat_stretch(one, rule.steps or 1, rule.number or 0.0) is not None
+    series = drop_nonfinite_points(metrics.read_metric_tail(run.pk, rule.metric, rule.steps or 1))
+    return series is not None and find_flat_stretch(series, rule.steps or 1, rule.number or 0.0) is not None

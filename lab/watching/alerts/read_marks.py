@@ -10,9 +10,9 @@ from lab.watching.alerts.models import Notice, NoticeQuerySet
 from lab.watching.alerts.notices import wake_inbox_pages
 
 
-def set_notice_read(mine: NoticeQuerySet, one: Notice, read: bool) -> None:
-    mine.filter(pk=one.pk).update(read_at=timezone.now() if read else None)
-    wake_inbox_pages([one])
+def set_notice_read(mine: NoticeQuerySet, notice: Notice, read: bool) -> None:
+    mine.filter(pk=notice.pk).update(read_at=timezone.now() if read else None)
+    wake_inbox_pages([notice])
 
 
 def mark_all(mine: NoticeQuerySet) -> tuple[int, datetime]:

@@ -57,8 +57,8 @@ class RuleForm(forms.Form):
     ) -> None:
         super().__init__(data, initial=build_rule_initial(rule) if rule else {"inbox": True, "mine": owner is not None, **(initial or {})})
         self.team, self.owner = team, owner
-        self.kinds = [one for one in KINDS.values() if one.ruled and is_role_allowed(role, one.permission)]
-        set_field_choices(self.fields["kind"], [(one.name, one.words) for one in self.kinds])
+        self.kinds = [kind for kind in KINDS.values() if kind.ruled and is_role_allowed(role, kind.permission)]
+        set_field_choices(self.fields["kind"], [(kind.name, kind.words) for kind in self.kinds])
         recipes = Run.objects.of(team).order_by().values_list("recipe", flat=True).distinct()
         set_field_choices(self.fields["recipe"], [("", "Any recipe"), *((name, name) for name in sorted(recipes))])
         self.fields["project"].queryset = Project.objects.of(team).order_by("name")  # type: ignore[attr-defined]
@@ -80,52 +80,52 @@ class RuleForm(forms.Form):
         text = self.cleaned_data["run"].strip().lstrip("#")
         if not text:
             return None
-        found = Run.objects.of(self.team).filter(number=parse_whole_number(text, MAX_INTEGER) or 0).first()
-        if found is None:
+        run = Run.objects.of(self.team).filter(number=parse_whole_number(text, MAX_INTEGER) or 0).first()
+        if run is None:
             newest = Run.objects.of(self.team).aggregate(newest=Max("number"))["newest"]
             raise forms.ValidationError(
                 f"There is no such run. Enter its number, 1 to {newest}." if newest else "The team has no runs yet. Leave this empty."
             )
-        return found
+        return run
 
     def clean(self) -> dict[str, Any]:
-        found = super().clean() or {}
-        kind = found.get("kind")
+        data = super().clean() or {}
+        kind = data.get("kind")
         about = KINDS[kind].about if kind is not None and kind in KINDS else ""
         if about != "run":  # fields that are hidden say nothing
-            found |= {"run": None, "recipe": ""}
+            data |= {"run": None, "recipe": ""}
         if about == "team":
-            found |= {"words": "", "project": None, "mine": False}
+            data |= {"words": "", "project": None, "mine": False}
         if kind in ON_METRICS:
-            self.check_metric(kind, found)
+            self.check_metric(kind, data)
         else:
-            found |= {"metric": "", "direction": "", "number": None, "steps": None}
-        if not (found.get("inbox") or found.get("email") or found.get("webhook")):
+            data |= {"metric": "", "direction": "", "number": None, "steps": None}
+        if not (data.get("inbox") or data.get("email") or data.get("webhook")):
             self.add_error("inbox", "Choose at least one channel.")
-        return found
+        return data
 
-    def check_metric(self, kind: str, found: dict[str, Any]) -> None:
-        if not found.get("metric") and "metric" not in self.errors:
+    def check_metric(self, kind: str, data: dict[str, Any]) -> None:
+        if not data.get("metric") and "metric" not in self.errors:
             self.add_error("metric", "Enter a metric, such as reward.")
         name = "number" if kind == METRIC else "band"
-        value = found.get(name)
+        value = data.get(name)
         if name not in self.errors and (value is None or not math.isfinite(value) or (kind == FLAT and value < 0)):
             self.add_error(name, "Enter a number." if kind == METRIC else "Enter 0 or a small number, such as 0.01.")
         if kind == FLAT:
-            found |= {"number": value, "direction": ""}
-            if found.get("steps") is None and "steps" not in self.errors:
+            data |= {"number": value, "direction": ""}
+            if data.get("steps") is None and "steps" not in self.errors:
                 self.add_error("steps", "Enter the number of steps, such as 200.")
         else:
-            found["steps"] = None
-            if not found.get("direction"):
+            data["steps"] = None
+            if not data.get("direction"):
                 self.add_error("direction", "Choose above or below.")
 
     def rule(self, rule: Rule | None = None) -> Rule:
         """The rule as the form says it, not saved. ``rule``: the one that is changed."""
-        one = rule or Rule(team=self.team, owner=self.owner)
+        saved = rule or Rule(team=self.team, owner=self.owner)
         for name in ("kind", "metric", "direction", "number", "steps", "run", "words", "recipe", "project", "mine", "inbox", "email", "webhook"):
-            setattr(one, name, self.cleaned_data.get(name, False if name == "mine" else None))
-        return one
+            setattr(saved, name, self.cleaned_data.get(name, False if name == "mine" else None))
+        return saved
 
 
 def set_field_choices(field: forms.Field, choices: list[tuple[str, str]]) -> None:
@@ -134,6 +134,6 @@ def set_field_choices(field: forms.Field, choices: list[tuple[str, str]]) -> Non
 
 def build_rule_initial(rule: Rule) -> dict[str, Any]:
     names = ("kind", "metric", "direction", "words", "recipe", "project", "mine", "inbox", "email", "webhook", "steps")
-    found = {name: getattr(rule, name) for name in names}
-    found |= {"band": rule.number} if rule.kind == FLAT else {"number": rule.number}
-    return {**found, "run": f"#{rule.run.number}" if rule.run else ""}
+    initial = {name: getattr(rule, name) for name in names}
+    initial |= {"band": rule.number} if rule.kind == FLAT else {"number": rule.number}
+    return {**initial, "run": f"#{rule.run.number}" if rule.run else ""}

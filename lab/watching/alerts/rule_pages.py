@@ -26,24 +26,24 @@ def find_alert_rule(request: LabRequest, owner: User | None, rule_id: int) -> Ru
 @require_safe
 def list_own_rules(request: LabRequest) -> HttpResponse:
     create_default_rules(Membership.objects.get(team=request.team, user=request.user))
-    shown = rules.in_order(rules.list_alert_rules(request.team, request.user))
-    return render(request, "alerts/rules.html", {"room": "alerts", "tab": "mine", "rules": shown, "shared": False})
+    listed = rules.in_order(rules.list_alert_rules(request.team, request.user))
+    return render(request, "alerts/rules.html", {"room": "alerts", "tab": "mine", "rules": listed, "shared": False})
 
 
 @require_safe
 def list_team_rules(request: LabRequest) -> HttpResponse:
-    shown = rules.in_order(rules.list_alert_rules(request.team, None))
+    listed = rules.in_order(rules.list_alert_rules(request.team, None))
     hooks = Webhook.objects.filter(team=request.team)
-    return render(request, "alerts/rules.html", {"room": "alerts", "tab": "team", "rules": shown, "hooks": hooks, "shared": True})
+    return render(request, "alerts/rules.html", {"room": "alerts", "tab": "team", "rules": listed, "hooks": hooks, "shared": True})
 
 
 def edit_alert_rule(request: LabRequest, owner: User | None, rule: Rule | None) -> HttpResponse:
     """The form, prefilled from the address where it is new (a chart's “Alert me”)."""
-    asked = {name: request.GET[name][:200] for name in PREFILLED if name in request.GET}
-    if "run" in asked:
-        asked["mine"] = ""  # of that run, whoever launched it
+    initial = {name: request.GET[name][:200] for name in PREFILLED if name in request.GET}
+    if "run" in initial:
+        initial["mine"] = ""  # of that run, whoever launched it
     data = request.POST if request.method == "POST" else None
-    form = RuleForm(data, team=request.team, owner=owner, role=role_of(request), rule=rule, initial=asked)
+    form = RuleForm(data, team=request.team, owner=owner, role=role_of(request), rule=rule, initial=initial)
     saved, fresh = rules.save_rule_form(form, rule, request.user)
     if saved is not None:
         if fresh:

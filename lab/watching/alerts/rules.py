@@ -23,7 +23,7 @@ def list_alert_rules(team: Team, owner: User | None) -> QuerySet[Rule]:
 
 def in_order(rules: QuerySet[Rule]) -> list[Rule]:
     """As the form lists the kinds."""
-    places = {name: place for place, name in enumerate(KINDS)}
+    places = {name: index for index, name in enumerate(KINDS)}
     return sorted(rules, key=lambda rule: (places.get(rule.kind, 0), rule.pk))
 
 
@@ -41,8 +41,8 @@ def save_rule_form(form: RuleForm, rule: Rule | None, by: User | None) -> tuple[
         form.add_error(None, f"There are already {MOST_RULES} rules. Delete one that is no longer needed.")
     if not form.is_valid():
         return None, False
-    if rule is None and (there := find_equal_rules(form.rule()).first()):
-        return there, False
+    if rule is None and (equal := find_equal_rules(form.rule()).first()):
+        return equal, False
     saved = form.rule(rule)
     saved.since = database_now()  # what happened under the old words is not told under the new ones
     saved.created_by = saved.created_by or by

@@ -30,11 +30,11 @@ def seal_webhook_secret(secret: str) -> bytes:
 
 
 def secrets_of(hook: Webhook) -> list[str]:
-    """The valid secrets, newest first. Raises lab.lib.sealed.Unreadable."""
-    found = [unseal_secret(PURPOSE, bytes(hook.secret))]
+    """The valid secrets, newest first. Raises lab.lib.sealed.UnsealError."""
+    secrets = [unseal_secret(PURPOSE, bytes(hook.secret))]
     if hook.former is not None and hook.former_until is not None and hook.former_until > timezone.now():
-        found.append(unseal_secret(PURPOSE, bytes(hook.former)))
-    return found
+        secrets.append(unseal_secret(PURPOSE, bytes(hook.former)))
+    return secrets
 
 
 def rotate_signing_secret(hook: Webhook) -> str:

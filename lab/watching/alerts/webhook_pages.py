@@ -95,11 +95,11 @@ def render_webhook_page(request: LabRequest, hook: Webhook, form: WebhookForm | 
 @require_POST
 def send_test_delivery(request: LabRequest, webhook_id: int) -> HttpResponse:
     hook = find_webhook(request, webhook_id)
-    one = deliveries.send_webhook_test(hook)
-    if one.state == DeliveryState.DELIVERED:
-        messages.success(request, f"Test delivered: response {one.status}.")
+    delivery = deliveries.send_webhook_test(hook)
+    if delivery.state == DeliveryState.DELIVERED:
+        messages.success(request, f"Test delivered: response {delivery.status}.")
     else:
-        messages.error(request, f"Test failed: {one.problem}.")
+        messages.error(request, f"Test failed: {delivery.problem}.")
     return redirect("webhook", hook.pk)
 
 
@@ -133,11 +133,11 @@ def list_deliveries(request: LabRequest) -> HttpResponse:
 
 @require_POST
 def resend_delivery(request: LabRequest, delivery_id: UUID) -> HttpResponse:
-    one = Delivery.objects.of(request.team).filter(pk=delivery_id).first()
-    if one is None:
+    delivery = Delivery.objects.of(request.team).filter(pk=delivery_id).first()
+    if delivery is None:
         raise Http404("no such delivery")
-    if deliveries.requeue_delivery(one.pk, request.team.pk):
+    if deliveries.requeue_delivery(delivery.pk, request.team.pk):
         messages.success(request, "It will be sent again in a few seconds, with the same id.")
     else:
-        messages.info(request, "It is already waiting to be sent." if one.webhook_id else "E-mails cannot be sent again manually.")
-    return redirect("webhook", one.webhook_id) if one.webhook_id else redirect("deliveries")
+        messages.info(request, "It is already waiting to be sent." if delivery.webhook_id else "E-mails cannot be sent again manually.")
+    return redirect("webhook", delivery.webhook_id) if delivery.webhook_id else redirect("deliveries")

@@ -10,20 +10,20 @@ from lab.lib.timeago import format_duration
 from lab.teams.accounts.models import Team
 from lab.watching.usage import quotas
 from lab.watching.usage.ledger import HOUR
-from lab.watching.usage.quotas import Use
+from lab.watching.usage.quotas import QuotaUse
 from lab.watching.usage.similar_runs import Pace, find_similar_paces
 from trainers.contract.spec import RunSpec
 
 
 @dataclass(frozen=True)
-class Span:
+class DurationRange:
     """From the least to the most, in seconds."""
 
     low: float
     high: float
 
-    def times(self, count: float) -> Span:
-        return Span(self.low * count, self.high * count)
+    def times(self, count: float) -> DurationRange:
+        return DurationRange(self.low * count, self.high * count)
 
     @property
     def words(self) -> str:
@@ -31,7 +31,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageEstimate:
     """One run of what is launched. ``most`` is its time limit in seconds."""
 
     trainer: str
@@ -52,39 +52,39 @@ class Stage:
         return all(pace.task == self.task for pace in self.paces)
 
     @property
-    def time(self) -> Span:
+    def time(self) -> DurationRange:
         took = [min(self.most, pace.seconds * self.steps) for pace in self.paces]
-        return Span(min(took), max(took))
+        return DurationRange(min(took), max(took))
 
     @property
-    def gpu_time(self) -> Span:
+    def gpu_time(self) -> DurationRange:
         took = [pace.gpu_seconds * min(self.steps, self.most / pace.seconds if pace.seconds else self.steps) for pace in self.paces]
-        return Span(min(took), max(took))
+        return DurationRange(min(took), max(took))
 
 
 @dataclass(frozen=True)
-class Estimate:
+class LaunchEstimate:
     """Of a launch of ``runs`` times all ``stages``. ``left`` is the month's GPU-hours where they are limited."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageEstimate, ...]
     runs: int
-    left: Use | None
+    left: QuotaUse | None
     starts_anew: str  # the day from which there are GPU-hours again
 
     @property
-    def unknown(self) -> list[Stage]:
+    def unknown(self) -> list[StageEstimate]:
         return [stage for stage in self.stages if not stage.paces]
 
     @property
-    def each(self) -> Span:
+    def each(self) -> DurationRange:
         return sum_spans(stage.time for stage in self.stages)
 
     @property
-    def whole(self) -> Span:
+    def whole(self) -> DurationRange:
         return self.each.times(self.runs)
 
     @property
-    def gpu_time(self) -> Span:
+    def gpu_time(self) -> DurationRange:
         return sum_spans(stage.gpu_time for stage in self.stages).times(self.runs)
 
     @property
@@ -96,21 +96,21 @@ class Estimate:
         return "passes" if self.gpu_time.low > room else "may pass" if self.gpu_time.high > room else ""
 
 
-def estimate_launch(team: Team, queue: str, specs: Sequence[RunSpec], runs: int = 1) -> Estimate:
+def estimate_launch(team: Team, queue: str, specs: Sequence[RunSpec], runs: int = 1) -> LaunchEstimate:
     """Of the stages ``specs``, launched ``runs`` times on the queue."""
-    found = find_similar_paces(team, specs, queue)
+    paces_by_spec = find_similar_paces(team, specs, queue)
     stages = [
-        Stage(spec.training.trainer, spec.task.name, spec.training.max_steps, tuple(paces), (spec.limits.minutes or float("inf")) * 60)
-        for spec, paces in zip(specs, found, strict=True)
+        StageEstimate(spec.training.trainer, spec.task.name, spec.training.max_steps, tuple(paces), (spec.limits.minutes or float("inf")) * 60)
+        for spec, paces in zip(specs, paces_by_spec, strict=True)
     ]
     standing = quotas.compute_quota_standing(team)
     limited = standing.gpu_hours.limit is not None
-    return Estimate(tuple(stages), runs, standing.gpu_hours if limited else None, f"{standing.month.next.start:%-d %B}")
+    return LaunchEstimate(tuple(stages), runs, standing.gpu_hours if limited else None, f"{standing.month.next.start:%-d %B}")
 
 
-def sum_spans(spans: Iterable[Span]) -> Span:
-    found = list(spans)
-    return Span(sum(span.low for span in found), sum(span.high for span in found))
+def sum_spans(spans: Iterable[DurationRange]) -> DurationRange:
+    spans_read = list(spans)
+    return DurationRange(sum(span.low for span in spans_read), sum(span.high for span in spans_read))
 
 
 def format_value_range(low: str, high: str) -> str:

@@ -23,7 +23,7 @@ NOBODY, NO_PROJECT, GONE = "command line or former member", "no project", "delet
 
 
 @dataclass
-class Line:
+class UsageLine:
     """One row of a breakdown. ``run`` and ``project`` are ids to link to."""
 
     title: str
@@ -49,7 +49,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Piece:
+class LeasePiece:
     """A lease within the month."""
 
     lease: Lease
@@ -61,16 +61,16 @@ class Piece:
         return (self.end - self.start).total_seconds() / ledger.HOUR
 
 
-def clip_leases_to_month(team: Team, month: Month) -> list[Piece]:
+def clip_leases_to_month(team: Team, month: Month) -> list[LeasePiece]:
     leases = ledger.of_month(team, month).select_related("user", "run__project").defer("run__spec", "run__special_tokens", "run__latest")
-    return [Piece(lease, max(lease.started_at, month.start), min(lease.seen_at, month.end)) for lease in leases]
+    return [LeasePiece(lease, max(lease.started_at, month.start), min(lease.seen_at, month.end)) for lease in leases]
 
 
-def sum_hours_by_day(found: Iterable[Piece], month: Month) -> list[tuple[datetime, float, float]]:
+def sum_hours_by_day(pieces: Iterable[LeasePiece], month: Month) -> list[tuple[datetime, float, float]]:
     """(day, GPU-hours, compute hours) of every day of the month."""
     count = (month.end - month.start).days
     gpu, compute = [0.0] * count, [0.0] * count
-    for piece in found:
+    for piece in pieces:
         for day, hours in by_day(piece, month):
             if piece.lease.gpus:
                 gpu[day] += hours * piece.lease.gpus
@@ -79,7 +79,7 @@ def sum_hours_by_day(found: Iterable[Piece], month: Month) -> list[tuple[datetim
     return [(month.start + timedelta(days=day), gpu[day], compute[day]) for day in range(count)]
 
 
-def by_day(piece: Piece, month: Month) -> Iterator[tuple[int, float]]:
+def by_day(piece: LeasePiece, month: Month) -> Iterator[tuple[int, float]]:
     """(day of the month from 0, hours) of a piece that may last over midnight."""
     start = piece.start
     while start < piece.end:
@@ -89,10 +89,10 @@ def by_day(piece: Piece, month: Month) -> Iterator[tuple[int, float]]:
         start = end
 
 
-def build_usage_breakdown(team: Team, month: Month, found: Iterable[Piece], by: str) -> list[Line]:
+def build_usage_breakdown(team: Team, month: Month, pieces: Iterable[LeasePiece], by: str) -> list[UsageLine]:
     """Lines of the month, the largest first; ``by`` is a key of BY."""
-    lines: defaultdict[object, Line] = defaultdict(lambda: Line(""))
-    for piece in found:
+    lines: defaultdict[object, UsageLine] = defaultdict(lambda: UsageLine(""))
+    for piece in pieces:
         key, title = key_of(piece.lease, by)
         line = lines[key]
         line.title = line.title or title
@@ -123,9 +123,9 @@ def key_of(lease: Lease, by: str) -> tuple[object, str]:
 
 def sum_label_minutes(team: Team, month: Month, by: str) -> list[tuple[int | None, str, float]]:
     """(id, name, label minutes) of people or projects."""
-    made = Judgement.objects.of(team).filter(created_at__gte=month.start, created_at__lt=month.end)
+    judgements = Judgement.objects.of(team).filter(created_at__gte=month.start, created_at__lt=month.end)
     key = "user" if by == "person" else "queue__project"
-    sums = dict(made.exclude(state=JudgementState.WITHDRAWN).order_by().values_list(key).annotate(sum=sum_label_seconds()))
+    sums = dict(judgements.exclude(state=JudgementState.WITHDRAWN).order_by().values_list(key).annotate(sum=sum_label_seconds()))
     if by == "person":
         names = {user.pk: str(user) for user in User.objects.filter(pk__in=sums)}
     else:
@@ -138,8 +138,8 @@ def sum_label_seconds() -> Sum:
     return Sum(Least(F("seconds"), Value(LONGEST_LABEL)), output_field=FloatField())
 
 
-def sum_usage_lines(lines: Iterable[Line]) -> Line:
-    whole = Line("Total")
+def sum_usage_lines(lines: Iterable[UsageLine]) -> UsageLine:
+    whole = UsageLine("Total")
     for line in lines:
         whole.gpu_hours += line.gpu_hours
         whole.compute_hours += line.compute_hours

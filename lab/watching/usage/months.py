@@ -18,8 +18,8 @@ class Month:
 
     @classmethod
     def of(cls, moment: datetime) -> Month:
-        there = moment.astimezone(UTC)
-        return cls(there.year, there.month)
+        in_utc = moment.astimezone(UTC)
+        return cls(in_utc.year, in_utc.month)
 
     @classmethod
     def now(cls) -> Month:
@@ -28,8 +28,8 @@ class Month:
     @classmethod
     def read(cls, text: str) -> Month | None:
         """``2026-11``; None for anything else."""
-        found = WRITTEN.fullmatch(text)
-        return cls(int(found[1]), int(found[2])) if found else None
+        match = WRITTEN.fullmatch(text)
+        return cls(int(match[1]), int(match[2])) if match else None
 
     @property
     def start(self) -> datetime:

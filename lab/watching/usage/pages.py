@@ -34,9 +34,9 @@ def show_usage(request: LabRequest) -> HttpResponse:
     month, by = Month.read(request.GET.get("month", "")) or Month.now(), request.GET.get("by", "person")
     by = by if by in figures.BY else "person"
     quota = quota_of(request.team)
-    found = figures.clip_leases_to_month(request.team, month)
-    lines = figures.build_usage_breakdown(request.team, month, found, by)
-    days = figures.sum_hours_by_day(found, month)
+    pieces = figures.clip_leases_to_month(request.team, month)
+    lines = figures.build_usage_breakdown(request.team, month, pieces, by)
+    days = figures.sum_hours_by_day(pieces, month)
     context = {
         "room": "usage",
         "standing": quotas.compute_quota_standing(request.team, quota),
@@ -51,7 +51,7 @@ def show_usage(request: LabRequest) -> HttpResponse:
         "total": (whole := figures.sum_usage_lines(lines)),
         "total_cost": whole.cost(quota),
         "days": days,
-        "chart": {"days": [f"{day:%Y-%m-%d}" for day, _, _ in days], "gpu": [gpu for _, gpu, _ in days], "compute": [one for _, _, one in days]},
+        "chart": {"days": [f"{day:%Y-%m-%d}" for day, _, _ in days], "gpu": [gpu for _, gpu, _ in days], "compute": [hours for _, _, hours in days]},
         "stored": Storage.objects.filter(team=request.team).first(),
         "largest": list_largest_runs(request.team),
         "wins": list_win_costs(request.team, quota),
@@ -61,7 +61,7 @@ def show_usage(request: LabRequest) -> HttpResponse:
 
 def list_largest_runs(team: Team) -> list[tuple[RunStorage, int]]:
     stored = RunStorage.objects.filter(run__team=team).select_related("run").order_by("-checkpoints")[:LARGEST]
-    return [(one, one.checkpoints + one.other) for one in stored]
+    return [(storage, storage.checkpoints + storage.other) for storage in stored]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -80,9 +80,9 @@ def edit_usage_limits(request: LabRequest) -> HttpResponse:
 def export_usage(request: LabRequest) -> StreamingHttpResponse:
     """The month's runs as CSV."""
     month, quota = Month.read(request.GET.get("month", "")) or Month.now(), quota_of(request.team)
-    found = figures.clip_leases_to_month(request.team, month)
-    lines = figures.build_usage_breakdown(request.team, month, found, "run")
-    runs = {piece.lease.number: piece.lease for piece in found}
+    pieces = figures.clip_leases_to_month(request.team, month)
+    lines = figures.build_usage_breakdown(request.team, month, pieces, "run")
+    runs = {piece.lease.number: piece.lease for piece in pieces}
     record_audit_entry("usage.export", team=request.team, label=f"usage of {month.title}", runs=len(lines), format="csv")
 
     def rows() -> Iterator[str]:
@@ -94,7 +94,7 @@ def export_usage(request: LabRequest) -> StreamingHttpResponse:
     return stream_attachment(request, rows(), f"usage-{month}.csv", "text/csv; charset=utf-8")
 
 
-def build_usage_csv_row(line: figures.Line, runs: dict[int, Any], month: Month, quota: Quota) -> list[Any]:
+def build_usage_csv_row(line: figures.UsageLine, runs: dict[int, Any], month: Month, quota: Quota) -> list[Any]:
     [number] = line.runs
     lease, cost = runs[number], line.cost(quota)
     run = lease.run
@@ -107,6 +107,6 @@ def build_usage_csv_row(line: figures.Line, runs: dict[int, Any], month: Month, 
 @require_safe
 def show_quota_left(request: LabRequest) -> HttpResponse:
     """A piece of the launch pages: what the team has left."""
-    found = quotas.compute_quota_standing(request.team)
-    held = quotas.explain_quota_block(found, "gpu", found.gpu_hours.limit is not None and quotas.takes_gpus("gpu"))
-    return render(request, "usage/left.html", {"standing": found, "held": held[:1].upper() + held[1:]})
+    standing = quotas.compute_quota_standing(request.team)
+    held = quotas.explain_quota_block(standing, "gpu", standing.gpu_hours.limit is not None and quotas.takes_gpus("gpu"))
+    return render(request, "usage/left.html", {"standing": standing, "held": held[:1].upper() + held[1:]})

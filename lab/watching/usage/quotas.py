@@ -23,7 +23,7 @@ HOLDING = (*ACTIVE, Status.LOST)  # counted as running
 
 
 @dataclass(frozen=True)
-class Use:
+class QuotaUse:
     """How much of one quota is used; ``limit`` None is no limit."""
 
     name: str
@@ -72,19 +72,19 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Standing:
+class QuotaStanding:
     """``queues`` None: every queue. ``storage`` is as of the last time it was weighed."""
 
     team: Team
     month: Month
-    running: Use
-    gpu_hours: Use
-    storage: Use
+    running: QuotaUse
+    gpu_hours: QuotaUse
+    storage: QuotaUse
     compute_hours: float
     queues: tuple[str, ...] | None
 
     @property
-    def uses(self) -> list[Use]:
+    def uses(self) -> list[QuotaUse]:
         return [self.running, self.gpu_hours, self.storage]
 
     @property
@@ -92,11 +92,11 @@ class Standing:
         return self.queues is not None or any(use.limit is not None for use in self.uses)
 
     @property
-    def near(self) -> list[Use]:
+    def near(self) -> list[QuotaUse]:
         return [use for use in self.uses if use.near]
 
 
-def compute_quota_standing(team: Team, quota: Quota | None = None) -> Standing:
+def compute_quota_standing(team: Team, quota: Quota | None = None) -> QuotaStanding:
     """What the team uses now, in four queries. ``quota`` when the caller has it."""
     quota = quota or Quota.objects.filter(team=team).first() or Quota(team=team)
     warn = (quota.warn_percent or WARN_PERCENT) / 100
@@ -104,18 +104,18 @@ def compute_quota_standing(team: Team, quota: Quota | None = None) -> Standing:
     gpu_hours, compute_hours = ledger.sum_month_hours(team, month)
     stored = Storage.objects.filter(team=team).first() or Storage()
     running = Run.objects.of(team).filter(status__in=HOLDING, outside=False).count()  # others train on machines of their own
-    return Standing(
+    return QuotaStanding(
         team=team,
         month=month,
-        running=Use("running", "Concurrent runs", running, quota.concurrent_runs, warn),
-        gpu_hours=Use("gpu_hours", "GPU-hours this month", gpu_hours, quota.gpu_hours, warn),
-        storage=Use("storage", "Storage", stored.total, quota.storage_bytes, warn),
+        running=QuotaUse("running", "Concurrent runs", running, quota.concurrent_runs, warn),
+        gpu_hours=QuotaUse("gpu_hours", "GPU-hours this month", gpu_hours, quota.gpu_hours, warn),
+        storage=QuotaUse("storage", "Storage", stored.total, quota.storage_bytes, warn),
         compute_hours=compute_hours,
         queues=None if quota.queues is None else tuple(quota.queues),
     )
 
 
-def list_near_quotas(team: Team) -> list[Use]:
+def list_near_quotas(team: Team) -> list[QuotaUse]:
     """The quotas of which the team has used its warning share or more."""
     return compute_quota_standing(team).near
 
@@ -125,26 +125,26 @@ def lock_quota(team_id: int) -> Quota | None:
     return Quota.objects.select_for_update().filter(team=team_id).first()
 
 
-def explain_quota_block(found: Standing, queue: str, gpu: bool) -> str:
+def explain_quota_block(standing: QuotaStanding, queue: str, gpu: bool) -> str:
     """Why a run of the team may not start on ``queue``; empty when it may. ``gpu``: whether it would use GPU-hours."""
-    if refusal := explain_queue_refusal(found, queue):
+    if refusal := explain_queue_refusal(standing, queue):
         return f"{refusal} An admin can raise the quota on the usage page."
-    running, hours, storage = found.running, found.gpu_hours, found.storage
+    running, hours, storage = standing.running, standing.gpu_hours, standing.storage
     if running.full:
-        return f"team {found.team.name} already has {running.words} concurrent runs."
+        return f"team {standing.team.name} already has {running.words} concurrent runs."
     if gpu and hours.full:
-        return f"the month's {hours.amount(hours.limit or 0)} on GPUs are used up; they reset on {found.month.next.start:%-d %B}."
+        return f"the month's {hours.amount(hours.limit or 0)} on GPUs are used up; they reset on {standing.month.next.start:%-d %B}."
     if storage.full:
         return f"storage is full ({storage.words}): delete checkpoints you no longer need, or ask an admin for more."
     return ""
 
 
-def explain_queue_refusal(found: Standing, queue: str) -> str:
+def explain_queue_refusal(standing: QuotaStanding, queue: str) -> str:
     """Why the team may not use the queue at all; empty when it may."""
-    if found.queues is None or queue in found.queues:
+    if standing.queues is None or queue in standing.queues:
         return ""
-    allowed = f"only {', '.join(found.queues)}" if found.queues else "no queue"
-    return f"team {found.team.name} may not use the queue {queue} ({allowed})."
+    allowed = f"only {', '.join(standing.queues)}" if standing.queues else "no queue"
+    return f"team {standing.team.name} may not use the queue {queue} ({allowed})."
 
 
 def takes_gpus(queue: str) -> bool:
@@ -163,9 +163,9 @@ def held_all(runs: Iterable[Run], gpus: int | None = None) -> dict[UUID, str]:
     """The reason of each queued run that a quota holds; a few queries a team."""
     queued = [run for run in runs if run.status == Status.QUEUED]
     limits = {quota.team_id: quota for quota in Quota.objects.filter(team__in={run.team_id for run in queued}).select_related("team")}
-    found = {key: compute_quota_standing(quota.team, quota) for key, quota in limits.items()}
-    on_gpu = {queue: takes_gpus(queue) if gpus is None else gpus > 0 for queue in {run.queue for run in queued if run.team_id in found}}
-    reasons = {run.pk: explain_quota_block(found[run.team_id], run.queue, on_gpu[run.queue]) for run in queued if run.team_id in found}
+    standings = {key: compute_quota_standing(quota.team, quota) for key, quota in limits.items()}
+    on_gpu = {queue: takes_gpus(queue) if gpus is None else gpus > 0 for queue in {run.queue for run in queued if run.team_id in standings}}
+    reasons = {run.pk: explain_quota_block(standings[run.team_id], run.queue, on_gpu[run.queue]) for run in queued if run.team_id in standings}
     held = {key: f"{WAITING}{reason}" for key, reason in reasons.items() if reason}
     # A run that was claimed after it was read is one of those that run by now: it does not wait for itself.
     still = set(Run.across_teams.filter(pk__in=held, status=Status.QUEUED).values_list("pk", flat=True)) if held else set()

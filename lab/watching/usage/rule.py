@@ -8,7 +8,7 @@ from uuid import UUID
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
 from lab.watching.usage import estimates, quotas
-from lab.watching.usage.estimates import Estimate
+from lab.watching.usage.estimates import LaunchEstimate
 from trainers.contract.spec import RunSpec
 
 
@@ -17,13 +17,13 @@ class QuotaRule:
         return quotas.held_all(runs)
 
     def foreseen(self, team: Team, queue: str) -> str:
-        found = quotas.compute_quota_standing(team)
-        if not found.limited or quotas.explain_queue_refusal(found, queue):
+        standing = quotas.compute_quota_standing(team)
+        if not standing.limited or quotas.explain_queue_refusal(standing, queue):
             return ""
-        return quotas.explain_quota_block(found, queue, found.gpu_hours.limit is not None and quotas.takes_gpus(queue))
+        return quotas.explain_quota_block(standing, queue, standing.gpu_hours.limit is not None and quotas.takes_gpus(queue))
 
     def refused(self, team: Team, queue: str) -> str:
         return quotas.explain_queue_refusal(quotas.compute_quota_standing(team), queue)
 
-    def estimate(self, team: Team, queue: str, specs: Sequence[RunSpec], runs: int) -> Estimate:
+    def estimate(self, team: Team, queue: str, specs: Sequence[RunSpec], runs: int) -> LaunchEstimate:
         return estimates.estimate_launch(team, queue, specs, runs)

@@ -40,13 +40,13 @@ class Pace:
 
 def find_similar_paces(team: Team, specs: Sequence[RunSpec], queue: str) -> list[list[Pace]]:
     """The paces of the newest runs like each of ``specs``, stages of a chain: a later stage has the policy of the first."""
-    found: list[list[Pace]] = []
+    paces_by_spec: list[list[Pace]] = []
     for spec in specs:
         runs = find_similar_runs(team, spec, specs[0].policy.model_dump(mode="json"))
         on = [run for run in runs if is_matching_device(run["device"], spec.device, gpus_of(queue))]
         same_task = [run for run in on if run["task"] == spec.task.name]
-        found.append(compute_run_paces(team, (same_task or on)[:NEWEST]))
-    return found
+        paces_by_spec.append(compute_run_paces(team, (same_task or on)[:NEWEST]))
+    return paces_by_spec
 
 
 def find_similar_runs(team: Team, spec: RunSpec, policy: Any) -> list[dict[str, Any]]:
@@ -67,8 +67,8 @@ def compute_run_paces(team: Team, runs: Sequence[Mapping[str, Any]]) -> list[Pac
     for key, gpus, time in leases.values_list("run", "gpus").annotate(time=Sum(ledger.build_lease_duration())):
         took[key][0] += time.total_seconds()
         took[key][1] += gpus * time.total_seconds()
-    found = [pace_of(run, *took[run["pk"]]) for run in runs if run["pk"] in took]
-    return sorted(found, key=lambda pace: pace.seconds)[1:-1] if len(found) >= MANY else found
+    paces = [pace_of(run, *took[run["pk"]]) for run in runs if run["pk"] in took]
+    return sorted(paces, key=lambda pace: pace.seconds)[1:-1] if len(paces) >= MANY else paces
 
 
 def pace_of(run: Mapping[str, Any], seconds: float, gpu_seconds: float) -> Pace:
@@ -83,12 +83,12 @@ def gpus_of(queue: str) -> set[str]:
     return {gpu.rpartition(",")[0] or gpu for gpu in Worker.objects.serving(queue).values_list("gpu", flat=True)}
 
 
-def is_matching_device(device: str, wanted: str, gpus: Collection[str]) -> bool:
+def is_matching_device(device: str, requested: str, gpus: Collection[str]) -> bool:
     """Whether a run would train on what an attempt called ``device`` ("cuda (NVIDIA H200), bf16"), as far as can be told beforehand."""
     on_cpu = device.startswith("cpu")
-    if wanted != "auto" and (wanted == "cpu") != on_cpu:
+    if requested != "auto" and (requested == "cpu") != on_cpu:
         return False
-    if wanted == "cpu" or not gpus:
+    if requested == "cpu" or not gpus:
         return bool(device)
     return "" in gpus if on_cpu else any(gpu and gpu in device for gpu in gpus)
 
@@ -96,12 +96,12 @@ def is_matching_device(device: str, wanted: str, gpus: Collection[str]) -> bool:
 def trace_policy_origins(team: Team, policies: Sequence[Any]) -> list[str]:
     """What each policy of a spec was trained from in the first place, through the runs between."""
     known: dict[UUID, Any] = {}
-    wanted = {run for policy in policies if (run := run_behind(policy))}
+    run_ids = {run for policy in policies if (run := run_behind(policy))}
     for _ in range(DEEPEST):
-        if not wanted:
+        if not run_ids:
             break
-        known |= dict(Run.objects.of(team).filter(pk__in=wanted).values_list("pk", "spec__policy"))
-        wanted = {run for policy in known.values() if (run := run_behind(policy))} - known.keys()
+        known |= dict(Run.objects.of(team).filter(pk__in=run_ids).values_list("pk", "spec__policy"))
+        run_ids = {run for policy in known.values() if (run := run_behind(policy))} - known.keys()
     return [trace_policy_origin(policy, known) for policy in policies]
 
 

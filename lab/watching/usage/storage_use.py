@@ -30,7 +30,7 @@ WEIGHTS = ("checkpoints", "final", "policy")  # folders of a run whose files are
 LARGE = (Rollout, RolloutTokens, RolloutWords, MetricChunk, LogChunk)  # tables that grow with rollouts
 
 
-class Weigher:
+class StorageMeter:
     def __init__(self) -> None:
         self.next_at = 0.0
 
@@ -119,7 +119,7 @@ def file_bytes(path: str) -> int:
         return 0
 
 
-weigher = Weigher()
+weigher = StorageMeter()
 
 
 def weigh_due_storage() -> None:

@@ -8,11 +8,11 @@ from django.db.models import Sum
 
 from lab.data.datasets.models import Row
 from lab.data.loop.models import Match
-from lab.data.loop.win_rate import Tally, tally_match
+from lab.data.loop.win_rate import MatchTally, tally_match
 from lab.labelling.labels.models import Judgement
 from lab.teams.accounts.models import Team
 from lab.watching.usage import ledger
-from lab.watching.usage.figures import Line, sum_label_seconds
+from lab.watching.usage.figures import UsageLine, sum_label_seconds
 from lab.watching.usage.models import Lease, Quota
 
 SHOWN = 20
@@ -20,12 +20,12 @@ EVEN = 0.5
 
 
 @dataclass(frozen=True)
-class Win:
+class WinCost:
     """``trained_minutes``: labels in the version the run was trained on; ``judged_minutes``: the blind votes themselves."""
 
     match: Match
-    tally: Tally
-    spent: Line
+    tally: MatchTally
+    spent: UsageLine
     trained_minutes: float
     judged_minutes: float
     cost: float | None
@@ -56,19 +56,19 @@ class Win:
         return self.each(self.cost)
 
 
-def list_win_costs(team: Team, quota: Quota) -> list[Win]:
+def list_win_costs(team: Team, quota: Quota) -> list[WinCost]:
     """The newest matches with a vote, a few queries each."""
     matches = Match.objects.filter(team=team).exclude(queue=None).select_related("child", "against", "queue", "version").order_by("-created_at")
-    found = [(match, tally_match(match)) for match in matches[:SHOWN]]
-    return [compute_win_cost(match, counted, quota) for match, counted in found if counted.rate is not None]
+    tallied = [(match, tally_match(match)) for match in matches[:SHOWN]]
+    return [compute_win_cost(match, counted, quota) for match, counted in tallied if counted.rate is not None]
 
 
-def compute_win_cost(match: Match, counted: Tally, quota: Quota) -> Win:
+def compute_win_cost(match: Match, counted: MatchTally, quota: Quota) -> WinCost:
     trained, judged = minutes_of_version(match), minutes_of_queue(match)
-    spent = Line(str(match.child), label_minutes=trained + judged)
+    spent = UsageLine(str(match.child), label_minutes=trained + judged)
     for gpus, time in Lease.objects.filter(run=match.child).order_by().values_list("gpus").annotate(time=Sum(ledger.build_lease_duration())):
         spent.add(gpus, time.total_seconds() / ledger.HOUR, match.child.number)
-    return Win(match, counted, spent, trained, judged, spent.cost(quota))
+    return WinCost(match, counted, spent, trained, judged, spent.cost(quota))
 
 
 def minutes_of_version(match: Match) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from django.db import connection, transaction
 
-from lab.lib.processes import Child
+from lab.lib.processes import ManagedProcess
 from lab.rollouts.browse import indexing, walk
 from lab.rollouts.browse.indexing import index_all, index_batch
 from lab.rollouts.browse.models import PromptWords
@@ -206,7 +206,7 @@ def test_of_two_workers_one_indexes() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_makes_rollouts_searchable_by_itself(start_process: Callable[..., Child]) -> None:
+def test_a_worker_makes_rollouts_searchable_by_itself(start_process: Callable[..., ManagedProcess]) -> None:
     run = make_run(Team.objects.create(name="T", slug="t"))
     store(run, *[rollout(step, 0, sample) for step in range(10) for sample in range(5)])
     worker = start_process("indexer", "manage.py", "worker", "--queues", "nobody-asks", LAB_SWEEP_SECONDS="0.2")

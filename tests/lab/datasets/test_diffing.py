@@ -7,17 +7,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.data.datasets.row_diff import Entry, count_differences, diff_entries, make_diff_entry
-from lab.data.datasets.rows import Made, hash_row_content, make_opposite_row
+from lab.data.datasets.row_diff import DiffEntry, count_differences, diff_entries, make_diff_entry
+from lab.data.datasets.rows import BuiltRow, hash_row_content, make_opposite_row
 
 
-def made(prompt: str = "p", chosen: str = "a", rejected: str = "b", item: int | None = 1, split: str = "train", **more: Any) -> Entry:
+def made(prompt: str = "p", chosen: str = "a", rejected: str = "b", item: int | None = 1, split: str = "train", **more: Any) -> DiffEntry:
     row = {"prompt": prompt, "chosen": chosen, "rejected": rejected, **more}
     rollouts = [ord(chosen[0]), ord(rejected[0])]
-    return make_diff_entry(Made(row, hash_row_content(row), None, rollouts, item, None, [], {}, split))
+    return make_diff_entry(BuiltRow(row, hash_row_content(row), None, rollouts, item, None, [], {}, split))
 
 
-def kinds(before: list[Entry], after: list[Entry]) -> list[str]:
+def kinds(before: list[DiffEntry], after: list[DiffEntry]) -> list[str]:
     return [one.kind for one in diff_entries(before, after)]
 
 
@@ -35,7 +35,7 @@ def test_each_kind_is_told() -> None:
 
 def test_a_correction_in_place_of_the_better_answer_is_a_change() -> None:
     row = {"prompt": "p", "chosen": "better still", "rejected": "b"}
-    corrected = make_diff_entry(Made(row, hash_row_content(row), None, [ord("b")], 1, None, [], {}, "train"))
+    corrected = make_diff_entry(BuiltRow(row, hash_row_content(row), None, [ord("b")], 1, None, [], {}, "train"))
     assert kinds([made()], [corrected]) == ["changed"]
     assert kinds([corrected], [made()]) == ["changed"]
     assert kinds([made(item=2)], [corrected]) == ["added", "removed"]
@@ -47,9 +47,9 @@ def test_what_is_the_same_is_matched_before_what_is_flipped() -> None:
     assert kinds([same], [contrary, same]) == ["added"]
 
 
-def contrary(one: Entry) -> Entry:
+def contrary(one: DiffEntry) -> DiffEntry:
     row = make_opposite_row(one.row)
-    return make_diff_entry(Made(row, hash_row_content(row), None, list(one.rollouts[::-1]), one.item, None, [], {}, one.split))
+    return make_diff_entry(BuiltRow(row, hash_row_content(row), None, list(one.rollouts[::-1]), one.item, None, [], {}, one.split))
 
 
 PAIRS = st.builds(
@@ -64,7 +64,7 @@ ROWS = st.lists(PAIRS.flatmap(lambda one: st.sampled_from([one, contrary(one)]))
 
 
 @given(ROWS, ROWS)
-def test_nothing_is_lost_or_counted_twice(before: list[Entry], after: list[Entry]) -> None:
+def test_nothing_is_lost_or_counted_twice(before: list[DiffEntry], after: list[DiffEntry]) -> None:
     found = diff_entries(before, after)
     counts = count_differences(found)
     one_sided = counts["removed"] - counts["added"]

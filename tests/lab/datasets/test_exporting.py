@@ -13,7 +13,7 @@ from django.test import Client
 
 from lab.data.datasets.freezing import build_version, freeze_next_version
 from lab.data.datasets.models import Version
-from lab.data.datasets.rules import Cleaning, Rule
+from lab.data.datasets.rules import Cleaning, DatasetRule
 from lab.teams.accounts.models import Team, User
 from tests.lab.datasets.labelled import dataset_of, groups_of, judge_all, queue_of, run_with
 from trainers.data.datasets import read_rows
@@ -23,7 +23,7 @@ from trainers.data.datasets import read_rows
 def version(team: Team, owner: User) -> Version:
     queue = queue_of(team, owner, groups_of(run_with(team, steps=5)))
     judge_all(queue, [owner])
-    rule = Rule(test_share=0.3, margin="votes", cleaning=Cleaning(by=("gap",), gap_share=0.2, action="down-weight"))
+    rule = DatasetRule(test_share=0.3, margin="votes", cleaning=Cleaning(by=("gap",), gap_share=0.2, action="down-weight"))
     found = freeze_next_version(dataset_of(team, owner, queue), owner, rule)
     build_version(found.pk)
     found.refresh_from_db()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lab.data.datasets.formats.base import Mapped
+from lab.data.datasets.formats.base import ColumnMapping
 from lab.data.datasets.formats.reading import (
     BY_HAND,
     FORMATS,
@@ -24,7 +24,7 @@ from lab.data.datasets.formats.reading import (
     recognise_format,
 )
 from lab.data.datasets.models import Form
-from lab.data.datasets.raw import Broken, read_raw_records
+from lab.data.datasets.raw import RowError, read_raw_records
 from tests.lab.datasets.samples import annotated, answers, preferences
 from tests.lab.datasets.samples.base import ANSWERED, ASKED, BAD, GOOD, PAIR, Sample, asked
 from trainers.data.datasets import BrokenRow, row_of
@@ -33,10 +33,10 @@ SAMPLES = (*preferences.SAMPLES, *annotated.SAMPLES, *answers.SAMPLES)
 TRAINERS = {Form.PREFERENCE: "dpo", Form.KTO: "kto", Form.COMPLETION: "sft", Form.STEPWISE: "kto", Form.PROMPT: "grpo"}
 
 
-def result(raw: Any, mapped: Mapped) -> dict[str, Any] | str:
+def result(raw: Any, mapped: ColumnMapping) -> dict[str, Any] | str:
     try:
         return convert_row(raw, mapped).row
-    except Broken as error:
+    except RowError as error:
         return str(error)
 
 
@@ -163,23 +163,23 @@ def test_other_tables_start_from_a_guess_by_names(raw: dict[str, Any], name: str
     ],
 )
 def test_rows_that_cannot_be_used_say_why(raw: Any, reason: str) -> None:
-    mapped = Mapped("pairs", {name: name for name in ("prompt", "chosen", "rejected", "system")})
+    mapped = ColumnMapping("pairs", {name: name for name in ("prompt", "chosen", "rejected", "system")})
     if not reason:
         assert convert_row(raw, mapped).row["prompt"][0]["content"] == "A"
         return
-    with pytest.raises(Broken, match=reason):
+    with pytest.raises(RowError, match=reason):
         convert_row(raw, mapped)
 
 
 @pytest.mark.parametrize("one", BY_HAND, ids=lambda one: one.name)
 def test_hostile_values_break_the_row_and_nothing_else(one: Any) -> None:
     for value in ({}, [], [[]], [None], {"role": 1}, [{"role": "user"}], 3.5, True, "[", "{", '[{"a": 1}]', [{"role": "assistant", "tool_calls": 3}]):
-        mapped = Mapped(one.name, {part.name: part.name for part in one.parts}, {name: "a" for name, _ in one.settings})
+        mapped = ColumnMapping(one.name, {part.name: part.name for part in one.parts}, {name: "a" for name, _ in one.settings})
         raw = {part.name: value for part in one.parts}
         found = result(raw, mapped)
         assert isinstance(found, str | dict)
         assert isinstance(left_out(raw, mapped), list)
-        assert recognise_format([raw]) is None or isinstance(recognise_format([raw]), Mapped)
+        assert recognise_format([raw]) is None or isinstance(recognise_format([raw]), ColumnMapping)
 
 
 def test_calls_of_tools_reach_the_trainer_as_objects() -> None:

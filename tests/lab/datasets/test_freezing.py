@@ -18,7 +18,7 @@ from lab.data.datasets import chores
 from lab.data.datasets.downstream import flags_of, runs_of
 from lab.data.datasets.freezing import build_version, freeze_next_version, preview_next_version
 from lab.data.datasets.models import LOST_AFTER, Dataset, Recall, RecallKind, Version, VersionState
-from lab.data.datasets.rules import Cleaning, Rule, RuleError
+from lab.data.datasets.rules import Cleaning, DatasetRule, RuleError
 from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Kind
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
@@ -42,7 +42,7 @@ def dataset(team: Team, owner: User, teammate: User, run: Run) -> Dataset:
 
 
 def frozen(dataset: Dataset, **rule: Any) -> Version:
-    version = freeze_next_version(dataset, None, Rule.read({"test_share": 0, **rule}))
+    version = freeze_next_version(dataset, None, DatasetRule.read({"test_share": 0, **rule}))
     build_version(version.pk)
     version.refresh_from_db()
     return version
@@ -93,7 +93,7 @@ def test_labels_that_change_later_do_not_change_a_version(dataset: Dataset) -> N
     version.refresh_from_db()
     assert version.path().read_bytes() == before
     assert version.rows.count() == 6
-    assert len(preview_next_version(dataset, Rule.read(version.rule)).rows) == 4
+    assert len(preview_next_version(dataset, DatasetRule.read(version.rule)).rows) == 4
 
 
 def test_every_row_says_where_it_came_from(dataset: Dataset, run: Run, owner: User, teammate: User) -> None:
@@ -258,14 +258,14 @@ def test_an_empty_version_is_refused_with_the_reasons(dataset: Dataset) -> None:
 def test_a_rule_that_cannot_work_is_refused_before_anything_is_made(dataset: Dataset, team: Team, owner: User) -> None:
     for wrong in ({"test_share": 2}, {"aggregation": "best"}, {"first_step": 5, "last_step": 2}, {"min_agreement": "much"}, {"queues": ["x"]}):
         with pytest.raises(RuleError):
-            freeze_next_version(dataset, None, Rule.read(wrong))
+            freeze_next_version(dataset, None, DatasetRule.read(wrong))
     with pytest.raises(RuleError, match="no queue is chosen"):
-        freeze_next_version(dataset_of(team, owner), None, Rule())
+        freeze_next_version(dataset_of(team, owner), None, DatasetRule())
     assert not Version.across_teams.exists()
 
 
 def test_a_build_whose_worker_is_gone_is_taken_up_again(dataset: Dataset) -> None:
-    version = freeze_next_version(dataset, None, Rule())
+    version = freeze_next_version(dataset, None, DatasetRule())
     assert version.claim()
     assert not version.claim()
     Version.across_teams.filter(pk=version.pk).update(beat_at=timezone.now() - LOST_AFTER - timedelta(seconds=1))
@@ -278,13 +278,13 @@ def test_a_build_whose_worker_is_gone_is_taken_up_again(dataset: Dataset) -> Non
 
 
 def test_a_rule_survives_being_stored() -> None:
-    rule = Rule(queues=(3, 1), cleaning=Cleaning(by=("rewards",), action="drop"), max_age=5)
-    assert Rule.read(json.loads(json.dumps(rule.as_json()))) == Rule(queues=(1, 3), cleaning=rule.cleaning, max_age=5)
-    assert Rule.read({"unknown": 1}) == Rule()
+    rule = DatasetRule(queues=(3, 1), cleaning=Cleaning(by=("rewards",), action="drop"), max_age=5)
+    assert DatasetRule.read(json.loads(json.dumps(rule.as_json()))) == DatasetRule(queues=(1, 3), cleaning=rule.cleaning, max_age=5)
+    assert DatasetRule.read({"unknown": 1}) == DatasetRule()
 
 
 def test_building_asks_a_number_of_queries_that_does_not_grow_with_the_items(dataset: Dataset, django_assert_max_num_queries: Any) -> None:
-    version = freeze_next_version(dataset, None, Rule())
+    version = freeze_next_version(dataset, None, DatasetRule())
     with django_assert_max_num_queries(40):
         build_version(version.pk)
     assert connection.vendor == "postgresql"
@@ -318,7 +318,7 @@ def test_versions_frozen_at_once_get_numbers_of_their_own_and_each_is_built_once
             connection.close()
 
     with ThreadPoolExecutor(4) as pool:
-        versions = list(pool.map(lambda _: apart(lambda: freeze_next_version(dataset, None, Rule(test_share=0))), range(4)))
+        versions = list(pool.map(lambda _: apart(lambda: freeze_next_version(dataset, None, DatasetRule(test_share=0))), range(4)))
         list(pool.map(lambda _: apart(lambda: build_version(versions[0].pk)), range(4)))
     assert sorted(version.number for version in versions) == [1, 2, 3, 4]
     versions[0].refresh_from_db()

@@ -19,7 +19,7 @@ from django.test import Client
 from lab.data.datasets import uploads
 from lab.data.datasets.freezing import build_version
 from lab.data.datasets.models import Dataset, Form, Source, Version, VersionState
-from lab.data.datasets.raw import Unreadable, detect_file_kind, read_raw_records
+from lab.data.datasets.raw import UnreadableFile, detect_file_kind, read_raw_records
 from lab.teams.accounts.models import Team
 from tests.hostile import PAYLOADS, stored
 from trainers.data.datasets import read_rows
@@ -49,7 +49,7 @@ def test_kinds_are_told_by_content(tmp_path: Path) -> None:
     assert list(read_raw_records(tmp_path / "csv", "csv")) == [(2, {"prompt": "ä", "chosen": "b"})]
     for content, why in ((b"", "empty"), (b"PK\x03\x04abc", "zip"), (b"\x80\x04\x95\0\0", "binary"), (b"hello there", "neither JSON nor a table")):
         (tmp_path / "bad").write_bytes(content)
-        with pytest.raises(Unreadable, match=why):
+        with pytest.raises(UnreadableFile, match=why):
             detect_file_kind(tmp_path / "bad")
 
 
@@ -174,10 +174,10 @@ def test_a_short_parquet_file_that_unpacks_to_much_is_refused(tmp_path: Path, mo
     assert path.stat().st_size < 100_000
     assert detect_file_kind(path) == "parquet"
     monkeypatch.setattr("lab.data.datasets.raw_parquet.MOST_CHUNK", 1_000_000)
-    with pytest.raises(Unreadable, match="one row group"):
+    with pytest.raises(UnreadableFile, match="one row group"):
         list(read_raw_records(path, "parquet"))
     path.write_bytes(b"PAR1 and then nothing of the kind")
-    with pytest.raises(Unreadable, match="not a readable Parquet"):
+    with pytest.raises(UnreadableFile, match="not a readable Parquet"):
         list(read_raw_records(path, "parquet"))
 
 

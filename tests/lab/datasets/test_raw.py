@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lab.data.datasets import raw, raw_parquet
-from lab.data.datasets.raw import Broken, Unreadable, delimiter_of, read_raw_records
+from lab.data.datasets.raw import RowError, UnreadableFile, delimiter_of, read_raw_records
 
 
 def kept(folder: Path, content: bytes) -> Path:
@@ -59,14 +59,14 @@ def test_cells_keep_delimiters_line_breaks_and_doubled_quotes(tmp_path: Path) ->
 def test_a_line_that_is_too_much_is_broken_and_the_next_is_read(tmp_path: Path, line: bytes, words: str) -> None:
     (one, broken), (two, row) = read_raw_records(kept(tmp_path, line + b'\n{"b": 1}\n'), "jsonl")
     assert (one, two, row) == (1, 2, {"b": 1})
-    assert isinstance(broken, Broken)
+    assert isinstance(broken, RowError)
     assert words in str(broken)
 
 
 def test_one_value_with_too_many_inside_is_refused_before_it_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raw, "MOST_VALUES", 1000)
     monkeypatch.setattr(raw, "decode_json_value", None)
-    with pytest.raises(Unreadable, match="more than 1,000 values"):
+    with pytest.raises(UnreadableFile, match="more than 1,000 values"):
         list(read_raw_records(kept(tmp_path, b"[" + b"0," * 1000 + b"0]"), "json"))
 
 
@@ -82,7 +82,7 @@ def table(folder: Path, **columns: Any) -> Path:
 def test_a_list_of_nulls_is_counted_and_never_made(tmp_path: Path, count: int, words: str) -> None:
     path = table(tmp_path, a=pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), pa.nulls(count, pa.int8())))
     assert path.stat().st_size < 5000
-    with pytest.raises(Unreadable, match=words):
+    with pytest.raises(UnreadableFile, match=words):
         list(read_raw_records(path, "parquet"))
 
 
@@ -90,7 +90,7 @@ def test_a_dictionary_counts_with_every_repetition_of_its_texts(tmp_path: Path, 
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 31 + [1], pa.int32()), pa.array(["x" * 100_000, "y"]))
     assert raw_parquet.measure_array(texts) == (32, 3_100_001)
     monkeypatch.setattr(raw_parquet, "MOST_CHUNK", 3_000_000)
-    with pytest.raises(Unreadable, match="more than 3 MB together"):
+    with pytest.raises(UnreadableFile, match="more than 3 MB together"):
         list(read_raw_records(table(tmp_path, a=texts), "parquet"))
 
 
@@ -106,5 +106,5 @@ def test_columns_that_are_nested_too_deeply_are_refused(tmp_path: Path) -> None:
     array = pa.array([1])
     for _ in range(raw.DEEPEST + 1):
         array = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), array)
-    with pytest.raises(Unreadable, match="too deeply nested"):  # Arrow's own limit
+    with pytest.raises(UnreadableFile, match="too deeply nested"):  # Arrow's own limit
         list(read_raw_records(table(tmp_path, a=array), "parquet"))

@@ -17,7 +17,7 @@ from django.urls import reverse
 from lab.data.datasets.downstream import flags_of
 from lab.data.datasets.freezing import build_version, freeze_next_version, preview_next_version
 from lab.data.datasets.models import Dataset, Form, Recall, RecallKind, Version, VersionState
-from lab.data.datasets.rules import Rule, RuleError
+from lab.data.datasets.rules import DatasetRule, RuleError
 from lab.labelling.labels import settlement
 from lab.labelling.labels.claim_view import steps_and_units
 from lab.labelling.labels.item_claims import claim_items
@@ -90,9 +90,9 @@ def rows(team: Team, user: User, queue: Queue, **rule: Any) -> list[dict[str, An
     return [one.row for one in preview_next_version(dataset, made_rule(dataset, **rule)).rows]
 
 
-def made_rule(dataset: Dataset, **rule: Any) -> Rule:
+def made_rule(dataset: Dataset, **rule: Any) -> DatasetRule:
     queues = list(dataset.queues.values_list("pk", flat=True))
-    return Rule.read({"test_share": 0, "form": dataset.form, "queues": queues, **rule})
+    return DatasetRule.read({"test_share": 0, "form": dataset.form, "queues": queues, **rule})
 
 
 def frozen(dataset: Dataset, **rule: Any) -> Version:
@@ -117,7 +117,7 @@ def test_a_row_is_trls_stepwise_supervision(team: Team, ann: User) -> None:
 def test_a_prompt_of_several_messages_is_text_and_kept_as_it_was(team: Team, ann: User) -> None:
     queue = queue_with(team, answer(prompt=[Message("system", "Be brief."), Message("user", "Why?")]))
     label(queue, ann, "g")
-    [made] = preview_next_version(dataset_of(team, ann, queue, form=Form.STEPWISE), Rule(queues=(queue.pk,))).rows
+    [made] = preview_next_version(dataset_of(team, ann, queue, form=Form.STEPWISE), DatasetRule(queues=(queue.pk,))).rows
     assert made.row["prompt"] == "system: Be brief.\n\nuser: Why?"
     assert made.provenance["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
 
@@ -168,7 +168,7 @@ def test_what_is_left_out_is_counted_with_its_reason(team: Team, ann: User) -> N
     queue = queue_with(team, answer(0), answer(1), answer(2))
     for marks in ("g--", "-gg", ""):
         label(queue, ann, marks)
-    found = preview_next_version(dataset_of(team, ann, queue, form=Form.STEPWISE), Rule(queues=(queue.pk,)))
+    found = preview_next_version(dataset_of(team, ann, queue, form=Form.STEPWISE), DatasetRule(queues=(queue.pk,)))
     assert found.left_out == {
         "steps from the first unmarked one": 2 + 3,
         "answers whose first step is undecided": 1,
@@ -266,7 +266,7 @@ def test_duplicates_go_once_and_contradictions_go(team: Team, ann: User) -> None
     other = queue_with(team, answer(0), answer(1), answer(2, ("Alone.", "So.")))
     for marks in ("ggg", "gxg", "gg"):
         label(other, ann, marks)
-    found = preview_next_version(dataset_of(team, ann, other, form=Form.STEPWISE), Rule(queues=(other.pk,)))
+    found = preview_next_version(dataset_of(team, ann, other, form=Form.STEPWISE), DatasetRule(queues=(other.pk,)))
     assert [one.row["completions"][0] for one in found.rows] == ["Alone."]
     assert found.left_out["contradictions"] == 2
     assert found.contradictions == [sorted(other.items.order_by("place").values_list("pk", flat=True)[:2])]
@@ -331,11 +331,11 @@ def test_the_form_of_the_rule_takes_the_choice(team: Team, owner: User, ann: Use
 
 def test_rules_that_cannot_work_are_refused() -> None:
     with pytest.raises(RuleError, match="neutral"):
-        Rule.read({"neutral": "maybe"})
+        DatasetRule.read({"neutral": "maybe"})
     with pytest.raises(RuleError, match="corrections"):
-        Rule.read({"form": "stepwise", "corrections": "use"})
+        DatasetRule.read({"form": "stepwise", "corrections": "use"})
     with pytest.raises(RuleError, match="cleaning"):
-        Rule.read({"form": "stepwise", "cleaning": {"by": ["speed"]}})
+        DatasetRule.read({"form": "stepwise", "cleaning": {"by": ["speed"]}})
 
 
 def test_a_dataset_of_steps_wants_a_queue_that_asks_for_them(team: Team, owner: User, as_owner: Client) -> None:

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from lab.labelling.labels.item_claims import claim_items, free_claims
-from lab.labelling.labels.judgements import Expired, submit_judgement, undo_last_judgement
+from lab.labelling.labels.judgements import ClaimExpired, submit_judgement, undo_last_judgement
 from lab.labelling.labels.models import Change, Claim, Item, Judgement, Preference, Queue
 from lab.labelling.labels.pages import settings as pages
 from lab.labelling.labels.settlement import SEATED, accept_judgement, decide_queue_item, lock_item
@@ -96,7 +96,7 @@ def test_two_windows_with_different_answers_record_one_and_tell_the_other(team: 
     [user] = people(team, 1)
     [held] = claim_items(queue, user, hold=1)
     results = at_once(*(lambda choice=choice: submit_judgement(queue, user, held.token, uuid.uuid4(), {"choice": choice}, 1.0) for choice in "12"))
-    assert sorted(type(result).__name__ for result in results) == ["Expired", "Judgement"]
+    assert sorted(type(result).__name__ for result in results) == ["ClaimExpired", "Judgement"]
     sound(queue)
 
 
@@ -111,14 +111,14 @@ def test_a_late_answer_against_somebody_who_takes_the_seat(team: Team) -> None:
         late = lambda: submit_judgement(queue, ann, held.token, uuid.uuid4(), {"choice": "1", "rationale": "mine"}, 1.0)  # noqa: B023, E731
         said, taken = at_once(late, lambda: claim_items(queue, bob))  # noqa: B023
         seen[type(said).__name__] += 1
-        if isinstance(said, Expired):
+        if isinstance(said, ClaimExpired):
             assert (said.by, len(taken)) == (bob, 1)
             assert Claim.across_teams.get(pk=held.pk).draft["rationale"] == "mine"
             assert Change.objects.get(item=held.item, what="expired").after["answer"]["rationale"] == "mine"
         else:
             assert (said.verdict in "ab", taken) == (True, [])
         sound(queue)
-    assert set(seen) <= {"Expired", "Judgement"}
+    assert set(seen) <= {"ClaimExpired", "Judgement"}
 
 
 def test_undo_never_lets_anybody_slip_into_the_seat(team: Team) -> None:
@@ -207,7 +207,7 @@ def test_accepting_against_undoing_and_deciding_against_submitting(team: Team) -
         lambda: decide_queue_item(held.item, boss, {"choice": "tie"}, [0, 1]),
     )
     assert decided is None
-    assert isinstance(submitted, (Judgement, Expired))
+    assert isinstance(submitted, (Judgement, ClaimExpired))
     item = queue.items.get()
     assert (item.state, item.final["verdict"]) == ("settled", "tie")
     sound(queue)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from lab.labelling.labels.forecast import Share, forecast_needed_votes, votes_for
+from lab.labelling.labels.forecast import WilsonShare, forecast_needed_votes, votes_for
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 1), (1, 1), (3, 7), (45, 60), (0, 30), (999, 1000)])
 def test_wilsons_interval_is_the_librarys(hits: int, count: int) -> None:
-    assert Share(hits, count).interval == pytest.approx(proportion_confint(hits, count, method="wilson"), abs=1e-12)
+    assert WilsonShare(hits, count).interval == pytest.approx(proportion_confint(hits, count, method="wilson"), abs=1e-12)
 
 
 def width(share: float, count: int) -> float:
@@ -32,19 +32,19 @@ def test_a_queue_that_is_labelled_as_long_as_was_foretold_is_as_narrow_as_was_fo
     reached = []
     for _ in range(300):
         first = int(rng.binomial(60, 0.8))
-        found = forecast_needed_votes(Share(first, 60), labels=60, width=0.1)
+        found = forecast_needed_votes(WilsonShare(first, 60), labels=60, width=0.1)
         later = first + int(rng.binomial(found.votes, 0.8))
-        reached.append(Share(later, 60 + found.votes).width)
+        reached.append(WilsonShare(later, 60 + found.votes).width)
     assert np.mean(reached) == pytest.approx(0.1, abs=0.01)
     assert np.quantile(reached, 0.9) < 0.125
 
 
 def test_labels_that_take_no_side_are_counted_in() -> None:
-    plain, half = (forecast_needed_votes(Share(40, 50), labels, 0.1) for labels in (50, 100))
+    plain, half = (forecast_needed_votes(WilsonShare(40, 50), labels, 0.1) for labels in (50, 100))
     assert plain.labels == plain.votes
     assert half.labels == 2 * half.votes
 
 
 def test_without_votes_the_most_is_foretold_and_an_interval_that_is_narrow_needs_none() -> None:
-    assert forecast_needed_votes(Share(0, 0), 0, 0.1).votes == votes_for(0.1, 0.5)
-    assert forecast_needed_votes(Share(900, 1000), 1000, 0.1).reached
+    assert forecast_needed_votes(WilsonShare(0, 0), 0, 0.1).votes == votes_for(0.1, 0.5)
+    assert forecast_needed_votes(WilsonShare(900, 1000), 1000, 0.1).reached

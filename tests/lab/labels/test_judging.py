@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from lab.labelling.labels.answers import AnswerError, as_shown
 from lab.labelling.labels.item_claims import claim_items
-from lab.labelling.labels.judgements import Expired, revise_judgement, save_draft, submit_judgement, undo_last_judgement
-from lab.labelling.labels.models import Change, Claim, Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, QueueStatus, Skipping
+from lab.labelling.labels.judgements import ClaimExpired, revise_judgement, save_draft, submit_judgement, undo_last_judgement
+from lab.labelling.labels.models import Change, Claim, Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, QueueStatus, SkipHandling
 from lab.labelling.labels.settlement import accept_judgement, decide_queue_item, drop_item, send_back
 from lab.teams.accounts.models import Team, User
 from tests.lab.labels.queues import group_queue, judge, pair_queue
@@ -91,7 +91,7 @@ def test_another_answer_to_a_submitted_item_is_not_taken(team: Team, ann: User) 
     queue = pair_queue(team)
     [held] = claim_items(queue, ann, hold=1)
     send(queue, ann, held)
-    with pytest.raises(Expired):
+    with pytest.raises(ClaimExpired):
         send(queue, ann, held, "2")
     assert Judgement.across_teams.count() == 1
 
@@ -113,11 +113,11 @@ def test_a_late_answer_is_taken_while_nobody_has_the_seat(team: Team, ann: User,
     claim_items(queue, bob, hold=1)  # takes the first, and the second lost its seat
     assert Claim.across_teams.filter(seated=True).count() == 1
     send(queue, ann, held[1])
-    with pytest.raises(Expired) as error:
+    with pytest.raises(ClaimExpired) as error:
         send(queue, ann, held[0], rationale="long thought")
     assert (error.value.by, error.value.item) == (bob, held[0].item)
     assert Claim.across_teams.get(pk=held[0].pk).draft == {"choice": "1", "rationale": "long thought"}
-    with pytest.raises(Expired):
+    with pytest.raises(ClaimExpired):
         send(queue, ann, held[0], rationale="long thought")
     assert what(held[0].item) == ["expired"]
     assert Item.across_teams.get(pk=held[0].item_id).labels == 0
@@ -128,7 +128,7 @@ def test_who_judged_the_item_meanwhile_is_named(team: Team, ann: User, bob: User
     [held] = claim_items(queue, ann)
     Claim.across_teams.update(expires_at=timezone.now() - timedelta(hours=1))
     judge(queue, bob, "b")
-    with pytest.raises(Expired) as error:
+    with pytest.raises(ClaimExpired) as error:
         send(queue, ann, held)
     assert error.value.by == bob
 
@@ -152,7 +152,7 @@ def test_dropped_and_decided_items_take_no_answers(team: Team, ann: User, owner:
     drop_item(first.item, owner)
     decide_queue_item(second.item, owner, {"choice": "1"}, [0, 1])
     for held, by in ((first, None), (second, owner)):
-        with pytest.raises(Expired) as error:
+        with pytest.raises(ClaimExpired) as error:
             send(queue, ann, held)
         assert error.value.by == by
     assert claim_items(queue, ann) == []
@@ -163,7 +163,7 @@ def test_drafts_are_kept_and_come_with_the_claim(team: Team, ann: User) -> None:
     [held] = claim_items(queue, ann, hold=1)
     save_draft(queue, ann, held.token, {"choice": "2", "rationale": "so far"})
     assert claim_items(queue, ann, hold=1)[0].draft == {"choice": "2", "rationale": "so far"}
-    with pytest.raises(Expired):
+    with pytest.raises(ClaimExpired):
         save_draft(queue, ann, uuid.uuid4(), {})
 
 
@@ -172,7 +172,7 @@ def test_a_draft_that_is_too_late_is_kept_all_the_same(team: Team, ann: User, bo
     [held] = claim_items(queue, ann)
     Claim.across_teams.update(expires_at=timezone.now() - timedelta(hours=1))
     claim_items(queue, bob)
-    with pytest.raises(Expired) as error:
+    with pytest.raises(ClaimExpired) as error:
         save_draft(queue, ann, held.token, {"rationale": "so far"})
     assert error.value.by == bob
     assert Claim.across_teams.get(pk=held.pk).draft == {"rationale": "so far"}
@@ -240,7 +240,7 @@ def test_undo_stops_where_a_reviewer_has_spoken(team: Team, ann: User, owner: Us
 
 
 def test_a_dropped_item_comes_back_when_its_skip_is_undone(team: Team, ann: User, owner: User) -> None:
-    queue = pair_queue(team, items=2, skipping=Skipping.DROP)
+    queue = pair_queue(team, items=2, skipping=SkipHandling.DROP)
     said = judge(queue, ann, "skip", reason="broken")
     item = queue.items.get(pk=said.item_id)
     assert (item.state, said.rationale, what(item)) == (ItemState.DROPPED, "broken", ["skipped"])
@@ -254,7 +254,7 @@ def test_a_dropped_item_comes_back_when_its_skip_is_undone(team: Team, ann: User
 
 
 def test_where_skipping_is_not_allowed_it_is_refused_in_words(team: Team, ann: User) -> None:
-    queue = pair_queue(team, skipping=Skipping.NEVER)
+    queue = pair_queue(team, skipping=SkipHandling.NEVER)
     with pytest.raises(AnswerError, match="not allowed"):
         judge(queue, ann, "skip", reason="?")
     with pytest.raises(AnswerError, match="Give a reason"):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lab.labelling.labels import queue_items
 from lab.labelling.labels.models import Kind, Strategy
 from lab.labelling.labels.pairs import make_items_from_pool
-from lab.labelling.labels.pool import Pool, read_pool
-from lab.labelling.labels.recipe import How, Recipe, Side, Window
+from lab.labelling.labels.pool import RolloutPool, read_pool
+from lab.labelling.labels.recipe import PairSource, PolicySide, Recipe, StepWindow
 from lab.rollouts.browse.selection import Selection
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team
@@ -72,7 +72,7 @@ def test_across_steps_the_early_answer_is_the_first(team: Team, run: Run) -> Non
     store(
         run, started(), *answers("one", step=1, **asked), *answers("two", step=5, **asked), *answers("nine", step=9, **asked), *answers("z", step=9)
     )
-    wanted = recipe(how=How.TIME, early=Window(0, 5), late=Window(6, 9))
+    wanted = recipe(how=PairSource.TIME, early=StepWindow(0, 5), late=StepWindow(6, 9))
     made = make_items_from_pool(read_pool(team, wanted), wanted)
     assert sorted(texts_of(made.items)) == [["one", "nine"], ["two", "nine"]]
 
@@ -82,11 +82,15 @@ def test_across_runs_the_answer_of_run_a_is_the_first_and_the_newest_unless_a_st
     asked: dict[str, Any] = {"prompt": [Message("user", "same?")], "reference": "7", "phase": "heldout"}
     store(run, started(), *answers("old", step=0, **asked), *answers("new", step=10, **asked))
     store(other, started(), *answers("theirs", step=4, **asked))
-    ours, theirs = Side(run.number), Side(other.number)
-    for a, b, expected in ((ours, theirs, ["new", "theirs"]), (theirs, ours, ["theirs", "new"]), (Side(run.number, 0), theirs, ["old", "theirs"])):
-        wanted = recipe(how=How.RUNS, a=a, b=b, phase="heldout")
+    ours, theirs = PolicySide(run.number), PolicySide(other.number)
+    for a, b, expected in (
+        (ours, theirs, ["new", "theirs"]),
+        (theirs, ours, ["theirs", "new"]),
+        (PolicySide(run.number, 0), theirs, ["old", "theirs"]),
+    ):
+        wanted = recipe(how=PairSource.RUNS, a=a, b=b, phase="heldout")
         assert texts_of(make_items_from_pool(read_pool(team, wanted), wanted).items) == [expected]
-    wanted = recipe(how=How.RUNS, a=Side(run.number, 0), b=Side(run.number, 10))
+    wanted = recipe(how=PairSource.RUNS, a=PolicySide(run.number, 0), b=PolicySide(run.number, 10))
     assert texts_of(make_items_from_pool(read_pool(team, wanted), wanted).items) == [["old", "new"]]
 
 
@@ -133,10 +137,10 @@ def test_the_most_from_one_group_is_its_best_by_the_strategy(team: Team, run: Ru
     assert texts_of(make_items_from_pool(read_pool(team, wanted), wanted).items) == [["a", "c"], ["x", "y"]]
 
 
-@pytest.mark.parametrize("how", [How.GROUP, How.TIME, How.RUNS])
-def test_an_address_holds_the_whole_recipe(how: How) -> None:
-    sides = {"a": Side(2, 0), "b": Side(3)} if how == How.RUNS else {}
-    windows = {"early": Window(0, 5), "late": Window(6, 9)} if how == How.TIME else {}
+@pytest.mark.parametrize("how", [PairSource.GROUP, PairSource.TIME, PairSource.RUNS])
+def test_an_address_holds_the_whole_recipe(how: PairSource) -> None:
+    sides = {"a": PolicySide(2, 0), "b": PolicySide(3)} if how == PairSource.RUNS else {}
+    windows = {"early": StepWindow(0, 5), "late": StepWindow(6, 9)} if how == PairSource.TIME else {}
     wanted = recipe(
         "run=2&f=reward:ge:0.5&q=x%26y", how=how, strategy=Strategy.ENTROPY, seed=7, gold=5, gold_by="a & b", phase="train", **sides, **windows
     )
@@ -146,20 +150,22 @@ def test_an_address_holds_the_whole_recipe(how: How) -> None:
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 3), st.one_of(st.none(), st.integers(0, 3))), max_size=24)
 
 
-def pool_of(rows: list[Any], sided: bool) -> Pool:
+def pool_of(rows: list[Any], sided: bool) -> RolloutPool:
     """(bucket, side, text, reward) as a pool, sorted as ``read_pool`` sorts."""
     rows = sorted(rows, key=lambda row: row[:2] if sided else row[:1])
     column = [np.array([row[at] for row in rows], dtype=np.int64) for at in range(3)]
     reward = np.array([np.nan if row[3] is None else row[3] for row in rows], dtype=float)
     ids, side = np.arange(len(rows)) + 100, column[1] if sided else np.zeros(len(rows), dtype=np.int64)
-    return Pool(ids, column[0] + 50, column[0], side, reward, reward / 2, np.ones(len(rows)), column[2], reward)
+    return RolloutPool(ids, column[0] + 50, column[0], side, reward, reward / 2, np.ones(len(rows)), column[2], reward)
 
 
 @given(ROWS, st.booleans(), st.sampled_from(list(Strategy)))
 def test_all_pairs_there_are_are_found_once(rows: list[Any], sided: bool, strategy: Strategy) -> None:
     """Against the plain way of writing it down."""
     pool = pool_of(rows, sided)
-    made = make_items_from_pool(pool, recipe(how=How.TIME if sided else How.GROUP, strategy=strategy, early=Window(0, 1), late=Window(2, 3)))
+    made = make_items_from_pool(
+        pool, recipe(how=PairSource.TIME if sided else PairSource.GROUP, strategy=strategy, early=StepWindow(0, 1), late=StepWindow(2, 3))
+    )
     by_id = {int(pk): (int(pool.bucket[at]), int(pool.side[at]), int(pool.text[at])) for at, pk in enumerate(pool.id)}
     texts = [(by_id[one][0], frozenset((by_id[one][2], by_id[other][2]))) for one, other in made.items]
     expected = set()

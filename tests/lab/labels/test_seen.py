@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lab.labelling.labels.implied_preferences import derive_preferences
 from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Kind, Verdict
 from lab.labelling.labels.new_queues import NewItem, make_queue
-from lab.labelling.labels.rollout_labels import Tally, tally_answer
+from lab.labelling.labels.rollout_labels import PreferenceTally, tally_answer
 from lab.rollouts.browse.conditions import filter_matching_rollouts
 from lab.rollouts.browse.selection import Selection
 from lab.rollouts.trajectories.models import Rollout
@@ -58,14 +58,14 @@ def of_group(client: Client, one: Rollout) -> str:
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
-        (0, Tally(chosen=3, tied=1)),
-        (1, Tally(chosen=3, tied=1)),
-        (2, Tally(chosen=2, rejected=2)),
-        (3, Tally(rejected=3, tied=1)),
-        (4, Tally(rejected=3, tied=1)),
+        (0, PreferenceTally(chosen=3, tied=1)),
+        (1, PreferenceTally(chosen=3, tied=1)),
+        (2, PreferenceTally(chosen=2, rejected=2)),
+        (3, PreferenceTally(rejected=3, tied=1)),
+        (4, PreferenceTally(rejected=3, tied=1)),
     ],
 )
-def test_a_ranking_counts_as_its_pairs(place: int, expected: Tally) -> None:
+def test_a_ranking_counts_as_its_pairs(place: int, expected: PreferenceTally) -> None:
     """{A=B}>C>{D=E}: 8 pairs, so that 8 are chosen and 8 rejected over all members, and none inside a tie."""
     assert tally_answer([10, 11, 12, 13, 14], "ranked", [[0, 1], [2], [3, 4]], 10 + place) == expected
 
@@ -85,14 +85,14 @@ def test_what_is_counted_are_the_pairs_that_are_written(levels: list[int]) -> No
 @pytest.mark.parametrize(
     ("verdict", "first", "second"),
     [
-        ("a", Tally(chosen=1), Tally(rejected=1)),
-        ("b", Tally(rejected=1), Tally(chosen=1)),
-        ("tie", Tally(tied=1), Tally(tied=1)),
-        ("bad", Tally(bad=1), Tally(bad=1)),
-        ("skip", Tally(), Tally()),
+        ("a", PreferenceTally(chosen=1), PreferenceTally(rejected=1)),
+        ("b", PreferenceTally(rejected=1), PreferenceTally(chosen=1)),
+        ("tie", PreferenceTally(tied=1), PreferenceTally(tied=1)),
+        ("bad", PreferenceTally(bad=1), PreferenceTally(bad=1)),
+        ("skip", PreferenceTally(), PreferenceTally()),
     ],
 )
-def test_a_pair_counts_for_both_of_its_answers(verdict: str, first: Tally, second: Tally) -> None:
+def test_a_pair_counts_for_both_of_its_answers(verdict: str, first: PreferenceTally, second: PreferenceTally) -> None:
     assert [tally_answer([7, 9], verdict, None, pk) for pk in (7, 9)] == [first, second]
 
 

@@ -11,19 +11,21 @@ from lab.labelling.labels.disagreement import model_for, with_reward
 from lab.labelling.labels.item_order import EVERY, reorder_grown, reorder_unseen_items, to_front
 from lab.labelling.labels.models import Judgement, JudgementState, Kind, Ordering, Preference, Queue, Strategy, Verdict
 from lab.labelling.labels.new_queues import NewItem, make_queue
-from lab.labelling.labels.strategies import LEAST, Features, fit_disagreement_model, order_by_score, score_candidates
+from lab.labelling.labels.strategies import LEAST, ItemFeatures, fit_disagreement_model, order_by_score, score_candidates
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 
 
-def features(gap: list[float], entropy: list[float] | None = None, length: list[float] | None = None, spread: list[float] | None = None) -> Features:
+def features(
+    gap: list[float], entropy: list[float] | None = None, length: list[float] | None = None, spread: list[float] | None = None
+) -> ItemFeatures:
     count = len(gap)
     columns = (gap, length or [0.0] * count, [0.0] * count, entropy or [1.0] * count, spread or [1.0] * count)
-    return Features(*(np.array(column, dtype=float) for column in columns))
+    return ItemFeatures(*(np.array(column, dtype=float) for column in columns))
 
 
-def first_to_last(strategy: Strategy, given: Features) -> list[int]:
+def first_to_last(strategy: Strategy, given: ItemFeatures) -> list[int]:
     return order_by_score(score_candidates(strategy, given, seed=3), seed=3).tolist()
 
 

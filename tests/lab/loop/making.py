@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.data.datasets.freezing import build_version, freeze_next_version
 from lab.data.datasets.models import Dataset, Form, Version, VersionState
-from lab.data.datasets.rules import Rule
+from lab.data.datasets.rules import DatasetRule
 from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, Verdict
 from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.rollouts.trajectories.models import Rollout
@@ -113,7 +113,9 @@ def frozen(team: Team, user: User, *queues: Queue, name: str = "Preferences", fo
 
 
 def frozen_again(dataset: Dataset, user: User, **rule: Any) -> Version:
-    version = freeze_next_version(dataset, user, Rule(queues=tuple(dataset.queues.values_list("pk", flat=True)), **{"test_share": 0.0, **rule}))
+    version = freeze_next_version(
+        dataset, user, DatasetRule(queues=tuple(dataset.queues.values_list("pk", flat=True)), **{"test_share": 0.0, **rule})
+    )
     build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.READY, version.error

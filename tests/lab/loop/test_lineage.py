@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.data.datasets.models import Recall, RecallKind, Version
-from lab.data.loop.graph import Graph, Node, graph_of
+from lab.data.loop.graph import Graph, GraphNode, graph_of
 from lab.data.loop.graph_layout import GAP_X, HEIGHT, WIDTH, compute_graph_layout, remove_cycles
 from lab.data.loop.matches import request_match
 from lab.labelling.labels.models import Queue
@@ -131,7 +131,7 @@ def test_more_runs_do_not_mean_more_queries(team: Team, owner: User, version: Ve
 
 def test_what_is_too_much_is_left_out_from_the_far_end() -> None:
     graph = Graph()
-    keys = [graph.add(Node(("run", str(number)), str(number), "", "/")) for number in range(20)]
+    keys = [graph.add(GraphNode(("run", str(number)), str(number), "", "/")) for number in range(20)]
     for one, two in pairwise(keys):
         graph.join(one, two, "")
     part, left_out = graph.around([keys[10]], most=5)

@@ -6,7 +6,7 @@ from django.test import Client
 
 from lab.data.loop import chores
 from lab.data.loop.models import Match
-from lab.data.loop.win_rate import BOOTSTRAP, WILSON, Rate, Vote, bootstrap_interval, child_places, estimate_win_rate, tally_match
+from lab.data.loop.win_rate import BOOTSTRAP, WILSON, MatchVote, WinRate, bootstrap_interval, child_places, estimate_win_rate, tally_match
 from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Queue
 from lab.teams.accounts.models import Role, Team, User
 from lab.training.runs.models import Run, Status
@@ -49,7 +49,7 @@ def panel(client: Client, run: Run) -> str:
 
 
 def test_wilsons_interval_of_plain_votes_is_the_published_one() -> None:
-    votes = [Vote(item, 1, float(item < 15)) for item in range(20)]
+    votes = [MatchVote(item, 1, float(item < 15)) for item in range(20)]
     found = estimate_win_rate(votes)
     assert found is not None
     assert found.method == WILSON
@@ -57,7 +57,7 @@ def test_wilsons_interval_of_plain_votes_is_the_published_one() -> None:
 
 
 def test_ties_count_half_and_are_resampled_by_prompt() -> None:
-    votes = [Vote(item, 1, score) for item, score in enumerate([1.0] * 10 + [0.5] * 4 + [0.0] * 6)]
+    votes = [MatchVote(item, 1, score) for item, score in enumerate([1.0] * 10 + [0.5] * 4 + [0.0] * 6)]
     found = estimate_win_rate(votes)
     assert found is not None
     assert (found.value, found.method) == (0.6, BOOTSTRAP)
@@ -66,8 +66,8 @@ def test_ties_count_half_and_are_resampled_by_prompt() -> None:
 
 
 def test_votes_of_a_prompt_hang_together() -> None:
-    once = [Vote(item, 1, float(item % 3 > 0)) for item in range(30)]
-    thrice = [Vote(one.item, user, one.score) for one in once for user in range(3)]
+    once = [MatchVote(item, 1, float(item % 3 > 0)) for item in range(30)]
+    thrice = [MatchVote(one.item, user, one.score) for one in once for user in range(3)]
     one, three = estimate_win_rate(once), estimate_win_rate(thrice)
     assert one is not None
     assert three is not None
@@ -76,10 +76,10 @@ def test_votes_of_a_prompt_hang_together() -> None:
 
 
 def test_one_voice_is_not_taken_for_certainty() -> None:
-    ties = estimate_win_rate([Vote(item, 1, 0.5) for item in range(12)])
+    ties = estimate_win_rate([MatchVote(item, 1, 0.5) for item in range(12)])
     assert ties is not None
     assert ties.low < 0.4 < 0.6 < ties.high
-    wins = estimate_win_rate([Vote(item, user, 1.0) for item in range(12) for user in range(2)])
+    wins = estimate_win_rate([MatchVote(item, user, 1.0) for item in range(12) for user in range(2)])
     assert wins is not None
     assert (wins.high, round(wins.low, 3)) == (1.0, 0.758)  # twelve prompts, not 24 votes
     assert estimate_win_rate([]) is None
@@ -96,7 +96,7 @@ def test_the_bootstrap_covers() -> None:
 
 
 def test_same_texts_as_ties_pull_the_figure_to_one_half() -> None:
-    found = Rate(0.8, 0.7, 0.9, WILSON).with_ties(0.5)
+    found = WinRate(0.8, 0.7, 0.9, WILSON).with_ties(0.5)
     assert (found.value, found.low, found.high) == pytest.approx((0.65, 0.6, 0.7))
 
 
@@ -108,7 +108,7 @@ def test_what_counts(match: Match, owner: User, teammate: User) -> None:
     assert (counted.rate.value if counted.rate else None) == pytest.approx((10 + 1.5) / 17)
     assert counted.rate is not None
     assert counted.rate.method == BOOTSTRAP
-    assert (counted.prompts, counted.shared, counted.asked, counted.labelled) == (9, 8, 20, 8)
+    assert (counted.prompts, counted.shared, counted.queued, counted.labelled) == (9, 8, 20, 8)
     assert counted.agreement == pytest.approx(6 / 8)
     assert counted.by_labeller[teammate.pk].rate == pytest.approx(4.5 / 8)
 

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from lab.lib.refusals import Refusal
 from lab.supervision.outside import received_spools
-from lab.supervision.outside.received_spools import OWNER, Opening, open_run, receive_spool_piece
+from lab.supervision.outside.received_spools import OWNER, RunOpening, open_run, receive_spool_piece
 from lab.supervision.supervisor import sweeper
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.models import Entry
@@ -29,9 +29,9 @@ from trainers.contract.events import AnyEvent, Asked, Checkpoint, Message, Warne
 KEY = uuid.UUID("0f0f0f0f-0000-4000-8000-000000000001")
 
 
-def opening(**fields: object) -> Opening:
+def opening(**fields: object) -> RunOpening:
     values = {"key": KEY, "name": "mine", "trainer": "grpo", "policy": "p", "task": "t", "total_steps": 10, "config": {"seed": 1}}
-    return Opening(**{**values, **fields})  # type: ignore[arg-type]
+    return RunOpening(**{**values, **fields})  # type: ignore[arg-type]
 
 
 def lines(*events: AnyEvent) -> bytes:
@@ -46,7 +46,7 @@ def run(team: Team, owner: User) -> Run:
 def test_a_run_appears_runs_and_finishes(run: Run, owner: User) -> None:
     assert (run.status, run.number, run.created_by, run.outside) == (Status.RUNNING, 1, owner, True)
     data = lines(started(), *steps(1, 3))
-    assert receive_spool_piece(run, 0, data) == received_spools.Heard(len(data), stop=False)
+    assert receive_spool_piece(run, 0, data) == received_spools.SpoolReceipt(len(data), stop=False)
     assert_database_equals_spool(run)
     receive_spool_piece(run, len(data), lines(finished()))
     assert (run.status, run.step, run.owner) == (Status.FINISHED, 3, "")

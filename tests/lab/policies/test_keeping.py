@@ -150,7 +150,7 @@ def test_links_are_neither_followed_nor_deleted(team: Team, admin: User, tmp_pat
     assert (outside / "model.safetensors").read_bytes() == b"precious"
     assert folder.is_symlink()
     assert checkpoint_paths.folder_of(at(run, 100)) is None
-    with pytest.raises(checkpoint_paths.Missing):
+    with pytest.raises(checkpoint_paths.FilesMissing):
         checkpoint_paths.files_of(at(run, 100))
 
 

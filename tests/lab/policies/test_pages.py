@@ -123,7 +123,7 @@ def test_a_file_that_shrinks_while_it_is_read_ends_the_download(run: Run) -> Non
     next(pieces)
     for file in folder.iterdir():
         file.write_bytes(b"")
-    with pytest.raises(download.Missing, match="changed while"):
+    with pytest.raises(download.FilesMissing, match="changed while"):
         list(pieces)
 
 

@@ -119,17 +119,17 @@ def test_a_public_repository_is_not_taken_for_a_private_one(hub: Hub, team: Team
 def test_cancelling_in_the_middle_commits_nothing(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint) -> None:
     made = pushes.request_push(team, admin, checkpoint, "our-team/math-grpo", True)
 
-    class Cancelling(pushes.Watch):
+    class Cancelling(pushes.PushMonitor):
         def __call__(self, done: int, doing: str) -> None:
             if doing.startswith("sending model"):
                 pushes.cancel_push(team, admin, made)
             super().__call__(done, doing)
 
-    original, pushes.Watch = pushes.Watch, Cancelling  # type: ignore[misc]
+    original, pushes.PushMonitor = pushes.PushMonitor, Cancelling  # type: ignore[misc]
     try:
         pushes.execute_push(made.pk)
     finally:
-        pushes.Watch = original  # type: ignore[misc]
+        pushes.PushMonitor = original  # type: ignore[misc]
     made.refresh_from_db()
     assert made.state == PushState.CANCELLED
     assert not hub.files

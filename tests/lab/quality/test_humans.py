@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lab.labelling.labels.models import Item, ItemState, JudgementState, Kind, Purpose
 from lab.labelling.quality.proportions import estimate_share
 from lab.labelling.quality.reward_agreement import FEWEST, MOST_WINDOWS, build_agreement_columns, split_step_windows
-from lab.labelling.quality.votes import Scored, Vote, votes_of
+from lab.labelling.quality.votes import PreferenceVote, ScoredRollout, votes_of
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.metrics import Series
 from lab.training.runs.models import Run
@@ -107,9 +107,9 @@ def test_ties_and_missing_rewards_are_left_out_and_counted(team: Team, owner: Us
     assert (total.share.n, total.ties, total.missing) == (1, 1, 1)
 
 
-def vote(step: int, agrees: bool, item: int) -> Vote:
-    better, worse = Scored(step, 1.0, {}), Scored(step, 0.0, {})
-    return Vote(item, better, worse) if agrees else Vote(item, worse, better)
+def vote(step: int, agrees: bool, item: int) -> PreferenceVote:
+    better, worse = ScoredRollout(step, 1.0, {}), ScoredRollout(step, 0.0, {})
+    return PreferenceVote(item, better, worse) if agrees else PreferenceVote(item, worse, better)
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=300))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.rollouts.annotations.models import Rating
-from lab.rollouts.reading.advantage_steps import SCALES, Inputs, build_scaling_inputs, is_same_advantage
+from lab.rollouts.reading.advantage_steps import SCALES, AdvantageInputs, build_scaling_inputs, is_same_advantage
 from lab.rollouts.reading.group_links import AROUND
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
@@ -54,7 +54,7 @@ def samples(response: Any) -> list[int]:
 # The formula.
 
 
-def recomputed(found: Inputs) -> list[float]:
+def recomputed(found: AdvantageInputs) -> list[float]:
     return [found.advantage(reward) for reward in found.rewards]
 
 
@@ -127,7 +127,7 @@ def test_the_scale_is_that_of_the_runs_base(as_owner: Client, team: Team, base: 
 
 
 def test_a_scale_over_the_batch_is_taken_from_the_whole_step(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.rollouts.reading.members.Group.scale", "batch")  # no built-in base has it; bases of packages may
+    monkeypatch.setattr("lab.rollouts.reading.members.RolloutGroup.scale", "batch")  # no built-in base has it; bases of packages may
     rewards = [1.0, 0.0, 4.0, 0.0]
     advantages = compute_trl_advantages(torch.tensor(rewards), 2, "batch").tolist()
     made = [rollout(1, place // 2, place % 2, reward=rewards[place], advantage=advantages[place]) for place in range(4)]
@@ -172,7 +172,7 @@ def test_what_people_said_stands_at_the_member(as_owner: Client, owner: User, ru
     store(run, started(), *members([1.0, 0.0]))
     Rating.objects.create(rollout=Rollout.across_teams.get(sample=1), user=owner, value=4)
     found = open_group(as_owner, run).context["group"].members
-    assert [member.said.rating for member in found] == [None, 4.0]
+    assert [member.annotations.rating for member in found] == [None, 4.0]
 
 
 def test_a_base_that_the_catalogue_does_not_know_shows_only_what_is_stored(as_owner: Client, team: Team) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lab.rollouts.browse.indexing import index_all
 from lab.rollouts.reading import history
-from lab.rollouts.reading.history import Visit, classify_prompt_state, find_turns, measure_pass_rate_loss
+from lab.rollouts.reading.history import PromptVisit, classify_prompt_state, find_turns, measure_pass_rate_loss
 from lab.rollouts.trajectories.models import Prompt
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run, Status
@@ -29,11 +29,11 @@ def run(team: Team) -> Run:
     return make_run(team, status=Status.RUNNING)
 
 
-def visit(step: int, passed: float) -> Visit:
-    return Visit(step, 0, 4, passed, passed, 0.0, 1.0, 0.5, 4.0)
+def visit(step: int, passed: float) -> PromptVisit:
+    return PromptVisit(step, 0, 4, passed, passed, 0.0, 1.0, 0.5, 4.0)
 
 
-def path(*rates: float) -> list[Visit]:
+def path(*rates: float) -> list[PromptVisit]:
     return [visit(10 * place, rate) for place, rate in enumerate(rates)]
 
 

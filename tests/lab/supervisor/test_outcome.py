@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
-from lab.supervision.supervisor.attempt_outcome import Ending, judge_outcome, last_event
+from lab.supervision.supervisor.attempt_outcome import AttemptEnding, judge_outcome, last_event
 from lab.training.runs.models import Status
 from tests.lab.supervisor.spools import finished, rollout, write
 
 
-def ending(tmp_path: Path, code: int | None, outcome: str = "", error: str = "", log: str = "", **fields: Any) -> Ending:
+def ending(tmp_path: Path, code: int | None, outcome: str = "", error: str = "", log: str = "", **fields: Any) -> AttemptEnding:
     (tmp_path / "attempt-1.log").write_text(log)
-    return Ending(code, finished(outcome=outcome, error=error) if outcome else None, tmp_path / "attempt-1.log", **fields)
+    return AttemptEnding(code, finished(outcome=outcome, error=error) if outcome else None, tmp_path / "attempt-1.log", **fields)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_kill_of_ours_is_a_stop_but_not_of_a_trainer_that_had_finished(tmp_pat
 
 def test_a_stop_nobody_asked_for_says_so(tmp_path: Path) -> None:
     assert "by itself" in judge_outcome(ending(tmp_path, 3, "stopped"))[1]
-    assert judge_outcome(ending(tmp_path, 3, "stopped", asked=True))[1] == ""
+    assert judge_outcome(ending(tmp_path, 3, "stopped", stop_requested=True))[1] == ""
 
 
 def test_the_last_event_is_that_of_the_last_whole_line(tmp_path: Path) -> None:

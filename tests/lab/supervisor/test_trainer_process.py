@@ -10,7 +10,7 @@ import pytest
 
 from lab.lib.child_environment import TRAINER, environment_for
 from lab.supervision.supervisor import trainer_process
-from lab.supervision.supervisor.resources import Sampler
+from lab.supervision.supervisor.resources import ResourceSampler
 from lab.supervision.supervisor.trainer_process import AdoptedTrainer, Trainer
 
 HOLDER = """
@@ -78,7 +78,7 @@ def test_load_and_memory_of_the_whole_process_tree_are_measured(tmp_path: Path) 
     busy = "x = bytearray(80 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nwhile True: pass"
     trainer = Trainer(["bash", "-c", f"{sys.executable} -c '{busy}' & wait"], tmp_path / "log")
     try:
-        sampler = Sampler(trainer.pid)
+        sampler = ResourceSampler(trainer.pid)
         deadline = time.monotonic() + 60
         while sampler.peak_memory < 80 << 20 and time.monotonic() < deadline:
             sampler.due = 0.0

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Attempt, Run, Status
-from lab.watching.usage.estimates import Span, estimate_launch
+from lab.watching.usage.estimates import DurationRange, estimate_launch
 from lab.watching.usage.models import Lease, Quota
 from lab.watching.usage.months import Month
 from lab.watching.usage.similar_runs import is_matching_device
@@ -55,7 +55,7 @@ def test_the_least_and_the_most_of_seconds_a_step_times_steps(team: Team, finish
     found = estimate_launch(team, "gpu", [spec(steps=200)])
     assert found.unknown == []
     assert (found.whole.low, found.whole.high) == (pytest.approx(120), pytest.approx(400))
-    assert found.gpu_time == Span(pytest.approx(120), pytest.approx(400))
+    assert found.gpu_time == DurationRange(pytest.approx(120), pytest.approx(400))
     assert found.stages[0].pace == "0.600 to 2 s"
 
 
@@ -80,7 +80,7 @@ def test_all_that_a_run_took_counts_and_of_runs_the_newest(team: Team, finished:
     assert estimate_launch(team, "gpu", [spec()]).whole.high == pytest.approx(100)
     for _ in range(12):
         finished(50)
-    assert estimate_launch(team, "gpu", [spec()]).whole == Span(pytest.approx(50), pytest.approx(50))
+    assert estimate_launch(team, "gpu", [spec()]).whole == DurationRange(pytest.approx(50), pytest.approx(50))
     Lease.across_teams.all().delete()
     assert estimate_launch(team, "gpu", [spec()]).unknown
 
@@ -88,7 +88,7 @@ def test_all_that_a_run_took_counts_and_of_runs_the_newest(team: Team, finished:
 def test_the_cold_start_of_the_policy_counts_for_no_later_run(team: Team, finished: Any) -> None:
     finished(400, latest={"cold_start_seconds": 300.0})
     found = estimate_launch(team, "gpu", [spec()])
-    assert (found.whole.low, found.gpu_time) == (pytest.approx(100), Span(pytest.approx(100), pytest.approx(100)))
+    assert (found.whole.low, found.gpu_time) == (pytest.approx(100), DurationRange(pytest.approx(100), pytest.approx(100)))
 
 
 def test_of_five_and_more_the_fastest_and_the_slowest_are_left_out(team: Team, finished: Any) -> None:
@@ -96,7 +96,7 @@ def test_of_five_and_more_the_fastest_and_the_slowest_are_left_out(team: Team, f
         finished(took)
     assert estimate_launch(team, "gpu", [spec()]).whole.high == pytest.approx(6000)
     finished(5)
-    assert estimate_launch(team, "gpu", [spec()]).whole == Span(pytest.approx(50), pytest.approx(70))
+    assert estimate_launch(team, "gpu", [spec()]).whole == DurationRange(pytest.approx(50), pytest.approx(70))
 
 
 def test_of_the_same_task_where_there_are_any(team: Team, finished: Any) -> None:

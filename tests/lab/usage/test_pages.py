@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from lab.data.loop.models import Match
-from lab.data.loop.win_rate import Rate, tally_match
+from lab.data.loop.win_rate import WinRate, tally_match
 from lab.labelling.labels.models import Item, Judgement, Kind, Verdict
 from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.teams.accounts.models import Project, Role, Team, User
@@ -236,11 +236,11 @@ def test_a_win_costs_what_was_trained_and_labelled(team: Team, owner: User, make
     Judgement.objects.create(item=Item.objects.get(queue=queue), queue=queue, user=owner, key=key, verdict=Verdict.A, order=[0, 1], seconds=120)
     match = Match.objects.create(team=team, child=run, queue=queue)
     quota = Quota(gpu_hour_price=2, compute_hour_price=1, label_minute_price=0.5)
-    counted = replace(tally_match(match), rate=Rate(0.6, 0.5, 0.7, "test"))
+    counted = replace(tally_match(match), rate=WinRate(0.6, 0.5, 0.7, "test"))
     found = compute_win_cost(match, counted, quota)
     assert (found.spent.gpu_hours, found.spent.compute_hours, found.judged_minutes, found.trained_minutes) == (4, 0.5, 2, 0)
     assert found.points == pytest.approx(10)
     assert found.cost == pytest.approx(4 * 2 + 0.5 + 2 * 0.5)
     assert found.cost_each == pytest.approx(0.95)
     assert found.gpu_hours_each == pytest.approx(0.4)
-    assert compute_win_cost(match, replace(counted, rate=Rate(0.5, 0.4, 0.6, "test")), quota).cost_each is None
+    assert compute_win_cost(match, replace(counted, rate=WinRate(0.5, 0.4, 0.6, "test")), quota).cost_each is None

@@ -13,7 +13,7 @@ from django.test import Client
 from lab.data.datasets import storage_room, uploads
 from lab.data.datasets.freezing import build_version, freeze_next_version
 from lab.data.datasets.models import Dataset, Version, VersionState
-from lab.data.datasets.rules import Rule
+from lab.data.datasets.rules import DatasetRule
 from lab.lib.numbers import format_byte_size
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team, User
@@ -100,7 +100,7 @@ def test_freezing_is_refused_when_it_is_full(as_owner: Client, team: Team, datas
 
 def test_a_version_that_grows_past_it_is_not_written(team: Team, dataset: Dataset) -> None:
     limit(team, 100)
-    version = freeze_next_version(dataset, None, Rule(test_share=0))
+    version = freeze_next_version(dataset, None, DatasetRule(test_share=0))
     build_version(version.pk)
     version.refresh_from_db()
     assert version.state == VersionState.FAILED

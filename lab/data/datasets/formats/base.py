@@ -15,7 +15,7 @@ EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 @dataclass(frozen=True)
-class Part:
+class FormatPart:
     """What a format takes from one column. ``names``: what the column is called, likeliest first; ``keys``: what is read of objects in it."""
 
     name: str
@@ -26,7 +26,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Mapped:
+class ColumnMapping:
     """How rows are read: the format, the column of each part, and the values that settings of the format name."""
 
     format: str
@@ -35,7 +35,7 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConvertedRow:
     row: Row
     scores: Mapping[str, float] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ def make_empty_mapping(rows: Sequence[Row], columns: Mapping[str, str]) -> dict[
     return {}
 
 
-def no_more(row: Row, mapped: Mapped) -> Iterable[str]:
+def no_more(row: Row, mapped: ColumnMapping) -> Iterable[str]:
     return ()
 
 
@@ -67,18 +67,18 @@ class Format:
     title: str
     words: str
     form: Form
-    parts: tuple[Part, ...]
-    convert: Callable[[Values, Mapped, Row], Converted]
+    parts: tuple[FormatPart, ...]
+    convert: Callable[[Values, ColumnMapping, Row], ConvertedRow]
     fits: Callable[[Sequence[Row], Mapping[str, str]], bool] = allows_any_rows
     flat: Callable[[Row], Row] = one_level
     find: Callable[[Sequence[Row], Mapping[str, str]], dict[str, str]] = make_empty_mapping
     settings: tuple[tuple[str, str], ...] = ()
     prefill: Callable[[Sequence[Row], Mapping[str, str]], dict[str, str]] = make_empty_mapping
-    reads: Callable[[Row, Mapped], Iterable[str]] = no_more
+    reads: Callable[[Row, ColumnMapping], Iterable[str]] = no_more
     by_hand: bool = False  # a person chooses the columns
     chooses: bool = False  # a known format whose columns have no fixed names
 
-    def missing(self, mapped: Mapped) -> list[str]:
+    def missing(self, mapped: ColumnMapping) -> list[str]:
         """Parts without a column, and settings without a value."""
         parts = [part.name for part in self.parts if part.needed and not mapped.columns.get(part.name)]
         return parts + [name for name, _ in self.settings if not mapped.settings.get(name)]
@@ -86,13 +86,13 @@ class Format:
 
 def expand_nested_columns(row: Row) -> Row:
     """Objects in a column become columns of their own: ``{"data": {"text1": …}}`` gives ``data.text1``. A message stays as it is."""
-    found: Row = {}
+    flat: Row = {}
     for name, value in row.items():
         if isinstance(value, dict) and value and not {"role", "from"} & value.keys():
-            found |= {f"{name}.{inner}": own for inner, own in value.items()}
+            flat |= {f"{name}.{inner}": own for inner, own in value.items()}
         else:
-            found[name] = value
-    return found
+            flat[name] = value
+    return flat
 
 
 def columns_of(rows: Iterable[Any]) -> list[str]:

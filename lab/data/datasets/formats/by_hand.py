@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.data.datasets.formats.base import EMPTY, Converted, Format, Mapped, Part, Row, Values, expand_nested_columns
+from lab.data.datasets.formats.base import EMPTY, ColumnMapping, ConvertedRow, Format, FormatPart, Row, Values, expand_nested_columns
 from lab.data.datasets.formats.chats import from_completion, make_completion_part
 from lab.data.datasets.formats.labelled import DATA, are_steps, from_reference, from_steps
 from lab.data.datasets.formats.messages import is_dialogue, parse_dialogue, parse_messages
@@ -12,35 +12,35 @@ from lab.data.datasets.formats.pairs import SCORES, SYSTEM, TOOLS, from_pair, fr
 from lab.data.datasets.formats.rankings import answers_part, from_ranked
 from lab.data.datasets.formats.rows import build_completion_row, normalize_value
 from lab.data.datasets.models import Form
-from lab.data.datasets.raw import Broken
+from lab.data.datasets.raw import RowError
 
 ASKED = ("prompt", "question", "instruction", "query", "problem", "input", "user")
-BEFORE = Part("context", "text after the prompt", ("context", "input"), needed=False)
+BEFORE = FormatPart("context", "text after the prompt", ("context", "input"), needed=False)
 LABEL_SAYS = (("good", "Value of a good answer"), ("bad", "Value of a bad answer"))
 OPPOSITES = (("true", "false"), ("1", "0"), ("yes", "no"), ("good", "bad"), ("up", "down"))
 ANSWERS = ("completion", "response", "output", "answer", "target", "messages", "conversations")
 
 
-def from_columns(values: Values, mapped: Mapped, raw: Row) -> Converted:
+def from_columns(values: Values, mapped: ColumnMapping, raw: Row) -> ConvertedRow:
     return (from_transcripts if is_dialogue(values["chosen"]) and not values.get("prompt") else from_pair)(values, mapped, raw)
 
 
-def from_marked(values: Values, mapped: Mapped, raw: Row) -> Converted:
-    """Good or bad by the values that a person named. Raises Broken for any other."""
-    said = normalize_value(values["label"])
+def from_marked(values: Values, mapped: ColumnMapping, raw: Row) -> ConvertedRow:
+    """Good or bad by the values that a person named. Raises RowError for any other."""
+    label = normalize_value(values["label"])
     known = {normalize_value(mapped.settings.get("good")): True, normalize_value(mapped.settings.get("bad")): False}
-    if said not in known:
-        raise Broken(f"{mapped.columns['label']} is {said[:40]!r}, neither {mapped.settings.get('good')!r} nor {mapped.settings.get('bad')!r}")
+    if label not in known:
+        raise RowError(f"{mapped.columns['label']} is {label[:40]!r}, neither {mapped.settings.get('good')!r} nor {mapped.settings.get('bad')!r}")
     value = values["completion"]
     answer = parse_dialogue(value, "completion") if is_dialogue(value) else parse_messages(value, "completion", "assistant")
-    return Converted(build_completion_row(values, answer) | {"label": known[said]})
+    return ConvertedRow(build_completion_row(values, answer) | {"label": known[label]})
 
 
 def label_values(rows: Sequence[Row], columns: Mapping[str, str]) -> dict[str, str]:
     """The two values of the label where they are a yes and a no."""
-    there = {normalize_value(row[columns["label"]]) for row in rows if row.get(columns.get("label", "")) not in EMPTY}
-    found = [{"good": good, "bad": bad} for good, bad in OPPOSITES if there and there <= {good, bad}]
-    return found[0] if found else {}
+    labels = {normalize_value(row[columns["label"]]) for row in rows if row.get(columns.get("label", "")) not in EMPTY}
+    matches = [{"good": good, "bad": bad} for good, bad in OPPOSITES if labels and labels <= {good, bad}]
+    return matches[0] if matches else {}
 
 
 FORMATS = (
@@ -51,8 +51,8 @@ FORMATS = (
         Form.PREFERENCE,
         (
             make_prompt_part(*ASKED, needed=False),
-            Part("chosen", "the better answer", ("chosen", "preferred", "accepted", "response_w", "better", "chosen_response")),
-            Part("rejected", "the worse answer", ("rejected", "dispreferred", "response_l", "worse", "rejected_response")),
+            FormatPart("chosen", "the better answer", ("chosen", "preferred", "accepted", "response_w", "better", "chosen_response")),
+            FormatPart("rejected", "the worse answer", ("rejected", "dispreferred", "response_l", "worse", "rejected_response")),
             BEFORE,
             SYSTEM,
             TOOLS,
@@ -80,7 +80,7 @@ FORMATS = (
         (
             make_prompt_part(*ASKED, needed=False),
             make_completion_part(*ANSWERS),
-            Part("label", "good or bad", ("label", "desirable", "is_good", "good", "kto_tag", "thumbs")),
+            FormatPart("label", "good or bad", ("label", "desirable", "is_good", "good", "kto_tag", "thumbs")),
             BEFORE,
             SYSTEM,
             TOOLS,
@@ -108,8 +108,8 @@ FORMATS = (
         Form.STEPWISE,
         (
             make_prompt_part(*ASKED),
-            Part("completions", "the steps", ("completions", "steps")),
-            Part("labels", "whether each step is right", ("labels", "ratings")),
+            FormatPart("completions", "the steps", ("completions", "steps")),
+            FormatPart("labels", "whether each step is right", ("labels", "ratings")),
             BEFORE,
             SYSTEM,
         ),
@@ -124,7 +124,7 @@ FORMATS = (
         Form.PROMPT,
         (
             make_prompt_part(*ASKED),
-            Part("reference", "the reference answer", ("reference", "ground_truth", "gold", "solution", "target", "answer")),
+            FormatPart("reference", "the reference answer", ("reference", "ground_truth", "gold", "solution", "target", "answer")),
             DATA,
             BEFORE,
             SYSTEM,

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from lab.data.datasets.raw import Broken
+from lab.data.datasets.raw import RowError
 
 Message = dict[str, Any]
 
@@ -24,12 +24,12 @@ def parse_json_messages(value: Any) -> Any:
     """A list or an object that stands as JSON in a cell; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
-            found = json.loads(value)
+            parsed = json.loads(value)
         except (ValueError, RecursionError):
             return value
-        if isinstance(found, list):
-            return found if found and all(isinstance(one, dict) for one in found) else value
-        return found if isinstance(found, dict) and ("role" in found or "from" in found) else value
+        if isinstance(parsed, list):
+            return parsed if parsed and all(isinstance(message, dict) for message in parsed) else value
+        return parsed if isinstance(parsed, dict) and ("role" in parsed or "from" in parsed) else value
     return value
 
 
@@ -42,34 +42,34 @@ def decode_json_cell(value: str) -> Any:
 
 
 def parse_messages(value: Any, name: str, role: str) -> list[Message]:
-    """Text is one message of ``role``. Raises Broken."""
+    """Text is one message of ``role``. Raises RowError."""
     value = parse_json_messages(value)
     if isinstance(value, str):
         return [{"role": role, "content": require_text(value, name)}]
     if isinstance(value, dict):
         value = [value]
     if not isinstance(value, list) or not value:
-        raise Broken(f"{name} is neither text nor a list of messages")
-    return [parse_message(one, name) for one in value]
+        raise RowError(f"{name} is neither text nor a list of messages")
+    return [parse_message(entry, name) for entry in value]
 
 
-def parse_message(one: Any, name: str) -> Message:
-    if not isinstance(one, dict):
-        raise Broken(f"{name} holds something that is no message")
-    speaker = str(one.get("role") or one.get("from")).lower()
+def parse_message(entry: Any, name: str) -> Message:
+    if not isinstance(entry, dict):
+        raise RowError(f"{name} holds something that is no message")
+    speaker = str(entry.get("role") or entry.get("from")).lower()
     if speaker not in ROLES:
-        raise Broken(f"{name} has the role {speaker[:40]!r}; known are user, assistant, system and tool")
-    role, content = ROLES[speaker], one.get("content") if one.get("content") is not None else one.get("value")
-    calls = one.get("tool_calls") or ([one["function_call"]] if one.get("function_call") else [])
+        raise RowError(f"{name} has the role {speaker[:40]!r}; known are user, assistant, system and tool")
+    role, content = ROLES[speaker], entry.get("content") if entry.get("content") is not None else entry.get("value")
+    calls = entry.get("tool_calls") or ([entry["function_call"]] if entry.get("function_call") else [])
     if speaker == "function_call":
         calls, content = json_calls(content, name), ""
-    found: Message = {"role": role, "content": parse_message_content(content, name, role == "tool" or bool(calls))}
+    message: Message = {"role": role, "content": parse_message_content(content, name, role == "tool" or bool(calls))}
     if calls:
-        found["tool_calls"] = tool_calls(calls, name, role)
+        message["tool_calls"] = tool_calls(calls, name, role)
     for key in ("name", "tool_call_id"):
-        if one.get(key):
-            found[key] = require_text(one[key], f"{key} in {name}")
-    return found
+        if entry.get(key):
+            message[key] = require_text(entry[key], f"{key} in {name}")
+    return message
 
 
 def parse_message_content(content: Any, name: str, may_be_empty: bool) -> str:
@@ -77,7 +77,7 @@ def parse_message_content(content: Any, name: str, may_be_empty: bool) -> str:
     if isinstance(content, list) and all(isinstance(piece, dict) for piece in content):
         for piece in content:
             if not isinstance(piece.get("text"), str):
-                raise Broken(f"{name} holds {str(piece.get('type') or 'a piece')[:40]!r}, which is no text")
+                raise RowError(f"{name} holds {str(piece.get('type') or 'a piece')[:40]!r}, which is no text")
         content = "\n".join(piece["text"] for piece in content)
     if may_be_empty and is_empty(content):
         return ""
@@ -87,31 +87,31 @@ def parse_message_content(content: Any, name: str, may_be_empty: bool) -> str:
 def json_calls(content: Any, name: str) -> list[Any]:
     """Calls that stand as JSON in the text of a message (ShareGPT)."""
     try:
-        found = json.loads(content) if isinstance(content, str) else content
+        calls = json.loads(content) if isinstance(content, str) else content
     except (ValueError, RecursionError):
-        raise Broken(f"{name} has a function_call that is not JSON") from None
-    return found if isinstance(found, list) else [found]
+        raise RowError(f"{name} has a function_call that is not JSON") from None
+    return calls if isinstance(calls, list) else [calls]
 
 
 def tool_calls(calls: Any, name: str, role: str) -> list[dict[str, Any]]:
     """As OpenAI's interface and TRL write them: ``[{"type": "function", "function": {"name", "arguments"}}]``, with the id where there is one."""
     if role != "assistant":
-        raise Broken(f"{name} has tool_calls in a message of {role}; only the assistant calls tools")
+        raise RowError(f"{name} has tool_calls in a message of {role}; only the assistant calls tools")
     if not isinstance(calls, list):
-        raise Broken(f"{name} has tool_calls that are no list")
-    return [tool_call(one, name) for one in calls]
+        raise RowError(f"{name} has tool_calls that are no list")
+    return [tool_call(call, name) for call in calls]
 
 
-def tool_call(one: Any, name: str) -> dict[str, Any]:
-    function = one.get("function", one) if isinstance(one, dict) else None
+def tool_call(call: Any, name: str) -> dict[str, Any]:
+    function = call.get("function", call) if isinstance(call, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"].strip():
-        raise Broken(f"{name} has a tool call without the name of a function")
+        raise RowError(f"{name} has a tool call without the name of a function")
     arguments = function.get("arguments", {})
     if not isinstance(arguments, dict | str):
-        raise Broken(f"{name} calls {function['name'][:40]!r} with arguments that are neither an object nor JSON text")
+        raise RowError(f"{name} calls {function['name'][:40]!r} with arguments that are neither an object nor JSON text")
     if isinstance(arguments, dict):
         require_text(json.dumps(arguments, ensure_ascii=False), name)
-    identity = {"id": require_text(one["id"], name)} if one.get("id") else {}
+    identity = {"id": require_text(call["id"], name)} if call.get("id") else {}
     called = {
         "name": require_text(function["name"], name),
         "arguments": arguments if isinstance(arguments, dict) else require_clean_text(arguments, name),
@@ -121,32 +121,32 @@ def tool_call(one: Any, name: str) -> dict[str, Any]:
 
 def require_text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise Broken(f"{name} is no text")
+        raise RowError(f"{name} is no text")
     if not value.strip():
-        raise Broken(f"{name} is empty")
+        raise RowError(f"{name} is empty")
     return require_clean_text(value, name)
 
 
 def require_clean_text(value: str, name: str) -> str:
     if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
-        raise Broken(f"{name} holds a NUL or a lone surrogate, which is no text")
+        raise RowError(f"{name} holds a NUL or a lone surrogate, which is no text")
     return value
 
 
 def parse_dialogue(value: Any, name: str, ends: str = "assistant") -> list[Message]:
     """The messages of "\\n\\nHuman: …\\n\\nAssistant: …". A prompt ends with Human:, or with an empty Assistant: that waits for the answer."""
     if not isinstance(value, str):
-        raise Broken(f"{name} is no text")
+        raise RowError(f"{name} is no text")
     pieces = TURN.split(value.lstrip("\n"))
     if len(pieces) < 3 or pieces[0].strip():
-        raise Broken(f"{name} does not begin with Human: or Assistant:")
+        raise RowError(f"{name} does not begin with Human: or Assistant:")
     turns = [("user" if who == "Human" else "assistant", words.strip()) for who, words in zip(pieces[1::2], pieces[2::2], strict=True)]
     if ends == "user" and turns[-1] == ("assistant", ""):
         turns.pop()
-    found = [{"role": role, "content": require_text(words, name)} for role, words in turns]
-    if not found or found[-1]["role"] != ends:
-        raise Broken(f"{name} ends with {'Human' if ends == 'assistant' else 'Assistant'}:")
-    return found
+    messages = [{"role": role, "content": require_text(words, name)} for role, words in turns]
+    if not messages or messages[-1]["role"] != ends:
+        raise RowError(f"{name} ends with {'Human' if ends == 'assistant' else 'Assistant'}:")
+    return messages
 
 
 def is_dialogue(value: Any) -> bool:
@@ -154,14 +154,14 @@ def is_dialogue(value: Any) -> bool:
 
 
 def tools_of(value: Any) -> list[Any] | None:
-    """Descriptions of the tools that a row's conversation may use. Raises Broken."""
+    """Descriptions of the tools that a row's conversation may use. Raises RowError."""
     try:
-        found = json.loads(value) if isinstance(value, str) and value.strip() else value
+        tools = json.loads(value) if isinstance(value, str) and value.strip() else value
     except (ValueError, RecursionError):
-        raise Broken("tools is not JSON") from None
-    if is_empty(found):
+        raise RowError("tools is not JSON") from None
+    if is_empty(tools):
         return None
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise Broken("tools is no list of descriptions")
-    require_clean_text(json.dumps(found, ensure_ascii=False), "tools")
-    return found
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise RowError("tools is no list of descriptions")
+    require_clean_text(json.dumps(tools, ensure_ascii=False), "tools")
+    return tools

@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.data.datasets.formats.base import Converted, Format, Mapped, Part, Row, Values, expand_nested_columns
+from lab.data.datasets.formats.base import ColumnMapping, ConvertedRow, Format, FormatPart, Row, Values, expand_nested_columns
 from lab.data.datasets.formats.messages import is_dialogue, parse_dialogue, parse_json_messages, parse_messages
 from lab.data.datasets.formats.rows import build_preference_row, parse_number
 from lab.data.datasets.models import Form
-from lab.data.datasets.raw import Broken
+from lab.data.datasets.raw import RowError
 
-TOOLS = Part("tools", "the tools its conversation may use", ("tools",), needed=False, keys=None)
-SYSTEM = Part("system", "a system message before the prompt", ("system", "system_prompt"), needed=False)
+TOOLS = FormatPart("tools", "the tools its conversation may use", ("tools",), needed=False, keys=None)
+SYSTEM = FormatPart("system", "a system message before the prompt", ("system", "system_prompt"), needed=False)
 SCORES = (
-    Part("score_chosen", "the score of the chosen answer", ("score_chosen", "chosen_score", "rating_chosen", "chosen_rating"), needed=False),
-    Part(
+    FormatPart("score_chosen", "the score of the chosen answer", ("score_chosen", "chosen_score", "rating_chosen", "chosen_rating"), needed=False),
+    FormatPart(
         "score_rejected", "the score of the rejected answer", ("score_rejected", "rejected_score", "rating_rejected", "rejected_rating"), needed=False
     ),
 )
 
 
-def make_prompt_part(*names: str, needed: bool = True) -> Part:
-    return Part("prompt", "the prompt", names, needed)
+def make_prompt_part(*names: str, needed: bool = True) -> FormatPart:
+    return FormatPart("prompt", "the prompt", names, needed)
 
 
-def make_side_parts(chosen: str = "chosen", rejected: str = "rejected") -> tuple[Part, Part]:
-    return Part("chosen", "the better answer", (chosen,)), Part("rejected", "the worse answer", (rejected,))
+def make_side_parts(chosen: str = "chosen", rejected: str = "rejected") -> tuple[FormatPart, FormatPart]:
+    return FormatPart("chosen", "the better answer", (chosen,)), FormatPart("rejected", "the worse answer", (rejected,))
 
 
 def scores_of(values: Values) -> dict[str, float]:
-    """Raises Broken where they say the contrary of the columns."""
-    found = {side: parse_number(values.get(f"score_{side}")) for side in ("chosen", "rejected")}
-    known = {side: value for side, value in found.items() if value is not None}
+    """Raises RowError where they say the contrary of the columns."""
+    scores = {side: parse_number(values.get(f"score_{side}")) for side in ("chosen", "rejected")}
+    known = {side: value for side, value in scores.items() if value is not None}
     if len(known) == 2 and known["chosen"] < known["rejected"]:
-        raise Broken(f"chosen is rated {known['chosen']:g} and rejected {known['rejected']:g}: the scores say the contrary")
+        raise RowError(f"chosen is rated {known['chosen']:g} and rejected {known['rejected']:g}: the scores say the contrary")
     return known
 
 
-def from_pair(values: Values, mapped: Mapped, raw: Row) -> Converted:
+def from_pair(values: Values, mapped: ColumnMapping, raw: Row) -> ConvertedRow:
     chosen, rejected = (parse_messages(values[side], side, "assistant") for side in ("chosen", "rejected"))
-    return Converted(build_preference_row(values, chosen, rejected), scores_of(values))
+    return ConvertedRow(build_preference_row(values, chosen, rejected), scores_of(values))
 
 
-def from_transcripts(values: Values, mapped: Mapped, raw: Row) -> Converted:
-    return Converted(build_preference_row(values, parse_dialogue(values["chosen"], "chosen"), parse_dialogue(values["rejected"], "rejected")))
+def from_transcripts(values: Values, mapped: ColumnMapping, raw: Row) -> ConvertedRow:
+    return ConvertedRow(build_preference_row(values, parse_dialogue(values["chosen"], "chosen"), parse_dialogue(values["rejected"], "rejected")))
 
 
 def are_transcripts(rows: Sequence[Row], columns: Mapping[str, str]) -> bool:
@@ -68,7 +68,7 @@ FORMATS = (
         (
             make_prompt_part("input.messages"),
             *make_side_parts("preferred_output", "non_preferred_output"),
-            Part("tools", TOOLS.words, ("input.tools",), False, TOOLS.keys),
+            FormatPart("tools", TOOLS.words, ("input.tools",), False, TOOLS.keys),
         ),
         from_pair,
         flat=expand_nested_columns,
@@ -88,10 +88,10 @@ FORMATS = (
         Form.PREFERENCE,
         (
             make_prompt_part("instruction"),
-            Part("context", "text after the instruction", ("input",), needed=False),
+            FormatPart("context", "text after the instruction", ("input",), needed=False),
             *make_side_parts(),
             SYSTEM,
-            Part("history", "what was said before", ("history",), needed=False),
+            FormatPart("history", "what was said before", ("history",), needed=False),
             *SCORES,
         ),
         from_pair,
@@ -101,7 +101,7 @@ FORMATS = (
         "Orca pairs",
         "System becomes a system message, question the prompt; chosen and rejected are the answers.",
         Form.PREFERENCE,
-        (Part("system", SYSTEM.words, ("system", "system_prompt")), make_prompt_part("question", "input"), *make_side_parts(), *SCORES),
+        (FormatPart("system", SYSTEM.words, ("system", "system_prompt")), make_prompt_part("question", "input"), *make_side_parts(), *SCORES),
         from_pair,
     ),
     Format(
@@ -121,8 +121,8 @@ FORMATS = (
         (
             make_prompt_part("prompt", "instruction", "question"),
             *make_side_parts(),
-            Part("score_chosen", SCORES[0].words, SCORES[0].names),
-            Part("score_rejected", SCORES[1].words, SCORES[1].names),
+            FormatPart("score_chosen", SCORES[0].words, SCORES[0].names),
+            FormatPart("score_rejected", SCORES[1].words, SCORES[1].names),
             SYSTEM,
             TOOLS,
         ),

@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from lab.data.loop.win_rate import Rate
+from lab.data.loop.win_rate import WinRate
 from lab.lib import numbers
 
 register = template.Library()
@@ -19,7 +19,7 @@ def percent(value: Any) -> str:
 
 
 @register.simple_tag
-def interval(rate: Rate) -> SafeString:
+def interval(rate: WinRate) -> SafeString:
     """A line from 0 to 100 % with the mark of one half, the interval and the value. The words beside it say the same."""
     low, high, value = (round(100 * part, 2) for part in (rate.low, rate.high, rate.value))
     return format_html(

@@ -12,7 +12,7 @@ from django.http import Http404, HttpRequest
 from ninja import Field, Schema, Status
 
 from lab.edges.api.ablation_bodies import AblationIn, plan_ablation
-from lab.edges.api.base import Given, caller_of, make_router, require_permission
+from lab.edges.api.base import RequestBody, caller_of, make_router, require_permission
 from lab.edges.api.estimates import EstimateOut, estimate_launch_cost
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.launch_bodies import OUTPUT
@@ -21,8 +21,8 @@ from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_
 from lab.edges.api.problems import ApiProblem, field_problem, make_validation_problem
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.training.ablations import launch
-from lab.training.ablations.figures import Contribution, Figures, Row, build_ablation_figures, compute_ablation_progress
-from lab.training.ablations.intervals import Estimate
+from lab.training.ablations.figures import AblationFigures, Contribution, VariantRow, build_ablation_figures, compute_ablation_progress
+from lab.training.ablations.intervals import MeanEstimate
 from lab.training.ablations.launch import MOST_RUNS
 from lab.training.ablations.models import Ablation
 from lab.training.ablations.plan import usual_name
@@ -119,7 +119,7 @@ class PlanOut(Schema):
     estimate: EstimateOut = Field(description="Each run counted as one of the full stack.")
 
 
-class MoreIn(Given):
+class MoreIn(RequestBody):
     seeds: int = Field(1, ge=1, le=MOST_RUNS, description="More of every variant.")
 
 
@@ -129,49 +129,55 @@ class Stopped(Schema):
 
 def ablation_of(request: HttpRequest, ablation_id: UUID) -> Ablation:
     """The team's ablation with its counts. Raises Http404."""
-    found = Ablation.objects.of(caller_of(request).team).counted().select_related("team", "author").filter(pk=ablation_id).first()
-    if found is None:
+    ablation = Ablation.objects.of(caller_of(request).team).counted().select_related("team", "author").filter(pk=ablation_id).first()
+    if ablation is None:
         raise Http404("Your team has no such ablation.")
-    return found
+    return ablation
 
 
-def serialize_ablation(one: Any) -> dict[str, Any]:
-    """``one`` comes with its counts."""
-    stack = stack_of(one.spec)
-    fields = {name: getattr(one, name) for name in ("name", "seeds", "runs", "finished", "open", "created_at")}
-    about = {"id": one.pk, "url": build_absolute_url(team_path(one.team, "ablation", one.pk)), "run": one.source_id}
-    return {**fields, **about, "base": stack.base, "methods": list(stack.methods), "created_by": serialize_person(one.author) if one.author else None}
-
-
-def whole_of(one: Ablation) -> dict[str, Any]:
-    members = one.in_order()
-    found = build_ablation_figures(one, members)
+def serialize_ablation(ablation: Any) -> dict[str, Any]:
+    """``ablation`` comes with its counts."""
+    stack = stack_of(ablation.spec)
+    fields = {name: getattr(ablation, name) for name in ("name", "seeds", "runs", "finished", "open", "created_at")}
+    about = {"id": ablation.pk, "url": build_absolute_url(team_path(ablation.team, "ablation", ablation.pk)), "run": ablation.source_id}
     return {
-        **serialize_ablation(one),
-        "spec": one.spec,
-        "progress": compute_ablation_progress([member.run for member in members]),
-        "quantities": [
-            {**{name: getattr(each, name) for name in ("key", "metric", "label", "unit")}, "reading": each.help} for each in found.quantities
-        ],
-        "variants": [serialize_variant(row, collect_variant_values(found, row.variant)) for row in found.rows],
-        "contributions": [serialize_contribution(each) for each in found.contributions],
+        **fields,
+        **about,
+        "base": stack.base,
+        "methods": list(stack.methods),
+        "created_by": serialize_person(ablation.author) if ablation.author else None,
     }
 
 
-def collect_variant_values(found: Figures, name: str) -> dict[int, dict[str, float]]:
+def whole_of(ablation: Ablation) -> dict[str, Any]:
+    members = ablation.in_order()
+    figures = build_ablation_figures(ablation, members)
+    return {
+        **serialize_ablation(ablation),
+        "spec": ablation.spec,
+        "progress": compute_ablation_progress([member.run for member in members]),
+        "quantities": [
+            {**{name: getattr(each, name) for name in ("key", "metric", "label", "unit")}, "reading": each.help} for each in figures.quantities
+        ],
+        "variants": [serialize_variant(row, collect_variant_values(figures, row.variant)) for row in figures.rows],
+        "contributions": [serialize_contribution(each) for each in figures.contributions],
+    }
+
+
+def collect_variant_values(figures: AblationFigures, name: str) -> dict[int, dict[str, float]]:
     """Seed → quantity → value of a variant."""
     values: dict[int, dict[str, float]] = {}
-    for chart in found.chart:
-        for one in chart["variants"]:
-            for dot in one["dots"] if one["name"] == name else ():
+    for chart in figures.chart:
+        for variant in chart["variants"]:
+            for dot in variant["dots"] if variant["name"] == name else ():
                 values.setdefault(dot["seed"], {})[chart["key"]] = dot["value"]
     return values
 
 
-def serialize_variant(row: Row, values: dict[int, dict[str, float]]) -> dict[str, Any]:
+def serialize_variant(row: VariantRow, values: dict[int, dict[str, float]]) -> dict[str, Any]:
     seeds = [
-        {"seed": one.seed, "run": one.run_id, "number": one.run.number, "status": one.run.status, "values": values.get(one.seed, {})}
-        for one in row.members
+        {"seed": member.seed, "run": member.run_id, "number": member.run.number, "status": member.run.status, "values": values.get(member.seed, {})}
+        for member in row.members
     ]
 
     means = {cell.quantity.key: serialize_estimate(cell.estimate) for cell in row.cells}
@@ -179,16 +185,16 @@ def serialize_variant(row: Row, values: dict[int, dict[str, float]]) -> dict[str
     return {"name": row.variant, "seeds": seeds, "means": means, "differences": differences}
 
 
-def serialize_estimate(one: Estimate | None) -> dict[str, Any] | None:
-    return {name: getattr(one, name) for name in MeanOut.model_fields} if one else None
+def serialize_estimate(estimate: MeanEstimate | None) -> dict[str, Any] | None:
+    return {name: getattr(estimate, name) for name in MeanOut.model_fields} if estimate else None
 
 
-def serialize_contribution(one: Contribution) -> dict[str, Any]:
+def serialize_contribution(contribution: Contribution) -> dict[str, Any]:
     shares = [
         {"quantity": share.quantity.key, "contribution": serialize_estimate(share.estimate), "claimed": share.claimed, "verdict": share.verdict}
-        for share in one.shares
+        for share in contribution.shares
     ]
-    return {"method": one.method, "shares": shares}
+    return {"method": contribution.method, "shares": shares}
 
 
 @router.get("/ablations", auth=require_permission("runs.read"), response=Page[AblationOut], summary="List ablations")
@@ -221,7 +227,7 @@ def check_ablation(request: HttpRequest, given: AblationIn) -> object:
     full = check_launch_spec(team, {**variants[0].spec(spec, 0), OUTPUT: PENDING})
     return {
         "runs": runs,
-        "variants": [one.name for one in variants],
+        "variants": [variant.name for variant in variants],
         "estimate": estimate_launch_cost(team, inherit_place(source).queue, [full], runs),
     }
 
@@ -237,8 +243,8 @@ def make_ablation(request: HttpRequest, given: AblationIn, key: Key) -> object:
         with problems_at("seeds"):
             return [launch.create_ablation(caller.team, caller.user, name, spec, given.seeds, source).pk]
 
-    [made], fresh = run_idempotent_action(request, caller, key, act)
-    return Status(201 if fresh else 200, whole_of(ablation_of(request, made)))
+    [key_made], fresh = run_idempotent_action(request, caller, key, act)
+    return Status(201 if fresh else 200, whole_of(ablation_of(request, key_made)))
 
 
 @router.post(
@@ -249,23 +255,23 @@ def make_ablation(request: HttpRequest, given: AblationIn, key: Key) -> object:
 )
 def add_seeds(request: HttpRequest, ablation_id: UUID, given: MoreIn, key: Key) -> object:
     """Queues every variant with further seeds."""
-    caller, found = caller_of(request), ablation_of(request, ablation_id)
+    caller, ablation = caller_of(request), ablation_of(request, ablation_id)
 
     def act() -> list[Any]:
         with problems_at("seeds"):
-            return [launch.add_seeds(found, caller.user, given.seeds).pk]
+            return [launch.add_seeds(ablation, caller.user, given.seeds).pk]
 
-    [made], fresh = run_idempotent_action(request, caller, key, act)
-    return Status(201 if fresh else 200, whole_of(ablation_of(request, made)))
+    [key_made], fresh = run_idempotent_action(request, caller, key, act)
+    return Status(201 if fresh else 200, whole_of(ablation_of(request, key_made)))
 
 
 @router.post("/ablations/{uuid:ablation_id}/stop", auth=require_permission("runs.launch"), response=Stopped, summary="Stop an ablation")
 def stop_ablation(request: HttpRequest, ablation_id: UUID) -> object:
     """Each of its runs that waits or trains finishes its step and saves."""
-    asked = launch.request_ablation_stop(ablation_of(request, ablation_id))
-    if not asked:
+    stopped = launch.request_ablation_stop(ablation_of(request, ablation_id))
+    if not stopped:
         raise ApiProblem("conflict", "Nothing was changed: no run of it is waiting or training.")
-    return {"stopped": asked}
+    return {"stopped": stopped}
 
 
 @router.delete("/ablations/{uuid:ablation_id}", auth=require_permission("runs.launch"), response={204: None}, summary="Delete an ablation")
@@ -281,4 +287,4 @@ def problems_at(field: str) -> Iterator[None]:
     try:
         yield
     except SpecError as error:
-        raise make_validation_problem(field_problem(one, field) for one in error.problems) from None
+        raise make_validation_problem(field_problem(problem, field) for problem in error.problems) from None

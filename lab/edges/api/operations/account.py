@@ -70,12 +70,12 @@ def me(request: HttpRequest) -> object:
 @router.get("/members", auth=require_permission("members.read"), response=list[Member], summary="Team members")
 def list_members(request: HttpRequest) -> object:
     """Active members, oldest first."""
-    return [{"user": serialize_person(one.user), "role": one.role, "since": one.created_at} for one in select_active_members(request)]
+    return [{"user": serialize_person(member.user), "role": member.role, "since": member.created_at} for member in select_active_members(request)]
 
 
 def select_active_members(request: HttpRequest) -> QuerySet[Membership]:
-    found = Membership.objects.filter(team=caller_of(request).team, active=True, user__is_active=True)
-    return found.select_related("user").order_by("pk")
+    members = Membership.objects.filter(team=caller_of(request).team, active=True, user__is_active=True)
+    return members.select_related("user").order_by("pk")
 
 
 def serialize_person(user: User) -> dict[str, object]:

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 from ninja import Field, Schema
 
-from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.item_questions import AskedOut, asked_of
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
@@ -21,8 +21,8 @@ from lab.labelling.labels.models import Item, Queue
 from lab.labelling.labels.settlement import decide_queue_item
 from lab.labelling.quality.access import find_quality_queue, item_of, others_visible
 from lab.labelling.quality.adjudication import conflicts_of, undo_decision, with_mine
-from lab.labelling.quality.conflicts import REVEALED, Vote, list_item_votes
-from lab.labelling.quality.item_display import Said, describe_stored_answer, order_for
+from lab.labelling.quality.conflicts import REVEALED, ConflictVote, list_item_votes
+from lab.labelling.quality.item_display import VerdictView, describe_stored_answer, order_for
 from lab.labelling.quality.posted_forms import COMMENT
 from lab.lib.refusals import Refusal
 
@@ -65,7 +65,7 @@ class ConflictOut(AskedOut):
     decision: DecisionOut | None
 
 
-class DecideIn(Given):
+class DecideIn(RequestBody):
     answer: dict[str, Any] = Field(
         description="`choice` 1, 2, tie or bad for pairs; good, bad or neutral for single answers; ranked with `tiers` for rankings. "
         "Besides: strength, rubric, rationale.",
@@ -109,7 +109,7 @@ def serialize_conflicts(queue: Queue, items: list[Any], user: Any, reveal: bool)
     for item in items:
         item.queue = queue
         pairs.append((item, order_for(item, user.pk)))
-    asked = asked_of(queue, pairs, named)
+    questions = asked_of(queue, pairs, named)
     return [
         {
             "item": item.pk,
@@ -117,9 +117,9 @@ def serialize_conflicts(queue: Queue, items: list[Any], user: Any, reveal: bool)
             "state": item.state,
             "mine": item.mine,
             "order": order,
-            "votes": [serialize_vote(one, named) for one in list_item_votes(item, order)],
+            "votes": [serialize_vote(vote, named) for vote in list_item_votes(item, order)],
             "decision": serialize_decision(item, order),
-            **asked[item.pk],
+            **questions[item.pk],
         }
         for item, order in pairs
     ]
@@ -130,28 +130,34 @@ def select_following_items(rows: Any, last: Item) -> Any:
     return rows.filter(Q(place__gt=last.place) | Q(place=last.place, pk__gt=last.pk))
 
 
-def serialize_vote(one: Vote, named: bool) -> dict[str, Any]:
-    row = one.judgement
+def serialize_vote(vote: ConflictVote, named: bool) -> dict[str, Any]:
+    row = vote.judgement
     texts = {"rubric": row.rubric, "rationale": row.rationale, "correction": row.correction}
-    return {**serialize_verdict(one.said), **texts, "number": one.number, "by": serialize_person(row.user) if named else None, "turned": one.turned}
+    return {
+        **serialize_verdict(vote.verdict),
+        **texts,
+        "number": vote.number,
+        "by": serialize_person(row.user) if named else None,
+        "turned": vote.turned,
+    }
 
 
-def serialize_verdict(said: Said) -> dict[str, Any]:
-    return {"words": said.words, "choice": said.choice, "tiers": said.tiers, "strength": said.strength}
+def serialize_verdict(verdict: VerdictView) -> dict[str, Any]:
+    return {"words": verdict.words, "choice": verdict.choice, "tiers": verdict.tiers, "strength": verdict.strength}
 
 
 def serialize_decision(item: Item, order: list[int]) -> dict[str, Any] | None:
-    found = describe_stored_answer(item, item.final, order)
-    if found is None:
+    answer = describe_stored_answer(item, item.final, order)
+    if answer is None:
         return None
     by = serialize_person(item.final_by) if item.final_by else None
-    return {**serialize_verdict(found), "by": by, "at": item.final_at, "comment": item.final_comment}
+    return {**serialize_verdict(answer), "by": by, "at": item.final_at, "comment": item.final_comment}
 
 
 def serialize_conflict(item: Item, user: Any, reveal: bool) -> dict[str, Any]:
     """As it is now."""
-    found = with_mine(Item.objects.select_related("final_by").same_row(item), user).get()
-    return serialize_conflicts(item.queue, [found], user, reveal)[0]
+    row = with_mine(Item.objects.select_related("final_by").same_row(item), user).get()
+    return serialize_conflicts(item.queue, [row], user, reveal)[0]
 
 
 @router.get("/queues/{int:queue_id}/conflicts", auth=require_permission("label.work"), response=Page[ConflictOut], summary="Conflicts of a queue")
@@ -168,9 +174,9 @@ def list_conflicts(
     rows = conflicts_of(queue, asker.user, state).select_related("final_by")
     if after:
         rows = select_following_items(rows, one_of(queue.items, parse_after_id(after)))
-    found = list(rows[: limit + 1])
-    views = {view["item"]: view for view in serialize_conflicts(queue, found[:limit], asker.user, reveal)}
-    return paginate_rows(found, limit, lambda row: row.pk, lambda row: views[row.pk])
+    items = list(rows[: limit + 1])
+    views = {view["item"]: view for view in serialize_conflicts(queue, items[:limit], asker.user, reveal)}
+    return paginate_rows(items, limit, lambda row: row.pk, lambda row: views[row.pk])
 
 
 @router.get("/items/{int:item_id}", auth=require_permission("label.work"), response=ConflictOut, summary="One item of a queue")
@@ -191,8 +197,8 @@ def decide_item(request: HttpRequest, item_id: int, given: DecideIn) -> object:
         decide_queue_item(item, asker.user, given.answer, given.order or order_for(item, asker.user.pk), comment)
     except AnswerError as error:
         raise make_validation_problem(
-            FieldProblem(field=one.field if one.field == "order" else f"answer.{one.field}", message=one.message, fix=one.fix)
-            for one in error.problems
+            FieldProblem(field=problem.field if problem.field == "order" else f"answer.{problem.field}", message=problem.message, fix=problem.fix)
+            for problem in error.problems
         ) from None
     except Refusal as error:
         raise in_the_way(error) from None

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Caller, Given, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Caller, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.problems import make_invalid_problem, make_validation_problem
 from lab.edges.api.queue_bodies import of_form
 from lab.lib.numbers import MAX_ID
@@ -30,7 +30,7 @@ class KindOut(Schema):
     about: str = Field(description="run, queue or team: what a rule of it can be narrowed to.")
 
 
-class RuleFields(Given):
+class RuleFields(RequestBody):
     kind: str = Field(max_length=20, description="One of the kinds that rules are made of.", examples=["metric"])
     metric: str = Field("", max_length=200, description="Of the kinds metric and metric-flat.", examples=["reward"])
     direction: Literal["", "above", "below"] = Field("", description="Of the kind metric.", examples=["above"])
@@ -73,17 +73,17 @@ class RuleOut(Schema):
     webhook: int | None
 
 
-class SwitchIn(Given):
+class SwitchIn(RequestBody):
     enabled: bool | None = Field(None, description="The rule.")
     email: bool | None = Field(None, description="Its mails.")
 
 
-def serialize_alert_rule(one: Rule) -> dict[str, Any]:
+def serialize_alert_rule(rule: Rule) -> dict[str, Any]:
     names = ("enabled", "kind", "metric", "direction", "steps", "words", "recipe", "mine", "inbox", "email")
-    flat = one.kind == FLAT
-    numbers = {"number": None if flat else one.number, "band": one.number if flat else None}
-    about = {"id": one.pk, "says": str(one), "run": one.run.number if one.run else None, "project": one.project_id, "webhook": one.webhook_id}
-    return {**{name: getattr(one, name) for name in names}, **numbers, **about}
+    flat = rule.kind == FLAT
+    numbers = {"number": None if flat else rule.number, "band": rule.number if flat else None}
+    about = {"id": rule.pk, "says": str(rule), "run": rule.run.number if rule.run else None, "project": rule.project_id, "webhook": rule.webhook_id}
+    return {**{name: getattr(rule, name) for name in names}, **numbers, **about}
 
 
 def require_rule_owner(request: HttpRequest) -> tuple[Caller, User]:
@@ -102,17 +102,17 @@ def save_alert_rule(caller: Caller, owner: User | None, given: RuleFields, rule:
 
 
 def switch_alert_rule(rule: Rule, given: SwitchIn) -> dict[str, Any]:
-    asked = {name: value for name, value in given.dict().items() if value is not None}
-    if not asked:
+    changes = {name: value for name, value in given.dict().items() if value is not None}
+    if not changes:
         raise make_invalid_problem("the body", "switches nothing", "give enabled or email")
-    for name, value in asked.items():
+    for name, value in changes.items():
         rules.switch_alert_rule(rule, name, value)
     return serialize_alert_rule(rules.list_alert_rules(rule.team, rule.owner).get(pk=rule.pk))
 
 
 def rule_of(caller: Caller, owner: User | None, rule_id: int) -> Rule:
-    found: Rule = one_of(rules.list_alert_rules(caller.team, owner), rule_id)
-    return found
+    rule: Rule = one_of(rules.list_alert_rules(caller.team, owner), rule_id)
+    return rule
 
 
 @router.get("/alerts/kinds", auth=require_permission("lab.enter"), response=list[KindOut], summary="Kinds of alert rules")
@@ -127,15 +127,15 @@ def list_rules(request: HttpRequest) -> object:
     """In this team, with those everybody begins with."""
     caller, user = require_rule_owner(request)
     create_default_rules(Membership.objects.get(team=caller.team, user=user))
-    return [serialize_alert_rule(one) for one in rules.in_order(rules.list_alert_rules(caller.team, user))]
+    return [serialize_alert_rule(rule) for rule in rules.in_order(rules.list_alert_rules(caller.team, user))]
 
 
 @router.post("/alerts", auth=require_permission("alerts.rules"), response={201: RuleOut, 200: RuleOut}, summary="Create an alert rule")
 def make_rule(request: HttpRequest, given: OwnRuleIn) -> object:
     """A rule that says what another of yours does already is that other one (200)."""
     caller, user = require_rule_owner(request)
-    made, fresh = save_alert_rule(caller, user, given)
-    return Status(201 if fresh else 200, made)
+    rule, fresh = save_alert_rule(caller, user, given)
+    return Status(201 if fresh else 200, rule)
 
 
 @router.put("/alerts/{int:rule_id}", auth=require_permission("alerts.rules"), response=RuleOut, summary="Change an alert rule")
@@ -163,7 +163,7 @@ def delete_rule(request: HttpRequest, rule_id: int) -> object:
 @router.get("/alerts/team", auth=require_permission("alerts.manage"), response=list[RuleOut], summary="The team's alert rules")
 def list_team_rules(request: HttpRequest) -> object:
     """They tell everybody who may know, and webhooks."""
-    return [serialize_alert_rule(one) for one in rules.in_order(rules.list_alert_rules(caller_of(request).team, None))]
+    return [serialize_alert_rule(rule) for rule in rules.in_order(rules.list_alert_rules(caller_of(request).team, None))]
 
 
 @router.post(
@@ -171,8 +171,8 @@ def list_team_rules(request: HttpRequest) -> object:
 )
 def make_team_rule(request: HttpRequest, given: TeamRuleIn) -> object:
     """A rule that says what another does already is that other one (200)."""
-    made, fresh = save_alert_rule(caller_of(request), None, given)
-    return Status(201 if fresh else 200, made)
+    rule, fresh = save_alert_rule(caller_of(request), None, given)
+    return Status(201 if fresh else 200, rule)
 
 
 @router.put("/alerts/team/{int:team_rule_id}", auth=require_permission("alerts.manage"), response=RuleOut, summary="Change an alert rule of the team")

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import Http404, HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.inbox import select_older_rows
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows
@@ -42,7 +42,7 @@ class WebhookMade(WebhookOut):
     secret: str = Field(description="Signs what is sent. It is in this answer and in no other: keep it.")
 
 
-class WebhookIn(Given):
+class WebhookIn(RequestBody):
     name: str = Field(max_length=80, examples=["Slack"])
     url: str = Field(
         max_length=1000, description="On the public internet, unless the lab's operator allows more.", examples=["https://example.org/hook"]
@@ -69,14 +69,20 @@ class DeliveryOut(Schema):
 
 def webhook_of(request: HttpRequest, webhook_id: int) -> Webhook:
     rows = Webhook.objects.filter(team=caller_of(request).team).select_related("team", "created_by")
-    found: Webhook = one_of(rows, webhook_id)
-    return found
+    webhook: Webhook = one_of(rows, webhook_id)
+    return webhook
 
 
-def serialize_webhook(one: Webhook) -> dict[str, Any]:
+def serialize_webhook(webhook: Webhook) -> dict[str, Any]:
     names = ("name", "enabled", "disabled_why", "failing_since", "delivered_at", "created_at")
-    by = serialize_person(one.created_by) if one.created_by else None
-    return {**{name: getattr(one, name) for name in names}, "id": one.pk, "url": one.shown, "created_by": by, "rules": one.rules.count()}
+    by = serialize_person(webhook.created_by) if webhook.created_by else None
+    return {
+        **{name: getattr(webhook, name) for name in names},
+        "id": webhook.pk,
+        "url": webhook.shown,
+        "created_by": by,
+        "rules": webhook.rules.count(),
+    }
 
 
 def validate_webhook_fields(given: WebhookIn, hook: Webhook | None = None) -> dict[str, Any]:
@@ -87,17 +93,17 @@ def validate_webhook_fields(given: WebhookIn, hook: Webhook | None = None) -> di
     return form.cleaned_data
 
 
-def serialize_delivery(one: Delivery) -> dict[str, Any]:
+def serialize_delivery(delivery: Delivery) -> dict[str, Any]:
     names = ("id", "state", "tries", "status", "problem", "created_at", "tried_at")
-    to = one.webhook.name if one.webhook else one.notice.user.email if one.notice else ""
-    subject = one.notice.subject if one.notice else str(one.event.get("subject") or "")
-    return {**{name: getattr(one, name) for name in names}, "webhook": one.webhook_id, "to": to, "subject": subject}
+    to = delivery.webhook.name if delivery.webhook else delivery.notice.user.email if delivery.notice else ""
+    subject = delivery.notice.subject if delivery.notice else str(delivery.event.get("subject") or "")
+    return {**{name: getattr(delivery, name) for name in names}, "webhook": delivery.webhook_id, "to": to, "subject": subject}
 
 
 @router.get("/webhooks", auth=require_permission("alerts.manage"), response=list[WebhookOut], summary="Webhooks of the team")
 def list_webhooks(request: HttpRequest) -> object:
     """Without their secrets."""
-    return [serialize_webhook(one) for one in Webhook.objects.filter(team=caller_of(request).team).select_related("created_by")]
+    return [serialize_webhook(webhook) for webhook in Webhook.objects.filter(team=caller_of(request).team).select_related("created_by")]
 
 
 @router.post("/webhooks", auth=require_permission("alerts.manage"), response={201: WebhookMade}, summary="Create a webhook")
@@ -106,16 +112,16 @@ def make_webhook(request: HttpRequest, given: WebhookIn) -> object:
     caller, fields = caller_of(request), validate_webhook_fields(given)
     if why := hooks.explain_webhook_limit(caller.team):
         raise ApiProblem("conflict", why)
-    made, secret = hooks.create_webhook(caller.team, caller.user, fields)
-    return Status(201, {**serialize_webhook(made), "secret": secret})
+    webhook, secret = hooks.create_webhook(caller.team, caller.user, fields)
+    return Status(201, {**serialize_webhook(webhook), "secret": secret})
 
 
 @router.put("/webhooks/{int:webhook_id}", auth=require_permission("alerts.manage"), response=WebhookOut, summary="Change a webhook")
 def change_webhook(request: HttpRequest, webhook_id: int, given: WebhookChange) -> object:
     """Switching it on again forgets why it was switched off."""
-    one = webhook_of(request, webhook_id)
-    hooks.update_webhook(one, validate_webhook_fields(given, one))
-    return serialize_webhook(one)
+    webhook = webhook_of(request, webhook_id)
+    hooks.update_webhook(webhook, validate_webhook_fields(given, webhook))
+    return serialize_webhook(webhook)
 
 
 @router.post("/webhooks/{int:webhook_id}/test", auth=require_permission("alerts.manage"), response=DeliveryOut, summary="Send a test")
@@ -129,9 +135,9 @@ def test_webhook(request: HttpRequest, webhook_id: int) -> object:
 )
 def rotate_secret(request: HttpRequest, webhook_id: int) -> object:
     """The old one goes on signing beside it for a day."""
-    one = webhook_of(request, webhook_id)
-    secret = hooks.rotate_webhook_secret(one)
-    return {**serialize_webhook(one), "secret": secret}
+    webhook = webhook_of(request, webhook_id)
+    secret = hooks.rotate_webhook_secret(webhook)
+    return {**serialize_webhook(webhook), "secret": secret}
 
 
 @router.delete("/webhooks/{int:webhook_id}", auth=require_permission("alerts.manage"), response={204: None}, summary="Delete a webhook")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Caller, Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Caller, Query, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.rollouts import find_team_rollout
@@ -65,25 +65,25 @@ class Annotations(Schema):
     comments: list[CommentOut]
 
 
-class TagIn(Given):
+class TagIn(RequestBody):
     name: str = Field(max_length=1000, examples=["loops"])
 
 
-class RatingIn(Given):
+class RatingIn(RequestBody):
     value: int = Field(ge=1, le=5, examples=[4])
 
 
-class MarkIn(Given):
+class MarkIn(RequestBody):
     mark: Literal["good", "bad", "neutral"]
 
 
-class CommentIn(Given):
+class CommentIn(RequestBody):
     text: str = Field(max_length=20_000, examples=["The second step does not follow."])
     start: int | None = Field(None, ge=0, le=MAX_INTEGER, description="With end: the tokens it is about.", examples=[12])
     end: int | None = Field(None, ge=0, le=MAX_INTEGER, examples=[20])
 
 
-class AnswerIn(Given):
+class AnswerIn(RequestBody):
     text: str = Field(max_length=20_000, examples=["Agreed."])
 
 
@@ -97,21 +97,21 @@ def serialize_annotations(rollout: Rollout) -> dict[str, Any]:
     marks = StepMark.objects.filter(rollout=rollout).select_related("user")
     comments = Comment.objects.filter(rollout=rollout, deleted_at=None).select_related("user")
     return {
-        "tags": [{"id": one.tag_id, "name": one.tag.name, "by": serialize_optional_person(one.user)} for one in tags],
-        "ratings": [{"by": serialize_optional_person(one.user), "value": one.value} for one in ratings],
-        "marks": [{"by": serialize_optional_person(one.user), "start": one.start, "end": one.end, "mark": one.mark} for one in marks],
-        "comments": [serialize_comment(one) for one in comments],
+        "tags": [{"id": tag.tag_id, "name": tag.tag.name, "by": serialize_optional_person(tag.user)} for tag in tags],
+        "ratings": [{"by": serialize_optional_person(rating.user), "value": rating.value} for rating in ratings],
+        "marks": [{"by": serialize_optional_person(mark.user), "start": mark.start, "end": mark.end, "mark": mark.mark} for mark in marks],
+        "comments": [serialize_comment(comment) for comment in comments],
     }
 
 
-def serialize_comment(one: Comment) -> dict[str, Any]:
+def serialize_comment(comment: Comment) -> dict[str, Any]:
     fields = ("text", "start", "end", "snapshot", "place", "created_at", "edited_at", "resolved_at")
     return {
-        "id": one.pk,
-        "rollout": one.rollout_id,
-        "parent": one.parent_id,
-        "by": serialize_optional_person(one.user),
-        **{name: getattr(one, name) for name in fields},
+        "id": comment.pk,
+        "rollout": comment.rollout_id,
+        "parent": comment.parent_id,
+        "by": serialize_optional_person(comment.user),
+        **{name: getattr(comment, name) for name in fields},
     }
 
 
@@ -252,8 +252,8 @@ def delete_comment(request: HttpRequest, comment_id: int) -> object:
 
 def comment_of(request: HttpRequest, comment_id: int) -> Comment:
     mine = Comment.objects.of(caller_of(request).team).select_related("rollout__run", "parent")
-    found: Comment = one_of(mine.filter(deleted_at=None), comment_id)
-    return found
+    comment: Comment = one_of(mine.filter(deleted_at=None), comment_id)
+    return comment
 
 
 def serialize_saved_comment(caller: Caller, pk: Any) -> dict[str, Any]:

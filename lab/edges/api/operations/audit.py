@@ -42,9 +42,9 @@ def list_entries(
     object_id: str = Query("", max_length=64, description="Only acts on this object."),
 ) -> object:
     """Newest first."""
-    if action and action not in ACTIONS and not any(one.startswith(action) for one in ACTIONS):
+    if action and action not in ACTIONS and not any(known.startswith(action) for known in ACTIONS):
         raise make_invalid_problem("action", "is not an action of the audit log", f"use one of {', '.join(sorted(ACTIONS)[:5])}, …")
-    found = Entry.objects.of(caller_of(request).team).filter(pk__lt=parse_after_id(after)).order_by("-pk")
+    entries = Entry.objects.of(caller_of(request).team).filter(pk__lt=parse_after_id(after)).order_by("-pk")
     chosen = {"kind": kind, "object_id": object_id, "action" if action in ACTIONS else "action__startswith": action}
-    rows = found.filter(**{name: value for name, value in chosen.items() if value})[: limit + 1]
+    rows = entries.filter(**{name: value for name, value in chosen.items() if value})[: limit + 1]
     return paginate_rows(list(rows), limit, lambda row: row.pk)

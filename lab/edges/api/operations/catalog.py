@@ -84,7 +84,15 @@ def list_saved(request: HttpRequest) -> object:
     """Saved by members; launch one by sending the spec of its stage."""
     rows = RecipeVersion.objects.of(caller_of(request).team).newest()
     return [
-        {"id": one.pk, "name": one.recipe.name, "version": one.number, "note": one.note, "recipe": one.origin, "stages": one.stages} for one in rows
+        {
+            "id": version.pk,
+            "name": version.recipe.name,
+            "version": version.number,
+            "note": version.note,
+            "recipe": version.origin,
+            "stages": version.stages,
+        }
+        for version in rows
     ]
 
 
@@ -97,20 +105,20 @@ def get_recipe(request: HttpRequest, name: str) -> object:
 @router.get("/methods", auth=require_permission("runs.read"), response=list[MethodHead], summary="List methods")
 def list_methods(request: HttpRequest) -> object:
     """Bases and what can be stacked on them."""
-    return [serialize_method_head(one) for one in load_catalog().methods]
+    return [serialize_method_head(method) for method in load_catalog().methods]
 
 
 @router.get("/methods/{name}", auth=require_permission("runs.read"), response=MethodOut, summary="One method")
 def get_method(request: HttpRequest, name: str) -> object:
     try:
-        found = load_catalog().method(name)
+        method = load_catalog().method(name)
     except CatalogError as error:
         raise ApiProblem("missing", str(error)) from None
-    return {**serialize_method_head(found), "details": found}
+    return {**serialize_method_head(method), "details": method}
 
 
-def serialize_method_head(one: dict[str, Any]) -> dict[str, Any]:
-    return {"name": one["name"], "title": one.get("title") or one["name"], "group": one["group"], "summary": one.get("summary") or ""}
+def serialize_method_head(method: dict[str, Any]) -> dict[str, Any]:
+    return {"name": method["name"], "title": method.get("title") or method["name"], "group": method["group"], "summary": method.get("summary") or ""}
 
 
 @router.get("/workers", auth=require_permission("runs.read"), response=list[WorkerOut], summary="List workers")
@@ -118,10 +126,10 @@ def list_workers(request: HttpRequest) -> object:
     """Those alive, and those that left within the hour."""
     team = caller_of(request).team
     busy = {run.owner.split("/")[0]: run for run in Run.across_teams.filter(status__in=ACTIVE).only("owner", "number", "name", "status", "team_id")}
-    found = []
+    workers = []
     for worker in listing.list_recent_workers():
         run = busy.get(worker.name)
         fields = {name: getattr(worker, name) for name in ("name", "host", "queues", "gpu", "cpus", "memory", "draining", "seen_at")}
         own = run if run is not None and run.team_id == team.pk else None
-        found.append({**fields, "alive": worker.is_alive, "run": own, "busy": run is not None})
-    return found
+        workers.append({**fields, "alive": worker.is_alive, "run": own, "busy": run is not None})
+    return workers

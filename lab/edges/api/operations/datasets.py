@@ -16,11 +16,11 @@ from lab.data.datasets.freezing import freeze_next_version
 from lab.data.datasets.models import Dataset, Form, Version, VersionState
 from lab.data.datasets.pages import labelled_queues, stored_rule, validate_dataset_form
 from lab.data.datasets.row_diff import count_differences, diff_entries, entries_of
-from lab.data.datasets.rules import Rule
+from lab.data.datasets.rules import DatasetRule
 from lab.data.loop import matches, win_panel
 from lab.data.loop.models import Match
 from lab.data.loop.train_form import MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS
-from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.runs import find_team_run
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
@@ -69,13 +69,13 @@ class DatasetDetail(DatasetOut):
     versions: list[VersionOut] = Field(description="Newest first, up to 200.")
 
 
-class DatasetIn(Given):
+class DatasetIn(RequestBody):
     name: str = Field(max_length=100, examples=["Sums, judged"])
     form: Literal["preference", "kto", "completion", "stepwise"] = "preference"
     queues: list[int] = Field(max_length=200, description="Ids of queues whose labels shall be rows.", examples=[[3]])
 
 
-class FreezeIn(Given):
+class FreezeIn(RequestBody):
     rule: dict[str, Any] = Field({}, description="Settings that differ from the dataset's rule.", examples=[{"min_labels": 2, "test_share": 0.1}])
     notes: str = Field("", max_length=10_000)
 
@@ -102,16 +102,22 @@ class MatchOut(Schema):
     rate: RateOut | None = Field(description="How often people prefer this run.")
 
 
-class MatchIn(Given):
+class MatchIn(RequestBody):
     against: UUID | None = Field(None, description="Another finished run; without it, the policy the run started from.")
     prompts: int = Field(MATCH_PROMPTS, ge=1, le=MOST_PROMPTS)
     overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels a prompt gets.")
 
 
-def serialize_dataset(one: Dataset) -> dict[str, Any]:
-    fields = {name: getattr(one, name) for name in ("name", "form", "source", "created_at")}
-    queues = sorted(queue.pk for queue in one.queues.all())
-    return {**fields, "id": one.pk, "project": one.project_id, "queues": queues, "url": build_absolute_url(team_path(one.team, "dataset", one.pk))}
+def serialize_dataset(dataset: Dataset) -> dict[str, Any]:
+    fields = {name: getattr(dataset, name) for name in ("name", "form", "source", "created_at")}
+    queues = sorted(queue.pk for queue in dataset.queues.all())
+    return {
+        **fields,
+        "id": dataset.pk,
+        "project": dataset.project_id,
+        "queues": queues,
+        "url": build_absolute_url(team_path(dataset.team, "dataset", dataset.pk)),
+    }
 
 
 def versions_shown(rows: list[Version]) -> list[dict[str, Any]]:
@@ -119,25 +125,25 @@ def versions_shown(rows: list[Version]) -> list[dict[str, Any]]:
     names = ("number", "state", "error", "digest", "counts", "rule", "notes", "created_at", "finished_at")
     return [
         {
-            **{name: getattr(one, name) for name in names},
-            "id": one.pk,
-            "dataset": one.dataset_id,
-            "file": one.train_file,
-            "flagged": one.pk in flags,
-            "url": build_absolute_url(team_path(one.dataset.team, "version", one.pk)),
+            **{name: getattr(version, name) for name in names},
+            "id": version.pk,
+            "dataset": version.dataset_id,
+            "file": version.train_file,
+            "flagged": version.pk in flags,
+            "url": build_absolute_url(team_path(version.dataset.team, "version", version.pk)),
         }
-        for one in rows
+        for version in rows
     ]
 
 
 def dataset_of(request: HttpRequest, dataset_id: int) -> Dataset:
-    found: Dataset = one_of(Dataset.objects.of(caller_of(request).team).select_related("team").prefetch_related("queues"), dataset_id)
-    return found
+    dataset: Dataset = one_of(Dataset.objects.of(caller_of(request).team).select_related("team").prefetch_related("queues"), dataset_id)
+    return dataset
 
 
 def find_dataset_version(request: HttpRequest, version_id: int) -> Version:
-    found: Version = one_of(Version.objects.of(caller_of(request).team).select_related("dataset__team"), version_id)
-    return found
+    version: Version = one_of(Version.objects.of(caller_of(request).team).select_related("dataset__team"), version_id)
+    return version
 
 
 @router.get("/datasets", auth=require_permission("datasets.read"), response=Page[DatasetOut], summary="List datasets")
@@ -150,16 +156,16 @@ def list_datasets(request: HttpRequest, after: After, limit: Limit) -> object:
 @router.get("/datasets/{int:dataset_id}", auth=require_permission("datasets.read"), response=DatasetDetail, summary="One dataset")
 def get_dataset(request: HttpRequest, dataset_id: int) -> object:
     """With its versions."""
-    found = dataset_of(request, dataset_id)
-    versions = list(found.versions.select_related("dataset__team")[:200])
-    return {**serialize_dataset(found), "rule": stored_rule(found).as_json(), "versions": versions_shown(versions)}
+    dataset = dataset_of(request, dataset_id)
+    versions = list(dataset.versions.select_related("dataset__team")[:200])
+    return {**serialize_dataset(dataset), "rule": stored_rule(dataset).as_json(), "versions": versions_shown(versions)}
 
 
 @router.post("/datasets", auth=require_permission("datasets.write"), response={201: DatasetOut, 200: DatasetOut}, summary="Create a dataset")
 def make_dataset(request: HttpRequest, given: DatasetIn, key: Key) -> object:
     """From queues; freeze it to get rows."""
     caller = caller_of(request)
-    queues = list(labelled_queues(caller.team).filter(pk__in=[one for one in given.queues if 0 < one < 2**63]))
+    queues = list(labelled_queues(caller.team).filter(pk__in=[queue for queue in given.queues if 0 < queue < 2**63]))
     name = given.name.strip()
     problems = validate_dataset_form(name, given.form, queues)
     if len(queues) < len(set(given.queues)) and "queue" not in problems:
@@ -171,10 +177,10 @@ def make_dataset(request: HttpRequest, given: DatasetIn, key: Key) -> object:
 
     def act() -> list[Any]:
         with transaction.atomic():
-            made = Dataset.objects.create(team=caller.team, name=name, form=Form(given.form), created_by=caller.user)
-            made.queues.set(queues)
-            record_audit_entry("dataset.create", made, form=made.form, queues=[queue.pk for queue in queues])
-        return [made.pk]
+            dataset = Dataset.objects.create(team=caller.team, name=name, form=Form(given.form), created_by=caller.user)
+            dataset.queues.set(queues)
+            record_audit_entry("dataset.create", dataset, form=dataset.form, queues=[queue.pk for queue in queues])
+        return [dataset.pk]
 
     [pk], fresh = run_idempotent_action(request, caller, key, act)
     return Status(201 if fresh else 200, serialize_dataset(dataset_of(request, int(pk))))
@@ -188,10 +194,10 @@ def make_dataset(request: HttpRequest, given: DatasetIn, key: Key) -> object:
 )
 def freeze_dataset(request: HttpRequest, dataset_id: int, given: FreezeIn, key: Key) -> object:
     """The labels as they are now become a version that never changes. A worker builds it; look again until its state is ready."""
-    caller, found = caller_of(request), dataset_of(request, dataset_id)
-    rule = Rule.changed(stored_rule(found), given.rule)
-    made, fresh = run_idempotent_action(request, caller, key, lambda: [freeze_next_version(found, caller.user, rule, given.notes.strip()).pk])
-    return Status(201 if fresh else 200, versions_shown([find_dataset_version(request, int(made[0]))])[0])
+    caller, dataset = caller_of(request), dataset_of(request, dataset_id)
+    rule = DatasetRule.changed(stored_rule(dataset), given.rule)
+    keys, fresh = run_idempotent_action(request, caller, key, lambda: [freeze_next_version(dataset, caller.user, rule, given.notes.strip()).pk])
+    return Status(201 if fresh else 200, versions_shown([find_dataset_version(request, int(keys[0]))])[0])
 
 
 @router.get("/versions/{int:version_id}", auth=require_permission("datasets.read"), response=VersionOut, summary="One version")
@@ -214,14 +220,14 @@ def get_rows(
     provenance: bool = Query(False, description="With where each row came from: rollouts, item, queue, labellers."),
 ) -> HttpResponseBase:
     """As JSON lines in TRL's format, streamed. Recorded in the audit log."""
-    found = find_dataset_version(request, version_id)
-    if found.state != VersionState.READY:
-        raise ApiProblem("missing", f"This version is {found.state}; it has rows once it is ready.")
+    version = find_dataset_version(request, version_id)
+    if version.state != VersionState.READY:
+        raise ApiProblem("missing", f"This version is {version.state}; it has rows once it is ready.")
     record_audit_entry(
-        "dataset.export", found, team=caller_of(request).team, format="jsonl", shape=found.dataset.form, split=split, provenance=provenance
+        "dataset.export", version, team=caller_of(request).team, format="jsonl", shape=version.dataset.form, split=split, provenance=provenance
     )
-    lines = exports.encode_json_lines(exports.batch_rows(exports.rows_of(found, split, found.dataset.form, provenance)))
-    return while_sent(request, lambda: stream_attachment(request, lines, f"version-{found.pk}-{split}.jsonl", "application/x-ndjson"))
+    lines = exports.encode_json_lines(exports.batch_rows(exports.rows_of(version, split, version.dataset.form, provenance)))
+    return while_sent(request, lambda: stream_attachment(request, lines, f"version-{version.pk}-{split}.jsonl", "application/x-ndjson"))
 
 
 @router.get(
@@ -241,15 +247,15 @@ def diff_versions(
 def list_wins(request: HttpRequest, run_id: UUID) -> object:
     """How often people prefer its answers, blindly, to those of what it started from or of another run."""
     run = find_team_run(request, run_id)
-    found = Match.objects.filter(child=run).select_related("against", "queue").order_by("pk")
-    return [match_shown(match, run) for match in found]
+    stored = Match.objects.filter(child=run).select_related("against", "queue").order_by("pk")
+    return [match_shown(match, run) for match in stored]
 
 
 def match_shown(match: Match, run: Run) -> dict[str, Any]:
-    one = win_panel.shown_of(match, run)
-    votes = one.tally.record.votes if one.tally else 0
+    summary = win_panel.shown_of(match, run)
+    votes = summary.tally.record.votes if summary.tally else 0
     about = {"id": match.pk, "against": match.against_id, "queue": match.queue_id, "problem": match.problem}
-    return {**about, "state": one.state, "votes": votes, "rate": one.tally.rate if one.tally else None}
+    return {**about, "state": summary.state, "votes": votes, "rate": summary.tally.rate if summary.tally else None}
 
 
 @router.post(

@@ -11,9 +11,9 @@ from ninja import Field, Schema
 from lab.data.datasets.models import Version, VersionState
 from lab.data.loop.checkpoints import START
 from lab.data.loop.start_policies import FOLDER, HUB
-from lab.data.loop.train_form import GOALS, MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS, Goal, TrainForm, explain_goal_refusal
+from lab.data.loop.train_form import GOALS, MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS, TrainForm, TrainingGoal, explain_goal_refusal
 from lab.data.loop.train_launch import goals_of, launch_training, preflight_training
-from lab.edges.api.base import Given, Query, caller_of, check_caller_permission, make_router, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, check_caller_permission, make_router, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.datasets import find_dataset_version
 from lab.edges.api.operations.runs import Launched, answer_launch
@@ -70,7 +70,7 @@ class TrainingOut(Schema):
     spec: dict[str, Any] | None = Field(description="What would be launched, with names where the lab holds paths; null without a policy.")
 
 
-class PolicyIn(Given):
+class PolicyIn(RequestBody):
     """A policy of a run unless `kind` says otherwise."""
 
     kind: Literal["run", "folder", "hub"] = "run"
@@ -81,13 +81,13 @@ class PolicyIn(Given):
     revision: str = Field("main", max_length=200, description="Of `hub`: a branch, a tag or a commit.")
 
 
-class MatchWanted(Given):
+class MatchWanted(RequestBody):
     prompts: int = Field(MATCH_PROMPTS, ge=1, le=MOST_PROMPTS, description="Held-out prompts at most.")
     overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels a prompt gets.")
     labellers: list[int] = Field([], max_length=200, description="Ids of those who are assigned; empty: everybody who may label.")
 
 
-class TrainIn(Given):
+class TrainIn(RequestBody):
     """What is left out is chosen as the page of the version does."""
 
     trainer: Trainer | None = Field(None, description="The first that goes with the version's form when left out.", examples=["dpo"])
@@ -121,11 +121,12 @@ def get_training(
     return {
         "trainer": form.goal.trainer,
         "goals": [
-            {**{name: getattr(one, name) for name in ("trainer", "title", "summary")}, "refusal": explain_goal_refusal(one, version)} for one in GOALS
+            {**{name: getattr(goal, name) for name in ("trainer", "title", "summary")}, "refusal": explain_goal_refusal(goal, version)}
+            for goal in GOALS
         ],
         "policy": policy_shown(candidate) if candidate else None,
         "policies": [
-            {**policy_shown(one.candidate), **{name: getattr(one, name) for name in ("answers", "distance", "far")}} for one in form.choices
+            {**policy_shown(choice.candidate), **{name: getattr(choice, name) for name in ("answers", "distance", "far")}} for choice in form.choices
         ],
         "rows": form.rows,
         "warnings": form.warnings,
@@ -151,7 +152,7 @@ def train_version(request: HttpRequest, version_id: int, given: TrainIn, key: Ke
         check_caller_permission(caller, "label.lead")
         match_by = caller.person("a queue needs a responsible person")
     spec = spec_of(form, given)
-    warnings = [FieldProblem(field="policy", message=one) for one in form.warnings]
+    warnings = [FieldProblem(field="policy", message=warning) for warning in form.warnings]
 
     def act() -> list[Any]:
         if given.check:
@@ -173,13 +174,13 @@ def explain_unready_version(version: Version) -> str:
     return "" if goals_of(version) else "The lab cannot train on marked steps. Export it for a process reward model."
 
 
-def goal_of(version: Version, trainer: str | None) -> Goal:
+def goal_of(version: Version, trainer: str | None) -> TrainingGoal:
     """Raises ApiProblem for one that does not go with the version."""
     if trainer is None:
         return goals_of(version)[0]
-    goal = next(one for one in GOALS if one.trainer == trainer)
+    goal = next(candidate for candidate in GOALS if candidate.trainer == trainer)
     if reason := explain_goal_refusal(goal, version):
-        raise make_invalid_problem("trainer", reason, f"choose {' or '.join(one.trainer for one in goals_of(version))}")
+        raise make_invalid_problem("trainer", reason, f"choose {' or '.join(candidate.trainer for candidate in goals_of(version))}")
     return goal
 
 
@@ -199,8 +200,8 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
     if not form.goal.answers:
         raise make_invalid_problem("match", "a reward model generates no answers to compare", "remove it")
     form.data = {**data, "match": "on", "prompts": str(given.match.prompts), "overlap": str(given.match.overlap)}
-    known = {one.pk for one in form.labellers}
-    if strangers := [one for one in given.match.labellers if one not in known]:
+    known = {user.pk for user in form.labellers}
+    if strangers := [key for key in given.match.labellers if key not in known]:
         raise make_invalid_problem(
             "match.labellers", f"no member with the id {strangers[0]} may label in your team", "take ids from the list of members"
         )
@@ -218,7 +219,7 @@ def inputs_of(policy: PolicyIn) -> dict[str, str]:
         )
     if foreign := sorted(policy.model_fields_set - {"kind", *own}):
         raise make_validation_problem(
-            FieldProblem(field=f"policy.{one}", message=f"does not go with the kind {policy.kind}", fix="remove it") for one in foreign
+            FieldProblem(field=f"policy.{name}", message=f"does not go with the kind {policy.kind}", fix="remove it") for name in foreign
         )
     if policy.kind == FOLDER:
         return {"policy": FOLDER, "folder": policy.folder}
@@ -263,17 +264,17 @@ def check_training_form(form: TrainForm, spec: dict[str, Any]) -> list[FieldProb
         raise of_form(form, error) from None
     except PreflightError as error:
         raise ApiProblem("away", f"The pre-launch check failed to run: {error}. Send check: false to launch without it.") from None
-    if problems := [make_training_problem(form, one) for one in report.get("problems", [])]:
+    if problems := [make_training_problem(form, entry) for entry in report.get("problems", [])]:
         raise make_validation_problem(problems)
-    return [make_training_problem(form, one) for one in report.get("warnings", [])]
+    return [make_training_problem(form, entry) for entry in report.get("warnings", [])]
 
 
 def of_form(form: TrainForm, error: SpecError) -> ApiProblem:
-    return make_validation_problem(field_problem(one, locate_body_field(form, one.field)) for one in error.problems)
+    return make_validation_problem(field_problem(problem, locate_body_field(form, problem.field)) for problem in error.problems)
 
 
-def make_training_problem(form: TrainForm, one: dict[str, Any]) -> FieldProblem:
-    return field_problem(problem_of_report(one), locate_body_field(form, one["field"]))
+def make_training_problem(form: TrainForm, entry: dict[str, Any]) -> FieldProblem:
+    return field_problem(problem_of_report(entry), locate_body_field(form, entry["field"]))
 
 
 def locate_body_field(form: TrainForm, field: str) -> str:
@@ -284,5 +285,5 @@ def locate_body_field(form: TrainForm, field: str) -> str:
     return PLACES.get(name, name) if name and name != "task" else f"overrides.{field}"
 
 
-def policy_shown(one: Any) -> dict[str, Any]:
-    return {"run": one.run.pk, "number": one.run.number, "checkpoint": one.checkpoint, "label": one.label}
+def policy_shown(candidate: Any) -> dict[str, Any]:
+    return {"run": candidate.run.pk, "number": candidate.run.number, "checkpoint": candidate.checkpoint, "label": candidate.label}

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Field, Schema
 
-from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, require_permission
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows
 from lab.edges.api.problems import make_invalid_problem
 from lab.teams.accounts.addresses import build_absolute_url
@@ -37,7 +37,7 @@ class InboxOut(Page[NoticeOut]):
     unread: int = Field(description="In the whole inbox.")
 
 
-class ReadIn(Given):
+class ReadIn(RequestBody):
     read: bool = Field(True, description="False: unread again.")
 
 
@@ -46,7 +46,7 @@ class ReadAllOut(Schema):
     at: str = Field(description="When they were read, to the microsecond: what takes it back.", json_schema_extra={"format": "date-time"})
 
 
-class UnreadIn(Given):
+class UnreadIn(RequestBody):
     at: datetime = Field(description="`at` of having read all.", examples=["2026-01-31T12:00:00.123456Z"])
 
 
@@ -59,9 +59,9 @@ def select_own_notices(request: HttpRequest) -> NoticeQuerySet:
     return Notice.objects.of(caller.team, caller.person(WHY))
 
 
-def serialize_notice(one: Notice) -> dict[str, Any]:
-    plain = {name: getattr(one, name) for name in ("id", "kind", "subject", "text", "created_at", "read_at")}
-    return {**plain, "url": build_absolute_url(one.url) if one.url else ""}
+def serialize_notice(notice: Notice) -> dict[str, Any]:
+    plain = {name: getattr(notice, name) for name in ("id", "kind", "subject", "text", "created_at", "read_at")}
+    return {**plain, "url": build_absolute_url(notice.url) if notice.url else ""}
 
 
 def select_older_rows(rows: Any, every: Any, after: str) -> Any:
@@ -90,19 +90,19 @@ def list_notices(
     rows = every.unread() if unread else every
     rows = rows.filter(kind=kind) if kind else rows
     rows = select_older_rows(rows, every, after) if after else rows
-    found = paginate_rows(list(rows.order_by("-created_at", "pk")[: limit + 1]), limit, lambda row: row.pk, serialize_notice)
-    return {**found, "unread": every.unread().count()}
+    page = paginate_rows(list(rows.order_by("-created_at", "pk")[: limit + 1]), limit, lambda row: row.pk, serialize_notice)
+    return {**page, "unread": every.unread().count()}
 
 
 @router.post("/inbox/{uuid:notice_id}/read", auth=require_permission("lab.enter"), response=NoticeOut, summary="Mark a notice read")
 def read_notice(request: HttpRequest, notice_id: UUID, given: ReadIn) -> object:
     """Or unread again."""
     every = select_own_notices(request)
-    one = every.filter(pk=notice_id).first()
-    if one is None:
+    notice = every.filter(pk=notice_id).first()
+    if notice is None:
         raise Http404("Nothing in your inbox has this id.")
-    read_marks.set_notice_read(every, one, given.read)
-    return serialize_notice(every.get(pk=one.pk))
+    read_marks.set_notice_read(every, notice, given.read)
+    return serialize_notice(every.get(pk=notice.pk))
 
 
 @router.post("/inbox/read", auth=require_permission("lab.enter"), response=ReadAllOut, summary="Mark all read")

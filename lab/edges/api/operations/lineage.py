@@ -47,26 +47,27 @@ def get_lineage(
 ) -> object:
     """What one of them came from and what was made of it: the nearest objects. Without any of the three, around the team's newest labels."""
     team = caller_of(request).team
-    asked = {"run": run, "version": version, "queue": queue}
-    if sum(bool(one.strip()) for one in asked.values()) > 1:
+    roots = {"run": run, "version": version, "queue": queue}
+    if sum(bool(key.strip()) for key in roots.values()) > 1:
         raise make_invalid_problem("run", "goes alone", "ask for one of run, version and queue")
     try:
         root, _ = root_of(team, request.GET)
     except Http404 as error:
         raise make_invalid_problem(
-            next(name for name, one in asked.items() if one.strip()), str(error), "give one of its own, or remove it"
+            next(name for name, key in roots.items() if key.strip()), str(error), "give one of its own, or remove it"
         ) from None
     graph, left_out = build_lineage_graph(team, root)
     nodes = [
         {
-            **{name: getattr(one, name) for name in ("kind", "title", "about", "flag")},
+            **{name: getattr(node, name) for name in ("kind", "title", "about", "flag")},
             **serialize_node_key(key),
-            "url": build_absolute_url(in_team(team, one.url)),
+            "url": build_absolute_url(in_team(team, node.url)),
         }
-        for key, one in graph.nodes.items()
+        for key, node in graph.nodes.items()
     ]
     edges = [
-        {"source": serialize_node_key(one)["id"], "target": serialize_node_key(two)["id"], "what": what} for (one, two), what in graph.edges.items()
+        {"source": serialize_node_key(source)["id"], "target": serialize_node_key(target)["id"], "what": what}
+        for (source, target), what in graph.edges.items()
     ]
     return {"root": serialize_node_key(root)["id"] if root else None, "nodes": nodes, "edges": edges, "left_out": left_out}
 

@@ -44,7 +44,7 @@ def get_series(
 ) -> object:
     """Steps that a resumed attempt did again are left out."""
     run = find_team_run(request, run_id)
-    if any(len(one) > metrics.NAME_LENGTH for one in name):
+    if any(len(metric) > metrics.NAME_LENGTH for metric in name):
         raise make_invalid_problem("name", f"a metric's name has at most {metrics.NAME_LENGTH} characters", "take it from the list of metrics")
-    found = metrics.read_metric_series(run.pk, name, buckets=points)
-    return {"series": [{"name": one.name, "steps": one.steps.tolist(), "values": one.values.tolist()} for _, one in sorted(found.items())]}
+    series = metrics.read_metric_series(run.pk, name, buckets=points)
+    return {"series": [{"name": curve.name, "steps": curve.steps.tolist(), "values": curve.values.tolist()} for _, curve in sorted(series.items())]}

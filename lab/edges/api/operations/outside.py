@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest
 from ninja import Field, Schema
 
 from lab.edges.api import problems
-from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, require_permission
 from lab.supervision.outside import received_spools
 from lab.teams.accounts.addresses import team_path
 from lab.training.runs.models import Run
@@ -17,7 +17,7 @@ from lab.training.runs.models import Run
 router = make_router("Runs from outside")
 
 
-class OpeningIn(Given):
+class OpeningIn(RequestBody):
     key: uuid.UUID = Field(description="Made by the script and kept beside its spool; the same key opens the same run again.")
     name: str = Field(examples=["my first GRPO"])
     trainer: str = Field("other", examples=["grpo"], description=f"One of {', '.join(received_spools.TRAINERS)}.")
@@ -42,7 +42,7 @@ class Heard(Schema):
 def open_outside_run(request: HttpRequest, given: OpeningIn) -> object:
     """The run appears in the lab at once; its events follow with the next operation."""
     caller = caller_of(request)
-    run, offset = received_spools.open_run(caller.team, caller.user, received_spools.Opening(**given.model_dump()))
+    run, offset = received_spools.open_run(caller.team, caller.user, received_spools.RunOpening(**given.model_dump()))
     return {"run": run.pk, "url": team_path(run.team, "run", run.pk), "offset": offset}
 
 
@@ -60,6 +60,6 @@ def send_events(request: HttpRequest, key: uuid.UUID, offset: int = Query(ge=0, 
         raise Http404("No run was started with this key.")
     try:
         heard = received_spools.receive_spool_piece(run, offset, request.read(received_spools.PIECE_BYTES + 1))
-    except received_spools.Later as error:
+    except received_spools.LabBusy as error:
         raise problems.ApiProblem("away", str(error), headers={"Retry-After": "30"}) from None
     return {"offset": heard.offset, "stop": heard.stop}

@@ -16,7 +16,7 @@ from lab.edges.api.operations.datasets import RateOut
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
 from lab.edges.api.problems import make_invalid_problem
 from lab.models.policies import download, listing, measures, removal
-from lab.models.policies.blind_votes import Evidence
+from lab.models.policies.blind_votes import MatchEvidence
 from lab.models.policies.checkpoint_paths import files_of, format_checkpoint_label, has_checkpoint_files
 from lab.models.policies.models import Removal
 from lab.models.policies.offered_policies import list_offered_policies
@@ -100,20 +100,20 @@ class OfferedOut(Schema):
 
 def policy_of(request: HttpRequest, checkpoint_id: int) -> Checkpoint:
     rows = Checkpoint.objects.filter(run__team=caller_of(request).team).select_related("run__team", "run__created_by", "run__project")
-    found: Checkpoint = one_of(rows, checkpoint_id)
-    return found
+    checkpoint: Checkpoint = one_of(rows, checkpoint_id)
+    return checkpoint
 
 
-def serialize_policy(team: Team, row: listing.Row) -> dict[str, Any]:
-    one, run = row.checkpoint, row.run
-    plain = {name: getattr(one, name) for name in ("step", "final", "bytes", "created_at")}
+def serialize_policy(team: Team, row: listing.PolicyRow) -> dict[str, Any]:
+    checkpoint, run = row.checkpoint, row.run
+    plain = {name: getattr(checkpoint, name) for name in ("step", "final", "bytes", "created_at")}
     return {
         **plain,
-        "id": one.pk,
-        "label": format_checkpoint_label(one),
-        "url": build_absolute_url(team_path(team, "policy", one.pk)),
+        "id": checkpoint.pk,
+        "label": format_checkpoint_label(checkpoint),
+        "url": build_absolute_url(team_path(team, "policy", checkpoint.pk)),
         "run": {"id": run.pk, **{name: getattr(run, name) for name in ("number", "name", "recipe", "task")}},
-        "there": row.there,
+        "there": row.on_disk,
         "aliases": [alias.name for alias in row.aliases],
         "measured": {name: row.measured[metric] for name, metric in measures.SHOWN.items() if metric in row.measured},
         "votes": serialize_match_votes(row.best) if row.best else None,
@@ -121,14 +121,14 @@ def serialize_policy(team: Team, row: listing.Row) -> dict[str, Any]:
     }
 
 
-def serialize_match_votes(one: Evidence) -> dict[str, Any]:
-    about = {"match": one.match.pk, "queue": one.match.queue_id, "other": one.other}
-    return {**about, "votes": one.votes, "rate": one.rate, "floor": one.floor}
+def serialize_match_votes(evidence: MatchEvidence) -> dict[str, Any]:
+    about = {"match": evidence.match.pk, "queue": evidence.match.queue_id, "other": evidence.other}
+    return {**about, "votes": evidence.votes, "rate": evidence.rate, "floor": evidence.floor}
 
 
-def removal_of(one: Removal) -> dict[str, Any]:
-    by = serialize_person(one.by) if one.by else None
-    return {**{name: getattr(one, name) for name in ("due_at", "deleted_at", "kept_at", "problem")}, "by": by}
+def removal_of(removal: Removal) -> dict[str, Any]:
+    by = serialize_person(removal.by) if removal.by else None
+    return {**{name: getattr(removal, name) for name in ("due_at", "deleted_at", "kept_at", "problem")}, "by": by}
 
 
 def chosen_of(**given: Any) -> dict[str, str]:
@@ -175,24 +175,27 @@ def get_policy(request: HttpRequest, checkpoint_id: int) -> object:
     return serialize_policy_detail(caller_of(request), policy_of(request, checkpoint_id))
 
 
-def serialize_policy_detail(caller: Caller, one: Checkpoint) -> dict[str, Any]:
-    row = listing.Row(one, has_checkpoint_files(one))
+def serialize_policy_detail(caller: Caller, checkpoint: Checkpoint) -> dict[str, Any]:
+    row = listing.PolicyRow(checkpoint, has_checkpoint_files(checkpoint))
     listing.fill_policy_rows([row])
-    config = config_of(one)
+    config = config_of(checkpoint)
     return {
         **serialize_policy(caller.team, row),
-        "metrics": measures.at_steps([one], measures.names_of(one))[one.pk],
+        "metrics": measures.at_steps([checkpoint], measures.names_of(checkpoint))[checkpoint.pk],
         "matches": [serialize_match_votes(match) for match in row.evidence],
         "config": json.loads(config) if config.startswith("{") else None,
-        "relied_on": removal.relied_on(caller.team, [one])[one.pk] if row.there else [],
+        "relied_on": removal.relied_on(caller.team, [checkpoint])[checkpoint.pk] if row.on_disk else [],
     }
 
 
 @router.get("/policies/{int:checkpoint_id}/files", auth=require_permission("policies.read"), response=list[FileOut], summary="Files of a policy")
 def list_files(request: HttpRequest, checkpoint_id: int) -> object:
     """With their SHA-256; reading weights for the first time takes a moment."""
-    one = policy_of(request, checkpoint_id)
-    return [{"name": file.name, "bytes": file.size, "sha256": load_cached_digest(one, file), "of_policy": file.of_policy} for file in files_of(one)]
+    checkpoint = policy_of(request, checkpoint_id)
+    return [
+        {"name": file.name, "bytes": file.size, "sha256": load_cached_digest(checkpoint, file), "of_policy": file.of_policy}
+        for file in files_of(checkpoint)
+    ]
 
 
 @router.get(
@@ -210,9 +213,9 @@ def download_policy(request: HttpRequest, checkpoint_id: int) -> StreamingHttpRe
 @router.delete("/policies/{int:checkpoint_id}", auth=require_permission("policies.promote"), response=PolicyDetail, summary="Delete a policy's files")
 def delete_policy(request: HttpRequest, checkpoint_id: int) -> object:
     """They are deleted in 15 minutes; until then the policy can be kept. What something relies on is refused, with the reason."""
-    caller, one = caller_of(request), policy_of(request, checkpoint_id)
-    removal.request_removal(caller.team, caller.person(WHY), one)
-    return serialize_policy_detail(caller, one)
+    caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
+    removal.request_removal(caller.team, caller.person(WHY), checkpoint)
+    return serialize_policy_detail(caller, checkpoint)
 
 
 @router.post(
@@ -223,6 +226,6 @@ def delete_policy(request: HttpRequest, checkpoint_id: int) -> object:
 )
 def keep_policy(request: HttpRequest, checkpoint_id: int) -> object:
     """Takes its deletion back; the team's rules leave it alone from then on."""
-    caller, one = caller_of(request), policy_of(request, checkpoint_id)
-    removal.cancel_removal(caller.team, caller.person(WHY), one)
-    return serialize_policy_detail(caller, one)
+    caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
+    removal.cancel_removal(caller.team, caller.person(WHY), checkpoint)
+    return serialize_policy_detail(caller, checkpoint)

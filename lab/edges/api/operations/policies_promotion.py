@@ -8,7 +8,7 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.policies import WHY, policy_of
@@ -26,7 +26,7 @@ router = make_router("Policies")
 MOVES = 20  # of an alias's history
 
 
-class GateIn(Given):
+class GateIn(RequestBody):
     votes: int = Field(20, ge=0, le=MOST_VOTES, description="Blind votes of one match.")
     low: float = Field(0.5, ge=0, lt=1, description="The lower bound of its win rate has to be above this.")
     against: Literal["any", "start", "holder"] = Field(
@@ -87,21 +87,21 @@ class ProposalDetail(ProposalOut):
     conditions: list[ConditionOut] = Field(description="As they are now; once it is answered, as they were then.")
 
 
-class AskIn(Given):
+class AskIn(RequestBody):
     alias: str = Field(max_length=NAME_LENGTH, examples=["production"])
     reason: str = Field("", max_length=WORDS_LENGTH)
 
 
-class GiveIn(Given):
+class GiveIn(RequestBody):
     alias: str = Field(max_length=NAME_LENGTH, examples=["candidate"])
     comment: str = Field("", max_length=WORDS_LENGTH)
 
 
-class WordsIn(Given):
+class WordsIn(RequestBody):
     comment: str = Field("", max_length=WORDS_LENGTH)
 
 
-class RefuseIn(Given):
+class RefuseIn(RequestBody):
     comment: str = Field(min_length=1, max_length=WORDS_LENGTH, description="Why; whoever asked reads it.")
 
 
@@ -112,45 +112,45 @@ def serialize_optional_person(user: Any) -> dict[str, object] | None:
 def proposal_of(request: HttpRequest, proposal_id: int) -> Proposal:
     rows = Proposal.objects.filter(team=caller_of(request).team)
     rows = rows.select_related("team", "alias__checkpoint__run", "checkpoint__run__team", "checkpoint__run__created_by", "asked_by", "decided_by")
-    found: Proposal = one_of(rows, proposal_id)
-    return found
+    proposal: Proposal = one_of(rows, proposal_id)
+    return proposal
 
 
 def alias_of(request: HttpRequest, alias_id: int) -> Alias:
-    found: Alias = one_of(Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run"), alias_id)
-    return found
+    alias: Alias = one_of(Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run"), alias_id)
+    return alias
 
 
-def serialize_proposal(one: Proposal) -> dict[str, Any]:
-    plain = {name: getattr(one, name) for name in ("state", "reason", "asked_at", "comment", "decided_at")}
-    about = {"id": one.pk, "alias": one.alias.name, "policy": one.checkpoint_id, "label": format_checkpoint_label(one.checkpoint)}
-    url = build_absolute_url(team_path(one.team, "proposal", one.pk))
+def serialize_proposal(proposal: Proposal) -> dict[str, Any]:
+    plain = {name: getattr(proposal, name) for name in ("state", "reason", "asked_at", "comment", "decided_at")}
+    about = {"id": proposal.pk, "alias": proposal.alias.name, "policy": proposal.checkpoint_id, "label": format_checkpoint_label(proposal.checkpoint)}
+    url = build_absolute_url(team_path(proposal.team, "proposal", proposal.pk))
     return {
         **plain,
         **about,
         "url": url,
-        "asked_by": serialize_optional_person(one.asked_by),
-        "decided_by": serialize_optional_person(one.decided_by),
+        "asked_by": serialize_optional_person(proposal.asked_by),
+        "decided_by": serialize_optional_person(proposal.decided_by),
     }
 
 
 def serialize_proposal_detail(request: HttpRequest, proposal_id: int) -> dict[str, Any]:
-    caller, one = caller_of(request), proposal_of(request, proposal_id)
+    caller, proposal = caller_of(request), proposal_of(request, proposal_id)
     approver = caller.user if caller.may("policies.promote") else None
-    conditions = promotion.evaluate_proposal_conditions(one, approver) if one.state == ProposalState.OPEN else one.evidence
-    return {**serialize_proposal(one), "conditions": conditions}
+    conditions = promotion.evaluate_proposal_conditions(proposal, approver) if proposal.state == ProposalState.OPEN else proposal.evidence
+    return {**serialize_proposal(proposal), "conditions": conditions}
 
 
-def serialize_alias(name: str, one: Alias | None) -> dict[str, Any]:
-    gate, held = gates.gate_of(one, name), gates.holder_of(one)
-    moves = [serialize_alias_move(row) for row in one.moves.select_related("by")[:MOVES]] if one else []
+def serialize_alias(name: str, alias: Alias | None) -> dict[str, Any]:
+    gate, held = gates.gate_of(alias, name), gates.holder_of(alias)
+    moves = [serialize_alias_move(row) for row in alias.moves.select_related("by")[:MOVES]] if alias else []
     about = {"policy": held.pk if held else None, "label": format_checkpoint_label(held) if held else ""}
-    return {"id": one.pk if one else None, "name": name, **about, "gate": gate, "moves": moves}
+    return {"id": alias.pk if alias else None, "name": name, **about, "gate": gate, "moves": moves}
 
 
-def serialize_alias_move(one: AliasMove) -> dict[str, Any]:
-    plain = {name: getattr(one, name) for name in ("label", "at", "comment", "back")}
-    return {**plain, "policy": one.checkpoint_id, "before": one.before_label, "by": serialize_optional_person(one.by)}
+def serialize_alias_move(move: AliasMove) -> dict[str, Any]:
+    plain = {name: getattr(move, name) for name in ("label", "at", "comment", "back")}
+    return {**plain, "policy": move.checkpoint_id, "before": move.before_label, "by": serialize_optional_person(move.by)}
 
 
 def name_of(text: str, field: str = "alias") -> str:
@@ -169,7 +169,7 @@ def serialize_fresh_alias(request: HttpRequest, name: str) -> dict[str, Any]:
 @router.get("/aliases", auth=require_permission("policies.read"), response=list[AliasOut], summary="Aliases and who holds them")
 def list_aliases(request: HttpRequest) -> object:
     """With the gate that stands before each, and its history."""
-    known = {one.name: one for one in Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run")}
+    known = {alias.name: alias for alias in Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run")}
     return [serialize_alias(name, known.get(name)) for name in dict.fromkeys([*gates.USUAL, *known])]
 
 
@@ -178,26 +178,26 @@ def list_aliases(request: HttpRequest) -> object:
 )
 def give_alias(request: HttpRequest, checkpoint_id: int, given: GiveIn) -> object:
     """At once, where no gate stands before it; otherwise ask for it, and another admin approves."""
-    caller, one = caller_of(request), policy_of(request, checkpoint_id)
+    caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
     name = name_of(given.alias)
-    promotion.assign_alias(caller.team, caller.person(WHY), one, name, given.comment)
+    promotion.assign_alias(caller.team, caller.person(WHY), checkpoint, name, given.comment)
     return serialize_fresh_alias(request, name)
 
 
 @router.post("/aliases/{int:alias_id}/back", auth=require_permission("policies.promote"), response=AliasOut, summary="Roll an alias back")
 def roll_back_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
     """To who held it before. No gate is asked: that one has passed it."""
-    caller, one = caller_of(request), alias_of(request, alias_id)
-    promotion.roll_back(caller.team, caller.person(WHY), one, given.comment)
-    return serialize_fresh_alias(request, one.name)
+    caller, alias = caller_of(request), alias_of(request, alias_id)
+    promotion.roll_back(caller.team, caller.person(WHY), alias, given.comment)
+    return serialize_fresh_alias(request, alias.name)
 
 
 @router.post("/aliases/{int:alias_id}/clear", auth=require_permission("policies.promote"), response=AliasOut, summary="Remove an alias")
 def clear_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
     """Nobody holds it afterwards."""
-    caller, one = caller_of(request), alias_of(request, alias_id)
-    promotion.release_alias(caller.team, caller.person(WHY), one, given.comment)
-    return serialize_fresh_alias(request, one.name)
+    caller, alias = caller_of(request), alias_of(request, alias_id)
+    promotion.release_alias(caller.team, caller.person(WHY), alias, given.comment)
+    return serialize_fresh_alias(request, alias.name)
 
 
 @router.put("/aliases/{name}/gate", auth=require_permission("policies.promote"), response=AliasOut, summary="Set an alias's gate")
@@ -226,9 +226,9 @@ def get_conditions(
     request: HttpRequest, checkpoint_id: int, alias: str = Query(gates.GATED, max_length=NAME_LENGTH, description="The alias whose gate it is.")
 ) -> object:
     """Every condition of the alias's gate as it stands now; look before you ask."""
-    one, name = policy_of(request, checkpoint_id), name_of(alias)
-    found = Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first()
-    return gates.evaluate_gate_conditions(found, gates.gate_of(found, name), one)
+    checkpoint, name = policy_of(request, checkpoint_id), name_of(alias)
+    holder = Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first()
+    return gates.evaluate_gate_conditions(holder, gates.gate_of(holder, name), checkpoint)
 
 
 @router.get("/proposals", auth=require_permission("policies.read"), response=Page[ProposalOut], summary="List proposals")
@@ -256,10 +256,10 @@ def list_proposals(
 )
 def ask_alias(request: HttpRequest, checkpoint_id: int, given: AskIn, key: Key) -> object:
     """Admins are told; one of them approves or refuses."""
-    caller, one = caller_of(request), policy_of(request, checkpoint_id)
+    caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
     user, name = caller.person(WHY), name_of(given.alias)
-    made, new = run_idempotent_action(request, caller, key, lambda: [promotion.propose_alias(caller.team, user, one, name, given.reason).pk])
-    return Status(201 if new else 200, serialize_proposal_detail(request, int(made[0])))
+    keys, new = run_idempotent_action(request, caller, key, lambda: [promotion.propose_alias(caller.team, user, checkpoint, name, given.reason).pk])
+    return Status(201 if new else 200, serialize_proposal_detail(request, int(keys[0])))
 
 
 @router.get("/proposals/{int:proposal_id}", auth=require_permission("policies.read"), response=ProposalDetail, summary="One proposal")
@@ -273,22 +273,22 @@ def get_proposal(request: HttpRequest, proposal_id: int) -> object:
 )
 def approve_proposal(request: HttpRequest, proposal_id: int, given: WordsIn) -> object:
     """Gives the alias if every condition is met now; else a 409 whose errors name what is missing."""
-    caller, one = caller_of(request), proposal_of(request, proposal_id)
-    promotion.approve_proposal(caller.team, caller.person(WHY), one, given.comment)
+    caller, proposal = caller_of(request), proposal_of(request, proposal_id)
+    promotion.approve_proposal(caller.team, caller.person(WHY), proposal, given.comment)
     return serialize_proposal_detail(request, proposal_id)
 
 
 @router.post("/proposals/{int:proposal_id}/refuse", auth=require_permission("policies.promote"), response=ProposalDetail, summary="Refuse a proposal")
 def refuse_proposal(request: HttpRequest, proposal_id: int, given: RefuseIn) -> object:
     """Whoever asked is told, with the reason."""
-    caller, one = caller_of(request), proposal_of(request, proposal_id)
-    promotion.refuse_proposal(caller.team, caller.person(WHY), one, given.comment)
+    caller, proposal = caller_of(request), proposal_of(request, proposal_id)
+    promotion.refuse_proposal(caller.team, caller.person(WHY), proposal, given.comment)
     return serialize_proposal_detail(request, proposal_id)
 
 
 @router.post("/proposals/{int:proposal_id}/withdraw", auth=require_permission("policies.use"), response=ProposalDetail, summary="Withdraw a proposal")
 def withdraw_proposal(request: HttpRequest, proposal_id: int) -> object:
     """By who asked, or an admin."""
-    caller, one = caller_of(request), proposal_of(request, proposal_id)
-    promotion.withdraw_proposal(caller.team, caller.person(WHY), one)
+    caller, proposal = caller_of(request), proposal_of(request, proposal_id)
+    promotion.withdraw_proposal(caller.team, caller.person(WHY), proposal)
     return serialize_proposal_detail(request, proposal_id)

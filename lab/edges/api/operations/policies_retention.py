@@ -8,7 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Schema
 
-from lab.edges.api.base import Given, caller_of, make_router, require_permission
+from lab.edges.api.base import RequestBody, caller_of, make_router, require_permission
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.policies import WHY
 from lab.models.policies import retention
@@ -26,7 +26,7 @@ def make_rule_field(name: str, usual: int, words: str) -> Any:
     return Field(usual, ge=least, le=most, description=words)
 
 
-class RulesIn(Given):
+class RulesIn(RequestBody):
     keep_last: int = make_rule_field("keep_last", 2, "The newest of each run.")
     keep_best: int = make_rule_field("keep_best", 1, "The best of each run, by `metric`.")
     metric: str = Field("heldout/reward", min_length=1, max_length=200)
@@ -70,9 +70,15 @@ class RetentionPlan(Schema):
     keep: list[JudgedOut] = Field(description=f"What stays, up to {LISTED}.")
 
 
-def serialize_due_removal(one: Removal) -> dict[str, Any]:
-    by = serialize_person(one.by) if one.by else None
-    return {"policy": one.checkpoint_id, "label": format_checkpoint_label(one.checkpoint), "by": by, "due_at": one.due_at, "problem": one.problem}
+def serialize_due_removal(removal: Removal) -> dict[str, Any]:
+    by = serialize_person(removal.by) if removal.by else None
+    return {
+        "policy": removal.checkpoint_id,
+        "label": format_checkpoint_label(removal.checkpoint),
+        "by": by,
+        "due_at": removal.due_at,
+        "problem": removal.problem,
+    }
 
 
 def serialize_retention(team: Team) -> dict[str, Any]:
@@ -81,16 +87,16 @@ def serialize_retention(team: Team) -> dict[str, Any]:
     return {
         "rules": rules,
         "changed_by": serialize_person(rules.changed_by) if rules.changed_by else None,
-        "due": [serialize_due_removal(one) for one in rows],
+        "due": [serialize_due_removal(removal) for removal in rows],
     }
 
 
-def serialize_judged_policy(one: retention.Judged) -> dict[str, Any]:
+def serialize_judged_policy(judged: retention.RetentionVerdict) -> dict[str, Any]:
     return {
-        "policy": one.checkpoint.pk,
-        "label": format_checkpoint_label(one.checkpoint),
-        "bytes": one.checkpoint.bytes,
-        "reasons": list(one.reasons),
+        "policy": judged.checkpoint.pk,
+        "label": format_checkpoint_label(judged.checkpoint),
+        "bytes": judged.checkpoint.bytes,
+        "reasons": list(judged.reasons),
     }
 
 
@@ -108,8 +114,8 @@ def preview_retention(request: HttpRequest, given: RulesIn) -> object:
     counts = {"kept": len(plan.keep), "kept_bytes": plan.kept_bytes, "freed": plan.freed}
     return {
         **counts,
-        "drop": [serialize_judged_policy(one) for one in plan.drop[:LISTED]],
-        "keep": [serialize_judged_policy(one) for one in plan.keep[:LISTED]],
+        "drop": [serialize_judged_policy(judged) for judged in plan.drop[:LISTED]],
+        "keep": [serialize_judged_policy(judged) for judged in plan.keep[:LISTED]],
     }
 
 

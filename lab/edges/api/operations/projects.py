@@ -12,7 +12,7 @@ from ninja import Field, Schema, Status
 from lab.data.projects import verbs
 from lab.data.projects.pages import annotate_project_counts
 from lab.data.projects.verbs import ABOUT_LENGTH, MOST_MOVED, NAME_LENGTH
-from lab.edges.api.base import Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
@@ -39,12 +39,12 @@ class ProjectOut(Schema):
     archived_at: datetime | None = Field(description="When it was put away; null while it is at work.")
 
 
-class ProjectIn(Given):
+class ProjectIn(RequestBody):
     name: str = Field(max_length=NAME_LENGTH, examples=["Word problems"])
     about: str = Field("", max_length=ABOUT_LENGTH)
 
 
-class ProjectChange(Given):
+class ProjectChange(RequestBody):
     """What is left out stays as it is."""
 
     name: str | None = Field(None, max_length=NAME_LENGTH, examples=["Sums"])
@@ -52,7 +52,7 @@ class ProjectChange(Given):
     archived: bool | None = Field(None, description="Puts it away, or takes it back; its runs, queues and datasets stay as they are.")
 
 
-class MoveIn(Given):
+class MoveIn(RequestBody):
     project: int | None = Field(description="Id of the project they go to; null takes them out of theirs.", examples=[1])
     runs: list[int] = Field([], max_length=MOST_MOVED, description="Numbers of runs.", examples=[[17, 18]])
     queues: list[int] = Field([], max_length=MOST_MOVED, description="Ids of queues.")
@@ -68,16 +68,16 @@ class Moved(Schema):
 
 
 def project_of(request: HttpRequest, project_id: int) -> Project:
-    found: Project = one_of(annotate_project_counts(caller_of(request).team).select_related("team", "created_by"), project_id)
-    return found
+    project: Project = one_of(annotate_project_counts(caller_of(request).team).select_related("team", "created_by"), project_id)
+    return project
 
 
-def serialize_project(one: Any) -> dict[str, Any]:
-    """``one`` comes with its counts."""
-    fields = {name: getattr(one, name) for name in ("name", "about", "created_at", "archived_at")}
-    counts = {"runs": one.run_count, "open": one.open_count, "queues": one.queue_count, "datasets": one.dataset_count}
-    by = serialize_person(one.created_by) if one.created_by else None
-    return {**fields, **counts, "id": one.pk, "created_by": by, "url": build_absolute_url(team_path(one.team, "project", one.pk))}
+def serialize_project(project: Any) -> dict[str, Any]:
+    """``project`` comes with its counts."""
+    fields = {name: getattr(project, name) for name in ("name", "about", "created_at", "archived_at")}
+    counts = {"runs": project.run_count, "open": project.open_count, "queues": project.queue_count, "datasets": project.dataset_count}
+    by = serialize_person(project.created_by) if project.created_by else None
+    return {**fields, **counts, "id": project.pk, "created_by": by, "url": build_absolute_url(team_path(project.team, "project", project.pk))}
 
 
 @router.get("/projects", auth=require_permission("runs.read"), response=Page[ProjectOut], summary="List projects")
@@ -107,19 +107,19 @@ def make_project(request: HttpRequest, given: ProjectIn, key: Key) -> object:
     def act() -> list[Any]:
         return [verbs.add_project(caller.team, caller.user, verbs.clean_project_values(given.model_dump())).pk]
 
-    [made], fresh = run_idempotent_action(request, caller, key, act)
-    return Status(201 if fresh else 200, serialize_project(project_of(request, int(made))))
+    [key_made], fresh = run_idempotent_action(request, caller, key, act)
+    return Status(201 if fresh else 200, serialize_project(project_of(request, int(key_made))))
 
 
 @router.patch("/projects/{int:project_id}", auth=require_permission("projects.manage"), response=ProjectOut, summary="Change a project")
 def change_project(request: HttpRequest, project_id: int, given: ProjectChange) -> object:
     """Its name or what it says about itself, and whether it is archived."""
-    found = project_of(request, project_id)
+    project = project_of(request, project_id)
     sent = given.model_dump(include={"name", "about"}, exclude_none=True)
     if sent:
-        verbs.update_project(found, verbs.clean_project_values({"name": found.name, "about": found.about, **sent}))
+        verbs.update_project(project, verbs.clean_project_values({"name": project.name, "about": project.about, **sent}))
     if given.archived is not None:
-        verbs.set_project_archived(found, away=given.archived)
+        verbs.set_project_archived(project, away=given.archived)
     return serialize_project(project_of(request, project_id))
 
 
@@ -132,26 +132,26 @@ def move_things(request: HttpRequest, given: MoveIn) -> object:
         raise make_invalid_problem("project", "your team has no such project", "give the id of one of its projects, or null")
     if target is not None and target.archived_at:
         raise make_invalid_problem("project", f"“{target.name}” is archived", "restore it first, or choose another project")
-    found = {
+    things = {
         kind: verbs.find_movable_items(team, kind, [key for key in getattr(given, FIELDS[kind]) if 0 < key <= get_key_limit(kind)])
         for kind in verbs.KINDS
     }
-    missing = [problem for kind, rows in found.items() for problem in find_unknown_keys(kind, getattr(given, FIELDS[kind]), rows)]
+    missing = [problem for kind, rows in things.items() for problem in find_unknown_keys(kind, getattr(given, FIELDS[kind]), rows)]
     if missing:
         raise make_validation_problem(missing)
     with transaction.atomic():
-        return {FIELDS[kind]: verbs.assign_project(team, kind, rows, target) for kind, rows in found.items()}
+        return {FIELDS[kind]: verbs.assign_project(team, kind, rows, target) for kind, rows in things.items()}
 
 
 def get_key_limit(kind: str) -> int:
     return MAX_INTEGER if kind == "run" else MAX_ID
 
 
-def find_unknown_keys(kind: str, asked: list[int], rows: list[Any]) -> list[FieldProblem]:
-    """Those of ``asked`` that are not among ``rows``."""
+def find_unknown_keys(kind: str, keys: list[int], rows: list[Any]) -> list[FieldProblem]:
+    """Those of ``keys`` that are not among ``rows``."""
     known = {getattr(row, verbs.KINDS[kind][1]) for row in rows}
     return [
-        FieldProblem(field=f"{FIELDS[kind]}.{place}", message=f"your team has no {kind} {key}", fix="remove it")
-        for place, key in enumerate(asked)
+        FieldProblem(field=f"{FIELDS[kind]}.{index}", message=f"your team has no {kind} {key}", fix="remove it")
+        for index, key in enumerate(keys)
         if key not in known
     ]

@@ -8,15 +8,15 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Given, caller_of, make_router, require_permission
+from lab.edges.api.base import RequestBody, caller_of, make_router, require_permission
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.queues import find_visible_queue
 from lab.labelling.quality import labeller_pauses
 from lab.labelling.quality.agreement import compute_agreement_measures, compute_pairwise_kappas, interpret_alpha
 from lab.labelling.quality.agreement_page import labeller_of
 from lab.labelling.quality.labellers import Labeller, gold_answers, summarize_labellers
-from lab.labelling.quality.proportions import Share
-from lab.labelling.quality.ratings import Ratings, ratings_of
+from lab.labelling.quality.proportions import Proportion
+from lab.labelling.quality.ratings import RatingTable, ratings_of
 from lab.teams.accounts.models import Role, User
 from lab.teams.accounts.permissions import is_role_allowed
 
@@ -70,18 +70,18 @@ class LabellerOut(Schema):
     paused_reason: str
 
 
-class PauseIn(Given):
+class PauseIn(RequestBody):
     reason: str = Field(
         "", max_length=labeller_pauses.REASON, description="What they read when they come back.", examples=["Read the guidelines again."]
     )
 
 
-def pairs_of(ratings: Ratings) -> list[dict[str, Any]]:
-    found = compute_pairwise_kappas(ratings, User.objects.in_bulk(ratings.people))
+def pairs_of(ratings: RatingTable) -> list[dict[str, Any]]:
+    kappas = compute_pairwise_kappas(ratings, User.objects.in_bulk(ratings.people))
     return [
         {**cell.__dict__, "first": serialize_person(user), "second": serialize_person(other)}
-        for user, cells in found.rows
-        for other, cell in zip(found.people, cells, strict=True)
+        for user, cells in kappas.rows
+        for other, cell in zip(kappas.people, cells, strict=True)
         if cell is not None
     ]
 
@@ -94,9 +94,9 @@ def get_agreement(request: HttpRequest, queue_id: int) -> object:
     if not leads and caller.role != Role.VIEWER:
         return {"reading": "Agreement over everybody is for those who lead queues, and for viewers.", "measures": [], "pairs": []}
     ratings = ratings_of(queue)
-    found = [one.coefficient for one in compute_agreement_measures(queue, ratings)]
-    words = interpret_alpha(next(one for one in found if one.name.endswith("nominal")))
-    return {"reading": words, "measures": found, "pairs": pairs_of(ratings) if leads else []}
+    coefficients = [measure.coefficient for measure in compute_agreement_measures(queue, ratings)]
+    words = interpret_alpha(next(coefficient for coefficient in coefficients if coefficient.name.endswith("nominal")))
+    return {"reading": words, "measures": coefficients, "pairs": pairs_of(ratings) if leads else []}
 
 
 @router.get(
@@ -108,15 +108,15 @@ def list_labellers(request: HttpRequest, queue_id: int) -> object:
     if not is_role_allowed(caller.role, "label.work"):
         return []
     only = None if is_role_allowed(caller.role, "label.lead") else caller.person("which line is yours depends on the person").pk
-    return [serialize_labeller(one) for one in summarize_labellers(queue, ratings_of(queue), gold_answers(queue, only), only)]
+    return [serialize_labeller(labeller) for labeller in summarize_labellers(queue, ratings_of(queue), gold_answers(queue, only), only)]
 
 
-def serialize_labeller(one: Labeller) -> dict[str, Any]:
-    shares: dict[str, Share] = {name: getattr(one, name) for name in ("gold", "others", "left", "ties")}
-    plain = {name: getattr(one, name) for name in ("labels", "skips", "seconds", "hasty")}
-    paused = one.member if one.paused else None
+def serialize_labeller(labeller: Labeller) -> dict[str, Any]:
+    shares: dict[str, Proportion] = {name: getattr(labeller, name) for name in ("gold", "others", "left", "ties")}
+    plain = {name: getattr(labeller, name) for name in ("labels", "skips", "seconds", "hasty")}
+    paused = labeller.member if labeller.paused else None
     told = {"paused_at": paused.paused_at if paused else None, "paused_reason": paused.paused_reason if paused else ""}
-    return {**plain, **shares, **told, "user": serialize_person(one.user)}
+    return {**plain, **shares, **told, "user": serialize_person(labeller.user)}
 
 
 @router.put(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Caller, Given, Query, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import Caller, Query, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.rollouts import MessageOut
@@ -79,11 +79,11 @@ class Work(Schema):
     fix: str
 
 
-class NextIn(Given):
+class NextIn(RequestBody):
     hold: int = Field(1, ge=1, le=item_claims.MOST_HELD, description="Items to hold at once.")
 
 
-class SubmitIn(Given):
+class SubmitIn(RequestBody):
     token: uuid.UUID
     answer: dict[str, Any] = Field(
         description="`choice` is 1, 2, tie, bad or skip for pairs; good, bad, neutral or skip for single answers; ranked with `tiers` for rankings. "
@@ -99,7 +99,7 @@ class Submitted(Schema):
     gold: dict[str, Any] | None = Field(description="Whether you were right, for an item whose answer was known.")
 
 
-class TokensIn(Given):
+class TokensIn(RequestBody):
     tokens: list[uuid.UUID] = Field(max_length=20)
 
 
@@ -140,8 +140,8 @@ def seen_by(caller: Caller) -> Any:
 
 
 def find_visible_queue(request: HttpRequest, queue_id: int) -> Queue:
-    found: Queue = one_of(seen_by(caller_of(request)).select_related("team"), queue_id)
-    return found
+    queue: Queue = one_of(seen_by(caller_of(request)).select_related("team"), queue_id)
+    return queue
 
 
 def load_labeller_context(request: HttpRequest, queue_id: int) -> tuple[Queue, User, Any]:
@@ -153,8 +153,8 @@ def load_labeller_context(request: HttpRequest, queue_id: int) -> tuple[Queue, U
 
 def serialize_queue(queue: Queue) -> dict[str, Any]:
     fields = ("name", "kind", "status", "purpose", "overlap", "blind", "reviewed", "assigned_only", "due", "created_at", "guidelines", "rubric")
-    found = {name: getattr(queue, name) for name in (*fields, "selection")}
-    return {**found, "id": queue.pk, "project": queue.project_id, "url": build_absolute_url(team_path(queue.team, "queue", queue.pk))}
+    settings = {name: getattr(queue, name) for name in (*fields, "selection")}
+    return {**settings, "id": queue.pk, "project": queue.project_id, "url": build_absolute_url(team_path(queue.team, "queue", queue.pk))}
 
 
 def serialize_claim(view: dict[str, Any]) -> dict[str, Any]:
@@ -200,8 +200,8 @@ def next_items(request: HttpRequest, queue_id: int, given: NextIn) -> object:
     queue, user, asker = load_labeller_context(request, queue_id)
     views = verbs.claim_visible_items(queue, asker, given.hold)
     why = None if views else item_claims.why_nothing(queue, user)
-    said = {"reason": why.reason if why else "", "fix": why.fix if why else ""}
-    return {"claims": [serialize_claim(view) for view in views], "progress": verbs.build_progress_counts(queue, asker), **said}
+    reasons = {"reason": why.reason if why else "", "fix": why.fix if why else ""}
+    return {"claims": [serialize_claim(view) for view in views], "progress": verbs.build_progress_counts(queue, asker), **reasons}
 
 
 @router.post("/queues/{int:queue_id}/submit", auth=require_permission("label.work"), response=Submitted, summary="Answer an item")
@@ -238,8 +238,14 @@ def list_labels(request: HttpRequest, queue_id: int, after: After, limit: Limit)
     return paginate_rows(list(rows.order_by("-pk")[: limit + 1]), limit, lambda row: row.pk, serialize_label)
 
 
-def serialize_label(one: Judgement) -> dict[str, Any]:
+def serialize_label(judgement: Judgement) -> dict[str, Any]:
     fields = ("verdict", "strength", "tiers", "rubric", "rationale", "correction", "steps", "spans", "seconds", "state", "created_at")
-    pairs = [[pair.chosen, pair.rejected] for pair in one.preferences.all()]
-    about = {"id": one.pk, "item": one.item_id, "rollouts": one.item.rollouts, "by": serialize_person(one.user), "preferences": pairs}
-    return {**{name: getattr(one, name) for name in fields}, **about}
+    pairs = [[pair.chosen, pair.rejected] for pair in judgement.preferences.all()]
+    about = {
+        "id": judgement.pk,
+        "item": judgement.item_id,
+        "rollouts": judgement.item.rollouts,
+        "by": serialize_person(judgement.user),
+        "preferences": pairs,
+    }
+    return {**{name: getattr(judgement, name) for name in fields}, **about}

@@ -8,24 +8,24 @@ from typing import Any, Literal
 from django.http import Http404, HttpRequest
 from ninja import Field, Schema
 
-from lab.edges.api.base import Given, caller_of, make_router, one_of, require_permission
+from lab.edges.api.base import RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.queues import QueueOut, serialize_queue
 from lab.edges.api.problems import make_invalid_problem
 from lab.labelling.labels import queue_acts
 from lab.labelling.labels.models import Queue, QueueStatus
-from lab.labelling.labels.people import Person as Worker
+from lab.labelling.labels.people import QueuePerson as Worker
 from lab.labelling.labels.people import people_of
 from lab.teams.accounts.models import User
 
 router = make_router("Labelling")
 
 
-class StatusIn(Given):
+class StatusIn(RequestBody):
     status: Literal["open", "paused", "closed"]
 
 
-class WorkerIn(Given):
+class WorkerIn(RequestBody):
     labels: bool | None = Field(None, description="May label here.")
     reviews: bool | None = Field(None, description="Reviews here; who leads queues always does.")
 
@@ -44,14 +44,14 @@ class LabelWorker(Schema):
 
 
 def find_team_queue(request: HttpRequest, queue_id: int) -> Queue:
-    found: Queue = one_of(Queue.objects.of(caller_of(request).team).select_related("team"), queue_id)
-    return found
+    queue: Queue = one_of(Queue.objects.of(caller_of(request).team).select_related("team"), queue_id)
+    return queue
 
 
-def serialize_queue_worker(one: Worker) -> dict[str, Any]:
+def serialize_queue_worker(worker: Worker) -> dict[str, Any]:
     names = ("role", "labels", "chosen", "reviews", "labelled", "skipped", "holding", "last")
-    paused = one.member.paused_at if one.member else None
-    return {**{name: getattr(one, name) for name in names}, "user": serialize_person(one.user), "paused_at": paused}
+    paused = worker.member.paused_at if worker.member else None
+    return {**{name: getattr(worker, name) for name in names}, "user": serialize_person(worker.user), "paused_at": paused}
 
 
 @router.put("/queues/{int:queue_id}/status", auth=require_permission("label.lead"), response=QueueOut, summary="Open, pause or close a queue")
@@ -64,7 +64,7 @@ def set_queue_status(request: HttpRequest, queue_id: int, given: StatusIn) -> ob
 @router.get("/queues/{int:queue_id}/people", auth=require_permission("label.lead"), response=list[LabelWorker], summary="People of a queue")
 def list_queue_people(request: HttpRequest, queue_id: int) -> object:
     """Everybody who may, and everybody who has."""
-    return [serialize_queue_worker(one) for one in people_of(find_team_queue(request, queue_id))]
+    return [serialize_queue_worker(worker) for worker in people_of(find_team_queue(request, queue_id))]
 
 
 @router.put(
@@ -78,12 +78,12 @@ def change_worker(request: HttpRequest, queue_id: int, user_id: int, given: Work
     queue = find_team_queue(request, queue_id)
     user: User = one_of(User.objects.filter(memberships__team=queue.team), user_id)
     acts = {"labels": {True: "add", False: "remove"}, "reviews": {True: "reviewer", False: "no-reviewer"}}
-    asked = {name: value for name, value in given.dict().items() if value is not None}
-    if not asked:
+    changes = {name: value for name, value in given.dict().items() if value is not None}
+    if not changes:
         raise make_invalid_problem("the body", "changes nothing", "give labels or reviews")
-    for name, value in asked.items():
+    for name, value in changes.items():
         queue_acts.change_person(queue, user, acts[name][value])
-    found = next((one for one in people_of(queue) if one.user.pk == user.pk), None)
-    if found is None:
+    worker = next((candidate for candidate in people_of(queue) if candidate.user.pk == user.pk), None)
+    if worker is None:
         raise Http404
-    return serialize_queue_worker(found)
+    return serialize_queue_worker(worker)

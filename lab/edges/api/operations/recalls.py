@@ -12,11 +12,11 @@ from ninja import Field, Schema, Status
 
 from lab.data.datasets.models import Recall
 from lab.data.loop import recall_acts, recall_work
-from lab.data.loop.policy_descent import Descent
-from lab.data.loop.recall_effects import Downstream, find_recall_downstream
+from lab.data.loop.policy_descent import RunLineage
+from lab.data.loop.recall_effects import RecallImpact, find_recall_downstream
 from lab.data.loop.recall_form import REASON_LENGTH, RecallForm, describe_recall
-from lab.data.loop.recall_pages import Touched, describe_touched_version, shown_of
-from lab.edges.api.base import Given, caller_of, make_router, one_of, require_permission
+from lab.data.loop.recall_pages import AffectedVersion, describe_touched_version, shown_of
+from lab.edges.api.base import RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.datasets import VersionOut, find_dataset_version, versions_shown
@@ -71,7 +71,7 @@ class RecallDetail(RecallOut):
     going_on: bool = Field(description="Labels are still being taken back, or given back, by the workers.")
 
 
-class TargetIn(Given):
+class TargetIn(RequestBody):
     kind: Literal["labeller", "prompt", "queue", "rule"]
     labeller: Id = Field(None, ge=1, description="Id of the person.", examples=[3])
     prompt: Id = Field(None, ge=1, description="Id of the prompt.")
@@ -87,8 +87,8 @@ class RecallIn(TargetIn):
 
 def recall_of(request: HttpRequest, recall_id: int) -> Recall:
     rows = Recall.objects.of(caller_of(request).team).select_related("team", "labeller", "queue", "by", "undone_by")
-    found: Recall = one_of(rows, recall_id)
-    return found
+    recall: Recall = one_of(rows, recall_id)
+    return recall
 
 
 def target_of(request: HttpRequest, given: TargetIn, reason: str) -> Recall:
@@ -107,37 +107,37 @@ def target_of(request: HttpRequest, given: TargetIn, reason: str) -> Recall:
     return target
 
 
-def serialize_recall(one: Recall) -> dict[str, Any]:
-    people = {name: serialize_person(who) if (who := getattr(one, name)) else None for name in ("labeller", "by")}
-    fields = {name: getattr(one, name) for name in ("kind", "reason", "prompt", "rule", "at", "undone_at")}
-    return {**fields, **people, "id": one.pk, "queue": one.queue_id}
+def serialize_recall(recall: Recall) -> dict[str, Any]:
+    people = {name: serialize_person(who) if (who := getattr(recall, name)) else None for name in ("labeller", "by")}
+    fields = {name: getattr(recall, name) for name in ("kind", "reason", "prompt", "rule", "at", "undone_at")}
+    return {**fields, **people, "id": recall.pk, "queue": recall.queue_id}
 
 
-def reach_of(recall: Recall, found: Downstream, versions: list[Touched], labels: int) -> dict[str, Any]:
-    runs = {name: [run.__dict__ | {"id": run.pk} for run in getattr(found, name)] for name in ("trained", "descended")}
+def reach_of(recall: Recall, downstream: RecallImpact, versions: list[AffectedVersion], labels: int) -> dict[str, Any]:
+    runs = {name: [run.__dict__ | {"id": run.pk} for run in getattr(downstream, name)] for name in ("trained", "descended")}
     return {
         "words": describe_recall(recall),
         "labels": labels,
-        "versions": [serialize_flagged_version(recall, one) for one in versions],
+        "versions": [serialize_flagged_version(recall, touched) for touched in versions],
         **runs,
-        "matches": [match.pk for match in found.matches],
+        "matches": [match.pk for match in downstream.matches],
     }
 
 
-def serialize_flagged_version(recall: Recall, one: Touched) -> dict[str, Any]:
-    url = build_absolute_url(team_path(recall.team, "version", one.version.pk))
+def serialize_flagged_version(recall: Recall, touched: AffectedVersion) -> dict[str, Any]:
+    url = build_absolute_url(team_path(recall.team, "version", touched.version.pk))
     return {
-        "version": one.version.pk,
-        "label": str(one.version),
+        "version": touched.version.pk,
+        "label": str(touched.version),
         "url": url,
-        "since": one.since.pk if one.since else None,
-        "rebuilds": one.rebuilds,
+        "since": touched.since.pk if touched.since else None,
+        "rebuilds": touched.rebuilds,
     }
 
 
 def serialize_recall_detail(recall: Recall) -> dict[str, Any]:
-    found = shown_of(recall, Descent(recall.team))
-    return {**serialize_recall(recall), "reach": reach_of(recall, found.reach, found.versions, found.labels), "going_on": found.going_on}
+    summary = shown_of(recall, RunLineage(recall.team))
+    return {**serialize_recall(recall), "reach": reach_of(recall, summary.reach, summary.versions, summary.labels), "going_on": summary.going_on}
 
 
 @router.get("/recalls", auth=require_permission("datasets.read"), response=Page[RecallOut], summary="List recalls")
@@ -157,9 +157,9 @@ def get_recall(request: HttpRequest, recall_id: int) -> object:
 def preview_recall(request: HttpRequest, given: TargetIn) -> object:
     """Nothing is changed."""
     target = target_of(request, given, "looked at")
-    found = find_recall_downstream(target)
+    downstream = find_recall_downstream(target)
     labels = recall_work.select_recalled_judgements(target).filter(state__in=recall_work.TAKEN).count()
-    return reach_of(target, found, [describe_touched_version(target, version) for version in found.versions], labels)
+    return reach_of(target, downstream, [describe_touched_version(target, version) for version in downstream.versions], labels)
 
 
 @router.post("/recalls", auth=require_permission("datasets.recall"), response={201: RecallDetail, 200: RecallDetail}, summary="Recall labels")
@@ -197,5 +197,5 @@ def rebuild_version(request: HttpRequest, recall_id: int, version_id: int, key: 
     """Under the version's own rule."""
     caller = caller_of(request)
     user, recall, version = caller.person(WHY), recall_of(request, recall_id), find_dataset_version(request, version_id)
-    made, fresh = run_idempotent_action(request, caller, key, lambda: [recall_acts.refreeze_version(recall, version, user).pk])
-    return Status(201 if fresh else 200, versions_shown([find_dataset_version(request, int(made[0]))])[0])
+    keys, fresh = run_idempotent_action(request, caller, key, lambda: [recall_acts.refreeze_version(recall, version, user).pk])
+    return Status(201 if fresh else 200, versions_shown([find_dataset_version(request, int(keys[0]))])[0])

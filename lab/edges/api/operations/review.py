@@ -8,7 +8,7 @@ from typing import Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Schema
 
-from lab.edges.api.base import Given, Query, make_router, require_permission
+from lab.edges.api.base import Query, RequestBody, make_router, require_permission
 from lab.edges.api.item_questions import AskedOut, asked_of
 from lab.edges.api.operations.account import Person, serialize_person
 from lab.edges.api.operations.adjudication import build_reviewer_request, in_the_way, reviewed_queue
@@ -22,7 +22,7 @@ from lab.labelling.labels.outcome import is_gold_match
 from lab.labelling.quality.access import judgement_of
 from lab.labelling.quality.models import Review
 from lab.labelling.quality.posted_forms import COMMENT
-from lab.labelling.quality.review import Asked, accept_uncontradicted, judgements_of, record_review
+from lab.labelling.quality.review import ReviewQuery, accept_uncontradicted, judgements_of, record_review
 from lab.lib.numbers import MAX_ID
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.roles import has_team_permission
@@ -43,7 +43,7 @@ class ToReview(LabelOut):
     reviews: list[ReviewOut]
 
 
-class ReviewIn(Given):
+class ReviewIn(RequestBody):
     act: Literal["accept", "return"]
     comment: str = Field("", max_length=COMMENT, description="A label is sent back with a reason.", examples=["Look at the last step again."])
 
@@ -55,7 +55,7 @@ class Reviewed(Schema):
     reviews: list[ReviewOut]
 
 
-class AcceptIn(Given):
+class AcceptIn(RequestBody):
     by: int = Field(ge=1, le=MAX_ID, description="Whose labels: the id of a person.", examples=[3])
 
 
@@ -64,9 +64,9 @@ class Accepted(Schema):
     left: int = Field(description="Ask again while there are some.")
 
 
-def serialize_review(one: Review) -> dict[str, Any]:
-    by = serialize_person(one.reviewer) if one.reviewer else None
-    return {"by": by, "accepted": one.accepted, "comment": one.comment, "at": one.created_at}
+def serialize_review(review: Review) -> dict[str, Any]:
+    by = serialize_person(review.reviewer) if review.reviewer else None
+    return {"by": by, "accepted": review.accepted, "comment": review.comment, "at": review.created_at}
 
 
 @router.get("/queues/{int:queue_id}/review", auth=require_permission("label.work"), response=Page[ToReview], summary="Labels to review")
@@ -80,39 +80,41 @@ def list_to_review(
 ) -> object:
     """Of others, in the order they came. For those who lead, and the queue's reviewers."""
     asker, queue = reviewed_queue(request, queue_id)
-    rows = judgements_of(asker, queue, Asked({"state": state, "by": by or ""})).filter(pk__gt=parse_after_id(after) if after else 0)
-    found = list(rows.select_related("user", "item").prefetch_related("preferences", "reviews__reviewer")[: limit + 1])
-    for one in found:
-        one.item.queue = queue
-    asked = asked_of(queue, [(one.item, list(range(len(one.order)))) for one in found[:limit]], origins=not queue.blind)
+    rows = judgements_of(asker, queue, ReviewQuery({"state": state, "by": by or ""})).filter(pk__gt=parse_after_id(after) if after else 0)
+    judgements = list(rows.select_related("user", "item").prefetch_related("preferences", "reviews__reviewer")[: limit + 1])
+    for judgement in judgements:
+        judgement.item.queue = queue
+    questions = asked_of(queue, [(judgement.item, list(range(len(judgement.order)))) for judgement in judgements[:limit]], origins=not queue.blind)
     blinded = queue.blind and not has_team_permission(asker, "label.lead")
     hidden: dict[str, Any] = {"rollouts": [], "preferences": []} if blinded else {}  # ids tell which answer is the later one
 
-    def shown(one: Judgement) -> dict[str, Any]:
+    def serialize_judgement(judgement: Judgement) -> dict[str, Any]:
         told = {
-            "asked": asked[one.item_id],
-            "gold": is_gold_match(one.item.gold, one),
-            "reviews": [serialize_review(row) for row in one.reviews.all()],
+            "asked": questions[judgement.item_id],
+            "gold": is_gold_match(judgement.item.gold, judgement),
+            "reviews": [serialize_review(row) for row in judgement.reviews.all()],
         }
-        return {**serialize_label(one), **told, **hidden}
+        return {**serialize_label(judgement), **told, **hidden}
 
-    return paginate_rows(found, limit, lambda row: row.pk, shown)
+    return paginate_rows(judgements, limit, lambda row: row.pk, serialize_judgement)
 
 
 @router.post("/labels/{int:judgement_id}/review", auth=require_permission("label.work"), response=Reviewed, summary="Accept a label or send it back")
 def review_label(request: HttpRequest, judgement_id: int, given: ReviewIn) -> object:
     """A label that was sent back does not count until its author has looked again; one that was accepted is changed by nobody but a reviewer."""
     asker = build_reviewer_request(request)
-    found = judgement_of(asker, judgement_id)
-    may_review(found.queue, asker.user)
+    judgement = judgement_of(asker, judgement_id)
+    may_review(judgement.queue, asker.user)
     try:
-        made = record_review(found, asker.user, given.dict())
+        reviewed = record_review(judgement, asker.user, given.dict())
     except AnswerError as error:
-        raise make_validation_problem(FieldProblem(field=one.field, message=one.message, fix=one.fix) for one in error.problems) from None
+        raise make_validation_problem(
+            FieldProblem(field=problem.field, message=problem.message, fix=problem.fix) for problem in error.problems
+        ) from None
     except Refusal as error:
         raise in_the_way(error) from None
-    reviews = Review.objects.filter(judgement=made).select_related("reviewer")
-    return {"id": made.pk, "state": made.state, "item": made.item_id, "reviews": [serialize_review(row) for row in reviews]}
+    reviews = Review.objects.filter(judgement=reviewed).select_related("reviewer")
+    return {"id": reviewed.pk, "state": reviewed.state, "item": reviewed.item_id, "reviews": [serialize_review(row) for row in reviews]}
 
 
 @router.post(

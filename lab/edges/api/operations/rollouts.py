@@ -158,16 +158,16 @@ class PromptOut(PromptHead):
 
 def selection_of(request: HttpRequest) -> Selection:
     """Raises ApiProblem for what the address asks and cannot have: a program is told, a page shows the rest."""
-    found = Selection.read(request.GET)
-    if found.problems:
-        raise make_selection_problem(found.problems)
-    return found
+    selection = Selection.read(request.GET)
+    if selection.problems:
+        raise make_selection_problem(selection.problems)
+    return selection
 
 
 def make_selection_problem(problems: Iterable[Problem]) -> ApiProblem:
     places = {"run", "q", "re", "sort", "f"}
     return make_validation_problem(
-        FieldProblem(field=one.field if one.field in places else "f", message=one.message, fix=one.fix) for one in problems
+        FieldProblem(field=problem.field if problem.field in places else "f", message=problem.message, fix=problem.fix) for problem in problems
     )
 
 
@@ -187,13 +187,15 @@ def list_rollouts(
     team = caller_of(request).team
     selection = selection_of(request)
     with under_way(request) if selection.pattern else nullcontext():
-        found = pages.read_page(team, selection, limit)
-    if found.problems:
-        raise make_selection_problem(found.problems)
-    runs = {one.pk: one for one in (row.run for row in found.rows)}
-    items = [one for batch in records.build_export_batches(pages.fetch_whole_rollouts([row.pk for row in found.rows], runs), False) for one in batch]
-    examined = found.examined.cursor if found.examined and found.examined.timed_out else ""
-    return {"items": items, "next": found.next or examined or None}
+        page = pages.read_page(team, selection, limit)
+    if page.problems:
+        raise make_selection_problem(page.problems)
+    runs = {run.pk: run for run in (row.run for row in page.rows)}
+    items = [
+        record for batch in records.build_export_batches(pages.fetch_whole_rollouts([row.pk for row in page.rows], runs), False) for record in batch
+    ]
+    examined = page.examined.cursor if page.examined and page.examined.timed_out else ""
+    return {"items": items, "next": page.next or examined or None}
 
 
 @router.get(
@@ -224,14 +226,14 @@ def export_rollouts(
 
 def find_team_rollout(request: HttpRequest, rollout_id: int) -> Rollout:
     """The team's rollout with its run and prompt. Raises Http404."""
-    found: Rollout = one_of(Rollout.objects.of(caller_of(request).team).select_related("run", "prompt"), rollout_id)
-    return found
+    rollout: Rollout = one_of(Rollout.objects.of(caller_of(request).team).select_related("run", "prompt"), rollout_id)
+    return rollout
 
 
 @router.get("/rollouts/{int:rollout_id}", auth=require_permission("runs.read"), response=RolloutOut, summary="One rollout")
 def get_rollout(request: HttpRequest, rollout_id: int) -> object:
-    [[found]] = records.build_export_batches([find_team_rollout(request, rollout_id)], False)
-    return found
+    [[record]] = records.build_export_batches([find_team_rollout(request, rollout_id)], False)
+    return record
 
 
 @router.get("/rollouts/{int:rollout_id}/tokens", auth=require_permission("runs.read"), response=TokensOut, summary="Tokens of a rollout")
@@ -241,11 +243,11 @@ def get_tokens(request: HttpRequest, rollout_id: int) -> object:
     packed = RolloutTokens.objects.filter(rollout=rollout).first()
     if packed is None:
         raise Http404("This rollout came without tokens.")
-    found = build_tokens_json(rollout, packed, rollout.run.special_tokens, everything=True)
-    if "error" in found:
-        raise Http404(found["error"])
+    tokens = build_tokens_json(rollout, packed, rollout.run.special_tokens, everything=True)
+    if "error" in tokens:
+        raise Http404(tokens["error"])
     optional = dict.fromkeys(("advantages", "weights", "reference", "ratios", "clipped"))
-    return {**optional, **found, "units": [serialize_token_unit(*one) for one in found["units"]]}
+    return {**optional, **tokens, "units": [serialize_token_unit(*unit) for unit in tokens["units"]]}
 
 
 def serialize_token_unit(text: str, first: int, count: int, flags: int) -> dict[str, Any]:
@@ -293,20 +295,20 @@ def list_prompts(request: HttpRequest, after: After, limit: Limit, q: str = Quer
 def get_prompt(request: HttpRequest, prompt_id: int) -> object:
     """Over the steps of every run that asked it."""
     team = caller_of(request).team
-    found = one_of(Prompt.objects.filter(team=team), prompt_id)
-    runs = {run.pk: run for run in team.runs.filter(pk__in=Rollout.objects.filter(prompt=found).values("run"))}
-    series = history.of_prompt(found.pk, runs) if runs else []
-    messages = [{"role": str(role), "content": str(content)} for role, content in found.messages]
-    shown = [{**{name: getattr(one, name) for name in BIOGRAPHY}, "run": one.run.pk} for one in series]
-    return {"id": found.pk, "text": found.text, "reference": found.reference, "messages": messages, "series": shown}
+    prompt = one_of(Prompt.objects.filter(team=team), prompt_id)
+    runs = {run.pk: run for run in team.runs.filter(pk__in=Rollout.objects.filter(prompt=prompt).values("run"))}
+    series = history.of_prompt(prompt.pk, runs) if runs else []
+    messages = [{"role": str(role), "content": str(content)} for role, content in prompt.messages]
+    biographies = [{**{name: getattr(biography, name) for name in BIOGRAPHY}, "run": biography.run.pk} for biography in series]
+    return {"id": prompt.pk, "text": prompt.text, "reference": prompt.reference, "messages": messages, "series": biographies}
 
 
 @router.get("/prompts/{int:prompt_id}/rollouts", auth=require_permission("runs.read"), response=Page[RolloutOut], summary="Answers to a prompt")
 def list_answers(request: HttpRequest, prompt_id: int, after: After, limit: Limit) -> object:
     """Newest first, of every run."""
-    found = one_of(Prompt.objects.filter(team=caller_of(request).team), prompt_id)
+    prompt = one_of(Prompt.objects.filter(team=caller_of(request).team), prompt_id)
     rows = list(
-        Rollout.objects.filter(prompt=found, pk__lt=parse_after_id(after)).current().select_related("run", "prompt").order_by("-pk")[: limit + 1]
+        Rollout.objects.filter(prompt=prompt, pk__lt=parse_after_id(after)).current().select_related("run", "prompt").order_by("-pk")[: limit + 1]
     )
     kept = paginate_rows(rows, limit, lambda row: row.pk)
-    return {**kept, "items": [one for batch in records.build_export_batches(kept["items"], False) for one in batch]}
+    return {**kept, "items": [record for batch in records.build_export_batches(kept["items"], False) for record in batch]}

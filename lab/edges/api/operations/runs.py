@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import Http404, HttpRequest
 from ninja import Field, Schema, Status
 
-from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, require_permission
 from lab.edges.api.estimates import EstimateOut, estimate_launch_cost
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.launch_bodies import Launch, find_wish_queue, launch_wish, of_body, of_clone, preflight_wish, specs_of
@@ -22,7 +22,7 @@ from lab.training.runs import listing, live, references, wait_reasons
 from lab.training.runs.launch import NAME_LENGTH, enqueue_run
 from lab.training.runs.models import Run
 from lab.training.runs.resumption import find_resume_objection
-from lab.training.runs.wait_reasons import Waiting
+from lab.training.runs.wait_reasons import WaitReason
 
 router = make_router("Runs")
 
@@ -87,13 +87,13 @@ class Checked(Schema):
     estimate: EstimateOut
 
 
-class Clone(Given):
+class Clone(RequestBody):
     name: str = Field("", max_length=NAME_LENGTH, description="Empty: the name of the run that is cloned.")
     overrides: dict[str, Any] = Field({}, description="Changes to its spec, as for a launch.", examples=[{"training": {"learning_rate": 1e-6}}])
     check: bool = Field(True, description="false skips the trainer's own check, which takes seconds.")
 
 
-def serialize_run(run: Run, reason: Waiting | None) -> dict[str, Any]:
+def serialize_run(run: Run, reason: WaitReason | None) -> dict[str, Any]:
     state = live.describe_run_state(run)
     latest = {name: value if isinstance(value, int | float) else None for name, value in state["latest"].items()}
     fields = {name: getattr(run, name) for name in RunOut.model_fields if hasattr(run, name)}
@@ -121,10 +121,10 @@ def shown_all(request: HttpRequest, runs: list[Run]) -> list[dict[str, Any]]:
 
 def find_team_run(request: HttpRequest, run_id: UUID) -> Run:
     """The team's run. Raises Http404."""
-    found = Run.objects.of(caller_of(request).team).select_related("team", "parent", "created_by").filter(pk=run_id).first()
-    if found is None:
+    run = Run.objects.of(caller_of(request).team).select_related("team", "parent", "created_by").filter(pk=run_id).first()
+    if run is None:
         raise Http404("Your team has no such run.")
-    return found
+    return run
 
 
 @router.get("/runs", auth=require_permission("runs.read"), response=Page[RunOut], summary="List runs")
@@ -146,8 +146,8 @@ def list_runs(
         raise make_validation_problem(FieldProblem(field=field, message=note) for field, note in query.notes.items())
     newest = listing.filter_matching_runs(caller_of(request).team, query).order_by("-number")
     rows = list(newest.filter(number__lt=min(parse_after_id(after), MAX_INTEGER))[: limit + 1])
-    found = paginate_rows(rows, limit, lambda run: run.number)
-    return {**found, "items": shown_all(request, found["items"])}
+    page = paginate_rows(rows, limit, lambda run: run.number)
+    return {**page, "items": shown_all(request, page["items"])}
 
 
 @router.get("/runs/{uuid:run_id}", auth=require_permission("runs.read"), response=RunDetail, summary="One run")
@@ -202,7 +202,7 @@ def clone_run(request: HttpRequest, run_id: UUID, given: Clone, key: Key) -> obj
     def act() -> list[Any]:
         if given.check:
             warnings.extend(preflight_wish(caller.team, wish))
-        return [made.pk for made in launch_wish(caller, wish)]
+        return [run.pk for run in launch_wish(caller, wish)]
 
     return answer_launch(request, *run_idempotent_action(request, caller, key, act), warnings)
 

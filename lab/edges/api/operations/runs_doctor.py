@@ -10,7 +10,7 @@ from ninja import Field, Schema
 
 from lab.edges.api.base import make_router, require_permission
 from lab.edges.api.operations.runs import find_team_run
-from lab.rollouts.doctor.examine import Report, examine_run
+from lab.rollouts.doctor.examine import RuleReport, examine_run
 from lab.teams.accounts.addresses import build_absolute_url, in_team
 from lab.training.runs.models import Run
 
@@ -39,19 +39,19 @@ class FindingOut(Schema):
 def get_findings(request: HttpRequest, run_id: UUID) -> object:
     """Every rule with its evidence: first what was found, the bad before the doubtful. Worked out anew each time, also while the run trains."""
     run = find_team_run(request, run_id)
-    found = examine_run(run)
-    return [serialize_finding(run, one) for one in (*found.found, *found.clear, *found.unable)]
+    examination = examine_run(run)
+    return [serialize_finding(run, report) for report in (*examination.findings, *examination.clear, *examination.unable)]
 
 
-def serialize_finding(run: Run, one: Report) -> dict[str, Any]:
-    verdict = one.verdict
+def serialize_finding(run: Run, report: RuleReport) -> dict[str, Any]:
+    verdict = report.verdict
     return {
-        "rule": one.rule.name,
-        "title": verdict.title or one.rule.title,
+        "rule": report.rule.name,
+        "title": verdict.title or report.rule.title,
         "state": verdict.state,
         "severity": verdict.severity if verdict.state == "found" else None,
-        "looks_at": one.rule.looks_at,
+        "looks_at": report.rule.looks_at,
         "evidence": list(verdict.evidence),
         "advice": list(verdict.advice),
-        "links": [{"label": label, "url": build_absolute_url(in_team(run.team, address))} for label, address in one.links],
+        "links": [{"label": label, "url": build_absolute_url(in_team(run.team, address))} for label, address in report.links],
     }

@@ -14,7 +14,7 @@ from lab.edges.api.operations.runs import find_team_run
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
 from lab.lib.numbers import MAX_INTEGER
 from lab.rollouts.reading import history
-from lab.rollouts.reading.prompts import Row, is_prompt_selected, rows_of
+from lab.rollouts.reading.prompts import PromptRow, is_prompt_selected, rows_of
 from lab.rollouts.trajectories.models import Prompt
 from lab.rollouts.trajectories.steps import resolve_phase_and_step
 
@@ -43,14 +43,14 @@ def list_run_prompts(
 ) -> object:
     """By id. A prompt is solved when at least half of its answers pass. Of a run with more than 200,000 rollouts the newest steps are read."""
     run = find_team_run(request, run_id)
-    found, steps = resolve_phase_and_step(run, phase, None)
+    phase_read, steps = resolve_phase_and_step(run, phase, None)
     start = parse_after_id(after) if after else 0
-    rows = rows_of(history.load_run_visits(run, found, history.floor_of(run, steps.last or 0)), since)
+    rows = rows_of(history.load_run_visits(run, phase_read, history.floor_of(run, steps.last or 0)), since)
     kept = sorted((row for row in rows if row.prompt > start and is_prompt_selected(row, state, since)), key=lambda row: row.prompt)[: limit + 1]
     texts = Prompt.objects.of(run.team_id).in_bulk([row.prompt for row in kept])
     return paginate_rows(kept, limit, lambda row: row.prompt, lambda row: serialize_run_prompt(row, texts[row.prompt].text))
 
 
-def serialize_run_prompt(row: Row, text: str) -> dict[str, Any]:
+def serialize_run_prompt(row: PromptRow, text: str) -> dict[str, Any]:
     fields = {name: getattr(row, name) for name in ("prompt", "state", "first", "last")}
     return {**fields, "text": text, "asked": len(row.visits), "lost": row.loss.amount if row.loss else None}

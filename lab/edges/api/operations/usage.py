@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest
 from ninja import Field, Schema
 
-from lab.edges.api.base import Given, Query, caller_of, make_router, require_permission
+from lab.edges.api.base import Query, RequestBody, caller_of, make_router, require_permission
 from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_validation_problem
 from lab.edges.api.queue_bodies import of_form
 from lab.watching.usage import figures, quotas
@@ -87,7 +87,7 @@ class MonthOut(Schema):
     days: list[DayOut]
 
 
-class LimitsIn(Given):
+class LimitsIn(RequestBody):
     """What is left out stays as it is; null takes a limit or a price away."""
 
     concurrent_runs: int | None = Field(None, examples=[4])
@@ -106,11 +106,11 @@ def get_usage(request: HttpRequest) -> object:
     """Beside its limits. A run over a limit is not refused: it waits, and its `waits` says why."""
     team = caller_of(request).team
     quota = quota_of(team)
-    found = quotas.compute_quota_standing(team, quota)
+    standing = quotas.compute_quota_standing(team, quota)
     return {
-        "month": str(found.month),
-        "uses": found.uses,
-        "compute_hours": found.compute_hours,
+        "month": str(standing.month),
+        "uses": standing.uses,
+        "compute_hours": standing.compute_hours,
         "storage": Storage.objects.filter(team=team).first() or Storage(),
         "limits": quota,
     }
@@ -124,23 +124,23 @@ def get_month(
 ) -> object:
     """Hours of training, minutes of labelling and cost, and the hours of each day."""
     team = caller_of(request).team
-    asked = Month.read(month) if month else Month.now()
-    if asked is None:
+    chosen = Month.read(month) if month else Month.now()
+    if chosen is None:
         raise make_invalid_problem("month", f"“{month}” is not a month", "write year and month, as 2026-11")
-    quota, found = quota_of(team), figures.clip_leases_to_month(team, asked)
-    lines = figures.build_usage_breakdown(team, asked, found, by)
+    quota, leases = quota_of(team), figures.clip_leases_to_month(team, chosen)
+    lines = figures.build_usage_breakdown(team, chosen, leases, by)
     return {
-        "month": str(asked),
+        "month": str(chosen),
         "currency": quota.currency,
         "total": serialize_usage_line(figures.sum_usage_lines(lines), quota),
-        "lines": [serialize_usage_line(one, quota) for one in lines],
-        "days": [{"day": f"{day:%Y-%m-%d}", "gpu_hours": gpu, "compute_hours": rest} for day, gpu, rest in figures.sum_hours_by_day(found, asked)],
+        "lines": [serialize_usage_line(line, quota) for line in lines],
+        "days": [{"day": f"{day:%Y-%m-%d}", "gpu_hours": gpu, "compute_hours": rest} for day, gpu, rest in figures.sum_hours_by_day(leases, chosen)],
     }
 
 
-def serialize_usage_line(one: figures.Line, quota: Quota) -> dict[str, Any]:
-    fields = {name: getattr(one, name) for name in ("title", "run", "project", "gpu_hours", "compute_hours", "label_minutes")}
-    return {**fields, "runs": len(one.runs), "cost": one.cost(quota)}
+def serialize_usage_line(line: figures.UsageLine, quota: Quota) -> dict[str, Any]:
+    fields = {name: getattr(line, name) for name in ("title", "run", "project", "gpu_hours", "compute_hours", "label_minutes")}
+    return {**fields, "runs": len(line.runs), "cost": line.cost(quota)}
 
 
 @router.patch("/usage/limits", auth=require_permission("usage.manage"), response=LimitsOut, summary="Set quotas and prices")
@@ -152,7 +152,9 @@ def set_limits(request: HttpRequest, given: LimitsIn) -> object:
     form = QuotaForm.of(quota_of(team), as_form(quota_of(team), given.model_dump(exclude_unset=True)))
     if not form.is_valid():
         renamed = {"storage": "storage_bytes"}
-        raise make_validation_problem(FieldProblem(field=renamed.get(one.field, one.field), message=one.message) for one in of_form(form))
+        raise make_validation_problem(
+            FieldProblem(field=renamed.get(problem.field, problem.field), message=problem.message) for problem in of_form(form)
+        )
     save_quota_limits(team, form)
     return quota_of(team)
 
@@ -161,10 +163,10 @@ def check_queues(names: list[str]) -> None:
     """What the form's one line of text could not tell apart. Raises ApiProblem."""
     if not names:
         raise make_invalid_problem("queues", "contains no queue", "give at least one, or null for every queue")
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if not QUEUE.fullmatch(name):
             raise make_invalid_problem(
-                f"queues.{place}", f"“{name[:50]}” is not a queue name", "use letters, digits, dot, dash and underscore, at most 50"
+                f"queues.{index}", f"“{name[:50]}” is not a queue name", "use letters, digits, dot, dash and underscore, at most 50"
             )
 
 
@@ -172,5 +174,5 @@ def as_form(quota: Quota, sent: dict[str, Any]) -> dict[str, str]:
     """What the browser would send: the quota with the changes."""
     values = {name: getattr(quota, name) for name in (*PLAIN, "storage_bytes", "queues")} | sent
     stored = values["storage_bytes"]
-    found = {name: "" if values[name] is None else str(values[name]) for name in PLAIN}
-    return {**found, "storage": "" if stored is None else repr(stored / GIB), "queues": ", ".join(values["queues"] or [])}
+    values_plain = {name: "" if values[name] is None else str(values[name]) for name in PLAIN}
+    return {**values_plain, "storage": "" if stored is None else repr(stored / GIB), "queues": ", ".join(values["queues"] or [])}

@@ -27,12 +27,12 @@ MOST_MORE = 10_000  # items by one press
 
 @require_POST
 def run_queue_action(request: LabRequest, queue_id: int) -> HttpResponse:
-    found = find_visible_queue(request, queue_id)
+    queue = find_visible_queue(request, queue_id)
     verb = VERBS.get(request.POST.get("act", ""))
     if verb is None:
         messages.error(request, "Unknown action. Nothing was changed.")
-        return redirect("queue", queue_id=found.pk)
-    return redirect(verb(request, found))
+        return redirect("queue", queue_id=queue.pk)
+    return redirect(verb(request, queue))
 
 
 def set_status(status: QueueStatus, words: str) -> Callable[[LabRequest, Queue], str]:
@@ -48,64 +48,64 @@ def delete_queue(request: LabRequest, queue: Queue) -> str:
     """Only while nobody has said anything: labels are never deleted with their queue. Its items are locked first, as everybody who labels does, so
     that no label arrives between the look and the deletion.
     """
-    here = reverse("queue", args=[queue.pk])
+    url = reverse("queue", args=[queue.pk])
     try:
         with transaction.atomic():
             len(queue.items.order_by("pk").select_for_update(nowait=True).values_list("pk"))
             locked = Queue.objects.select_for_update(nowait=True).same_row(queue).get()
             if locked.judgements.exists():
                 messages.error(request, "This queue has labels, so it cannot be deleted. Close it instead: labelling stops and all labels are kept.")
-                return here
+                return url
             record_audit_entry("queue.delete", locked)
             locked.delete()
     except OperationalError:  # a lock is taken
         messages.error(request, "Someone is labelling in this queue right now, so it was not deleted. Pause it first, or try again.")
-        return here
+        return url
     messages.success(request, f"“{queue.name}” was deleted. It had no labels.")
     return reverse("queues")
 
 
 def add_items(request: LabRequest, queue: Queue) -> str:
     """More of what the queue was made from."""
-    here = reverse("queue", args=[queue.pk])
+    url = reverse("queue", args=[queue.pk])
     count = parse_whole_number(request.POST.get("count", "").strip(), MOST_MORE)
     if not count:
         messages.error(request, f"More items: enter a whole number from 1 to {MOST_MORE:,}.")
-        return here
+        return url
     if queue.items.count() + count > MOST_ITEMS:
         messages.error(request, f"A queue has at most {MOST_ITEMS:,} items. Enter fewer, or create another queue.")
-        return here
+        return url
     try:
-        made = queue_items.plan_more_items(queue, count)
+        plan = queue_items.plan_more_items(queue, count)
     except TooSlow:
         messages.error(request, "The regular expression of the selection is too slow. Nothing was added.")
-        return here
-    if not len(made):
-        messages.warning(request, f"The selection gives no further items: {nothing_left(made)}. Copy the queue to change how items are created.")
-        return here
+        return url
+    if not len(plan):
+        messages.warning(request, f"The selection gives no further items: {nothing_left(plan)}. Copy the queue to change how items are created.")
+        return url
 
     def add() -> str:
-        added = queue_items.append_planned_items(queue, made)
+        added = queue_items.append_planned_items(queue, plan)
         record_audit_entry("queue.change", queue, items_added=added)
         messages.success(request, f"{added:,} more items.")
-        return here
+        return url
 
     return act_once_per_token(request, f"queue-more/{queue.pk}/{request.POST.get('token', '')[:64]}", add)
 
 
-def nothing_left(made: queue_items.Plan) -> str:
-    return "; ".join(f"{one.count:,} {one.what}: {one.why}" for one in made.left_out[-3:]) or "it has no rollouts"
+def nothing_left(plan: queue_items.QueuePlan) -> str:
+    return "; ".join(f"{group.count:,} {group.what}: {group.why}" for group in plan.left_out[-3:]) or "it has no rollouts"
 
 
 def reorder_queue_items(request: LabRequest, queue: Queue) -> str:
-    here = reverse("queue", args=[queue.pk])
+    url = reverse("queue", args=[queue.pk])
     if queue.strategy != Strategy.DISAGREEMENT:
         messages.error(request, "Only queues with the item order “disagreement first” can be re-ordered.")
-        return here
+        return url
     done = item_order.reorder_unseen_items(queue)
     rest = f"a model fitted on {done.votes:,} votes" if done.votes else "reward gap, spread and entropy (not enough votes for a model)"
     messages.success(request, f"{done.moved:,} unseen items re-ordered by {rest}.")
-    return here
+    return url
 
 
 VERBS: dict[str, Callable[[LabRequest, Queue], str]] = {
@@ -121,11 +121,11 @@ VERBS: dict[str, Callable[[LabRequest, Queue], str]] = {
 @require_POST
 def change_people(request: LabRequest, queue_id: int) -> HttpResponse:
     """``act`` add, remove, resume, pause, reviewer, no-reviewer for the person ``user``."""
-    found = find_visible_queue(request, queue_id)
+    queue = find_visible_queue(request, queue_id)
     key = parse_whole_number(request.POST.get("user", ""))
     if not key:
         messages.error(request, "Choose a person. Nothing was changed.")
-        return redirect(reverse("queue", args=[found.pk]) + "#people")
-    user = get_object_or_404(User.objects.filter(memberships__team=found.team), pk=key)
-    messages.success(request, queue_acts.change_person(found, user, request.POST.get("act", "")))
-    return redirect(reverse("queue", args=[found.pk]) + "#people")
+        return redirect(reverse("queue", args=[queue.pk]) + "#people")
+    user = get_object_or_404(User.objects.filter(memberships__team=queue.team), pk=key)
+    messages.success(request, queue_acts.change_person(queue, user, request.POST.get("act", "")))
+    return redirect(reverse("queue", args=[queue.pk]) + "#people")

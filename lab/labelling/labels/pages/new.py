@@ -18,7 +18,7 @@ from lab.labelling.labels.forms import QueueForm, RecipeForm, initial_of
 from lab.labelling.labels.guidelines import MOST as MOST_GUIDELINES
 from lab.labelling.labels.guidelines import render_guidelines
 from lab.labelling.labels.models import Kind, Queue
-from lab.labelling.labels.recipe import How
+from lab.labelling.labels.recipe import PairSource
 from lab.lib.costly import limit_costly_requests
 from lab.lib.numbers import parse_whole_number
 from lab.rollouts.browse.address import Address
@@ -40,11 +40,11 @@ TOO_SLOW = "The regular expression is too slow for the whole selection. Narrow t
 def create_queue(request: LabRequest) -> HttpResponse:
     """The form (GET, filled from the address), its preview (``part=preview``), one more question, and making the queue."""
     source = find_source_queue(request)
-    asked = build_recipe_data(request, request.GET, source) if request.method != "POST" else request.POST
-    selection = Selection.read(QueryDict(asked.get("selection", "")[:8000]))
+    data = build_recipe_data(request, request.GET, source) if request.method != "POST" else request.POST
+    selection = Selection.read(QueryDict(data.get("selection", "")[:8000]))
     if request.GET.get("part") == "preview":
-        return TemplateResponse(request, "labels/new.html#preview", build_queue_preview(request, recipe_form(request, asked, selection), selection))
-    recipe = recipe_form(request, asked, selection)
+        return TemplateResponse(request, "labels/new.html#preview", build_queue_preview(request, recipe_form(request, data, selection), selection))
+    recipe = recipe_form(request, data, selection)
     choices = people.list_labeller_choices(request.team)
     if request.method != "POST":
         form = QueueForm(None, request.team, choices, initial=build_queue_initial(request, request.GET, source, selection))
@@ -57,20 +57,22 @@ def create_queue(request: LabRequest) -> HttpResponse:
     return save_new_queue(request, recipe, form, questions, selection)
 
 
-def save_new_queue(request: LabRequest, recipe: RecipeForm, form: QueueForm, questions: list[rubric.Question], selection: Selection) -> HttpResponse:
+def save_new_queue(
+    request: LabRequest, recipe: RecipeForm, form: QueueForm, questions: list[rubric.RubricQuestion], selection: Selection
+) -> HttpResponse:
     try:
-        found = queue_items.plan_items(request.team, recipe.recipe(selection))
+        plan = queue_items.plan_items(request.team, recipe.recipe(selection))
     except TooSlow:
         recipe.add_error("selection", TOO_SLOW)
         return render_new_queue_page(request, recipe, form, questions, selection, status=422)
-    if not len(found):
+    if not len(plan):
         recipe.add_error(None, "These settings give no items. The preview lists what was excluded, and why.")
         return render_new_queue_page(request, recipe, form, questions, selection, status=422)
 
     def act() -> str:
         fields = {**form.fields_of_queue(), "rubric": rubric.to_stored_questions(questions)}
-        queue = queue_items.create_queue_from_plan(request.team, request.user, found, fields, form.cleaned_data["people"])
-        messages.success(request, f"“{queue.name}” has {len(found):,} items.")
+        queue = queue_items.create_queue_from_plan(request.team, request.user, plan, fields, form.cleaned_data["people"])
+        messages.success(request, f"“{queue.name}” has {len(plan):,} items.")
         return reverse("queue", args=[queue.pk])
 
     return redirect(act_once_per_token(request, f"queue-new/{request.POST.get('token', '')[:64]}", act))
@@ -101,13 +103,13 @@ def build_recipe_data(request: LabRequest, query: QueryDict, source: Queue | Non
 
 def usual_windows(request: LabRequest, selection: Selection) -> dict[str, str]:
     """The first and the last third of the steps; of two runs one against the other, of one its beginning against its end."""
-    found = list(Run.objects.of(request.team).filter(number__in=selection.runs).only("number", "step").order_by("number")[:2])
-    if not found:
+    runs = list(Run.objects.of(request.team).filter(number__in=selection.runs).only("number", "step").order_by("number")[:2])
+    if not runs:
         return {}
-    last = max(run.step for run in found)
+    last = max(run.step for run in runs)
     windows = {"early_from": 0, "early_to": last // 3, "late_from": max(last // 3 + 1, 2 * last // 3), "late_to": max(last, last // 3 + 1)}
-    sides: dict[str, int] = {"a_run": found[0].number, "b_run": found[-1].number}
-    if len(found) == 1 and last:
+    sides: dict[str, int] = {"a_run": runs[0].number, "b_run": runs[-1].number}
+    if len(runs) == 1 and last:
         sides |= {"a_step": 0, "b_step": last}
     return {name: str(value) for name, value in {**windows, **sides}.items()}
 
@@ -123,22 +125,22 @@ def build_queue_initial(request: LabRequest, query: QueryDict, source: Queue | N
 
 def usual_project(request: LabRequest, selection: Selection) -> str:
     """Where the chosen runs are, if they are in one place."""
-    found = set(Run.objects.of(request.team).filter(number__in=selection.runs).values_list("project", flat=True))
-    return str(found.pop() or "") if len(found) == 1 else ""
+    projects_used = set(Run.objects.of(request.team).filter(number__in=selection.runs).values_list("project", flat=True))
+    return str(projects_used.pop() or "") if len(projects_used) == 1 else ""
 
 
 def usual_name(query: QueryDict, selection: Selection) -> str:
     sides = [query.get(name, "") for name in ("a_run", "b_run")]
-    if query.get("how") == How.RUNS and all(parse_whole_number(side) for side in sides):
+    if query.get("how") == PairSource.RUNS and all(parse_whole_number(side) for side in sides):
         return f"#{sides[0]} against #{sides[1]}"
     runs = " and ".join(f"#{number}" for number in selection.runs[:3])
     kind = {"ranking": "Rankings", "single": "Answers", "clearer": "Clearer pairs"}.get(query.get("kind", ""), "Pairs")
     return f"{kind} of {runs}" if runs else kind
 
 
-def recipe_form(request: LabRequest, asked: QueryDict, selection: Selection) -> RecipeForm:
+def recipe_form(request: LabRequest, data: QueryDict, selection: Selection) -> RecipeForm:
     numbers = Run.objects.of(request.team).values_list("number", flat=True)
-    return RecipeForm(asked, list_reward_components(request, selection), list(numbers))
+    return RecipeForm(data, list_reward_components(request, selection), list(numbers))
 
 
 def list_reward_components(request: LabRequest, selection: Selection) -> list[str]:
@@ -151,17 +153,17 @@ def build_queue_preview(request: LabRequest, form: RecipeForm, selection: Select
     if not form.is_valid():
         return {"recipe": form}
     try:
-        found = queue_items.plan_items(request.team, form.recipe(selection))
+        plan = queue_items.plan_items(request.team, form.recipe(selection))
     except TooSlow:
         return {"recipe": form, "too_slow": TOO_SLOW}
-    return {"recipe": form, "plan": found, "samples": samples.of_new(found.items[:SAMPLES]), "noun": NOUNS[found.recipe.kind]}
+    return {"recipe": form, "plan": plan, "samples": samples.of_new(plan.items[:SAMPLES]), "noun": NOUNS[plan.recipe.kind]}
 
 
 NOUNS: Mapping[str, str] = {Kind.PAIR: "pair", Kind.RANKING: "ranking", Kind.SINGLE: "answer", Kind.CLEARER: "question"}
 
 
 def render_new_queue_page(
-    request: LabRequest, recipe: RecipeForm, form: QueueForm, questions: list[rubric.Question], selection: Selection, status: int = 200
+    request: LabRequest, recipe: RecipeForm, form: QueueForm, questions: list[rubric.RubricQuestion], selection: Selection, status: int = 200
 ) -> HttpResponse:
     address = Address(selection)
     runs = Run.objects.of(request.team).filter(last_rollout__gt=0).order_by("-number").only("number", "name")
@@ -171,7 +173,7 @@ def render_new_queue_page(
         "form": form,
         "questions": questions,
         "question_kinds": rubric.KINDS,
-        "empty_question": rubric.Question(),
+        "empty_question": rubric.RubricQuestion(),
         "chips": build_filter_chips(address),
         "problems": [*selection.problems, *find_unknown_runs(request, selection)],
         "browser": reverse("rollouts") + address.url(),

@@ -18,7 +18,7 @@ from lab.labelling.labels.guidelines import render_guidelines
 from lab.labelling.labels.models import ItemState, Kind, Purpose, Queue, QueueStatus, Strategy
 from lab.labelling.labels.pages.access import find_visible_queue
 from lab.labelling.labels.people import list_labelling_members, people_of
-from lab.labelling.labels.recipe import PAIRED, How, Recipe
+from lab.labelling.labels.recipe import PAIRED, PairSource, Recipe
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.filter_bar import build_filter_chips
 from lab.rollouts.browse.selection import Selection
@@ -33,34 +33,38 @@ STATE_WORDS = {"open": "needs labels", "done": "done", "conflict": "conflict", "
 @require_safe
 def show_queue(request: LabRequest, queue_id: int) -> HttpResponse:
     """``?part=forecast`` and ``?part=items`` only those; annotators see progress and guidelines, leads everything."""
-    found = find_visible_queue(request, queue_id)
+    queue = find_visible_queue(request, queue_id)
     leads = has_team_permission(request, "label.lead")
     part = request.GET.get("part", "")
     if leads and part == "forecast":
-        return TemplateResponse(request, "labels/queue.html#forecast", {"queue": found, **forecast_of(request, found)})
+        return TemplateResponse(request, "labels/queue.html#forecast", {"queue": queue, **forecast_of(request, queue)})
     if leads and part == "items":
-        return TemplateResponse(request, "labels/queue.html#items", {"queue": found, **items_of(request, found)})
-    [row] = listing.build_queue_rows([found], request.user, has_team_permission(request, "label.work"))
+        return TemplateResponse(request, "labels/queue.html#items", {"queue": queue, **items_of(request, queue)})
+    [row] = listing.build_queue_rows([queue], request.user, has_team_permission(request, "label.work"))
     context: dict[str, Any] = {
         "room": "label",
-        "queue": found,
+        "queue": queue,
         "row": row,
         "leads": leads,
-        "guidelines": render_guidelines(found.guidelines),
-        "is_test": found.purpose == Purpose.AB,
+        "guidelines": render_guidelines(queue.guidelines),
+        "is_test": queue.purpose == Purpose.AB,
     }
     if leads:
-        context |= {"people": people_of(found), **list_newcomers(found), **items_of(request, found), **describe_queue_origin(found)}
-        context |= {"deletable": not found.judgements.exists(), "statuses": QueueStatus, "most_more": 10_000}
+        context |= {"people": people_of(queue), **list_newcomers(queue), **items_of(request, queue), **describe_queue_origin(queue)}
+        context |= {"deletable": not queue.judgements.exists(), "statuses": QueueStatus, "most_more": 10_000}
     return TemplateResponse(request, "labels/queue.html", context)
 
 
 def list_newcomers(queue: Queue) -> dict[str, Any]:
     """Who of the team could be added."""
-    here = set(queue.members.filter(labels=True).values_list("user_id", flat=True))
+    assigned = set(queue.members.filter(labels=True).values_list("user_id", flat=True))
     barred = set(queue.members.filter(labels=False).values_list("user_id", flat=True))
     return {
-        "newcomers": [one for one in list_labelling_members(queue.team) if one.user_id not in here and (queue.assigned_only or one.user_id in barred)]
+        "newcomers": [
+            member
+            for member in list_labelling_members(queue.team)
+            if member.user_id not in assigned and (queue.assigned_only or member.user_id in barred)
+        ]
     }
 
 
@@ -84,14 +88,14 @@ def forecast_of(request: LabRequest, queue: Queue) -> dict[str, Any]:
     """How far votes agree with the reward, and how many more labels make its interval as narrow as ``?width=`` (0.01 to 0.9)."""
     width = width_of(request.GET)
     agreement, labels = with_reward(queue)
-    found = forecast_needed_votes(agreement, labels, width)
+    forecast = forecast_needed_votes(agreement, labels, width)
     left = queue.items.filter(state=ItemState.OPEN, room__gt=0).aggregate(left=Sum("room"))["left"] or 0
     return {
-        "forecast": found,
+        "forecast": forecast,
         "width": width,
         "widths": WIDTHS,
         "left": left,
-        "short": found.labels > left,
+        "short": forecast.labels > left,
         "skewed": queue.strategy != Strategy.RANDOM,
         "many_a_label": queue.kind == Kind.RANKING,
     }
@@ -111,7 +115,7 @@ def describe_queue_origin(queue: Queue) -> dict[str, Any]:
     recipe = Recipe.stored(queue.selection, queue.kind, queue.strategy, queue.seed) if queue.selection else None
     return {
         "recipe": recipe,
-        "how": How(recipe.how).label if recipe and queue.kind in PAIRED else "",
+        "how": PairSource(recipe.how).label if recipe and queue.kind in PAIRED else "",
         "chips": build_filter_chips(address),
         "source_runs": selection.runs,
         "browser": reverse("rollouts") + address.url() if queue.selection else "",

@@ -22,16 +22,16 @@ MINE = 20  # queues to label that stand on top
 def show_queue_list(request: LabRequest) -> HttpResponse:
     leads = has_team_permission(request, "label.lead")
     seen = open_to(request.team, request.user, leads).order_by("-created_at")
-    chosen = listing.Filter.read(request.GET.dict(), QueueStatus.values, Kind.values, request.team)
-    found = seen
+    chosen = listing.QueueFilter.read(request.GET.dict(), QueueStatus.values, Kind.values, request.team)
+    queues = seen
     if chosen.status:
-        found = found.filter(status=chosen.status)
+        queues = queues.filter(status=chosen.status)
     if chosen.kind:
-        found = found.filter(kind=chosen.kind)
-    found = found.filter(projects.build_project_condition(chosen.project))
+        queues = queues.filter(kind=chosen.kind)
+    queues = queues.filter(projects.build_project_condition(chosen.project))
     if chosen.words:
-        found = found.filter(name__icontains=chosen.words)
-    page = Paginator(found, SHOWN).get_page(request.GET.get("page"))
+        queues = queues.filter(name__icontains=chosen.words)
+    page = Paginator(queues, SHOWN).get_page(request.GET.get("page"))
     annotates = has_team_permission(request, "label.work")
     first: list[Queue] = list(seen.filter(status=QueueStatus.OPEN)[:SHOWN])
     to_label = [row for row in listing.build_queue_rows(first, request.user, annotates) if row.to_label]

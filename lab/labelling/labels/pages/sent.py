@@ -28,12 +28,12 @@ def parse_json_body(request: HttpRequest) -> dict[str, Any]:
     if len(raw) > LARGEST:
         raise make_answer_error("body", f"This is more than {LARGEST // 1000:,} kB.", "Shorten your texts.")
     try:
-        found = json.loads(raw or b"{}", parse_constant=refuse_constant, parse_float=parse_finite_float)
+        body = json.loads(raw or b"{}", parse_constant=refuse_constant, parse_float=parse_finite_float)
     except (ValueError, RecursionError):
         raise make_answer_error("body", "This is not JSON.", "Reload the page; your draft is kept.") from None
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise make_answer_error("body", "An object was expected.", "Reload the page; your draft is kept.")
-    return {str(name): to_storable_value(value, str(name)[:50]) for name, value in found.items()}
+    return {str(name): to_storable_value(value, str(name)[:50]) for name, value in body.items()}
 
 
 def refuse_constant(name: str) -> float:
@@ -53,9 +53,9 @@ def to_storable_value(value: Any, name: str, depth: int = 0) -> Any:
     if isinstance(value, str):
         return to_storable_text(value)
     if isinstance(value, list):
-        return [to_storable_value(one, name, depth + 1) for one in value]
+        return [to_storable_value(inner, name, depth + 1) for inner in value]
     if isinstance(value, dict):
-        return {to_storable_text(str(key)): to_storable_value(one, name, depth + 1) for key, one in value.items()}
+        return {to_storable_text(str(key)): to_storable_value(inner, name, depth + 1) for key, inner in value.items()}
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_INT:
         raise make_answer_error(name, "This number is too large.", "Reload the page.")
     return value
@@ -93,7 +93,7 @@ def parse_uuid_list(sent: dict[str, Any], name: str) -> list[uuid.UUID]:
     given = sent.get(name)
     if not isinstance(given, list) or len(given) > MOST_TOKENS:
         raise make_answer_error(name, f"This is a list of at most {MOST_TOKENS} identifiers.", "Reload the page.")
-    return [as_uuid(one, name) for one in given]
+    return [as_uuid(text, name) for text in given]
 
 
 def parse_mapping_field(sent: dict[str, Any], name: str) -> dict[str, Any]:

@@ -53,24 +53,24 @@ def edit_queue_settings(request: LabRequest, queue_id: int) -> HttpResponse:
     return redirect("queue", queue_id=queue.pk)
 
 
-def check_answered(queue: Queue, form: QueueForm, questions: list[rubric.Question]) -> None:
+def check_answered(queue: Queue, form: QueueForm, questions: list[rubric.RubricQuestion]) -> None:
     """What labels rest on: not fewer labels an item, and no question that people answered changed."""
     form.is_valid()
     overlap = form.cleaned_data.get("overlap")
     if overlap is not None and overlap < queue.overlap:
         form.add_error("overlap", f"{WHY['overlap']} Enter {queue.overlap} or more.")
-    sent = {one["name"]: one for one in rubric.to_stored_questions(questions)}
+    sent = {question["name"]: question for question in rubric.to_stored_questions(questions)}
     for old in queue.rubric:
         new = sent.get(old["name"])
         if new is None:
-            questions.append(next(one for one in rubric.questions_of([old])))
+            questions.append(next(question for question in rubric.questions_of([old])))
             questions[-1].problems["label"] = "This question may have answers, so it cannot be removed. Make it optional instead."
         elif (new["kind"], new["choices"]) != (old["kind"], old.get("choices", [])):
-            changed = next(one for one in questions if one.label == new["label"])
+            changed = next(question for question in questions if question.label == new["label"])
             changed.problems["kind"] = "This question may have answers, so its type and choices cannot change. Add another question instead."
 
 
-def save_queue_settings(queue: Queue, form: QueueForm, questions: list[rubric.Question]) -> None:
+def save_queue_settings(queue: Queue, form: QueueForm, questions: list[rubric.RubricQuestion]) -> None:
     fields = {**form.fields_of_queue(), "rubric": rubric.to_stored_questions(questions)}
     with transaction.atomic():
         locked = Queue.objects.select_for_update(no_key=True).same_row(queue).get()
@@ -105,7 +105,7 @@ def add_item_seats(queue: Queue, more: int) -> None:
 
 
 def render_queue_settings(
-    request: LabRequest, queue: Queue, form: QueueForm, questions: list[rubric.Question], labelled: bool, status: int = 200
+    request: LabRequest, queue: Queue, form: QueueForm, questions: list[rubric.RubricQuestion], labelled: bool, status: int = 200
 ) -> HttpResponse:
     context: dict[str, Any] = {
         "room": "label",
@@ -113,7 +113,7 @@ def render_queue_settings(
         "form": form,
         "questions": questions,
         "question_kinds": rubric.KINDS,
-        "empty_question": rubric.Question(),
+        "empty_question": rubric.RubricQuestion(),
         "labelled": labelled,
         "fixed": FIXED if labelled else (),
         "why": WHY,

@@ -56,8 +56,8 @@ def build_json_reply(data: dict[str, Any], status: int = 200) -> JsonResponse:
 
 
 def build_progress_counts(queue: Queue, request: LabRequest) -> dict[str, int]:
-    found = asdict(count_queue_progress(queue, request.user))
-    return {name: found[name] for name in ("done", "total", "conflicts", "mine")}
+    counts = asdict(count_queue_progress(queue, request.user))
+    return {name: counts[name] for name in ("done", "total", "conflicts", "mine")}
 
 
 @make_json_queue_view
@@ -68,7 +68,7 @@ def next_claims(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict
     if isinstance(hold, bool) or not isinstance(hold, int) or not 1 <= hold <= item_claims.MOST_HELD:
         raise sent.make_answer_error("hold", f"This is a whole number from 1 to {item_claims.MOST_HELD}.", "Reload the page.")
     views = claim_visible_items(queue, request, hold)
-    why = item_claims.Why("", "") if views else item_claims.why_nothing(queue, request.user)
+    why = item_claims.NoWorkReason("", "") if views else item_claims.why_nothing(queue, request.user)
     nowhere = why.fix == item_claims.ELSEWHERE and not other_queues(queue, request.user).exists()
     return {"claims": views, "progress": build_progress_counts(queue, request), "reason": why.reason, "fix": NOWHERE if nowhere else why.fix}
 
@@ -80,9 +80,9 @@ def claim_visible_items(queue: Queue, request: LabRequest, hold: int) -> list[di
         views = claim_views(queue, claims)
         if len(views) == len(claims):
             return views
-        found = {view["item"] for view in views}
+        visible = {view["item"] for view in views}
         for claim in claims:
-            if claim.item_id not in found:
+            if claim.item_id not in visible:
                 drop_item(claim.item, None, "dropped", "An answer of this item was deleted.")
     return views
 
@@ -91,19 +91,19 @@ def claim_visible_items(queue: Queue, request: LabRequest, hold: int) -> list[di
 def submit_label(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict[str, Any]:
     sent.require_only_fields(data, "token", "key", "seconds", "answer")
     token, key = sent.parse_uuid_field(data, "token"), sent.parse_uuid_field(data, "key")
-    said = judgements.submit_judgement(queue, request.user, token, key, sent.parse_mapping_field(data, "answer"), data.get("seconds", 0))
-    return {"judgement": said.pk, "progress": build_progress_counts(queue, request), "gold": compare_with_gold(said)}
+    judgement = judgements.submit_judgement(queue, request.user, token, key, sent.parse_mapping_field(data, "answer"), data.get("seconds", 0))
+    return {"judgement": judgement.pk, "progress": build_progress_counts(queue, request), "gold": compare_with_gold(judgement)}
 
 
-def compare_with_gold(said: Judgement) -> dict[str, Any] | None:
+def compare_with_gold(judgement: Judgement) -> dict[str, Any] | None:
     """How the answer compares with what is known of the item."""
-    item = said.item
-    hit = is_gold_match(item.gold, said)
+    item = judgement.item
+    hit = is_gold_match(item.gold, judgement)
     if item.gold is None or hit is None:
         return None
     if hit:
         return {"right": True, "message": "This was a gold item, and your answer is correct."}
-    known = as_shown(Judgement(verdict=item.gold["verdict"], tiers=item.gold.get("tiers")), said.order)
+    known = as_shown(Judgement(verdict=item.gold["verdict"], tiers=item.gold.get("tiers")), judgement.order)
     return {"right": False, "message": f"This was a gold item. The correct answer: {KNOWN.get(known['choice'], 'another ranking')}."}
 
 
@@ -146,21 +146,21 @@ def undo_label(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict[
 def show_own_label(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict[str, Any]:
     """One's own label of an item, to be looked at again: a ClaimView without token, its answer as draft, and what the reviewer wrote."""
     sent.require_only_fields(data, "item")
-    said = find_own_judgement(request, queue, data, "item", "item")
-    views = item_views(queue, [(said.item, said.order)])
-    if said.item_id not in views:
+    judgement = find_own_judgement(request, queue, data, "item", "item")
+    views = item_views(queue, [(judgement.item, judgement.order)])
+    if judgement.item_id not in views:
         raise Http404
-    comment = said.changes.filter(what="returned").order_by("-pk").values_list("comment", flat=True).first() or ""
-    view = {"token": "", "item": said.item_id, "seconds_left": 0, "draft": as_shown(said, said.order), **views[said.item_id]}
-    return {"claim": view, "judgement": said.pk, "state": said.state, "comment": comment}
+    comment = judgement.changes.filter(what="returned").order_by("-pk").values_list("comment", flat=True).first() or ""
+    view = {"token": "", "item": judgement.item_id, "seconds_left": 0, "draft": as_shown(judgement, judgement.order), **views[judgement.item_id]}
+    return {"claim": view, "judgement": judgement.pk, "state": judgement.state, "comment": comment}
 
 
 @make_json_queue_view
 def revise_label(request: LabRequest, queue: Queue, data: dict[str, Any]) -> dict[str, Any]:
     sent.require_only_fields(data, "judgement", "key", "seconds", "answer")
     key = sent.parse_uuid_field(data, "key")
-    said = find_own_judgement(request, queue, data, "judgement", "pk")
-    revised = judgements.revise_judgement(said, request.user, key, sent.parse_mapping_field(data, "answer"), data.get("seconds", 0))
+    judgement = find_own_judgement(request, queue, data, "judgement", "pk")
+    revised = judgements.revise_judgement(judgement, request.user, key, sent.parse_mapping_field(data, "answer"), data.get("seconds", 0))
     return {"judgement": revised.pk, "progress": build_progress_counts(queue, request), "gold": None}
 
 

@@ -51,7 +51,7 @@ def show_labelling_page(request: LabRequest, queue_id: int) -> HttpResponse:
             "urls": {verb: reverse(f"label-{verb}", args=[queue.pk]) for verb in VERBS},
             "revise": parse_whole_number(request.GET.get("item")),
             "key_map": keymap.load_key_map(request.user, queue.kind),
-            "returned": {str(one.item_id): words for one, words in returned},
+            "returned": {str(judgement.item_id): words for judgement, words in returned},
         },
     }
     return TemplateResponse(request, "labels/work.html", context)

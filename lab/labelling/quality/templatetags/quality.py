@@ -44,7 +44,7 @@ def interval_bar(low: float | None, value: float | None, high: float | None, lea
     if value is None:
         return SafeString("")
     low, high = (value if low is None else low), (value if high is None else high)
-    places = [round(min(1.0, max(0.0, (one - least) / (most - least))), 4) for one in (low, value, high)]
+    places = [round(min(1.0, max(0.0, (end - least) / (most - least))), 4) for end in (low, value, high)]
     thin = round((mark - least) / (most - least), 4) if isinstance(mark, int | float) else ""
     return format_html(
         '<span class="interval-bar" aria-hidden="true" data-low="{}" data-value="{}" data-high="{}" data-mark="{}"><i></i><b></b><u></u></span>',

@@ -34,12 +34,12 @@ def list_aliases(request: LabRequest) -> HttpResponse:
         gate = gates.gate_of(alias, name)
         held = bool(alias and alias.checkpoint)
         rows.append({"name": name, "alias": alias, "gate": gate, "moves": moves, "held": held, "before": moves[0].before_label if moves else ""})
-    asked = Proposal.objects.filter(team=request.team).select_related("alias", "checkpoint__run", "asked_by", "decided_by").order_by("-pk")
+    proposals = Proposal.objects.filter(team=request.team).select_related("alias", "checkpoint__run", "asked_by", "decided_by").order_by("-pk")
     context = {
         "room": "policies",
         "rows": rows,
-        "open": asked.filter(state=ProposalState.OPEN)[:100],
-        "decided": asked.exclude(state=ProposalState.OPEN)[:DECIDED],
+        "open": proposals.filter(state=ProposalState.OPEN)[:100],
+        "decided": proposals.exclude(state=ProposalState.OPEN)[:DECIDED],
         "againsts": Gate.Against.choices,
         "usual": Gate(),
         "refused_promote": ""
@@ -67,8 +67,8 @@ def save_alias_gate(request: LabRequest) -> HttpResponse:
 def parse_gate_form(request: LabRequest) -> dict[str, Any]:
     """Of a gate, from the form. Raises Refusal."""
     votes, low = read_post_text(request, "votes", 20), read_post_text(request, "low", 20)
-    wanted = parse_whole_number(votes, MOST_VOTES)
-    if wanted is None:
+    votes_needed = parse_whole_number(votes, MOST_VOTES)
+    if votes_needed is None:
         raise Refusal(f"Votes: enter a whole number from 0 to {MOST_VOTES:,}, not “{votes[:40]}”.")
     try:
         share = float(low)
@@ -78,7 +78,7 @@ def parse_gate_form(request: LabRequest) -> dict[str, Any]:
         raise Refusal(f"Lower bound: enter a percentage from 0 to 99, not “{low[:40]}”.")
     against = request.POST.get("against", "")
     checks = {name: request.POST.get(name) == "on" for name in ("complete", "second_reviewer", "no_recalls", "no_findings")}
-    return {"votes": wanted, "low": share / 100, "against": against if against in Gate.Against.values else Gate.Against.ANY, **checks}
+    return {"votes": votes_needed, "low": share / 100, "against": against if against in Gate.Against.values else Gate.Against.ANY, **checks}
 
 
 @require_POST
@@ -105,55 +105,55 @@ def clear_alias(request: LabRequest, alias_id: int) -> HttpResponse:
 
 @require_safe
 def show_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
-    found = proposal_of(request, proposal_id)
-    is_open = found.state == ProposalState.OPEN
+    proposal = proposal_of(request, proposal_id)
+    is_open = proposal.state == ProposalState.OPEN
     approver = request.user if has_team_permission(request, "policies.promote") else None
-    conditions = promotion.evaluate_proposal_conditions(found, approver) if is_open else found.evidence
-    missing = [one for one in conditions if is_open and one.met is False]
+    conditions = promotion.evaluate_proposal_conditions(proposal, approver) if is_open else proposal.evidence
+    missing = [condition for condition in conditions if is_open and condition.met is False]
     context = {
         "room": "policies",
-        "proposal": found,
-        "checkpoint": found.checkpoint,
-        "which": format_checkpoint_label(found.checkpoint),
-        "there": has_checkpoint_files(found.checkpoint),
+        "proposal": proposal,
+        "checkpoint": proposal.checkpoint,
+        "which": format_checkpoint_label(proposal.checkpoint),
+        "on_disk": has_checkpoint_files(proposal.checkpoint),
         "open": is_open,
         "conditions": conditions,
         "missing": missing,
-        "holder": found.alias.checkpoint,
+        "holder": proposal.alias.checkpoint,
         "refused_promote": "" if approver else explain_role_refusal("policies.promote", role_of(request), str(request.team)),
-        "own": found.asked_by_id == request.user.pk,
+        "own": proposal.asked_by_id == request.user.pk,
     }
     return render(request, "policies/proposal.html", context)
 
 
 @require_POST
 def approve_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
-    found = proposal_of(request, proposal_id)
+    proposal = proposal_of(request, proposal_id)
 
     def act() -> str:
-        move = promotion.approve_proposal(request.team, request.user, found, read_post_text(request, "comment"))
-        return f"{move.label} is “{found.alias.name}” now."
+        move = promotion.approve_proposal(request.team, request.user, proposal, read_post_text(request, "comment"))
+        return f"{move.label} is “{proposal.alias.name}” now."
 
-    return run_act_and_redirect(request, act, reverse("proposal", args=[found.pk]))
+    return run_act_and_redirect(request, act, reverse("proposal", args=[proposal.pk]))
 
 
 @require_POST
 def refuse_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
-    found = proposal_of(request, proposal_id)
+    proposal = proposal_of(request, proposal_id)
 
     def act() -> str:
-        promotion.refuse_proposal(request.team, request.user, found, read_post_text(request, "comment"))
+        promotion.refuse_proposal(request.team, request.user, proposal, read_post_text(request, "comment"))
         return "Refusal; the requester can read your comment."
 
-    return run_act_and_redirect(request, act, reverse("proposal", args=[found.pk]))
+    return run_act_and_redirect(request, act, reverse("proposal", args=[proposal.pk]))
 
 
 @require_POST
 def withdraw_proposal(request: LabRequest, proposal_id: int) -> HttpResponse:
-    found = proposal_of(request, proposal_id)
+    proposal = proposal_of(request, proposal_id)
 
     def act() -> str:
-        promotion.withdraw_proposal(request.team, request.user, found)
+        promotion.withdraw_proposal(request.team, request.user, proposal)
         return "Withdrawn."
 
-    return run_act_and_redirect(request, act, reverse("proposal", args=[found.pk]))
+    return run_act_and_redirect(request, act, reverse("proposal", args=[proposal.pk]))

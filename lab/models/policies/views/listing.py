@@ -31,14 +31,14 @@ COLUMNS = (
 @require_safe
 def list_policies(request: LabRequest) -> HttpResponse:
     query = listing.read_query(request.GET)
-    found = listing.build_policy_listing(request.team, query)
-    anything = bool(found.there or found.gone or listing.of_team(request.team).exists())
+    policies = listing.build_policy_listing(request.team, query)
+    anything = bool(policies.on_disk or policies.gone or listing.of_team(request.team).exists())
     context: dict[str, Any] = {
         "room": "policies",
         "query": query,
-        "listing": found,
-        "page": found.page,
-        "rows": list(found.page.object_list),
+        "listing": policies,
+        "page": policies.page,
+        "rows": list(policies.page.object_list),
         "columns": [(key, title, classes, query.toggled(key) if key else "", format_sort_direction(query, key)) for key, title, classes in COLUMNS],
         "choices": listing.load_policy_filter_choices(request.team),
         "kinds": listing.KINDS,
@@ -50,11 +50,11 @@ def list_policies(request: LabRequest) -> HttpResponse:
         "hide_gone": query.url(gone=""),
         "show_twins": query.url(twins="1"),
         "hide_twins": query.url(twins=""),
-        "newer": query.url(page=str(found.page.number - 1)),
-        "older": query.url(page=str(found.page.number + 1)),
+        "newer": query.url(page=str(policies.page.number - 1)),
+        "older": query.url(page=str(policies.page.number + 1)),
     }
     return render(request, "policies/list.html", context)
 
 
-def format_sort_direction(query: listing.Query, key: str) -> str:
+def format_sort_direction(query: listing.PolicyQuery, key: str) -> str:
     return "" if not key or query.key != key else "descending" if query.descending else "ascending"

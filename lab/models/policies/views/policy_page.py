@@ -15,7 +15,15 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.lib.refusal_answers import run_act_and_redirect
 from lab.models.policies import blind_votes, download, gates, measures, promotion, removal
-from lab.models.policies.checkpoint_paths import File, Missing, files_of, folder_of, format_checkpoint_label, format_checkpoint_step, read_policy_file
+from lab.models.policies.checkpoint_paths import (
+    FilesMissing,
+    PolicyFile,
+    files_of,
+    folder_of,
+    format_checkpoint_label,
+    format_checkpoint_step,
+    read_policy_file,
+)
 from lab.models.policies.models import Alias, AliasMove, HubToken, Proposal, Push, Removal
 from lab.models.policies.views.lookups import checkpoint_of, read_post_text
 from lab.teams.accounts.permissions import explain_role_refusal
@@ -41,12 +49,12 @@ def show_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
         "checkpoint": checkpoint,
         "run": checkpoint.run,
         "which": format_checkpoint_step(checkpoint),
-        "there": folder is not None,
+        "on_disk": folder is not None,
         "removal": gone if gone and gone.kept_at is None else None,
         "kept": gone is not None and gone.kept_at is not None,
         "reasons": removal.relied_on(request.team, [checkpoint])[checkpoint.pk] if folder is not None else [],
         "first_metrics": [(name, metrics[name]) for name in FIRST if name in metrics],
-        "metrics": [(name, one) for name, one in metrics.items() if name not in FIRST],
+        "metrics": [(name, measure) for name, measure in metrics.items() if name not in FIRST],
         "evidence": blind_votes.collect_match_evidence([checkpoint])[checkpoint.pk],
         "config": config_of(checkpoint),
         "aliases": Alias.objects.filter(checkpoint=checkpoint),
@@ -73,15 +81,15 @@ def build_gate_context(request: LabRequest, checkpoint: Checkpoint) -> dict[str,
     name = request.GET.get("alias", "").strip().lower()
     name = name if name in names else gates.GATED
     alias = known.get(name)
-    found = gates.gate_of(alias, name)
+    gate = gates.gate_of(alias, name)
     holder = gates.holder_of(alias)
     return {
         "alias_names": names,
         "alias_name": name,
         "holder": holder if holder and holder.pk != checkpoint.pk else None,
         "holds": holder is not None and holder.pk == checkpoint.pk,
-        "gated": found is not None,
-        "conditions": gates.evaluate_gate_conditions(alias, found, checkpoint),
+        "gated": gate is not None,
+        "conditions": gates.evaluate_gate_conditions(alias, gate, checkpoint),
         "waiting": Proposal.objects.filter(alias=alias, checkpoint=checkpoint, state="open").first() if alias else None,
     }
 
@@ -101,13 +109,13 @@ def config_of(checkpoint: Checkpoint) -> str:
     """config.json (of adapters: theirs, as it would leave the lab); empty when it is gone."""
     try:
         return json.dumps(json.loads(read_policy_file(checkpoint, "config.json")), indent=2)
-    except Missing:
+    except FilesMissing:
         pass
     except (ValueError, RecursionError):
         return ""
     try:
         return download.build_adapter_config(checkpoint).decode()
-    except Missing:
+    except FilesMissing:
         return ""
 
 
@@ -118,13 +126,13 @@ def show_policy_files(request: LabRequest, checkpoint_id: int) -> HttpResponse:
     try:
         rows = [(file, load_cached_digest(checkpoint, file)) for file in files_of(checkpoint)]
         problem = ""
-    except Missing as error:
+    except FilesMissing as error:
         rows, problem = [], str(error)
     context = {"checkpoint": checkpoint, "files": rows, "problem": problem, "most": MOST_HASHED, "total": sum(file.size for file, _ in rows)}
     return render(request, "policies/files.html", context)
 
 
-def load_cached_digest(checkpoint: Checkpoint, file: File) -> str:
+def load_cached_digest(checkpoint: Checkpoint, file: PolicyFile) -> str:
     """Remembered for as long as the file is the same. Empty for what is not hashed for a page."""
     if not file.of_policy or file.size > MOST_HASHED:
         return ""
@@ -138,7 +146,7 @@ def download_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse | S
     checkpoint = checkpoint_of(request, checkpoint_id)
     try:
         return download.build_archive_response(request, checkpoint)
-    except Missing as error:
+    except FilesMissing as error:
         messages.error(request, str(error))
         return redirect("policy", checkpoint.pk)
 
@@ -178,5 +186,5 @@ def propose_policy_alias(request: LabRequest, checkpoint_id: int) -> HttpRespons
         promotion.propose_alias(request.team, request.user, checkpoint, name, read_post_text(request, "reason"))
         return f"Asked: an admin decides whether {format_checkpoint_label(checkpoint)} becomes “{promotion.normalize_alias_name(name)}”."
 
-    shown = name.lower() if promotion.NAME.fullmatch(name.lower()) else ""
-    return run_act_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}{f'?alias={shown}' if shown else ''}#gate")
+    prefilled = name.lower() if promotion.NAME.fullmatch(name.lower()) else ""
+    return run_act_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}{f'?alias={prefilled}' if prefilled else ''}#gate")

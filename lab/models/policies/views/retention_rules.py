@@ -27,36 +27,36 @@ PUSHES = 50
 def edit_retention_rules(request: LabRequest) -> HttpResponse:
     """The rules (GET), with an address that holds some a preview of those, and saving them (POST)."""
     if request.method == "POST":
-        asked, errors = retention.parse_retention_rules(request.POST, request.team)
+        rules, errors = retention.parse_retention_rules(request.POST, request.team)
         if "keep_last" not in request.POST:
             errors["keep_last"] = "Not saved: the form had no rules. Reload the page and save again."
         if not errors:
             try:
-                retention.save_retention_rules(request.team, request.user, asked)
+                retention.save_retention_rules(request.team, request.user, rules)
             except Refusal as error:
                 messages.error(request, str(error))
             else:
-                messages.success(request, "Saved. The rules are on." if asked.active else "Saved. The rules are off: nothing is deleted.")
+                messages.success(request, "Saved. The rules are on." if rules.active else "Saved. The rules are off: nothing is deleted.")
             return redirect("retention")
-        return render_retention_page(request, asked, errors, status=422)
-    asked, errors = (
+        return render_retention_page(request, rules, errors, status=422)
+    rules, errors = (
         retention.parse_retention_rules(request.GET, request.team) if "keep_last" in request.GET else (retention.rules_of(request.team), {})
     )
-    return render_retention_page(request, asked, errors, status=422 if errors else 200)
+    return render_retention_page(request, rules, errors, status=422 if errors else 200)
 
 
-def render_retention_page(request: LabRequest, asked: Any, errors: dict[str, str], status: int = 200) -> HttpResponse:
-    found = retention.plan_retention(request.team, asked) if not errors else None
+def render_retention_page(request: LabRequest, rules: Any, errors: dict[str, str], status: int = 200) -> HttpResponse:
+    plan = retention.plan_retention(request.team, rules) if not errors else None
     due = Removal.objects.filter(team=request.team, deleted_at=None, kept_at=None).select_related("checkpoint__run", "by").order_by("due_at")
     deleted = Removal.objects.filter(team=request.team).exclude(deleted_at=None).select_related("checkpoint__run", "by").order_by("-deleted_at")
     context = {
         "room": "policies",
-        "rules": asked,
+        "rules": rules,
         "saved": retention.rules_of(request.team),
         "errors": errors,
-        "plan": found,
-        "drop": found.drop[:SHOWN] if found else [],
-        "keep": found.keep[:SHOWN] if found else [],
+        "plan": plan,
+        "drop": plan.drop[:SHOWN] if plan else [],
+        "keep": plan.keep[:SHOWN] if plan else [],
         "due": due[:SHOWN],
         "deleted": deleted[:SHOWN],
         "refused_promote": ""
@@ -98,10 +98,10 @@ def push_checkpoint(request: LabRequest, checkpoint_id: int) -> HttpResponse:
     checkpoint = checkpoint_of(request, checkpoint_id)
 
     def act() -> str:
-        made = pushes.request_push(
+        push = pushes.request_push(
             request.team, request.user, checkpoint, read_post_text(request, "repository", 300), request.POST.get("public") != "on"
         )
-        return f"Queued: a worker will push it to {made.repository}."
+        return f"Queued: a worker will push it to {push.repository}."
 
     return run_act_and_redirect(request, act, f"{reverse('policy', args=[checkpoint.pk])}#push")
 
@@ -114,11 +114,11 @@ def show_push_progress(request: LabRequest, push_id: int) -> HttpResponse:
 
 @require_POST
 def cancel_push(request: LabRequest, push_id: int) -> HttpResponse:
-    found = push_of(request, push_id)
+    push = push_of(request, push_id)
 
     def act() -> str:
-        if not pushes.cancel_push(request.team, request.user, found):
+        if not pushes.cancel_push(request.team, request.user, push):
             raise Refusal("It has already ended.")
         return "Cancelled; a running upload stops at its next read."
 
-    return run_act_and_redirect(request, act, f"{reverse('policy', args=[found.checkpoint_id])}#push")
+    return run_act_and_redirect(request, act, f"{reverse('policy', args=[push.checkpoint_id])}#push")

@@ -1,9 +1,9 @@
 """The doctor's rules, in the order they are shown. Each states what it saw; none promises to detect anything."""
 
 from lab.rollouts.doctor.rules import completions, entropy, groups, optimisation, preferences, rewards, sampling
-from lab.rollouts.doctor.verdicts import Rule
+from lab.rollouts.doctor.verdicts import HealthRule
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[HealthRule, ...] = (
     optimisation.NOT_FINITE,
     completions.CUT_OFF,
     groups.ZERO_VARIANCE,

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.lib.numbers import format_number
-from lab.rollouts.doctor.facts import Answer, Facts
-from lab.rollouts.doctor.trends import ENOUGH, SURE, Window, compute_newest_window, fit_trend_line, has_significant_difference, split_into_windows
-from lab.rollouts.doctor.verdicts import Link, Rule, Verdict, make_clear_verdict, make_early_verdict, suggest_alternatives
+from lab.rollouts.doctor.facts import RunFacts, TrainingAnswer
+from lab.rollouts.doctor.trends import (
+    ENOUGH,
+    SURE,
+    SeriesWindow,
+    compute_newest_window,
+    fit_trend_line,
+    has_significant_difference,
+    split_into_windows,
+)
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, make_clear_verdict, make_early_verdict, suggest_alternatives
 
 CUT = "completions/clipped_ratio"
 LENGTH = "completions/mean_length"
@@ -17,7 +25,7 @@ DRIFT = 0.5  # of the length at the start
 LOOP = 24  # characters that come again and again
 
 
-def cut_off(facts: Facts) -> Verdict:
+def cut_off(facts: RunFacts) -> RuleVerdict:
     """Near 1, told apart: no completion ever ended by itself (template, EOS), or they used to and have outgrown the limit."""
     share = facts.of(CUT)
     if len(share) < FEW_POINTS:
@@ -50,28 +58,30 @@ def cut_off(facts: Facts) -> Verdict:
         )
     title = "Nearly all completions are now cut off" if ended else "Nearly all completions are cut off since the first step"
     links = (
-        Link("Cut-off rollouts of these steps", (f"step:ge:{now.first}", "finish:is:length"), "-length"),
-        Link("Completions that ended", ("finish:is:stop",)),
-        Link("Chart", chart="clipped_ratio"),
+        EvidenceLink("Cut-off rollouts of these steps", (f"step:ge:{now.first}", "finish:is:length"), "-length"),
+        EvidenceLink("Completions that ended", ("finish:is:stop",)),
+        EvidenceLink("Chart", chart="clipped_ratio"),
     )
-    return Verdict("found", tuple(seen), title, "bad", links, advice)
+    return RuleVerdict("found", tuple(seen), title, "bad", links, advice)
 
 
-def describe_cut_window(window: Window) -> str:
+def describe_cut_window(window: SeriesWindow) -> str:
     return f"last over steps {window.first} to {window.last} ({format_number(100 * window.mean)} % were cut off)"
 
 
-def told_by_answers(answers: Sequence[Answer]) -> list[str]:
+def told_by_answers(answers: Sequence[TrainingAnswer]) -> list[str]:
     """What the stored texts say about why they were cut: rewarded answers that go on, and loops."""
     cut = [answer for answer in answers if answer.finish == "length"]
     if not cut:
         return []
-    found = []
+    sentences = []
     if rewarded := sum(bool(answer.reward and answer.reward > 0) for answer in cut):
-        found.append(f"{rewarded} of the newest {len(cut)} cut-off rollouts still got a reward: the answer was present, only the end was missing.")
+        sentences.append(
+            f"{rewarded} of the newest {len(cut)} cut-off rollouts still got a reward: the answer was present, only the end was missing."
+        )
     if looping := sum(has_repeated_ending(answer.tail) for answer in cut):
-        found.append(f"{looping} of the newest {len(cut)} end in a repetition loop.")
-    return found
+        sentences.append(f"{looping} of the newest {len(cut)} end in a repetition loop.")
+    return sentences
 
 
 def has_repeated_ending(tail: str) -> bool:
@@ -80,7 +90,7 @@ def has_repeated_ending(tail: str) -> bool:
     return len(end) == LOOP and (len(set(end)) == 1 or tail.count(end) >= 3)
 
 
-def length_drift(facts: Facts) -> Verdict:
+def length_drift(facts: RunFacts) -> RuleVerdict:
     series = facts.of(LENGTH)
     if len(series) < ENOUGH:
         return make_early_verdict(len(series), ENOUGH, LENGTH)
@@ -95,16 +105,16 @@ def length_drift(facts: Facts) -> Verdict:
     reward = facts.of("reward")
     gained = fit_trend_line(reward) if len(reward) >= ENOUGH else None
     if gained:
-        worth = "rose" if gained.t >= SURE else "fell" if gained.t <= -SURE else "has no clear trend"
-        seen.append(f"Over the same steps the training reward {worth} ({format_number(gained.start)} → {format_number(gained.end)}).")
+        reward_trend = "rose" if gained.t >= SURE else "fell" if gained.t <= -SURE else "has no clear trend"
+        seen.append(f"Over the same steps the training reward {reward_trend} ({format_number(gained.start)} → {format_number(gained.end)}).")
     idle = gained is not None and gained.t < SURE
     links = (
-        Link(
+        EvidenceLink(
             "Longest rollouts of the last steps" if longer else "Shortest rollouts of the last steps",
             (last_steps(facts),),
             "-length" if longer else "length",
         ),
-        Link("Chart", chart="mean_length"),
+        EvidenceLink("Chart", chart="mean_length"),
     )
     advice = (
         ("Read the longest rollouts: use a length penalty against padding and repetition, a higher limit for real work.",)
@@ -113,12 +123,16 @@ def length_drift(facts: Facts) -> Verdict:
     )
     fairer = suggest_alternatives("If reward is averaged per sequence, compare with a loss that does not favour a length", facts, "dr-grpo", "dapo")
     more = (*advice, *fairer)
-    return Verdict("found", tuple(seen), f"Completions grow {'longer' if longer else 'shorter'}", "bad" if idle and longer else "warn", links, more)
+    return RuleVerdict(
+        "found", tuple(seen), f"Completions grow {'longer' if longer else 'shorter'}", "bad" if idle and longer else "warn", links, more
+    )
 
 
-def last_steps(facts: Facts) -> str:
+def last_steps(facts: RunFacts) -> str:
     return f"step:ge:{compute_newest_window(facts.of(LENGTH)).first}"
 
 
-CUT_OFF = Rule("cut-off", "Cut-off completions", "share of completions cut off at the length limit", (CUT,), cut_off)
-LENGTH_DRIFT = Rule("length-drift", "Length drift", "trend of the mean completion length and of the reward", (LENGTH,), length_drift, ("reward",))
+CUT_OFF = HealthRule("cut-off", "Cut-off completions", "share of completions cut off at the length limit", (CUT,), cut_off)
+LENGTH_DRIFT = HealthRule(
+    "length-drift", "Length drift", "trend of the mean completion length and of the reward", (LENGTH,), length_drift, ("reward",)
+)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from lab.lib.numbers import format_number
-from lab.rollouts.doctor.facts import Facts
+from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.heldout import rise_of
-from lab.rollouts.doctor.trends import ENOUGH, Window, compute_newest_window, compute_oldest_window, split_into_windows
-from lab.rollouts.doctor.verdicts import Link, Rule, Verdict, make_absent_verdict, make_clear_verdict, make_early_verdict, suggest_alternatives
+from lab.rollouts.doctor.trends import ENOUGH, SeriesWindow, compute_newest_window, compute_oldest_window, split_into_windows
+from lab.rollouts.doctor.verdicts import (
+    EvidenceLink,
+    HealthRule,
+    RuleVerdict,
+    make_absent_verdict,
+    make_clear_verdict,
+    make_early_verdict,
+    suggest_alternatives,
+)
 
 ENTROPY = "entropy"
 RELATIVE = 0.2  # of the start
@@ -14,7 +22,7 @@ ABSOLUTE = 0.1  # nats
 DEEP = (0.1, 0.05)
 
 
-def judge_entropy_collapse(facts: Facts) -> Verdict:
+def judge_entropy_collapse(facts: RunFacts) -> RuleVerdict:
     """Low both relative to the start and as such; either alone is common and harmless."""
     if facts.trainer == "sft":
         return make_absent_verdict("Supervised training lowers entropy on purpose.")
@@ -34,9 +42,9 @@ def judge_entropy_collapse(facts: Facts) -> Verdict:
         seen.append(f"Held-out reward went from {format_number(float(held.values[0]))} to {format_number(float(held.values[-1]))} meanwhile.")
     gained = rise_of(facts) > 0
     links = (
-        Link("Least uncertain rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "mean_entropy"),
-        Link("Zero-variance groups", (f"step:ge:{now.first}", "zero_variance:is:yes")),
-        Link("Chart", chart=ENTROPY),
+        EvidenceLink("Least uncertain rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "mean_entropy"),
+        EvidenceLink("Zero-variance groups", (f"step:ge:{now.first}", "zero_variance:is:yes")),
+        EvidenceLink("Chart", chart=ENTROPY),
     )
     advice = (
         *suggest_alternatives(
@@ -45,14 +53,14 @@ def judge_entropy_collapse(facts: Facts) -> Verdict:
         "If the task is solved, low entropy is expected; sample several times to check the remaining diversity.",
     )
     deep = share <= DEEP[0] and now.mean <= DEEP[1] and not gained
-    return Verdict("found", tuple(seen), "Token entropy has collapsed", "bad" if deep else "warn", links, advice)
+    return RuleVerdict("found", tuple(seen), "Token entropy has collapsed", "bad" if deep else "warn", links, advice)
 
 
-def describe_entropy_window(window: Window) -> str:
+def describe_entropy_window(window: SeriesWindow) -> str:
     return f"{format_number(window.mean)} nats over steps {window.first} to {window.last}"
 
 
-COLLAPSE = Rule(
+COLLAPSE = HealthRule(
     "entropy-collapse",
     "Entropy collapse",
     "mean token entropy now vs. the start, relative and absolute",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lab.lib.numbers import format_number
-from lab.rollouts.doctor.facts import Facts
+from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.trends import compute_newest_window, split_into_windows
-from lab.rollouts.doctor.verdicts import Link, Rule, Severity, Verdict, make_clear_verdict, make_early_verdict, suggest_alternatives
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, Severity, make_clear_verdict, make_early_verdict, suggest_alternatives
 
 SHARE = "frac_reward_zero_std"
 NEAR_ALL = 0.9
@@ -13,7 +13,7 @@ FEW_POINTS = 10
 MIXED_GROUPS = ("rest-rl", "clpo", "sage")  # methods that filter, rewrite or hint at prompts by how their group did
 
 
-def zero_variance(facts: Facts) -> Verdict:
+def zero_variance(facts: RunFacts) -> RuleVerdict:
     share = facts.of(SHARE)
     if len(share) < FEW_POINTS:
         return make_early_verdict(len(share), FEW_POINTS, SHARE)
@@ -35,14 +35,14 @@ def zero_variance(facts: Facts) -> Verdict:
             advice += ["Use harder prompts, or stop here: little is left to learn from these."]
     advice.append("More generations per group or a higher temperature can increase variance.")
     links = (
-        Link("Zero-variance groups of these steps", (f"step:ge:{now.first}", "zero_variance:is:yes")),
-        Link("Groups with variance", (f"step:ge:{now.first}", "zero_variance:is:no")),
-        Link("Chart", chart=SHARE),
+        EvidenceLink("Zero-variance groups of these steps", (f"step:ge:{now.first}", "zero_variance:is:yes")),
+        EvidenceLink("Groups with variance", (f"step:ge:{now.first}", "zero_variance:is:no")),
+        EvidenceLink("Chart", chart=SHARE),
     )
     severity: Severity = "bad" if now.low >= 0.97 else "warn"
-    return Verdict("found", tuple(evidence), "Almost all groups have zero reward variance", severity, links, tuple(advice))
+    return RuleVerdict("found", tuple(evidence), "Almost all groups have zero reward variance", severity, links, tuple(advice))
 
 
-ZERO_VARIANCE = Rule(
+ZERO_VARIANCE = HealthRule(
     "zero-variance", "Zero-variance groups", "share of groups whose members all get the same reward", (SHARE,), zero_variance, ("reward",)
 )

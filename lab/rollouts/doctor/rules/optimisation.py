@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lab.lib.numbers import format_number
-from lab.rollouts.doctor.facts import Facts
-from lab.rollouts.doctor.trends import Window, compute_newest_window, compute_window_width, window_of
-from lab.rollouts.doctor.verdicts import Link, Rule, Severity, Verdict, make_clear_verdict, make_early_verdict
+from lab.rollouts.doctor.facts import RunFacts
+from lab.rollouts.doctor.trends import SeriesWindow, compute_newest_window, compute_window_width, window_of
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, Severity, make_clear_verdict, make_early_verdict
 from lab.training.runs.metrics import Series
 
 NORM = "grad_norm"
@@ -17,7 +17,7 @@ FEW_POINTS = 10
 WATCHED = ("loss", "grad_norm", "reward", "kl", "entropy")
 
 
-def no_gradient(facts: Facts) -> Verdict:
+def no_gradient(facts: RunFacts) -> RuleVerdict:
     """Gradient norm 0 while the reward (where there is none: the loss) stands still."""
     norm = facts.of(NORM)
     if len(norm) < FEW_POINTS:
@@ -42,47 +42,50 @@ def no_gradient(facts: Facts) -> Verdict:
     rate = facts.of("learning_rate")
     if len(rate) and compute_newest_window(rate).mean <= ZERO * 1e-3:
         seen.append("The learning rate was 0 there.")
-    links = (Link("Rollouts of these steps", (f"step:ge:{now.first}",)), Link("Chart", chart=NORM))
+    links = (EvidenceLink("Rollouts of these steps", (f"step:ge:{now.first}",)), EvidenceLink("Chart", chart=NORM))
     advice = (
         "If groups have zero variance, all advantages are 0: change the prompts or the reward first.",
         "Otherwise check that weights are trainable (LoRA targets, frozen weights) and that not all completions are masked.",
     )
-    return Verdict("found", tuple(seen), "The policy gets no gradient", "bad", links, advice)
+    return RuleVerdict("found", tuple(seen), "The policy gets no gradient", "bad", links, advice)
 
 
 def is_series_flat(series: Series) -> bool:
     """Whether the two halves of the newest points differ by less than three standard errors."""
     start, half = len(series) - compute_window_width(series), compute_window_width(series) // 2
-    one, other = window_of(series, start, start + half), window_of(series, start + half, len(series))
-    return abs(one.mean - other.mean) <= 3 * spread_of(one, other) + 1e-9
+    first, second = window_of(series, start, start + half), window_of(series, start + half, len(series))
+    return abs(first.mean - second.mean) <= 3 * spread_of(first, second) + 1e-9
 
 
-def spread_of(one: Window, other: Window) -> float:
-    return float(np.hypot(one.error, other.error))
+def spread_of(first: SeriesWindow, second: SeriesWindow) -> float:
+    return float(np.hypot(first.error, second.error))
 
 
-def not_finite(facts: Facts) -> Verdict:
+def not_finite(facts: RunFacts) -> RuleVerdict:
     bad = {name: facts.series[name] for name in WATCHED if name in facts.series and not np.isfinite(facts.series[name].values).all()}
     looked = [name for name in WATCHED if name in facts.series]
     if not looked:
-        return Verdict("absent", ("This run has not logged a loss, a gradient norm or a reward yet.",))
+        return RuleVerdict("absent", ("This run has not logged a loss, a gradient norm or a reward yet.",))
     if not bad:
         return make_clear_verdict(f"Every value of {', '.join(looked)} is finite.")
     seen = []
-    first = min(int(one.steps[~np.isfinite(one.values)][0]) for one in bad.values())
-    for name, one in bad.items():
-        at = one.steps[~np.isfinite(one.values)]
-        seen.append(f"{name}: {len(at)} of {len(one)} values are NaN or infinite, first at step {at[0]}, last at step {at[-1]}.")
-    links = (Link("Rollouts around it", (f"step:ge:{max(0, first - 2)}", f"step:le:{first + 2}")), Link("Chart", chart=next(iter(bad))))
+    first = min(int(series.steps[~np.isfinite(series.values)][0]) for series in bad.values())
+    for name, series in bad.items():
+        at = series.steps[~np.isfinite(series.values)]
+        seen.append(f"{name}: {len(at)} of {len(series)} values are NaN or infinite, first at step {at[0]}, last at step {at[-1]}.")
+    links = (
+        EvidenceLink("Rollouts around it", (f"step:ge:{max(0, first - 2)}", f"step:le:{first + 2}")),
+        EvidenceLink("Chart", chart=next(iter(bad))),
+    )
     advice = (
         "Check the step before the first one: often a very long completion or an extreme ratio is the cause.",
         "Lower the learning rate or max_grad_norm, or train in bf16/fp32 instead of fp16.",
     )
     severe: Severity = "bad" if {"loss", "grad_norm"} & set(bad) else "warn"
-    return Verdict("found", tuple(seen), "NaN or infinite values", severe, links, advice)
+    return RuleVerdict("found", tuple(seen), "NaN or infinite values", severe, links, advice)
 
 
-NO_GRADIENT = Rule(
+NO_GRADIENT = HealthRule(
     "no-gradient",
     "No gradient",
     "gradient norms of 0 while the reward does not change",
@@ -90,4 +93,4 @@ NO_GRADIENT = Rule(
     no_gradient,
     ("reward", "loss", "frac_reward_zero_std", "learning_rate"),
 )
-NOT_FINITE = Rule("not-finite", "NaN and infinite values", "loss, gradient norm, reward, KL and entropy", (), not_finite, WATCHED)
+NOT_FINITE = HealthRule("not-finite", "NaN and infinite values", "loss, gradient norm, reward, KL and entropy", (), not_finite, WATCHED)

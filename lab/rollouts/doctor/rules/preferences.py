@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from lab.lib.numbers import format_number
-from lab.rollouts.doctor.facts import Facts
+from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.trends import ENOUGH, SURE, fit_trend_line
-from lab.rollouts.doctor.verdicts import Link, Rule, Verdict, make_clear_verdict, make_early_verdict, suggest_alternatives
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, make_clear_verdict, make_early_verdict, suggest_alternatives
 
 CHOSEN, REJECTED = "logps/chosen", "logps/rejected"
 FALL = 0.05  # of the size at the start
 
 
-def both_fall(facts: Facts) -> Verdict:
+def both_fall(facts: RunFacts) -> RuleVerdict:
     """Likelihood displacement: the margin can grow while the chosen answers, too, become less likely."""
     chosen, rejected = facts.of(CHOSEN), facts.of(REJECTED)
     if min(len(chosen), len(rejected)) < ENOUGH:
@@ -29,9 +29,9 @@ def both_fall(facts: Facts) -> Verdict:
             "it can grow although both log-probabilities fall."
         )
     links = (
-        Link("Held-out rollouts, worst first", ("phase:is:heldout",), "reward"),
-        Link("Sampled answers of the pairs", ("phase:is:sampled",)),
-        Link("Chart", chart="logps"),
+        EvidenceLink("Held-out rollouts, worst first", ("phase:is:heldout",), "reward"),
+        EvidenceLink("Sampled answers of the pairs", ("phase:is:sampled",)),
+        EvidenceLink("Chart", chart="logps"),
     )
     advice = (
         "Lower the learning rate or raise beta.",
@@ -39,10 +39,10 @@ def both_fall(facts: Facts) -> Verdict:
         *suggest_alternatives("Bound the margin with a different base", facts, "ipo"),
         "Look for pairs with nearly identical answers: lowering one also lowers the other.",
     )
-    return Verdict("found", tuple(seen), "Chosen and rejected log-probabilities both fall", "warn", links, advice)
+    return RuleVerdict("found", tuple(seen), "Chosen and rejected log-probabilities both fall", "warn", links, advice)
 
 
-BOTH_FALL = Rule(
+BOTH_FALL = HealthRule(
     "both-fall",
     "Falling log-probabilities",
     "trends of the chosen and rejected log-probabilities",

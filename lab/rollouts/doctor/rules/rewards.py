@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from lab.lib.numbers import format_number
-from lab.rollouts.doctor.facts import Facts
+from lab.rollouts.doctor.facts import RunFacts
 from lab.rollouts.doctor.heldout import HELD, noise_of
 from lab.rollouts.doctor.trends import ENOUGH, INTERVAL, compute_newest_window, compute_window_around, has_significant_difference
-from lab.rollouts.doctor.verdicts import Link, Rule, Verdict, make_absent_verdict, make_clear_verdict, make_early_verdict
+from lab.rollouts.doctor.verdicts import EvidenceLink, HealthRule, RuleVerdict, make_absent_verdict, make_clear_verdict, make_early_verdict
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 
 DOMINANT = 0.9
@@ -17,7 +17,7 @@ BLOCKS = 8  # of the newest rollouts
 MEASUREMENTS = 4
 
 
-def one_component(facts: Facts) -> Verdict:
+def one_component(facts: RunFacts) -> RuleVerdict:
     """Shares of the mean absolute weighted component over the newest stored rollouts."""
     answers = [answer for answer in facts.answers if answer.rewards]
     names = sorted({name for answer in answers for name in answer.rewards})
@@ -49,15 +49,15 @@ def one_component(facts: Facts) -> Verdict:
     if spread:
         seen.append(f"Its share of the variance, which determines the advantages, is {format_number(100 * float(active[top].var()) / spread)} %.")
     links = (
-        Link(f"Where {escape_invisible_text(top)} is highest", (f"step:ge:{first}",), f"-component.{top}"),
-        Link("Where the reward is lowest", (f"step:ge:{first}",), "reward"),
-        Link("Chart", chart="rewards/"),
+        EvidenceLink(f"Where {escape_invisible_text(top)} is highest", (f"step:ge:{first}",), f"-component.{top}"),
+        EvidenceLink("Where the reward is lowest", (f"step:ge:{first}",), "reward"),
+        EvidenceLink("Chart", chart="rewards/"),
     )
     advice = (
         "Lower its weight or raise the other weights, if they should matter.",
         "Read the rollouts where it is highest: is it earned as intended?",
     )
-    return Verdict("found", tuple(seen), f"One component makes up {format_number(100 * share)} % of the reward", "warn", links, advice)
+    return RuleVerdict("found", tuple(seen), f"One component makes up {format_number(100 * share)} % of the reward", "warn", links, advice)
 
 
 def least_share(active: dict[str, np.typing.NDArray[np.float64]], top: str) -> float:
@@ -68,27 +68,27 @@ def least_share(active: dict[str, np.typing.NDArray[np.float64]], top: str) -> f
     return float(shares.mean() - INTERVAL * shares.std(ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else 0.0
 
 
-def judge_reward_overfitting(facts: Facts) -> Verdict:
+def judge_reward_overfitting(facts: RunFacts) -> RuleVerdict:
     """Held-out reward clearly below its best at the last two measurements while the training reward has gone on rising."""
     held, reward = facts.of(HELD), facts.of("reward")
     if len(held) < MEASUREMENTS:
         return make_early_verdict(len(held), MEASUREMENTS, HELD)
     if len(reward) < ENOUGH:
         return make_early_verdict(len(reward), ENOUGH, "reward")
-    place = int(np.argmax(held.values))
-    best, best_step, last = float(held.values[place]), int(held.steps[place]), float(held.values[-1])
+    best_index = int(np.argmax(held.values))
+    best, best_step, last = float(held.values[best_index]), int(held.steps[best_index]), float(held.values[-1])
     then, now = compute_window_around(reward, best_step), compute_newest_window(reward)
     course = f"Held-out reward: best {format_number(best)} at step {best_step}, {format_number(last)} at step {held.steps[-1]}"
     training = f"training reward around them: {format_number(then.mean)} and {format_number(now.mean)}"
-    fell = place < len(held) - 2 and bool((held.values[-2:] < best - noise_of(facts)).all())
+    fell = best_index < len(held) - 2 and bool((held.values[-2:] < best - noise_of(facts)).all())
     rose = now.mean > then.mean and has_significant_difference(now, then)
     if not (fell and rose):
         return make_clear_verdict(f"{course}; {training}.")
     links = (
-        Link(f"Held-out rollouts of step {held.steps[-1]}", ("phase:is:heldout", f"step:eq:{held.steps[-1]}"), "reward"),
-        Link(f"Held-out rollouts of step {best_step}", ("phase:is:heldout", f"step:eq:{best_step}"), "reward"),
-        Link("Best training rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "-reward"),
-        Link("Chart", chart="heldout"),
+        EvidenceLink(f"Held-out rollouts of step {held.steps[-1]}", ("phase:is:heldout", f"step:eq:{held.steps[-1]}"), "reward"),
+        EvidenceLink(f"Held-out rollouts of step {best_step}", ("phase:is:heldout", f"step:eq:{best_step}"), "reward"),
+        EvidenceLink("Best training rollouts now", (f"step:ge:{now.first}", "phase:is:train"), "-reward"),
+        EvidenceLink("Chart", chart="heldout"),
     )
     advice = (
         "Read the best-rewarded rollouts of the last steps: what do they do that the held-out evaluation does not reward?",
@@ -96,17 +96,17 @@ def judge_reward_overfitting(facts: Facts) -> Verdict:
         "A KL penalty (beta), more diverse prompts or a stricter reward make reward hacking harder.",
     )
     seen = (f"{course}.", f"Meanwhile the {training}.", "Both are evidence of reward hacking, not proof of it.")
-    return Verdict("found", seen, "Held-out reward falls while the training reward rises", "bad", links, advice)
+    return RuleVerdict("found", seen, "Held-out reward falls while the training reward rises", "bad", links, advice)
 
 
-ONE_COMPONENT = Rule(
+ONE_COMPONENT = HealthRule(
     "one-component",
     "Dominant reward component",
     "each component times its weight, over the newest stored training rollouts",
     ("reward",),
     one_component,
 )
-GOODHART = Rule(
+GOODHART = HealthRule(
     "goodhart",
     "Held-out vs. training reward",
     "held-out reward since its best value, and the training reward",

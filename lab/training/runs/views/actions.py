@@ -22,8 +22,8 @@ from lab.training.runs.views.page import TABS, find_team_run
 def stop_run(request: HttpRequest, run_id: Any) -> HttpResponse:
     run = find_team_run(request, run_id)
     changed = run.request_stop()
-    said = "Stopped before training." if run.status == Status.STOPPED else "Stopping: the run finishes its step and saves a checkpoint."
-    return render_action_answer(request, run, changed, said)
+    message = "Stopped before training." if run.status == Status.STOPPED else "Stopping: the run finishes its step and saves a checkpoint."
+    return render_action_answer(request, run, changed, message)
 
 
 @require_POST
@@ -42,16 +42,16 @@ def resume_run(request: HttpRequest, run_id: Any) -> HttpResponse:
     return render_action_answer(request, run, changed, "Queued again; the run continues from its last checkpoint.")
 
 
-def render_action_answer(request: HttpRequest, run: Run, changed: bool, said: str) -> HttpResponse:
+def render_action_answer(request: HttpRequest, run: Run, changed: bool, message: str) -> HttpResponse:
     """The new header for htmx, the run page for a plain form. What changed is told to every open page."""
     if changed:
         live.publish_state(run)
     else:
-        said = find_resume_objection(run) or f"Nothing was changed: run #{run.number} is {run.status}."
+        message = find_resume_objection(run) or f"Nothing was changed: run #{run.number} is {run.status}."
     if not request.htmx:  # type: ignore[attr-defined]
-        messages.add_message(request, messages.SUCCESS if changed else messages.INFO, said)
+        messages.add_message(request, messages.SUCCESS if changed else messages.INFO, message)
         return redirect("run", run_id=run.pk)
     tab = request.POST.get("tab", "")
     response = render(request, "runs/run_header.html", build_run_header(run, tab if tab in TABS else "overview"))
-    response["HX-Trigger"] = json.dumps({"lab:said": {"text": said, "tone": "success" if changed else "info"}})
+    response["HX-Trigger"] = json.dumps({"lab:said": {"text": message, "tone": "success" if changed else "info"}})
     return response

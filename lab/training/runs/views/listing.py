@@ -64,13 +64,13 @@ def list_runs(request: LabRequest) -> HttpResponse:
     return push_url(response, reverse("runs") + query.url(page=page_number).removesuffix("?"))
 
 
-def _format_sort_direction(query: listing.Query, key: str) -> str:
+def _format_sort_direction(query: listing.RunQuery, key: str) -> str:
     if not key or key != query.key:
         return ""
     return "descending" if query.descending else "ascending"
 
 
-def _build_filter_chips(query: listing.Query, choices: listing.Choices) -> list[tuple[str, str]]:
+def _build_filter_chips(query: listing.RunQuery, choices: listing.RunFilterChoices) -> list[tuple[str, str]]:
     """Each filter that is set: what it says, and the query string without it."""
     names = {str(person.pk): str(person) for person in choices.people}
     named = {str(project.pk): project.name for project in choices.projects}

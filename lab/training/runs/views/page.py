@@ -74,9 +74,9 @@ def show_run_logs(request: HttpRequest, run_id: Any) -> HttpResponse | Streaming
     """An attempt's log. ``?after=`` answers with the lines since a cursor as JSON, ``?q=`` with matching lines, ``?download`` with all of it."""
     run = find_team_run(request, run_id)
     numbers = sorted({*run.log_chunks.order_by().values_list("attempt", flat=True).distinct(), *run.attempts.values_list("number", flat=True)})
-    asked = request.GET.get("attempt", "")
-    wanted = parse_whole_number(asked)
-    attempt = wanted if wanted is not None and wanted in numbers else (numbers[-1] if numbers else 0)
+    text = request.GET.get("attempt", "")
+    number = parse_whole_number(text)
+    attempt = number if number is not None and number in numbers else (numbers[-1] if numbers else 0)
     if "download" in request.GET:
         return stream_attachment(
             request, log_text.iterate_log_text(run, attempt), f"run-{run.number}-attempt-{attempt}.log", "text/plain; charset=utf-8"
@@ -100,8 +100,8 @@ def show_run_config(request: HttpRequest, run_id: Any) -> HttpResponse:
     """The spec as launched. ``?format=json`` and ``?format=yaml`` are the same as text."""
     run = find_team_run(request, run_id)
     texts = {"json": json.dumps(run.spec, indent=2, ensure_ascii=False), "yaml": yaml.safe_dump(run.spec, sort_keys=False, allow_unicode=True)}
-    if (wanted := request.GET.get("format", "")) in texts:
-        return HttpResponse(texts[wanted], content_type="text/plain; charset=utf-8", headers={"X-Content-Type-Options": "nosniff"})
+    if (form := request.GET.get("format", "")) in texts:
+        return HttpResponse(texts[form], content_type="text/plain; charset=utf-8", headers={"X-Content-Type-Options": "nosniff"})
     usual, problem = spec_reading.find_usual_values(run)
     context = {
         "groups": spec_reading.group_spec_values(run.spec, usual),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from lab.rollouts.doctor.examine import Report, examine_run
+from lab.rollouts.doctor.examine import RuleReport, examine_run
 from lab.training.runs.models import Run
 from lab.watching.alerts.events import build_run_event
 from lab.watching.alerts.kinds import DOCTOR
@@ -17,21 +17,21 @@ AT_ONCE = 5  # runs a round
 
 
 def watch_doctor_findings(since: datetime, now: datetime) -> None:
-    wanted: dict[Run, list[Rule]] = {}
+    rules_by_run: dict[Run, list[Rule]] = {}
     for rule in Rule.across_teams.listening(DOCTOR):
         for run in list_changed_runs(rule):
             looked: Looked | None = run.looked  # type: ignore[attr-defined]
             if run.ingested and (looked is None or looked.at <= now - EVERY):
-                wanted.setdefault(run, []).append(rule)
-    for run, rules in list(wanted.items())[:AT_ONCE]:
+                rules_by_run.setdefault(run, []).append(rule)
+    for run, rules in list(rules_by_run.items())[:AT_ONCE]:
         offset = run.ingested
-        for report in examine_run(Run.objects.select_related("team").same_row(run).get()).found:
+        for report in examine_run(Run.objects.select_related("team").same_row(run).get()).findings:
             tell_of(run, report, rules)
         for rule in rules:
             Looked.objects.update_or_create(rule=rule, run=run, defaults={"offset": offset, "at": now})
 
 
-def tell_of(run: Run, report: Report, rules: list[Rule]) -> None:
+def tell_of(run: Run, report: RuleReport, rules: list[Rule]) -> None:
     subject = f"{run}: {report.verdict.title or report.rule.title}"
     text = "\n".join([*report.verdict.evidence, *report.verdict.advice])
     dispatch_event(build_run_event(run, DOCTOR, f"doctor:{report.rule.name}", subject, text, page="run-doctor"), rules)

@@ -31,13 +31,13 @@ def watch_metric_rules(since: datetime, now: datetime) -> None:
 def list_changed_runs(rule: Rule) -> list[Run]:
     """Runs the rule asks for that trained after it was made and have something it has not seen."""
     looked = Looked.objects.filter(rule=rule)
-    seen = {one.run_id: one for one in looked}
+    seen = {look.run_id: look for look in looked}
     runs = filter_rule_runs(rule).filter(Q(status__in=ACTIVE) | Q(finished_at__gte=max(rule.since, database_now() - RECENT)))
     runs = runs.exclude(pk__in=looked.filter(Q(told=True) | Q(offset=F("run__ingested"))).values("run"))
-    found = [run for run in runs if of_interest(rule, run)]
-    for run in found:
+    changed = [run for run in runs if of_interest(rule, run)]
+    for run in changed:
         run.looked = seen.get(run.pk)  # type: ignore[attr-defined]
-    return found
+    return changed
 
 
 def filter_rule_runs(rule: Rule) -> QuerySet[Run]:
@@ -52,49 +52,49 @@ def filter_rule_runs(rule: Rule) -> QuerySet[Run]:
 
 def look_at(rule: Rule, run: Run) -> None:
     offset = run.ingested  # what comes while we read is read again, never missed
-    found = find_flat_metric(rule, run) if rule.steps else find_point_beyond_limit(rule, run)
-    if found is not None:
-        step, value = found
-        said = f"{rule.metric} is {value:g} at step {step}"
+    point = find_flat_metric(rule, run) if rule.steps else find_point_beyond_limit(rule, run)
+    if point is not None:
+        step, value = point
+        sentence = f"{rule.metric} is {value:g} at step {step}"
         key = f"rule:{rule.pk}:{rule.since:%Y%m%d%H%M%S%f}"
-        dispatch_event(build_run_event(run, rule.kind, key, f"{run}: {rule.condition}", f"{said}. {format_run_position(run)}", rule=rule), [rule])
-    Looked.objects.update_or_create(rule=rule, run=run, defaults={"offset": offset, "told": found is not None})
+        dispatch_event(build_run_event(run, rule.kind, key, f"{run}: {rule.condition}", f"{sentence}. {format_run_position(run)}", rule=rule), [rule])
+    Looked.objects.update_or_create(rule=rule, run=run, defaults={"offset": offset, "told": point is not None})
 
 
 def find_point_beyond_limit(rule: Rule, run: Run) -> tuple[int, float] | None:
     """The first new point beyond the number. A run that began before the rule is first judged by its newest point alone."""
     looked: Looked | None = run.looked  # type: ignore[attr-defined]
     after = looked.offset if looked else -1
-    one = drop_nonfinite_points(metrics.read_metric_series(run.pk, [rule.metric], after=after).get(rule.metric))
-    if one is None:
+    series = drop_nonfinite_points(metrics.read_metric_series(run.pk, [rule.metric], after=after).get(rule.metric))
+    if series is None:
         return None
     if looked is None and run.created_at < rule.since:
-        one = Series(one.name, one.steps[-1:], one.values[-1:])
-    return first_beyond(one, rule.direction, rule.number or 0.0)
+        series = Series(series.name, series.steps[-1:], series.values[-1:])
+    return first_beyond(series, rule.direction, rule.number or 0.0)
 
 
-def first_beyond(one: Series, direction: str, number: float) -> tuple[int, float] | None:
-    places = np.flatnonzero(one.values > number if direction == Direction.ABOVE else one.values < number)
-    return (int(one.steps[places[0]]), float(one.values[places[0]])) if places.size else None
+def first_beyond(series: Series, direction: str, number: float) -> tuple[int, float] | None:
+    places = np.flatnonzero(series.values > number if direction == Direction.ABOVE else series.values < number)
+    return (int(series.steps[places[0]]), float(series.values[places[0]])) if places.size else None
 
 
 def find_flat_metric(rule: Rule, run: Run) -> tuple[int, float] | None:
     """The newest point, if all of the last ``steps`` steps lie within the band."""
-    one = drop_nonfinite_points(metrics.read_metric_tail(run.pk, rule.metric, rule.steps or 1))
-    return find_flat_stretch(one, rule.steps or 1, rule.number or 0.0) if one is not None else None
+    series = drop_nonfinite_points(metrics.read_metric_tail(run.pk, rule.metric, rule.steps or 1))
+    return find_flat_stretch(series, rule.steps or 1, rule.number or 0.0) if series is not None else None
 
 
-def find_flat_stretch(one: Series, steps: int, band: float) -> tuple[int, float] | None:
+def find_flat_stretch(series: Series, steps: int, band: float) -> tuple[int, float] | None:
     """Looks at the points of the last ``steps`` steps: they must reach back that far, and differ by no more than ``band``."""
-    last = int(one.steps[-1])
-    if last - int(one.steps[0]) < steps or len(one) < 3:
+    last = int(series.steps[-1])
+    if last - int(series.steps[0]) < steps or len(series) < 3:
         return None
-    values = one.values[one.steps >= last - steps]
+    values = series.values[series.steps >= last - steps]
     return (last, float(values[-1])) if float(values.max() - values.min()) <= band else None
 
 
-def drop_nonfinite_points(one: Series | None) -> Series | None:
-    if one is None:
+def drop_nonfinite_points(series: Series | None) -> Series | None:
+    if series is None:
         return None
-    good = np.isfinite(one.values)
-    return Series(one.name, one.steps[good], one.values[good]) if good.any() else None
+    good = np.isfinite(series.values)
+    return Series(series.name, series.steps[good], series.values[good]) if good.any() else None

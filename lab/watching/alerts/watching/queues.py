@@ -9,7 +9,7 @@ from django.db.models import Count, Exists, OuterRef
 
 from lab.labelling.labels.models import Item, ItemState, Judgement, Queue, QueueStatus
 from lab.teams.accounts.addresses import team_path
-from lab.watching.alerts.events import Event, is_event_for_rule
+from lab.watching.alerts.events import AlertEvent, is_event_for_rule
 from lab.watching.alerts.kinds import CONFLICTS, DUE
 from lab.watching.alerts.models import Rule
 from lab.watching.alerts.notices import dispatch_event
@@ -25,7 +25,7 @@ def watch_queues(since: datetime, now: datetime) -> None:
             dispatch_event(event, [rule for rule in rules if is_event_for_rule(rule, event)])
 
 
-def build_due_events(now: datetime) -> Iterator[Event]:
+def build_due_events(now: datetime) -> Iterator[AlertEvent]:
     waiting = Item.objects.filter(queue=OuterRef("pk"), state=ItemState.OPEN)
     queues = Queue.across_teams.filter(Exists(waiting), due__gt=now - LATEST, due__lte=now + SOON).exclude(status=QueueStatus.CLOSED)
     for queue in queues.select_related("team"):
@@ -37,10 +37,10 @@ def build_due_events(now: datetime) -> Iterator[Event]:
         text = f"{left} item{'' if left == 1 else 's'} left; due {queue.due:%Y-%m-%d %H:%M} UTC."
         key = f"queue:{queue.pk}:{'overdue' if late else 'soon'}:{queue.due:%Y%m%d%H%M}"
         # That it is due soon concerns whoever may still do something; an old due date concerns nobody who came later.
-        yield Event(queue.team, DUE, key, subject, text, team_path(queue.team, "queue", queue.pk), queue.due if late else now, queue=queue)
+        yield AlertEvent(queue.team, DUE, key, subject, text, team_path(queue.team, "queue", queue.pk), queue.due if late else now, queue=queue)
 
 
-def build_conflict_events(now: datetime) -> Iterator[Event]:
+def build_conflict_events(now: datetime) -> Iterator[AlertEvent]:
     """Of queues in which labels that differ came within the last day: once a day each."""
     day = now - timedelta(days=1)
     fresh = Judgement.objects.filter(item=OuterRef("pk"), changed_at__gt=day)
@@ -53,4 +53,4 @@ def build_conflict_events(now: datetime) -> Iterator[Event]:
         text = "Labels differ and need a decision."
         at = newest.changed_at if newest else now
         url = team_path(queue.team, "queue-conflicts", queue.pk)
-        yield Event(queue.team, CONFLICTS, f"queue:{pk}:conflicts:{at:%Y%m%d}", subject, text, url, at, queue=queue)
+        yield AlertEvent(queue.team, CONFLICTS, f"queue:{pk}:conflicts:{at:%Y%m%d}", subject, text, url, at, queue=queue)

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from lab.teams.accounts.addresses import team_path
 from lab.teams.accounts.models import Team
-from lab.watching.alerts.events import Event, is_event_for_rule
+from lab.watching.alerts.events import AlertEvent, is_event_for_rule
 from lab.watching.alerts.kinds import QUOTA
 from lab.watching.alerts.models import Rule
 from lab.watching.alerts.notices import dispatch_event
-from lab.watching.usage.quotas import Use, list_near_quotas
+from lab.watching.usage.quotas import QuotaUse, list_near_quotas
 
 COUNTED = ("gpu_hours", "storage")
 
@@ -24,8 +24,8 @@ def watch_quotas(since: datetime, now: datetime) -> None:
                 dispatch_event(event, [rule for rule in rules if is_event_for_rule(rule, event)])
 
 
-def event_of(team: Team, use: Use, now: datetime) -> Event:
+def event_of(team: Team, use: QuotaUse, now: datetime) -> AlertEvent:
     word = "used up" if use.full else "nearly used up"
     subject = f"{use.title} of team {team.name}: {word}"
     text = f"{use.words} used." + (" Runs over quota wait until there is room." if use.full else "")
-    return Event(team, QUOTA, f"quota:{use.name}:{'over' if use.full else 'near'}:{now:%Y-%m}", subject, text, team_path(team, "usage"))
+    return AlertEvent(team, QUOTA, f"quota:{use.name}:{'over' if use.full else 'near'}:{now:%Y-%m}", subject, text, team_path(team, "usage"))

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from lab.lib.timeago import format_duration
 from lab.training.runs.live import STALLED_SECONDS
 from lab.training.runs.models import ACTIVE, Run, Status
-from lab.watching.alerts.events import Event, build_run_event, is_event_for_rule
+from lab.watching.alerts.events import AlertEvent, build_run_event, is_event_for_rule
 from lab.watching.alerts.kinds import FAILED, FINISHED, STALLED
 from lab.watching.alerts.models import Rule
 from lab.watching.alerts.notices import dispatch_event
@@ -24,7 +24,7 @@ def watch_runs(since: datetime, now: datetime) -> None:
         dispatch_event(event, [rule for rule in rules[event.kind] if is_event_for_rule(rule, event)])
 
 
-def collect_run_events(since: datetime, now: datetime) -> Iterator[Event]:
+def collect_run_events(since: datetime, now: datetime) -> Iterator[AlertEvent]:
     runs = Run.across_teams.select_related("team").defer("spec", "special_tokens", "latest")
     for run in runs.filter(status__in=(Status.FINISHED, Status.FAILED), finished_at__gt=since, finished_at__lte=now + OVERLAP):
         yield build_run_end_event(run)
@@ -41,7 +41,7 @@ def collect_run_events(since: datetime, now: datetime) -> Iterator[Event]:
         )
 
 
-def build_run_end_event(run: Run) -> Event:
+def build_run_end_event(run: Run) -> AlertEvent:
     good = run.status == Status.FINISHED
     took = f"It took {format_duration((run.finished_at - run.started_at).total_seconds())}. " if run.finished_at and run.started_at else ""
     text = f"{took}{format_run_position(run)}" if good else f"{run.reason}\n{format_run_position(run)}".strip()

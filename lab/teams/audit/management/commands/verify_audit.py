@@ -30,9 +30,9 @@ class Command(BaseCommand):
         except (OSError, ValueError) as error:
             raise CommandError(f"{get_anchor_path()} cannot be used: {error}") from None
         link_waiting()
-        found = verify_chain([*expected, *([kept] if kept else [])])
-        self.stdout.write(f"{found.checked} entries checked{f', {found.waiting} wait for their link' if found.waiting else ''}.")
-        if found.problem:
-            raise CommandError(f"BROKEN: {found.problem}")
+        verdict = verify_chain([*expected, *([kept] if kept else [])])
+        self.stdout.write(f"{verdict.checked} entries checked{f', {verdict.waiting} wait for their link' if verdict.waiting else ''}.")
+        if verdict.problem:
+            raise CommandError(f"BROKEN: {verdict.problem}")
         against = f"compared with {len(expected) + bool(kept)} earlier head{'s' if len(expected) + bool(kept) != 1 else ''}"
-        self.stdout.write(f"The chain is whole, {against}.\nHead: {found.head}")
+        self.stdout.write(f"The chain is whole, {against}.\nHead: {verdict.head}")

@@ -48,13 +48,13 @@ class Command(BaseCommand):
                 note_check(alive, end_when_dead)
             raise SystemExit(0 if alive else 1)
         refuse_weak(settings.SECRET_KEY)
-        found = list_gpus()
-        chosen = choose_gpu(gpu, found)
+        gpus = list_gpus()
+        chosen = choose_gpu(gpu, gpus)
         if chosen is not None:
             os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
             os.environ["CUDA_VISIBLE_DEVICES"] = str(chosen.index)
-            if gpu is None and len(found) > 1:
-                self.stdout.write(f"This machine has {len(found)} GPUs; this worker uses the first. Start one for each: --gpu 0, --gpu 1, …")
+            if gpu is None and len(gpus) > 1:
+                self.stdout.write(f"This machine has {len(gpus)} GPUs; this worker uses the first. Start one for each: --gpu 0, --gpu 1, …")
         if len(name) > 150 or "/" in name or "\0" in name:
             raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
         try:
@@ -67,17 +67,17 @@ class Command(BaseCommand):
             raise SystemExit(code)
 
 
-def choose_gpu(text: str | None, found: list[Gpu]) -> Gpu | None:
+def choose_gpu(text: str | None, gpus: list[Gpu]) -> Gpu | None:
     """The GPU asked for; without a wish the first one, unless CUDA_VISIBLE_DEVICES has chosen already."""
     if text is None:
-        return None if "CUDA_VISIBLE_DEVICES" in os.environ else next(iter(found), None)
+        return None if "CUDA_VISIBLE_DEVICES" in os.environ else next(iter(gpus), None)
     if not text.isdecimal():
         raise CommandError(f"--gpu {text!r}: give the number of a GPU, for example 0", returncode=2)
-    for gpu in found:
+    for gpu in gpus:
         if gpu.index == int(text):
             return gpu
-    there = ", ".join(f"{gpu.index} ({gpu})" for gpu in found) or "none"
-    raise CommandError(f"--gpu {text}: GPU {text} is not here; this machine has: {there}", returncode=2)
+    available = ", ".join(f"{gpu.index} ({gpu})" for gpu in gpus) or "none"
+    raise CommandError(f"--gpu {text}: GPU {text} is not here; this machine has: {available}", returncode=2)
 
 
 def queue_names(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``{% load said %}``: text of people and models with its invisible characters named, so that nothing pretends to be what it is not."""
+"""``{% load visible_text %}``: text of people and models with its invisible characters named, so that nothing pretends to be what it is not."""
 
 from typing import Any
 from urllib.parse import urlencode
