@@ -112,7 +112,11 @@ class Walk:
     def read_newest_matches(self, limit: int) -> list[Key]:
         """The first ``limit`` keys by id descending, of a bare selection."""
         near = self.find_matches(1)
-        return [(pk,) for pk in sorted(near, reverse=True)[:limit]] if len(near) >= limit else self.block_by_block(None, limit)
+        if len(near) < limit:  # so few that the count will ask for all of them
+            if not self.has_few_matches:
+                return self.block_by_block(None, limit)
+            near = self.find_matches()
+        return [(pk,) for pk in sorted(near, reverse=True)[:limit]]
 
     def read_first(self, limit: int, most: int) -> tuple[list[Key], int, bool]:
         """The first ``limit`` keys, how many rollouts there are and whether that is all, as ``count`` tells it."""
