@@ -49,15 +49,16 @@ demo: setup
 up: setup
 	@PORT=$(PORT) $(PY) manage.py up
 
-# Two processes, a core each, take one test file after the other, the longest first (tests/order.py). Each has services of its own.
+# Three processes take one test file after the other, the longest first (tests/order.py): one more than the two cores, because what waits for a
+# child or a browser leaves its core idle. Each has services of its own.
 # The tests start some hundred processes: where the shell forbids Python to keep compiled code, each would compile the project anew.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest
-TWO = -n 2 --dist loadfile --no-loadscope-reorder --durations=20
+SHARED = -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 test: setup-test chromium
-	$(PYTEST) $(or $(ARGS),$(TWO) tests/trainers tests/browser tests/lab tests/security)
+	$(PYTEST) $(or $(ARGS),$(SHARED) tests/trainers tests/browser tests/lab tests/security)
 
 test-quick: setup-test
-	$(PYTEST) $(TWO) --quick tests/trainers tests/lab tests/security
+	$(PYTEST) $(SHARED) --quick tests/trainers tests/lab tests/security
 
 lint: setup-test
 	$(PY) -m ruff format --check .

@@ -115,7 +115,17 @@ def test_no_page_is_wider_than_a_phone_or_a_page_at_twice_the_size(page: Page, o
     sign_in(owner)
     for width in (390, 720):
         page.set_viewport_size({"width": width, "height": 800})
-        for path in ("/runs/", "/launch/", "/launch/grpo/", "/launch/demo/", "/workers/", "/accounts/password/change/", "/nothing/"):
+        for path in (
+            "/runs/",
+            "/launch/",
+            "/launch/grpo/",
+            "/launch/demo/",
+            "/workers/",
+            "/audit/",
+            "/team/",
+            "/accounts/password/change/",
+            "/nothing/",
+        ):
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} at {width}"
 

@@ -101,6 +101,9 @@ def test_a_mistyped_method_says_what_is_near_and_keeps_the_form(page: Page, owne
     problem = page.locator("[data-error-for='stages.0.add']")
     expect(problem).to_contain_text("Did you mean rs-grpo?")
     expect(page.get_by_label("Add a method")).to_have_value("rs-gpro")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390  # with the table of rewards that the check has brought
+    page.set_viewport_size({"width": 1440, "height": 900})
     page.get_by_label("Add a method").fill("rs-grpo")
     expect(problem).to_be_empty()
     page.get_by_role("button", name="Add", exact=True).click()
