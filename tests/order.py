@@ -67,6 +67,8 @@ LONGEST = (
     "security/test_incidents_access.py",
 )
 LONG = (
+    "lab/test_static_names.py",
+    "lab/labels/test_strategies.py",
     "security/test_incidents_text.py",
     "security/test_secrets.py",
     "lab/supervisor/test_ingest.py",
