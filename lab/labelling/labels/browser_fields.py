@@ -10,7 +10,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from lab.labelling.labels.rollout_labels import PreferenceTally, judgements_about, tally_rollouts
-from lab.rollouts.browse.cells import NOTHING, Row
+from lab.rollouts.browse.cells import NOTHING, TableRow
 from lab.rollouts.browse.columns import FURTHER, Column
 from lab.rollouts.browse.conditions import ELSEWHERE
 from lab.rollouts.browse.fields import FIELDS, make_flag_field
@@ -32,7 +32,7 @@ def labels_of(team: Team, rollouts: Sequence[Any]) -> dict[int, PreferenceTally]
     return tally_rollouts(judgements_about(team, {rollout.prompt_id for rollout in rollouts}, ids), ids) if ids else {}
 
 
-def render_labels_cell(row: Row) -> SafeString:
+def render_labels_cell(row: TableRow) -> SafeString:
     if "labels" not in row.loaded:
         return NOTHING
     parts = row.loaded["labels"].parts

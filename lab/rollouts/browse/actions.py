@@ -144,8 +144,8 @@ def export_rollouts(request: LabRequest, form: str) -> HttpResponseBase:
 
 
 def fetch_ordered_rollouts(request: LabRequest, ids: list[int]) -> Iterator[Rollout]:
-    found = Rollout.objects.of(request.team).select_related("prompt", "run").in_bulk(ids)
-    yield from (found[pk] for pk in dict.fromkeys(ids) if pk in found)
+    rollouts = Rollout.objects.of(request.team).select_related("prompt", "run").in_bulk(ids)
+    yield from (rollouts[pk] for pk in dict.fromkeys(ids) if pk in rollouts)
 
 
 def file_name(selection: Selection, kind: Format) -> str:

@@ -34,7 +34,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnHistogram:
     field: Field
     bars: list[Bar]
     low: str
@@ -60,22 +60,22 @@ def render_bar_link(bar: Bar, page: str, name: str, is_filtered: bool, is_first:
     )
 
 
-def build_histogram_bars(found: Histogram, address: Address) -> Drawn | None:
+def build_histogram_bars(histogram: Histogram, address: Address) -> DrawnHistogram | None:
     """None where no rollout has a value."""
-    field = FIELDS[found.field]
-    if not found.counts:
+    field = FIELDS[histogram.field]
+    if not histogram.counts:
         return None
-    count, most, edges = len(found.counts), max(found.counts), found.edges
+    count, most, edges = len(histogram.counts), max(histogram.counts), histogram.edges
     width, start = (WIDTH / count, 0.0) if count > 1 else (WIDTH / ALONE, WIDTH * (1 - 1 / ALONE) / 2)  # a value that all have is one slim bar
-    lo, hi = (None, None) if found.chosen is None else found.chosen
-    others = tuple(one for one in address.selection.filters if one.field != found.field)
+    lo, hi = (None, None) if histogram.chosen is None else histogram.chosen
+    others = tuple(one for one in address.selection.filters if one.field != histogram.field)
     bars = []
-    for at, rollouts in enumerate(found.counts):
+    for at, rollouts in enumerate(histogram.counts):
         left, right = edges[at], edges[at + 1]
         last = at == count - 1
         asked = (
-            Filter(found.field, "ge", format_exact_edge(left, field)),
-            Filter(found.field, "le" if last else "lt", format_exact_edge(right, field)),
+            Filter(histogram.field, "ge", format_exact_edge(left, field)),
+            Filter(histogram.field, "le" if last else "lt", format_exact_edge(right, field)),
         )
         height = max(LEAST, HEIGHT * rollouts / most) if rollouts else 0.0
         bars.append(
@@ -93,16 +93,15 @@ def build_histogram_bars(found: Histogram, address: Address) -> Drawn | None:
         )
     cleared = address.url(filters=others) if len(others) < len(address.selection.filters) else ""
     unit = f" {field.unit}" if field.unit else ""
-    return Drawn(field, bars, format_number(edges[0]), f"{format_number(edges[-1])}{unit}", describe_histogram(found), cleared)
+    return DrawnHistogram(field, bars, format_number(edges[0]), f"{format_number(edges[-1])}{unit}", describe_histogram(histogram), cleared)
 
 
-def describe_histogram(found: Histogram) -> str:
+def describe_histogram(histogram: Histogram) -> str:
     """The text alternative: how many, from where to where, and where most of them are."""
-    total, most = sum(found.counts), max(range(len(found.counts)), key=found.counts.__getitem__)
-    between = f"{format_number(found.edges[most])} to {format_number(found.edges[most + 1])}"
-    return (
-        f"{total:,} rollouts from {format_number(found.edges[0])} to {format_number(found.edges[-1])}; most, {found.counts[most]:,}, from {between}"
-    )
+    total, most = sum(histogram.counts), max(range(len(histogram.counts)), key=histogram.counts.__getitem__)
+    between = f"{format_number(histogram.edges[most])} to {format_number(histogram.edges[most + 1])}"
+    ends = f"from {format_number(histogram.edges[0])} to {format_number(histogram.edges[-1])}"
+    return f"{total:,} rollouts {ends}; most, {histogram.counts[most]:,}, from {between}"
 
 
 def format_exact_edge(value: float, field: Field) -> str:

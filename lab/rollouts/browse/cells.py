@@ -23,7 +23,7 @@ NOTHING = SafeString('<span class="muted">–</span>')
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A rollout of the page, with ``head`` and ``prompt_head``, the start of its completion and of its prompt, as the database cut them.
     ``url``: where its page is, escaped. ``loaded``: what columns of other rooms asked for, by the column's name.
     """
@@ -73,60 +73,60 @@ def render_badge_cell(label: str, tone: str = "") -> SafeString:
     return format_html('<span class="badge {}">{}</span>', tone, label)
 
 
-def render_run_cell(row: Row) -> SafeString:
+def render_run_cell(row: TableRow) -> SafeString:
     return format_html('<span class="muted">#{}</span> <bdi>{}</bdi>', row.rollout.run.number, escape_invisible_text(row.rollout.run.name))
 
 
-def render_step_cell(row: Row) -> SafeString:
+def render_step_cell(row: TableRow) -> SafeString:
     if row.rollout.phase == "train":
         return render_integer_cell(row.rollout.step)
     return format_html('{} <small class="muted">{}</small>', row.rollout.step, row.rollout.phase.replace("heldout", "held-out"))
 
 
-def render_group_cell(row: Row) -> SafeString:
+def render_group_cell(row: TableRow) -> SafeString:
     rollout = row.rollout
     where = conditional_escape(build_numbered_address("group", (rollout.step, rollout.group), rollout.run.pk, rollout.phase))
     return mark_safe(f'<a href="{where}">{rollout.group:d}</a>')
 
 
-def render_completion_cell(row: Row) -> SafeString:
+def render_completion_cell(row: TableRow) -> SafeString:
     words = render_text_cell(row.rollout.head) or EMPTY
     return mark_safe(f'<a class="words" href="{row.url}" data-open>{words}</a>')  # ``render_text_cell`` has escaped them
 
 
-def render_prompt_cell(row: Row) -> SafeString:
+def render_prompt_cell(row: TableRow) -> SafeString:
     words = render_text_cell(row.rollout.prompt_head) or "empty"
     where = conditional_escape(build_numbered_address("prompt", (row.rollout.prompt_id,)))
     return mark_safe(f'<a class="words muted" href="{where}">{words}</a>')  # ``render_text_cell`` has escaped them
 
 
-def render_finish_cell(row: Row) -> SafeString:
+def render_finish_cell(row: TableRow) -> SafeString:
     reason = row.rollout.finish_reason
     words = STOPPED if reason == "stop" else render_badge_cell(FINISH.get(reason, escape_invisible_text(reason)), "warn")
     return format_html("{} {}", words, render_badge_cell(f"attempt {row.rollout.attempt}, replayed")) if row.rollout.superseded else words
 
 
-def render_filtered_cell(row: Row) -> SafeString:
+def render_filtered_cell(row: TableRow) -> SafeString:
     return render_badge_cell(escape_invisible_text(row.rollout.filtered[:60]), "warn") if row.rollout.filtered else NOTHING
 
 
-def render_tags_cell(row: Row) -> SafeString:
+def render_tags_cell(row: TableRow) -> SafeString:
     if not row.summary.tags:
         return NOTHING
     return format_html_join(" ", '<span class="tag-chip"><bdi>{}</bdi></span>', ((escape_invisible_text(tag),) for tag in row.summary.tags))
 
 
-def render_rating_cell(row: Row) -> SafeString:
+def render_rating_cell(row: TableRow) -> SafeString:
     if row.summary.rating is None:
         return NOTHING
     people = f"mean of {row.summary.ratings} {'person' if row.summary.ratings == 1 else 'people'}"
     return format_html('<span title="{}"><span aria-hidden="true">★</span> {}</span>', people, numbers.format_number(row.summary.rating))
 
 
-def render_comments_cell(row: Row) -> SafeString:
+def render_comments_cell(row: TableRow) -> SafeString:
     return format_html("{}", row.summary.comments) if row.summary.comments else NOTHING
 
 
-def render_component_cell(row: Row, name: str) -> SafeString:
+def render_component_cell(row: TableRow, name: str) -> SafeString:
     value = row.rollout.rewards.get(name)
     return render_signed_cell(value) if isinstance(value, int | float) and not isinstance(value, bool) else NOTHING

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from lab.lib.registry import Registry
 from lab.rollouts.browse import cells
-from lab.rollouts.browse.cells import Row
+from lab.rollouts.browse.cells import TableRow
 from lab.rollouts.browse.fields import COMPONENT, field_named
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 from lab.teams.accounts.models import Team
@@ -29,12 +29,12 @@ MOST_CHANGES = 80  # names in ``cols``
 class Column:
     """``kind`` num is right-aligned; ``usual`` is shown unless hidden. A column that can be sorted by is named as its field.
 
-    ``load`` is asked once for the rollouts of a page on which the column is seen, and says by rollout what ``cell`` finds in ``Row.loaded``.
+    ``load`` is asked once for the rollouts of a page on which the column is seen, and says by rollout what ``cell`` finds in ``TableRow.loaded``.
     """
 
     name: str
     label: str
-    cell: Callable[[Row], SafeString]
+    cell: Callable[[TableRow], SafeString]
     kind: str = "num"
     usual: bool = True
     help: str = ""
@@ -46,25 +46,25 @@ class Column:
         return known is not None and known.sortable
 
 
-def make_number_cell(name: str) -> Callable[[Row], SafeString]:
-    def cell(row: Row) -> SafeString:
+def make_number_cell(name: str) -> Callable[[TableRow], SafeString]:
+    def cell(row: TableRow) -> SafeString:
         return cells.render_number_cell(getattr(row.rollout, name))
 
     return cell
 
 
-def make_integer_cell(name: str) -> Callable[[Row], SafeString]:
-    def cell(row: Row) -> SafeString:
+def make_integer_cell(name: str) -> Callable[[TableRow], SafeString]:
+    def cell(row: TableRow) -> SafeString:
         return cells.render_integer_cell(getattr(row.rollout, name))
 
     return cell
 
 
-def render_advantage_cell(row: Row) -> SafeString:
+def render_advantage_cell(row: TableRow) -> SafeString:
     return cells.render_signed_cell(row.rollout.advantage)
 
 
-def render_reward_cell(row: Row) -> SafeString:
+def render_reward_cell(row: TableRow) -> SafeString:
     return cells.render_signed_cell(row.rollout.reward)
 
 
@@ -141,14 +141,14 @@ def build_table_columns(names: Sequence[str], one_run: bool) -> list[Column]:
     return [*first, *build_component_columns(names), *LAST, *FURTHER.values()]
 
 
-def render_table_rows(rows: Iterable[Row], columns: Sequence[Column]) -> Iterator[SafeString]:
+def render_table_rows(rows: Iterable[TableRow], columns: Sequence[Column]) -> Iterator[SafeString]:
     """Each row of the table; the completion is its header."""
     frames = [(render_cell_start(column), column.cell, SafeString("</th>" if column.name == "completion" else "</td>")) for column in columns]
     for row in rows:
         yield SafeString(f"{row_start(row)}{''.join([f'{start}{cell(row)}{end}' for start, cell, end in frames])}</tr>")
 
 
-def row_start(row: Row) -> SafeString:
+def row_start(row: TableRow) -> SafeString:
     rollout = row.rollout
     more = SUPERSEDED if rollout.superseded else ""
     return mark_safe(  # numbers, and an escaped address
@@ -159,11 +159,11 @@ def row_start(row: Row) -> SafeString:
 
 def load_column_data(columns: Iterable[Column], team: Team, rollouts: Sequence[Any]) -> dict[int, dict[str, Any]]:
     """What the columns need to know about the rollouts of a page, by rollout and column."""
-    found: dict[int, dict[str, Any]] = {rollout.pk: {} for rollout in rollouts}
+    loaded: dict[int, dict[str, Any]] = {rollout.pk: {} for rollout in rollouts}
     for column in columns:
         for rollout, known in column.load(team, rollouts).items() if column.load else ():
-            found[rollout][column.name] = known
-    return found
+            loaded[rollout][column.name] = known
+    return loaded
 
 
 def render_cell_start(column: Column) -> SafeString:

@@ -36,8 +36,8 @@ HAVING (count(*) > 1 AND min(reward) = max(reward)) IS {truth} OFFSET 0
 
 def runs_of(team: Team, selection: Selection) -> list[Run]:
     """The selection's runs, with LISTED loaded, those with the newest rollouts first. Numbers the team does not have are nobody's."""
-    found = Run.objects.of(team).only(*LISTED).order_by("-last_rollout", "-number")
-    return list(found.filter(number__in=selection.runs) if selection.runs else found.filter(last_rollout__gt=0))
+    runs = Run.objects.of(team).only(*LISTED).order_by("-last_rollout", "-number")
+    return list(runs.filter(number__in=selection.runs) if selection.runs else runs.filter(last_rollout__gt=0))
 
 
 def sort_newest_first(runs: Iterable[Run]) -> list[Run]:
@@ -48,41 +48,41 @@ def sort_newest_first(runs: Iterable[Run]) -> list[Run]:
 def filter_matching_rollouts(team: Team, selection: Selection) -> QuerySet[Rollout]:
     """The selection's rollouts, unsorted; the regular expression is left to ``regex``, which has a time limit."""
     runs = runs_of(team, selection)
-    found, ids = filter_structured_rollouts(team, selection, runs), [run.pk for run in runs]
-    return found.filter(pk__in=rollout_matches(selection.words, ids, team.pk if not selection.runs else 0)) if selection.words else found
+    rollouts, ids = filter_structured_rollouts(team, selection, runs), [run.pk for run in runs]
+    return rollouts.filter(pk__in=rollout_matches(selection.words, ids, team.pk if not selection.runs else 0)) if selection.words else rollouts
 
 
 def filter_structured_rollouts(team: Team, selection: Selection, runs: Sequence[Run]) -> QuerySet[Rollout]:
     """The rollouts of ``runs`` that the filters leave, without the full text."""
-    found: QuerySet[Rollout] = Rollout.objects.filter(run=runs[0]) if len(runs) == 1 else Rollout.objects.filter(run__in=runs)
+    rollouts: QuerySet[Rollout] = Rollout.objects.filter(run=runs[0]) if len(runs) == 1 else Rollout.objects.filter(run__in=runs)
     if not selection.tries:
-        found = found.filter(superseded=False)
+        rollouts = rollouts.filter(superseded=False)
     for one in selection.filters:
-        found = apply_rollout_filter(found, one, team, [run.pk for run in runs])
-    return found
+        rollouts = apply_rollout_filter(rollouts, one, team, [run.pk for run in runs])
+    return rollouts
 
 
-def apply_rollout_filter(found: QuerySet[Rollout], one: Filter, team: Team, runs: Sequence[UUID]) -> QuerySet[Rollout]:
+def apply_rollout_filter(rollouts: QuerySet[Rollout], one: Filter, team: Team, runs: Sequence[UUID]) -> QuerySet[Rollout]:
     if one.field.startswith(COMPONENT):
-        return apply_number_filter(found.alias(asked_component=extract_reward_component(one.field)), "asked_component", one)
+        return apply_number_filter(rollouts.alias(asked_component=extract_reward_component(one.field)), "asked_component", one)
     if one.field == "rating":
-        return found.filter(pk__in=filter_mean_ratings(one))
+        return rollouts.filter(pk__in=filter_mean_ratings(one))
     if one.known.kind == "number":
-        return apply_number_filter(found, one.field, one)
+        return apply_number_filter(rollouts, one.field, one)
     if one.known.kind == "choice":
         same = Q(**{COLUMNS.get(one.field, one.field): one.value})
-        return found.filter(same if one.operator == "is" else ~same)
+        return rollouts.filter(same if one.operator == "is" else ~same)
     yes = one.value == "yes"
     if one.field == "zero_variance":
-        return found.filter(pk__in=RawSQL(SPREAD.format(truth="TRUE" if yes else "NOT TRUE"), [list(runs)]))  # noqa: S611 only one of two words
+        return rollouts.filter(pk__in=RawSQL(SPREAD.format(truth="TRUE" if yes else "NOT TRUE"), [list(runs)]))  # noqa: S611 only one of two words
     if one.field in ELSEWHERE:
         having = Q(pk__in=ELSEWHERE[one.field](team))
-        return found.filter(having if yes else ~having)
+        return rollouts.filter(having if yes else ~having)
     if one.field == "prompt":
-        return found.filter(prompt_id__in=prompt_matches(one.value, team.pk))
+        return rollouts.filter(prompt_id__in=prompt_matches(one.value, team.pk))
     if one.field == "filtered":
-        return found.filter(~Q(filtered=""), filtered__icontains=one.value)
-    return found.filter(build_exists_condition(one, team) if yes or one.operator == "has" else ~build_exists_condition(one, team))
+        return rollouts.filter(~Q(filtered=""), filtered__icontains=one.value)
+    return rollouts.filter(build_exists_condition(one, team) if yes or one.operator == "has" else ~build_exists_condition(one, team))
 
 
 def build_exists_condition(one: Filter, team: Team) -> Exists:
@@ -98,12 +98,12 @@ def build_exists_condition(one: Filter, team: Team) -> Exists:
     return Exists(Rollout.objects.filter(~Q(filtered=""), run_id=OuterRef("run_id"), pk=mine))
 
 
-def apply_number_filter(found: QuerySet[Rollout], column: str, one: Filter) -> QuerySet[Rollout]:
+def apply_number_filter(rollouts: QuerySet[Rollout], column: str, one: Filter) -> QuerySet[Rollout]:
     value, operator = parse_filter_operand(one)
     return (
-        found.exclude(**{column: value}).filter(**{f"{column}__isnull": False})
+        rollouts.exclude(**{column: value}).filter(**{f"{column}__isnull": False})
         if operator == "ne"
-        else found.filter(**{f"{column}__{LOOKUPS[operator]}": value})
+        else rollouts.filter(**{f"{column}__{LOOKUPS[operator]}": value})
     )
 
 

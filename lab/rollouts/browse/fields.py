@@ -48,10 +48,10 @@ class Field:
         return None
 
     def not_a_number(self, value: str) -> tuple[str, str] | None:
-        found = parse_finite_number(value)
-        if found is None:
+        number = parse_finite_number(value)
+        if number is None:
             return f"{self.label}: {value!r} is not a number", f"give one such as {self.example}"
-        if self.whole and found != int(found):
+        if self.whole and number != int(number):
             return f"{self.label}: {value!r} is not a whole number", f"give one such as {self.example}"
         return None
 
@@ -61,10 +61,10 @@ def parse_finite_number(text: str) -> float | None:
     if len(text) > 40 or "_" in text or not text.isascii():
         return None
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def make_number_field(name: str, label: str, unit: str = "", help: str = "", whole: bool = False) -> Field:

@@ -89,33 +89,33 @@ def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "", offered: i
             fits |= Q(number=number)
         runs = runs.filter(fits | Q(number__in=chosen))
     is_chosen = Case(When(number__in=chosen, then=0), default=1) if chosen else Value(1)
-    found = list(runs.order_by(is_chosen, "-number")[: len(chosen) + offered + 1])
+    choices = list(runs.order_by(is_chosen, "-number")[: len(chosen) + offered + 1])
     place = {number: at for at, number in enumerate(chosen)}
-    return sorted(found, key=lambda run: place.get(run.number, len(place)))  # the rest keeps its order
+    return sorted(choices, key=lambda run: place.get(run.number, len(place)))  # the rest keeps its order
 
 
 def build_filter_chips(address: Address) -> list[Chip]:
     selection = address.selection
-    found = [
+    chips = [
         Chip(escape_invisible_text(one.label), address.url(filters=tuple(other for other in selection.filters if other != one)))
         for one in selection.filters
     ]
     if selection.words:
-        found.append(Chip(f"Text: {escape_invisible_text(selection.words)}", address.url(words="")))
+        chips.append(Chip(f"Text: {escape_invisible_text(selection.words)}", address.url(words="")))
     if selection.pattern:
-        found.append(Chip(f"Matches /{escape_invisible_text(selection.pattern)}/", address.url(pattern="")))
+        chips.append(Chip(f"Matches /{escape_invisible_text(selection.pattern)}/", address.url(pattern="")))
     if selection.tries:
-        found.append(Chip("Including replayed steps", address.url(tries=False)))
-    return found
+        chips.append(Chip("Including replayed steps", address.url(tries=False)))
+    return chips
 
 
 def components_of(runs: Sequence[Run], rows: Iterable[Any]) -> list[str]:
     """Names of the reward functions in view: those of the rows, then of the newest rollout of each of the runs."""
     asked = sorted((run for run in runs[:ASKED_RUNS] if run.last_rollout), key=lambda run: -run.last_rollout)
-    found: dict[str, None] = {}
+    components: dict[str, None] = {}
     for names in [*(row.rewards for row in rows), *read_reward_names(asked)]:
-        found |= dict.fromkeys(names)
-    return [name for name in found if field_named(COMPONENT + name)]
+        components |= dict.fromkeys(names)
+    return [name for name in components if field_named(COMPONENT + name)]
 
 
 def read_reward_names(runs: Sequence[Run]) -> list[list[str]]:

@@ -50,11 +50,11 @@ def compute_field_histograms(team: Team, selection: Selection, fields: Sequence[
         raise KeyError(unknown[0])
     filtered = {one.field for one in selection.filters}
     together = [field for field in fields if field not in filtered]
-    found = dict(count_field_bins(team, selection, together, bins)) if together else {}
+    binned = dict(count_field_bins(team, selection, together, bins)) if together else {}
     for field in fields:
         if field in filtered:
-            found |= count_field_bins(team, selection.without(field), [field], bins)
-    return {field: Histogram(field, *found[field], compute_filter_range(selection.filters, field)) for field in fields}
+            binned |= count_field_bins(team, selection.without(field), [field], bins)
+    return {field: Histogram(field, *binned[field], compute_filter_range(selection.filters, field)) for field in fields}
 
 
 Binned = tuple[list[float], list[int]]  # edges and counts

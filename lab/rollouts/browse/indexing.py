@@ -84,15 +84,15 @@ def end_of_batch(cursor: Any, run: Run) -> int:
     """Up to which id the next batch goes."""
     since, last = run.searchable_to, run.last_rollout
     cursor.execute(NEXT, [run.pk, since, min(since + WINDOW, last), BATCH])
-    found = cursor.fetchone()[0]
-    if found is None:  # other runs have written in between: on to the first id that is the run's
+    end = cursor.fetchone()[0]
+    if end is None:  # other runs have written in between: on to the first id that is the run's
         cursor.execute(FIRST, [run.pk, since])
         first = cursor.fetchone()[0]
         if first is None:
             return last
         cursor.execute(NEXT, [run.pk, first - 1, min(first + WINDOW, last), BATCH])
-        found = cursor.fetchone()[0]
-    return min(int(found), last)
+        end = cursor.fetchone()[0]
+    return min(int(end), last)
 
 
 def add_words(cursor: Any, run: Run, since: int, to: int, characters: int = CHARACTERS) -> None:

@@ -134,14 +134,14 @@ def page_of_matches(walk: Walk, size: int, progress: SearchProgress | None) -> P
     """What a regular expression finds in the time it has; ``examined`` says how far it came."""
     pattern = walk.selection.pattern
     key, backwards = read_cursor(walk.order, walk.selection.after) or (None, False)
-    found = regex.search_matching_keys(pattern, lambda last, most: walk.keys(last, backwards, most), key, size + 1)
-    if backwards and found.ended and len(found.keys) <= size:
+    search = regex.search_matching_keys(pattern, lambda last, most: walk.keys(last, backwards, most), key, size + 1)
+    if backwards and search.ended and len(search.keys) <= size:
         return page_of_matches(replace(walk, selection=replace(walk.selection, after="")), size, progress)
-    count = Count(min(len(found.keys), size), exact=found.ended and not key)
-    page = laid_out(walk, found.keys, key, backwards, size, count, progress)
-    reached = write_cursor(walk.order, found.last, backwards) if found.timed_out and found.last else ""
+    count = Count(min(len(search.keys), size), exact=search.ended and not key)
+    page = laid_out(walk, search.keys, key, backwards, size, count, progress)
+    reached = write_cursor(walk.order, search.last, backwards) if search.timed_out and search.last else ""
     of = sum(run.rollouts for run in walk.runs) if not walk.selection.filters and not walk.selection.words else walk.count(EXAMINABLE)[0]
-    return replace(page, examined=Examined(found.examined, max(of, found.examined), found.timed_out, reached))
+    return replace(page, examined=Examined(search.examined, max(of, search.examined), search.timed_out, reached))
 
 
 def progress_of(runs: Sequence[Run], selection: Selection) -> SearchProgress | None:
@@ -155,8 +155,8 @@ def load_page_rollouts(ids: Sequence[int], runs: Sequence[Run]) -> list[ListedRo
     """The rollouts in the order of ``ids``."""
     known = {run.pk: run for run in runs}
     stored: Any = Rollout.objects.filter(pk__in=ids, run__in=runs).values_list(*STORED, Left("completion", CUT_AT), Left("prompt__text", CUT_AT))
-    found = {row[0]: ListedRollout(*(*row, known[row[1]])) for row in stored}
-    return [found[pk] for pk in ids if pk in found]
+    rollouts = {row[0]: ListedRollout(*(*row, known[row[1]])) for row in stored}
+    return [rollouts[pk] for pk in ids if pk in rollouts]
 
 
 STORED = [one.name for one in fields(ListedRollout)][: -len(("head", "prompt_head", "run"))]
@@ -175,10 +175,10 @@ def find_neighbour_ids(team: Team, selection: Selection, rollout: Rollout) -> tu
 def find_nearest_key(walk: Walk, key: Key, backwards: bool) -> Key | None:
     pattern = walk.selection.pattern
     if not pattern or regex.find_pattern_problem(pattern):
-        found = walk.keys(key, backwards, 1)
+        nearest = walk.keys(key, backwards, 1)
     else:
-        found = regex.search_matching_keys(pattern, lambda last, most: walk.keys(last, backwards, most), key, 1, NEIGHBOUR_SECONDS).keys
-    return found[0] if found else None
+        nearest = regex.search_matching_keys(pattern, lambda last, most: walk.keys(last, backwards, most), key, 1, NEIGHBOUR_SECONDS).keys
+    return nearest[0] if nearest else None
 
 
 def stream_rollouts(team: Team, selection: Selection, limit: int | None = None) -> Iterator[Rollout]:
@@ -208,8 +208,8 @@ def split_id_batches(ids: Iterable[int], size: int) -> Iterator[list[int]]:
 
 
 def fetch_whole_rollouts(ids: Sequence[int], runs: Mapping[UUID, Run]) -> Iterator[Rollout]:
-    found = Rollout.objects.filter(run__in=list(runs.values())).select_related("prompt").in_bulk(ids)
+    rollouts = Rollout.objects.filter(run__in=list(runs.values())).select_related("prompt").in_bulk(ids)
     for pk in ids:
-        if rollout := found.get(pk):
+        if rollout := rollouts.get(pk):
             rollout.run = runs[rollout.run_id]
             yield rollout

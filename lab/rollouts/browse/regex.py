@@ -23,7 +23,7 @@ class TooSlow(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class PatternSearch:
     """``keys`` that match, of ``examined`` keys up to ``last``; ``ended``: there is nothing beyond it."""
 
     keys: list[Key]
@@ -65,34 +65,34 @@ def find_pattern_problem(pattern: str) -> Problem | None:
 
 def search_matching_keys(
     pattern: str, keys: Callable[[Key | None, int], list[Key]], start: Key | None, wanted: int, seconds: float = SECONDS
-) -> Found:
+) -> PatternSearch:
     """The first ``wanted`` of the keys after ``start`` whose completion matches; ``keys`` gives so many keys after one, in order.
 
     A completion that takes all the time there is counts as examined and not matching, so that going on gets past it.
     """
     until = time.monotonic() + seconds
-    found: list[Key] = []
+    matches: list[Key] = []
     examined, last, size = 0, start, FEWEST
     ahead: list[Key] = []
-    while len(found) < wanted:
+    while len(matches) < wanted:
         left = until - time.monotonic()
         ahead = ahead or keys(last, size)
         if not ahead:
-            return Found(found, examined, last, ended=True, timed_out=False)
+            return PatternSearch(matches, examined, last, ended=True, timed_out=False)
         if left <= 0:
-            return Found(found, examined, last, ended=False, timed_out=True)
+            return PatternSearch(matches, examined, last, ended=False, timed_out=True)
         chunk = ahead[:size]
         try:
             matched = matching_among(pattern, [key[-1] for key in chunk], left if len(chunk) == 1 else left / 2)
         except TooSlow:
             if len(chunk) == 1:
-                return Found(found, examined + 1, chunk[0], ended=False, timed_out=True)
+                return PatternSearch(matches, examined + 1, chunk[0], ended=False, timed_out=True)
             size = max(1, len(chunk) // 10)
             continue
-        found += [key for key in chunk if key[-1] in matched]
+        matches += [key for key in chunk if key[-1] in matched]
         examined, last, ahead = examined + len(chunk), chunk[-1], ahead[len(chunk) :]
         size = min(4 * size, MOST)
-    return Found(found, examined, last, ended=False, timed_out=False)
+    return PatternSearch(matches, examined, last, ended=False, timed_out=False)
 
 
 def matching_among(pattern: str, rollouts: Sequence[int], seconds: float) -> set[int]:

@@ -59,8 +59,8 @@ def format_stored_query(address: Address) -> str:
 
 def view_of(request: LabRequest, key: int, own: bool = False) -> SavedView:
     """404 for another team's, another person's private one, and for a change of somebody else's."""
-    found = SavedView.objects.filter(team=request.team, owner=request.user) if own else seen_by(request.team, request.user)
-    return get_object_or_404(found, pk=key)
+    views = SavedView.objects.filter(team=request.team, owner=request.user) if own else seen_by(request.team, request.user)
+    return get_object_or_404(views, pk=key)
 
 
 def build_view_address(query: str, key: int) -> str:

@@ -48,9 +48,9 @@ class Filter:
 
     @property
     def known(self) -> Field:
-        found = field_named(self.field)
-        assert found is not None
-        return found
+        field = field_named(self.field)
+        assert field is not None
+        return field
 
     @property
     def label(self) -> str:
@@ -104,34 +104,34 @@ class Selection:
 
 
 def read_runs(asked: Iterable[str], problems: list[Problem]) -> tuple[int, ...]:
-    found: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for text in asked:
         if not text:  # an empty choice of a form
             continue
         if (number := parse_whole_number(text, MAX_INTEGER, 1)) is None:
             problems.append(Problem("run", text, f"{text[:50]!r} is not a run number", "give a number such as 2"))
-        elif len(found) < MAX_RUNS:
-            found[number] = None
+        elif len(numbers) < MAX_RUNS:
+            numbers[number] = None
         else:
             problems.append(Problem("run", text, f"more than {MAX_RUNS} runs were selected", "remove some, or remove all to search every run"))
             break
-    return tuple(found)
+    return tuple(numbers)
 
 
 def read_filters(asked: Iterable[str], problems: list[Problem]) -> tuple[Filter, ...]:
-    found: dict[Filter, None] = {}
+    filters: dict[Filter, None] = {}
     for text in asked:
         if not text:
             continue
-        if len(found) == MAX_FILTERS:
+        if len(filters) == MAX_FILTERS:
             problems.append(Problem("f", text, f"more than {MAX_FILTERS} filters were set", "remove some"))
             break
         one = Filter.read(text)
         if isinstance(one, Problem):
             problems.append(one)
         else:
-            found[one] = None
-    return tuple(found)
+            filters[one] = None
+    return tuple(filters)
 
 
 def read_text(name: str, text: str, problems: list[Problem]) -> str:

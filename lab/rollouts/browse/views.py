@@ -26,7 +26,7 @@ from lab.rollouts.browse import columns
 from lab.rollouts.browse.actions import TAGGED_KEY
 from lab.rollouts.browse.address import COLUMNS_KEY, MAX_COLUMNS, Address
 from lab.rollouts.browse.bars import build_histogram_bars
-from lab.rollouts.browse.cells import Row, render_signed_cell
+from lab.rollouts.browse.cells import TableRow, render_signed_cell
 from lab.rollouts.browse.columns import Choice
 from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS
@@ -88,7 +88,7 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
     shown = [head.column for head in heads if head.seen]
     further = columns.load_column_data(shown, request.team, page.rows)
     made = [
-        Row(rollout, escape(build_numbered_address("rollout", (rollout.pk,))) + listed, said[rollout.pk], further[rollout.pk])
+        TableRow(rollout, escape(build_numbered_address("rollout", (rollout.pk,))) + listed, said[rollout.pk], further[rollout.pk])
         for rollout in page.rows
     ]
     return {
@@ -143,8 +143,8 @@ def sorted_by(sort: str) -> str:
 def show_rollout_histograms(request: LabRequest) -> HttpResponse:
     """How reward, length and mean entropy are distributed; asked for by the page once its table stands."""
     address = address_of(request)
-    found = compute_field_histograms(request.team, address.selection, ("reward", "length", "mean_entropy"))
-    shown = [build_histogram_bars(one, address) for one in found.values()]
+    histograms = compute_field_histograms(request.team, address.selection, ("reward", "length", "mean_entropy"))
+    shown = [build_histogram_bars(one, address) for one in histograms.values()]
     return TemplateResponse(request, "browse/histograms.html", {"histograms": [one for one in shown if one]})
 
 

@@ -70,8 +70,8 @@ class Walk:
             return self.without_words(key, backwards, limit)
         if self.reads_newest_matches and key is None:
             return self.read_newest_matches(limit)
-        if limit <= PROBE_LIMIT and not self.starts_from_matches and (found := self.probe(key, backwards, limit)) is not None:
-            return found
+        if limit <= PROBE_LIMIT and not self.starts_from_matches and (probed := self.probe(key, backwards, limit)) is not None:
+            return probed
         if self.by_arrival and not backwards:
             return self.block_by_block(key, limit)
         if self.has_few_matches:
@@ -146,24 +146,24 @@ class Walk:
     def ask_with_count(self, hits: str, before: list[Any], rows: QuerySet[Any, Any], limit: int) -> tuple[list[Key], int]:
         """The first ``limit`` keys of ``hits``, a query around ``rows`` with the parameters ``before`` in front of theirs, and their number."""
         query = f"SELECT hits.*, count(*) OVER () FROM {hits} AS hits ORDER BY {self.order.by_position(False)} LIMIT %s"  # noqa: S608 constants only
-        found = execute_around(query, before, rows, limit)
-        return [row[:-1] for row in found], found[0][-1] if found else 0
+        rows_with_count = execute_around(query, before, rows, limit)
+        return [row[:-1] for row in rows_with_count], rows_with_count[0][-1] if rows_with_count else 0
 
     def probe(self, key: Key | None, backwards: bool, limit: int) -> list[Key] | None:
         """The keys, found by looking at the words of one rollout after the other; None where the words are too rare for that. The first few tell
         how far one would have to look.
         """
-        found: list[Key] = []
+        matches: list[Key] = []
         near: list[Key] = []
         seen, size = 0, PROBED_FIRST
         while seen < size:
             if len(near) < size:  # what is sorted costs the same however little of it is wanted
                 near = self.without_words(key, backwards, PROBED if self.order.field else size)
             known = words_among(self.selection.words, [one[-1] for one in near[seen:size]], *self.scope)
-            found += [one for one in near[seen:size] if one[-1] in known]
-            if len(found) >= limit or len(near) < size:
-                return found[:limit]
-            needed = PROBE_MARGIN * limit * size / len(found) if found else math.inf
+            matches += [one for one in near[seen:size] if one[-1] in known]
+            if len(matches) >= limit or len(near) < size:
+                return matches[:limit]
+            needed = PROBE_MARGIN * limit * size / len(matches) if matches else math.inf
             seen, size = size, math.ceil(needed) if needed <= PROBED else 0
         return None
 
@@ -196,33 +196,33 @@ class Walk:
     def newest_of_many(self, key: Key | None, limit: int) -> list[Key]:
         """By id descending: a window of ids, then runs in the order of their newest rollout until no other can have newer ones."""
         top = key[0] if key else self.runs[0].last_rollout + 1
-        found: list[Key] = []
+        keys: list[Key] = []
         for window in sorted({min(4 * limit, WINDOW), WINDOW}):
-            if len(found) < limit:
+            if len(keys) < limit:
                 rest = top - window
-                found = self.fetch(self.rows.filter(pk__gte=rest), (top,), False, limit)
+                keys = self.fetch(self.rows.filter(pk__gte=rest), (top,), False, limit)
         for group, newest_of_others in iterate_run_groups(self.runs):
-            if len(found) >= limit and found[limit - 1][0] > min(rest, newest_of_others):
+            if len(keys) >= limit and keys[limit - 1][0] > min(rest, newest_of_others):
                 break
             if rest > 0:
                 older = self.rows.filter(run_id__in=[run.pk for run in group])
-                found = sorted({*found, *self.fetch(older, (rest,), False, limit)}, reverse=True)[:limit]
-        return found[:limit]
+                keys = sorted({*keys, *self.fetch(older, (rest,), False, limit)}, reverse=True)[:limit]
+        return keys[:limit]
 
     def block_by_block(self, key: Key | None, limit: int) -> list[Key]:
         """By id descending, from the full-text index, stretch by stretch."""
         top = key[0] if key else self.runs[0].last_rollout + 1
-        found: list[Key] = []
+        keys: list[Key] = []
         block = (top - 1) // BLOCK
         for span in SPANS:
-            if block < 0 or len(found) >= limit:
-                return found[:limit]
-            found += self.fetch_matching(self.blocks(block, span), top, limit - len(found))
+            if block < 0 or len(keys) >= limit:
+                return keys[:limit]
+            keys += self.fetch_matching(self.blocks(block, span), top, limit - len(keys))
             block -= span
             top = min(top, (block + 1) * BLOCK)
-        if block >= 0 and len(found) < limit:
-            found += self.fetch_matching("", top, limit - len(found))
-        return found
+        if block >= 0 and len(keys) < limit:
+            keys += self.fetch_matching("", top, limit - len(keys))
+        return keys
 
     def fetch_matching(self, extra: str, top: int, limit: int) -> list[Key]:
         """By id descending, the keys below ``top`` of rollouts with the words and the lexemes ``extra``."""

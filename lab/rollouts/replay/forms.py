@@ -168,8 +168,8 @@ class QuestionForm(SpecForm):
     def refuse(self, problem: Problem) -> None:
         """Shows a problem at its input, or on top of the form when there is none."""
         text = f"{problem.message[:1].upper()}{problem.message[1:]}{f': {problem.fix}' if problem.fix else ''}."
-        found = self.stack.find_input(problem.field) if problem.field.startswith(("base", "methods")) else None
-        if found:
-            found.refuse(text)
+        target = self.stack.find_input(problem.field) if problem.field.startswith(("base", "methods")) else None
+        if target:
+            target.refuse(text)
         else:
             self.add_error(None, f"{problem.field}: {text}" if problem.field else text)

@@ -206,9 +206,9 @@ def assemble_feed_groups(run: Run, chosen: list[dict[str, Any]], cards: list[Car
 
 def with_cards(rows: QuerySet[Rollout], methods: Sequence[str] = ()) -> list[Card]:
     """Cards without the part of a long completion that nobody sees yet: a page of 200k-character completions stays small."""
-    found = list(rows.defer("completion").annotate(head=Left("completion", CUT_AT), characters=Length("completion")))
-    lengths = lengths_of([rollout for rollout in found if any(role != "assistant" for role, _, _ in rollout.turns)])
-    return [card_of(rollout, rollout.head, rollout.characters, lengths.get(rollout.pk), methods) for rollout in found]  # type: ignore[attr-defined]
+    rollouts = list(rows.defer("completion").annotate(head=Left("completion", CUT_AT), characters=Length("completion")))
+    lengths = lengths_of([rollout for rollout in rollouts if any(role != "assistant" for role, _, _ in rollout.turns)])
+    return [card_of(rollout, rollout.head, rollout.characters, lengths.get(rollout.pk), methods) for rollout in rollouts]  # type: ignore[attr-defined]
 
 
 def whole_card(rollout: Rollout) -> Card:
@@ -234,8 +234,8 @@ def build_advantage_stages(rollout: Rollout, methods: Sequence[str]) -> list[Sta
 
 def lengths_of(rollouts: list[Rollout]) -> dict[int, Any]:
     """Code points of each token, for the rollouts whose turns have to be found in their text; a damaged array counts as absent."""
-    found = {}
+    lengths = {}
     for pk, packed in RolloutTokens.objects.filter(rollout__in=rollouts).values_list("pk", "lengths") if rollouts else []:
         with suppress(PackError):
-            found[pk] = unpack_array(bytes(packed)).astype("int64")
-    return found
+            lengths[pk] = unpack_array(bytes(packed)).astype("int64")
+    return lengths

@@ -63,13 +63,13 @@ def pack_rollout(rollout: Rollout, tokens: RolloutTokens | None, special: dict[s
 
 def unpack_stored_arrays(tokens: RolloutTokens) -> dict[str, npt.NDArray[Any]]:
     """The arrays that are there, all (T,). Raises PackError when one is damaged or their lengths disagree."""
-    found = {"ids": unpack_array(bytes(tokens.ids)), "lengths": unpack_array(bytes(tokens.lengths))}
-    found |= {name: unpack_array(bytes(getattr(tokens, name))) for name in MEASURED}
-    count = len(found["ids"])
-    for name, values in found.items():
+    unpacked = {"ids": unpack_array(bytes(tokens.ids)), "lengths": unpack_array(bytes(tokens.lengths))}
+    unpacked |= {name: unpack_array(bytes(getattr(tokens, name))) for name in MEASURED}
+    count = len(unpacked["ids"])
+    for name, values in unpacked.items():
         if len(values) != count and (len(values) or name == "lengths"):
             raise PackError(f"{count} token ids but {len(values)} {name}")
-    return {name: values for name, values in found.items() if len(values)}
+    return {name: values for name, values in unpacked.items() if len(values)}
 
 
 def utf16_edges(text: str) -> npt.NDArray[np.int64]:
@@ -80,12 +80,12 @@ def utf16_edges(text: str) -> npt.NDArray[np.int64]:
 
 def locate_blocks(rollout: Rollout, lengths: npt.NDArray[Any] | None, edges: npt.NDArray[np.int64]) -> list[list[Any]]:
     """[kind, label, start, end] of each block of the completion, in UTF-16 units and without gaps."""
-    found, at = [], 0
+    places, at = [], 0
     for block in split_completion_blocks(rollout.completion, rollout.turns, None if lengths is None else lengths.astype(np.int64)):
         end = at + block.length
-        found.append([block.kind, block.title, int(edges[at]), int(edges[end])])
+        places.append([block.kind, block.title, int(edges[at]), int(edges[end])])
         at = end
-    return found
+    return places
 
 
 def explain_missing_overlays(rollout: Rollout, arrays: dict[str, npt.NDArray[Any]], phase: str) -> dict[str, str]:

@@ -37,7 +37,7 @@ class StepSummary:
 
 def summarize_step_rollouts(rows: QuerySet[Rollout]) -> StepSummary:
     """The numbers of ``rows``: the rollouts of one step of one phase."""
-    found = rows.aggregate(
+    totals = rows.aggregate(
         rollouts=Count("pk"),
         mean_reward=Avg("reward"),
         spread=StdDev("reward", sample=True),
@@ -48,14 +48,14 @@ def summarize_step_rollouts(rows: QuerySet[Rollout]) -> StepSummary:
     groups = rows.values("group").annotate(count=Count("pk"), low=Min("reward"), high=Max("reward"))
     several = groups.filter(count__gt=1).count()
     same = groups.filter(count__gt=1, low=F("high")).count()
-    total = found["rollouts"]
+    total = totals["rollouts"]
     return StepSummary(
         rollouts=total,
-        reward=found["mean_reward"],
-        spread=found["spread"],
-        length=found["mean_length"],
-        entropy=found["entropy"],
-        cut=found["cut"] / total if total else None,
+        reward=totals["mean_reward"],
+        spread=totals["spread"],
+        length=totals["mean_length"],
+        entropy=totals["entropy"],
+        cut=totals["cut"] / total if total else None,
         groups=groups.count(),
         zero_variance=same / several if several else None,
         zero_groups=same,

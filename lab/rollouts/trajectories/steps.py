@@ -41,8 +41,8 @@ class Steps:
 
 
 def rollouts_of(run: Run, phase: str, tries: bool) -> QuerySet[Rollout]:
-    found = Rollout.objects.filter(run=run, phase=phase)
-    return found if tries else found.filter(superseded=False)
+    rollouts = Rollout.objects.filter(run=run, phase=phase)
+    return rollouts if tries else rollouts.filter(superseded=False)
 
 
 def list_rollout_steps(run: Run, phase: str, tries: bool) -> list[int]:
@@ -102,9 +102,9 @@ def list_replayed_ranges(run: Run) -> list[tuple[int, int, int]]:
         return []
     reached = MetricChunk.objects.filter(run=run, name="@time").values_list("attempt").annotate(last=Max("last_step"))
     last = dict(reached.values_list("attempt", "last"))
-    found = []
+    ranges = []
     for number, from_step in attempts:
         furthest = max((step for attempt, step in last.items() if attempt < number), default=0)
         if number > 1 and furthest > from_step:
-            found.append((number, from_step + 1, furthest))
-    return found
+            ranges.append((number, from_step + 1, furthest))
+    return ranges

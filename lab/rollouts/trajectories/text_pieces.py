@@ -84,13 +84,13 @@ def escape_invisible_text(text: str) -> str:
 
 def split_completion_blocks(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDArray[np.int64] | None = None) -> list[Block]:
     """The completion by author. ``turns`` are [role, start, end] in tokens; ``lengths`` (T,) says how many code points each token adds."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     for role, text in by_turn(completion, turns, lengths):
         if role != "assistant":
-            found.append(Block("given" if role == GIVEN else "environment", role, text))
+            blocks.append(Block("given" if role == GIVEN else "environment", role, text))
             continue
-        found += own_blocks(text, role)
-    return found
+        blocks += own_blocks(text, role)
+    return blocks
 
 
 def own_blocks(text: str, role: str) -> Iterator[Block]:

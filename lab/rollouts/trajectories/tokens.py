@@ -72,7 +72,7 @@ def build_token_units(
     for role, start, end in turns:
         if role != "assistant":
             environment[max(0, int(start)) : max(0, int(end))] = True
-    found: list[list[Any]] = []
+    units: list[list[Any]] = []
     at, first = 0, 0
     count = len(tokens.ids) if most is None else min(most, len(tokens.ids))
     for index in range(count):
@@ -80,21 +80,21 @@ def build_token_units(
         theirs = 2 if environment[index] else 0
         if length == 0 and name is not None:
             if first < index:
-                found.append(["", first, index - first, 4 | theirs])
-            found.append([name, index, 1, 1 | theirs])
+                units.append(["", first, index - first, 4 | theirs])
+            units.append([name, index, 1, 1 | theirs])
         elif length == 0:
             continue
         else:
-            found.append([completion[at : at + length], first, index + 1 - first, theirs])
+            units.append([completion[at : at + length], first, index + 1 - first, theirs])
             at += length
         first = index + 1
     if count < len(tokens.ids):
-        return found
+        return units
     if first < len(tokens.ids):
-        found.append(["", first, len(tokens.ids) - first, 4])
+        units.append(["", first, len(tokens.ids) - first, 4])
     if at < len(completion):  # text that no token accounts for is shown all the same
-        found.append([completion[at:], len(tokens.ids), 0, 0])
-    return found
+        units.append([completion[at:], len(tokens.ids), 0, 0])
+    return units
 
 
 def round_for_json(values: Floats) -> list[float | None]:

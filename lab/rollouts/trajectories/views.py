@@ -97,8 +97,8 @@ def run_tokens(request: HttpRequest, run_id: Any) -> HttpResponse:
     asked = request.GET.get("ids", "").split(",")[:PAGE]
     ids = parse_ids(asked)
     rows = RolloutTokens.objects.filter(rollout__in=ids, rollout__run=run).select_related("rollout")
-    found = [build_tokens_json(tokens.rollout, tokens, run.special_tokens) for tokens in rows]
-    return JsonResponse({"rollouts": found}, headers={"Cache-Control": "no-store"})
+    encoded = [build_tokens_json(tokens.rollout, tokens, run.special_tokens) for tokens in rows]
+    return JsonResponse({"rollouts": encoded}, headers={"Cache-Control": "no-store"})
 
 
 @require_safe

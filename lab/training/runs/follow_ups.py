@@ -54,26 +54,26 @@ def build_wish_inputs(kind: str, team: Team, wish: Wish) -> dict[str, str]:
 def load_following(form: LaunchForm) -> Following | None:
     """What the form carries; None where it carries nothing, or nothing of this team that can be read."""
     try:
-        found = signing.loads(form.values[SIGNED], salt=SALT)
+        signed = signing.loads(form.values[SIGNED], salt=SALT)
     except signing.BadSignature:
         return None
-    if found["team"] != form.team.pk or found["kind"] not in KINDS:
+    if signed["team"] != form.team.pk or signed["kind"] not in KINDS:
         return None
-    kind = KINDS[found["kind"]]
-    return Following(kind, found["wish"], form.values[WANTED], kind.words(form.team, found["wish"]))
+    kind = KINDS[signed["kind"]]
+    return Following(kind, signed["wish"], form.values[WANTED], kind.words(form.team, signed["wish"]))
 
 
 def list_following_problems(form: LaunchForm) -> list[Problem]:
     if not form.values[WANTED]:
         return []
-    found = load_following(form)
-    if found is None:
+    following = load_following(form)
+    if following is None:
         message, fix = "the follow-up of this run can no longer be read", "go back to where you opened this form, or launch without it"
         return [Problem("", None, message, fix)]
-    return found.kind.problems(form, found.wish)
+    return following.kind.problems(form, following.wish)
 
 
 def begin_following(form: LaunchForm, run: Run, user: User) -> None:
-    found = load_following(form)
-    if found is not None and found.wanted:
-        found.kind.begin(run, user, found.wish)
+    following = load_following(form)
+    if following is not None and following.wanted:
+        following.kind.begin(run, user, following.wish)

@@ -40,7 +40,7 @@ def flatten_spec_leaves(value: Any, path: str = "") -> dict[str, Any]:
 def diff_stage_specs(before: list[Spec], after: list[Spec]) -> list[Change]:
     """What differs, stage by stage; what differs the same way in every stage is said once, without the stage."""
     pairs = [(_collect_settings(old), _collect_settings(new)) for old, new in zip(before, after, strict=True)]
-    found: list[Change] = []
+    changes: list[Change] = []
     for number, (old, new) in enumerate(pairs):
         for path, value in new.items():
             if old.get(path) == value and not any(other.startswith(f"{path}.") for other in old):
@@ -48,36 +48,36 @@ def diff_stage_specs(before: list[Spec], after: list[Spec]) -> list[Change]:
             change = Change(path, _format_setting(old.get(path)), _format_setting(value), value)
             everywhere = all(path in other and other[path] == value and mine.get(path) != value for mine, other in pairs)
             if everywhere and number == 0:
-                found.append(change)
+                changes.append(change)
             elif not everywhere:
                 prefix = f"stages.{number}." if len(pairs) > 1 and not path.startswith("policy") else ""
-                found.append(Change(prefix + path, change.before, change.after, value))
-    return found
+                changes.append(Change(prefix + path, change.before, change.after, value))
+    return changes
 
 
 def diff_recipe_versions(before: list[Spec], after: list[Spec]) -> list[Change]:
     """Everything that is otherwise in one version of a recipe than in another, also what only one of them has."""
-    found, nothing = [], Spec()
+    changes, nothing = [], Spec()
     for number, (old_spec, new_spec) in enumerate(zip_longest(before, after, fillvalue=nothing)):
         old, new = _collect_settings(old_spec), _collect_settings(new_spec)
         prefix = f"stages.{number}." if max(len(before), len(after)) > 1 else ""
         for path in dict.fromkeys([*old, *new]):
             if old.get(path) != new.get(path):
-                found.append(Change(prefix + path, _format_setting(old.get(path)), _format_setting(new.get(path)), new.get(path)))
-    return found
+                changes.append(Change(prefix + path, _format_setting(old.get(path)), _format_setting(new.get(path)), new.get(path)))
+    return changes
 
 
 def _collect_settings(spec: Spec) -> dict[str, Any]:
     """The spec by dotted paths; of the stack the names, and each method's parameters under its name."""
-    found = {path: value for path, value in flatten_spec_leaves(spec).items() if path.split(".")[0] not in (*NEVER_SAID, *STACK)}
+    settings = {path: value for path, value in flatten_spec_leaves(spec).items() if path.split(".")[0] not in (*NEVER_SAID, *STACK)}
     base: Spec | None = spec.get("base")
     methods: list[Spec] = spec.get("methods") or []
     if "training" in spec:
-        found["base"] = base["name"] if base else DEFAULT_BASES.get(spec["training"]["trainer"], "")
-        found["methods"] = ", ".join(choice["name"] for choice in methods)
+        settings["base"] = base["name"] if base else DEFAULT_BASES.get(spec["training"]["trainer"], "")
+        settings["methods"] = ", ".join(choice["name"] for choice in methods)
     for choice in [*([base] if base else []), *methods]:
-        found |= {f"method.{choice['name']}.{key}": value for key, value in choice["config"].items()}
-    return found
+        settings |= {f"method.{choice['name']}.{key}": value for key, value in choice["config"].items()}
+    return settings
 
 
 def _format_setting(value: Any) -> str:

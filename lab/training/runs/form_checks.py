@@ -44,9 +44,9 @@ class Examination:
 
 def examine_launch_form(form: LaunchForm) -> Examination:
     """Everything wrong with the form's specs; each problem is also shown at its input."""
-    found = Examination()
-    note_problems(form, found.problems, 0, "", follow_ups.list_following_problems(form))
-    examine_place(form, found)
+    examination = Examination()
+    note_problems(form, examination.problems, 0, "", follow_ups.list_following_problems(form))
+    examine_place(form, examination)
     specs: list[RunSpec] = []
     for number, spec in enumerate(form.specs()):
         title = form.draft.stages[number][0] if form.draft.is_chain else ""
@@ -54,37 +54,39 @@ def examine_launch_form(form: LaunchForm) -> Examination:
         try:
             checked = checked_spec(form, number, without_blanks(spec, blanks))
         except SpecError as error:
-            note_problems(form, found.problems, number, title, [*blanks, *error.problems])
+            note_problems(form, examination.problems, number, title, [*blanks, *error.problems])
             continue
         if blanks:
-            note_problems(form, found.problems, number, title, blanks)
+            note_problems(form, examination.problems, number, title, blanks)
             continue
         specs.append(checked)
         pending = number > 0 or is_pending(form.parent)
         try:
             report = preflight.run_preflight(checked.model_dump(mode="json"), policy_pending=pending)
         except preflight.PreflightError as error:
-            found.broken = str(error)
+            examination.broken = str(error)
             continue
-        found.reports.append((title, report))
-        note_problems(form, found.problems, number, title, [problem_of_report(item) for item in report["problems"]])
-        found.warnings += [make_finding(form, number, title, problem_of_report(item)) for item in report["warnings"]]
-    if found.ok:
-        found.estimates = hold_reasons.estimate_launch_usage(form.team, form.place.queue, specs)
-    return found
+        examination.reports.append((title, report))
+        note_problems(form, examination.problems, number, title, [problem_of_report(item) for item in report["problems"]])
+        examination.warnings += [make_finding(form, number, title, problem_of_report(item)) for item in report["warnings"]]
+    if examination.ok:
+        examination.estimates = hold_reasons.estimate_launch_usage(form.team, form.place.queue, specs)
+    return examination
 
 
-def examine_place(form: LaunchForm, found: Examination) -> None:
+def examine_place(form: LaunchForm, examination: Examination) -> None:
     """Whether the project and the queue can be used, and what would hold the run back there."""
     try:
         queue = form.place.queue
     except Refusal as error:
-        note_problems(form, found.problems, 0, "", [Problem("project", form.values["project"], str(error).rstrip("."))])
+        note_problems(form, examination.problems, 0, "", [Problem("project", form.values["project"], str(error).rstrip("."))])
         return
     if refusal := hold_reasons.find_queue_refusal(form.team, queue):
-        note_problems(form, found.problems, 0, "", [Problem("queue", queue, refusal.rstrip("."), "choose another, or ask an admin of the team")])
+        note_problems(
+            form, examination.problems, 0, "", [Problem("queue", queue, refusal.rstrip("."), "choose another, or ask an admin of the team")]
+        )
     elif reason := hold_reasons.predict_hold_reasons(form.team, queue):
-        found.warnings.append(Finding("", "", "", f"It will wait: {reason} It starts automatically when there is room."))
+        examination.warnings.append(Finding("", "", "", f"It will wait: {reason} It starts automatically when there is room."))
 
 
 def checked_spec(form: LaunchForm, number: int, spec: dict[str, Any]) -> RunSpec:
@@ -132,7 +134,7 @@ def note_problems(form: LaunchForm, into: list[Finding], number: int, title: str
 
 
 def make_finding(form: LaunchForm, number: int, title: str, problem: Problem) -> Finding:
-    found = form.find_input(number, problem.field)
-    place = found.html_name if found else ""
-    label = found.label if found and not isinstance(found.form, TaskForm) else ""  # the name of a reward alone would say too little
+    target = form.find_input(number, problem.field)
+    place = target.html_name if target else ""
+    label = target.label if target and not isinstance(target.form, TaskForm) else ""  # the name of a reward alone would say too little
     return Finding(title, place, problem.field, format_problem_sentence(problem), label)

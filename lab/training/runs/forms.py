@@ -261,8 +261,8 @@ class LaunchForm(SpecForm):
     def refuse(self, number: int, problem: Problem) -> None:
         """Shows a problem with stage ``number`` at its input, or on top of the form when there is none."""
         text = format_problem_sentence(problem)
-        if found := self.find_input(number, problem.field):
-            found.refuse(text)
+        if target := self.find_input(number, problem.field):
+            target.refuse(text)
         elif text not in self.non_field_errors():
             self.add_error(None, f"{problem.field}: {text}" if problem.field else text)
 
@@ -278,5 +278,5 @@ class LaunchForm(SpecForm):
         if part in ("policy", "dataset") or field == "task.name":
             return Input(self, part)
         form: SpecForm | None = {"training": stage.training, "evaluation": stage.evaluation, "task": self.chosen_task, **self.parts}.get(part)
-        found = Input(self, field) if not rest else Input(form, rest) if form else None
-        return found if found and found.name in found.form.fields else None
+        target = Input(self, field) if not rest else Input(form, rest) if form else None
+        return target if target and target.name in target.form.fields else None

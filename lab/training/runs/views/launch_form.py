@@ -88,17 +88,17 @@ def show_launch_form(request: LabRequest, recipe: str) -> HttpResponse:
     if "act" in request.POST:
         apply_form_edit(filled, request.POST["act"])
         return render_launch_form(request, filled)
-    found = examine_launch_form(filled)
-    if filled.refuse_unfinished() or found.problems:
-        return render_launch_form(request, filled, found, status=422)
-    if found.broken:
-        messages.warning(request, f"The pre-launch check failed to run: {found.broken}. The trainer checks again when it starts.")
+    examination = examine_launch_form(filled)
+    if filled.refuse_unfinished() or examination.problems:
+        return render_launch_form(request, filled, examination, status=422)
+    if examination.broken:
+        messages.warning(request, f"The pre-launch check failed to run: {examination.broken}. The trainer checks again when it starts.")
     try:
         url = act_once_per_token(request, f"launch/{token_of(request)}", lambda: run_url(launch_form_runs(request, filled)))
     except SpecError as error:
         for problem in error.problems:
             filled.refuse(0, problem)
-        return render_launch_form(request, filled, found, status=422)
+        return render_launch_form(request, filled, examination, status=422)
     return redirect(url)
 
 
@@ -163,9 +163,9 @@ def show_preflight_panel(request: LabRequest) -> HttpResponse:
     return TemplateResponse(request, "runs/launch.html#preflight", {"form": filled, **build_preflight_context(filled, examine_launch_form(filled))})
 
 
-def build_preflight_context(filled: LaunchForm, found: Examination | None) -> dict[str, Any]:
+def build_preflight_context(filled: LaunchForm, examination: Examination | None) -> dict[str, Any]:
     return {
-        "found": found,
+        "examination": examination,
         "changes": form_changes.of_form(filled),
         "command": form_changes.build_launch_command(filled),
         "spec_json": form_changes.specs_as_json(form_changes.complete_specs(filled)),
@@ -173,14 +173,14 @@ def build_preflight_context(filled: LaunchForm, found: Examination | None) -> di
     }
 
 
-def render_launch_form(request: LabRequest, filled: LaunchForm, found: Examination | None = None, status: int = 200) -> HttpResponse:
+def render_launch_form(request: LabRequest, filled: LaunchForm, examination: Examination | None = None, status: int = 200) -> HttpResponse:
     context = {
         "room": "launch",
         "form": filled,
         "draft": filled.draft,
         "following": follow_ups.load_following(filled),
         "token": token_of(request),
-        **build_preflight_context(filled, found),
+        **build_preflight_context(filled, examination),
     }
     return TemplateResponse(request, "runs/launch.html", context, status=status)
 

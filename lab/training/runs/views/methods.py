@@ -60,10 +60,10 @@ def show_method(request: LabRequest, name: str) -> HttpResponse:
 def list_method_additions(known: Catalog, method: methods.Method) -> list[tuple[str, str]]:
     """(recipe's title, URL of its launch form with the method in it, at its method section) for each trainer the method works on."""
     recipes = {recipe["name"]: recipe["title"] for recipe in known.recipes}
-    found = []
+    additions = []
     for trainer in method.trainers:
         recipe = RECIPES.get(trainer, "")
         if recipe in recipes:
             query = urlencode({"add": method.name})
-            found.append((recipes[recipe], f"{reverse('launch-recipe', args=[recipe])}?{query}#composer-0"))
-    return found
+            additions.append((recipes[recipe], f"{reverse('launch-recipe', args=[recipe])}?{query}#composer-0"))
+    return additions

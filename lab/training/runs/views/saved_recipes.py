@@ -30,10 +30,10 @@ def save_recipe_version(request: LabRequest, recipe: str) -> HttpResponse:
         limits = f"At most {NAME_LENGTH} characters for the name and {NOTE_LENGTH} for the note."
         filled.save.add_error("name", limits if name else "Give it a name.")
         return render_launch_form(request, filled, status=422)
-    found = examine_launch_form(filled)
-    if found.problems:
+    examination = examine_launch_form(filled)
+    if examination.problems:
         filled.add_error(None, "The recipe was not saved: its settings cannot be launched.")
-        return render_launch_form(request, filled, found, status=422)
+        return render_launch_form(request, filled, examination, status=422)
     titles = [title for title, _ in draft.stages]
     stages = [{"title": title, "spec": spec} for title, spec in zip(titles, form_changes.complete_specs(filled), strict=True)]
     with transaction.atomic():
