@@ -339,7 +339,7 @@ def status_of(url: str) -> int:
 def end_with_ctrl_c(lab: Up, home: Path) -> None:
     lab.process.send_signal(signal.SIGINT)
     assert lab.process.wait(180) == 0
-    assert wait_for(lambda: processes_of(home) == [], 60), processes_of(home)
+    assert wait_for(lambda: processes_of(home) == [], 180), processes_of(home)
 
 
 def kill_worker(lab: Up, which: str, home: Path) -> None:
@@ -351,7 +351,7 @@ def kill_worker(lab: Up, which: str, home: Path) -> None:
     text = lab.log.read_text()
     assert f"the {which} process ended with exit code -9" in text
     assert "Traceback" not in text
-    assert wait_for(lambda: processes_of(home) == [], 60), processes_of(home)
+    assert wait_for(lambda: processes_of(home) == [], 180), processes_of(home)
 
 
 def test_the_lab_comes_up_survives_its_own_death_and_stops_on_ctrl_c_and_with_any_of_its_workers(up: Callable[..., Up], home: Path) -> None:
@@ -371,10 +371,12 @@ def test_the_lab_comes_up_survives_its_own_death_and_stops_on_ctrl_c_and_with_an
     make = "from lab.teams.accounts.models import User; User.objects.create_user('ada@example.org', 'correct horse battery')"
     env = {"LAB_HOME": str(home), "DATABASE_URL": "", "REDIS_URL": "", "SECRET_KEY": ""}
     assert manage("shell", "-v0", "-c", make, **env).returncode == 0
-    lab.process.kill()  # its worker and web process go with it
+    logs = [home / "logs" / f"{worker}.log" for worker in ("worker", "analysis")]
+    assert wait_for(lambda: all(log.exists() and "ready." in log.read_text() for log in logs), 180), [log.read_text()[-2000:] for log in logs]
+    lab.process.kill()  # its workers and its web process go with it
     lab.process.wait()
     services = ("redis-server", "postgres")  # stay until the next start takes them over and stops them
-    assert wait_for(lambda: [line for line in processes_of(home) if not any(name in line for name in services)] == [], 60), processes_of(home)
+    assert wait_for(lambda: [line for line in processes_of(home) if not any(name in line for name in services)] == [], 180), processes_of(home)
     again = up(port)
     assert "/setup/" not in again.says("Policy Lab is at")  # the data is found again
     began = time.monotonic()

@@ -92,7 +92,7 @@ def record_of_person(action: str, person: User | None, *, actor: User | None = N
         record_audit_entry(action, person, actor=actor, label=label or (person.email if person else ""), **details)
         if person is None:
             return
-        for team in Team.objects.filter(memberships__user=person, memberships__active=True):
+        for team in Team.objects.filter(memberships__user=person, memberships__active=True).order_by("pk"):
             record_audit_entry(action, person, team=team, actor=actor, label=label or person.email, **details)
 
 
