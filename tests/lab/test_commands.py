@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from celery import signals
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 from rich.console import Console
@@ -27,7 +28,7 @@ from lab.training.runs.launch import launch_recipe
 from lab.training.runs.local_lab import free_port
 from lab.training.runs.models import Run, Status
 from lab.training.runs.progress import follow_runs
-from lab.training.workers import heartbeat
+from lab.training.workers import heartbeat, service
 from lab.training.workers.models import ALIVE, Worker
 from tests.conftest import make_member
 
@@ -135,6 +136,15 @@ def test_a_worker_is_seen_drains_on_a_signal_and_leaves_no_trace(start_process: 
     assert not Worker.objects.exists()
     assert run_command("worker", "--check")[0] == 1
     assert not psutil.wait_procs(below, 60)[1]
+
+
+def test_a_signal_that_interrupts_the_handler_of_another_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for connected in (signals.worker_shutting_down, signals.worker_ready, signals.worker_process_init):
+        monkeypatch.setattr(connected, "receivers", [])
+    service.connect_signals(heartbeat.Heartbeat(Worker(name="w")), [])
+    with signals.worker_shutting_down.lock:  # where the first signal's handler stands
+        assert signals.worker_shutting_down.lock.acquire(blocking=False)
+        signals.worker_shutting_down.lock.release()
 
 
 def test_a_killed_worker_takes_its_child_along_and_is_no_longer_alive(start_process: Start) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 import warnings
 from typing import Any
 
@@ -56,6 +57,8 @@ def connect_signals(heartbeat: Heartbeat, chores: list[RepeatingThread]) -> list
             if thread.ident is None:
                 thread.start()
 
+    # Of two SIGTERM at once the second interrupts Celery's handler of the first, which may hold this lock: the worker waited for itself for ever.
+    signals.worker_shutting_down.lock = threading.RLock()
     signals.worker_shutting_down.connect(leaving, weak=False)
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_process_init.connect(child_begins, weak=False)
