@@ -7,6 +7,7 @@ at the asked temperature, before top-p.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -176,3 +177,4 @@ def stream_completions(requests: Iterable[bytes]) -> None:
 
     for text in requests:
         SamplingSession(parse_sampling_request(text), say).run()
+        gc.collect()  # a session and its watcher hold each other: the next policy must not be loaded beside this one
