@@ -4,13 +4,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 from django.conf import settings
 from django.db import transaction
 from django.test import Client
 from django.utils import timezone
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
 
 from lab.labelling.labels.item_claims import claim_items, clear_expired
 from lab.labelling.labels.judgements import submit_judgement
@@ -27,6 +28,7 @@ from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.contract.events import Message
 
 Visit = Callable[[User, Queue], Page]
+IN_FLIGHT: WeakKeyDictionary[BrowserContext, set[Request]] = WeakKeyDictionary()
 
 
 @pytest.fixture
@@ -47,6 +49,13 @@ def enter(context: BrowserContext, user: User, url: str) -> None:
     context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": value, "url": url}])
 
 
+def follow_requests(context: BrowserContext) -> None:
+    in_flight = IN_FLIGHT.setdefault(context, set())
+    context.on("request", lambda request: in_flight.add(request))
+    context.on("requestfinished", lambda request: in_flight.discard(request))
+    context.on("requestfailed", lambda request: in_flight.discard(request))
+
+
 @pytest.fixture
 def visit(browser: Browser, web: WebProcess) -> Iterator[Visit]:
     """Opens a queue for somebody, in a browser context of their own; a script error fails the test."""
@@ -57,6 +66,7 @@ def visit(browser: Browser, web: WebProcess) -> Iterator[Visit]:
         context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
         contexts.append(context)
         context.set_default_timeout(30_000)
+        follow_requests(context)
         enter(context, user, web.url)
         page = context.new_page()
         page.on("pageerror", lambda error: trouble.append(str(error)))
@@ -91,6 +101,14 @@ def eventually(page: Page, holds: Callable[[], Any]) -> None:
             return
         page.wait_for_timeout(100)
     raise AssertionError("it did not happen")
+
+
+def wait_for_answers(page: Page) -> None:
+    """Until everything the page asked for is answered, and what it made of the last answer has asked for nothing more."""
+    idle = 0
+    while idle < 3:
+        page.wait_for_timeout(50)
+        idle = 0 if IN_FLIGHT[page.context] else idle + 1
 
 
 def said(queue: Queue, user: User) -> list[str]:
@@ -373,7 +391,7 @@ def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit
     press(page, "Escape", "Enter")
     refused = page.locator('[data-state="refused"]')
     expect(refused).to_contain_text("This queue is paused.")
-    page.wait_for_load_state("networkidle")  # an answer on its way would look for work once more
+    wait_for_answers(page)  # the label is refused, too: one that came after the queue was opened again would be stored
     Queue.across_teams.filter(pk=queue.pk).update(status=QueueStatus.OPEN)
     refused.get_by_role("button", name="Refresh").click()
     shown(page)
@@ -490,7 +508,7 @@ def test_a_second_window_that_is_closed_takes_nothing_from_the_first(visit: Visi
     expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))
     press(page, "2", "Enter")
     eventually(page, lambda: len(said(queue, ann)) == 2)
-    page.wait_for_load_state("networkidle")
+    wait_for_answers(page)
     assert Claim.objects.filter(queue=queue, seated=True).count() == 2
     page.reload()
     shown(page)
