@@ -8,7 +8,7 @@ TEST_STAMP := .venv/test-tools-$(shell cat requirements.in requirements.lock req
 TORCH := $(shell grep '^torch==' requirements.in)
 INSTALL := $(PY) -m pip install --disable-pip-version-check --progress-bar off -q
 PORT ?= 8000
-CHROMIUM = $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name) 2>/dev/null)))
+CHROMIUM = $(firstword $(foreach name,chromium-headless-shell chromium chromium-browser google-chrome,$(shell command -v $(name) 2>/dev/null)))
 # mypy reads Django's settings but connects to nothing
 LINT_ENV := DATABASE_URL=postgres:///lint REDIS_URL=unix:///lint SECRET_KEY=lint
 
@@ -74,11 +74,11 @@ catalog: setup
 	$(PY) -m trainers catalog --built-in --out trainers/catalog.json
 	$(PY) -m trainers methods --markdown --out docs/methods.md
 
-# Only the browser tests need it.
+# Only the browser tests need it; Debian's shell without windows is quicker, other systems have the whole browser only.
 chromium:
 	@if [ -n "$(CHROMIUM)" ]; then exit 0; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -q && apt-get install -y -q --no-install-recommends chromium; \
-	else echo "Chromium is not installed, the browser tests need it: install the package chromium" >&2; fi
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -q && { apt-get install -y -q --no-install-recommends chromium-headless-shell || apt-get install -y -q --no-install-recommends chromium; }; \
+	else echo "Chromium is not installed, the browser tests need it: install the package chromium-headless-shell or chromium" >&2; fi
 
 # uv resolves for all machines at once and takes the hashes of every file of a version, so that the locks hold on x86-64 and aarch64 and from Python
 # 3.11 on. What is pinned stays pinned where it can; make lock UPGRADE=--upgrade takes the newest of everything.

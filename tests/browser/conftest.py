@@ -24,6 +24,8 @@ from tests.conftest import environment
 # Playwright's synchronous interface keeps an event loop in this thread, which Django would take for asynchronous code.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
+# The shell is Chromium without the windows around the pages: a page costs it a sixth of the processor time.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync"]
 START_SECONDS = 240
@@ -157,21 +159,53 @@ def web(process_env: dict[str, str], shared_web: WebProcess) -> Iterator[WebProc
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
-    """Not for the session: Playwright's event loop would still run in this thread when asynchronous tests follow."""
-    chromium = shutil.which("chromium") or shutil.which("google-chrome") or "/usr/bin/chromium"
+def profile(shared_web: WebProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """A browser with a person's profile, which keeps scripts compiled from page to page: in a context of its own each page compiles Plotly anew,
+    0.8 s. Not for the session: Playwright's event loop would still run in this thread when asynchronous tests follow.
+    """
+    chromium = next((path for path in map(shutil.which, BROWSERS) if path), "/usr/bin/chromium")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        running = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"), executable_path=chromium, args=FLAGS, base_url=shared_web.url, viewport={"width": 1440, "height": 900}
+        )
         yield running
         running.close()
 
 
 @pytest.fixture
-def context(browser: Browser, web: WebProcess) -> Iterator[BrowserContext]:
-    made = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
-    made.set_default_timeout(30_000)
-    yield made
-    made.close()
+def browser(profile: BrowserContext) -> Browser:
+    """For contexts beside the profile: other people's, or other settings."""
+    assert profile.browser is not None
+    return profile.browser
+
+
+@pytest.fixture
+def context(request: pytest.FixtureRequest, profile: BrowserContext, browser: Browser, web: WebProcess) -> Iterator[BrowserContext]:
+    """The profile; what a test left in it is gone for the next one. A test marked ``own_context`` leaves something that cannot be taken back."""
+    if request.node.get_closest_marker("own_context"):
+        made = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
+        made.set_default_timeout(30_000)
+        yield made
+        made.close()
+        return
+    profile.set_default_timeout(30_000)
+    yield profile
+    clear_profile(profile, web.url)
+
+
+def clear_profile(profile: BrowserContext, origin: str) -> None:
+    blank = profile.new_page()  # the browser ends with its last page
+    for page in profile.pages:
+        if page != blank:
+            page.close()
+    assert not blank.evaluate("'__pwClock' in globalThis"), "a clock stays: mark the test with own_context"
+    profile.unroute_all()
+    profile.set_offline(False)
+    profile.clear_permissions()
+    profile.clear_cookies()
+    session = profile.new_cdp_session(blank)
+    session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "local_storage,indexeddb,service_workers,cache_storage"})
+    session.detach()
 
 
 def wait_with_keys_for_load(page: Page) -> None:

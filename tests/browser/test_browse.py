@@ -159,6 +159,7 @@ def test_rows_by_keyboard_looked_into_ticked_tagged_and_opened(page: Page, run: 
     expect(opened).to_have_attribute("aria-current", "true")
 
 
+@pytest.mark.own_context  # for its clock
 def test_new_rollouts_wait_until_they_are_asked_for(page: Page, run: Run) -> None:
     Run.across_teams.filter(pk=run.pk).update(status=Status.RUNNING)
     page.clock.install()

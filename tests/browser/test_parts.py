@@ -94,6 +94,7 @@ def test_a_pressed_button_stays_until_it_is_let_go(page: Page, run: Run) -> None
     expect(lineage).to_be_focused()  # the one that came in its place
 
 
+@pytest.mark.own_context  # for its clock
 def test_what_is_unfolded_stays_so_while_its_part_is_polled(page: Page, team: Team) -> None:
     Worker.objects.create(name="w", host="h", pid=1, queues=["gpu"])
     page.clock.install()

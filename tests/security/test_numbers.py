@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from django.http import QueryDict
 from django.test import Client
 from django.urls import Resolver404, resolve
 
 from lab.teams.accounts.models import Team, User
 from lab.teams.accounts.permissions import TABLE
 from tests.lab.cast import Cast, make_cast
+from tests.lab.query_names import record_names
 from tests.security.people import client_of, routes
 from tests.security.test_matrix import entry
 
@@ -27,20 +27,7 @@ def cast(team: Team, owner: User) -> Cast:
     return make_cast(team, owner, "numbers")
 
 
-@pytest.fixture
-def asked_for(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Names that pages look for in an address or a form."""
-    names: set[str] = set()
-    for method in ("get", "getlist", "__getitem__", "__contains__"):
-        usual = getattr(QueryDict, method)
-
-        def look(self: QueryDict, key: str, *rest: Any, usual: Any = usual, **named: Any) -> Any:
-            if isinstance(key, str) and re.fullmatch(r"[A-Za-z_][\w.-]{0,40}", key) and key != "csrfmiddlewaretoken":
-                names.add(key)
-            return usual(self, key, *rest, **named)
-
-        monkeypatch.setattr(QueryDict, method, look)
-    return names
+NAME = re.compile(r"[A-Za-z_][\w.-]{0,40}")  # of a parameter; what else is looked up is part of somebody's text
 
 
 def ask(client: Client, method: str, url: str, data: Any) -> Any:
@@ -52,18 +39,24 @@ def ask(client: Client, method: str, url: str, data: Any) -> Any:
     return response
 
 
+def find_names(client: Client, method: str, url: str) -> list[str]:
+    """What a page looks for in an address or a form."""
+    names: set[str] = set()
+    with record_names(names):
+        ask(client, method, url, {})
+        ask(client, method, url, {"part": "preview", "service": "1", "download": "1"} if method == "get" else {"scope": "all"})
+    return sorted(name for name in names if NAME.fullmatch(name) and name != "csrfmiddlewaretoken")
+
+
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_no_parameter_of_a_page_breaks_it(method: str, cast: Cast, team: Team, owner: User, asked_for: set[str], caplog: Any) -> None:
+def test_no_parameter_of_a_page_breaks_it(method: str, cast: Cast, team: Team, owner: User, caplog: Any) -> None:
     caplog.set_level(logging.CRITICAL)
     client, wrong, walked = client_of(owner), [], 0
     for route in routes():
         if (entry(route).read if method == "get" else entry(route).write) not in TABLE or not route.path(cast):
             continue
         url = f"/t/{team.slug}{route.path(cast)}"
-        asked_for.clear()
-        ask(client, method, url, {})
-        ask(client, method, url, {"part": "preview", "service": "1", "download": "1"} if method == "get" else {"scope": "all"})
-        names = sorted(asked_for)
+        names = find_names(client, method, url)
         tries = [{name: DIGITS} for name in names] if method == "get" else []
         tries += [dict.fromkeys(names, value) for value in (DIGITS, *HOSTILE) if names]
         for data in tries:
