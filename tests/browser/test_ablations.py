@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from lab.teams.accounts.models import Team, User
 from lab.training.ablations.launch import create_ablation
@@ -53,6 +53,19 @@ def test_one_button_on_a_run_leads_to_its_ablation(page: Page, team: Team, me: U
     page.get_by_role("button", name="Queue 8 runs").click()
     expect(page.get_by_text("0 of 8 runs finished, 8 waiting")).to_be_visible()
     assert Ablation.across_teams.get().members.count() == 8
+
+
+def test_what_was_typed_before_the_scripts_ran_counts(page: Page, team: Team, me: User) -> None:
+    run = launch_run(team, me, SPEC, "stacked")
+    waiting: list[Route] = []
+    page.route("**/htmx*.js", lambda route: waiting.append(route))
+    page.goto(f"/ablations/new/?from_run={run.pk}", wait_until="commit")
+    seeds = page.get_by_label("Seeds per variant")
+    seeds.fill("2")
+    expect(page.get_by_role("button", name="Queue 12 runs")).to_be_visible()
+    waiting[0].continue_()
+    expect(page.get_by_role("button", name="Queue 8 runs")).to_be_visible()
+    expect(seeds).to_have_value("2")
 
 
 def test_figures_and_dots_come_as_runs_finish_and_a_dot_opens_its_run(page: Page, team: Team, me: User) -> None:
