@@ -8,13 +8,14 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 from lab.lib.body_limit import BodyLimit
-from lab.lib.database_limits import DatabaseTroubleMiddleware, limit_statements
+from lab.lib.database_limits import DatabaseTroubleMiddleware, keep_short_scans_serial, limit_statements
 from lab.lib.proxies import TrustedProxies
 from lab.lib.secret_key import refuse_weak
 
 refuse_weak(settings.SECRET_KEY)
 http = get_asgi_application()  # loads the apps, which the routes below import
 limit_statements(settings.STATEMENT_SECONDS)
+keep_short_scans_serial()
 
 from lab.edges.api.credentials import is_admitted  # noqa: E402
 from lab.lib.origins import OwnOriginMiddleware  # noqa: E402

@@ -7,12 +7,14 @@ team's and its block's. One GIN scan narrows by them together with the words.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from uuid import UUID
 
 from django.db import connection
 from django.db.models.expressions import RawSQL
 
 BLOCK = 4096  # consecutive rollout ids in a block
+KEPT = 256  # searches, of up to 500 characters, of which is kept whether they have words
 
 # PostgreSQL's parser throws tags away, and with them <answer> and <tool_call>: in texts and in queries their brackets count as spaces.
 TEXT = "translate(left({column}, %(characters)s), '<>', '  ')"
@@ -57,8 +59,9 @@ def rollout_matches(words: str, runs: Sequence[UUID], team: int, extra: str = ""
     return RawSQL(ROLLOUTS, [words, " & ".join(filter(None, (build_scope_query(runs, team), extra)))])  # noqa: S611 parameters only
 
 
+@lru_cache(KEPT)
 def has_words(words: str) -> bool:
-    """Whether there is anything to look for in what a person wrote."""
+    """Whether there is anything to look for in what a person wrote; kept, because it depends on nothing else."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT numnode({QUERY})", [words])
         return bool(cursor.fetchone()[0])
