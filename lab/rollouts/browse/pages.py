@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from lab.lib.numbers import write_id_array
 from lab.rollouts.browse import regex
 from lab.rollouts.browse.conditions import filter_matching_rollouts, runs_of
 from lab.rollouts.browse.order import Key, Order, read_cursor, write_cursor
@@ -157,7 +158,7 @@ LISTED_ROLLOUTS = """
 SELECT rollout.id, run_id, prompt_id, attempt, step, phase, group_index, sample, rewards, reward, advantage, length, mean_entropy, max_entropy,
     finish_reason, filtered, superseded, left(completion, %(cut)s), left(prompt.text, %(cut)s)
 FROM trajectories_rollout AS rollout JOIN trajectories_prompt AS prompt ON prompt.id = rollout.prompt_id
-WHERE rollout.id = ANY(%(ids)s) AND run_id = ANY(%(runs)s)
+WHERE rollout.id = ANY(%(ids)s::bigint[]) AND run_id = ANY(%(runs)s)
 """
 REWARDS = 8  # place of the one column that is JSON
 
@@ -168,7 +169,7 @@ def load_page_rollouts(ids: Sequence[int], runs: Sequence[Run]) -> list[ListedRo
         return []
     known = {run.pk: run for run in runs}
     with connection.cursor() as cursor:
-        cursor.execute(LISTED_ROLLOUTS, {"cut": CUT_AT, "ids": list(ids), "runs": list(known)})
+        cursor.execute(LISTED_ROLLOUTS, {"cut": CUT_AT, "ids": write_id_array(ids), "runs": list(known)})
         stored = cursor.fetchall()
     rollouts = {row[0]: ListedRollout(*row[:REWARDS], json.loads(row[REWARDS]), *row[REWARDS + 1 :], known[row[1]]) for row in stored}
     return [rollouts[pk] for pk in ids if pk in rollouts]

@@ -23,6 +23,7 @@ from django.db import connection
 from django.db.models import BooleanField, F, QuerySet
 from django.db.models.expressions import RawSQL
 
+from lab.lib.numbers import write_id_array
 from lab.rollouts.browse.conditions import filter_structured_rollouts, runs_of
 from lab.rollouts.browse.order import Key, Order
 from lab.rollouts.browse.selection import Selection
@@ -148,8 +149,8 @@ class Walk:
         if not self.expects_many_matches and self.has_few_matches:
             ids = self.find_matches()
             if len(ids) * LOOKUP_COST < sum(run.rollouts for run in self.runs):
-                return self.ask_with_count(MATCHED, rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit, before=[ids])
-            return self.ask_with_count(OF_RUN, rows.values_list(*self.order.columns), limit, after=[ids])
+                return self.ask_with_count(MATCHED, rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit, before=[write_id_array(ids)])
+            return self.ask_with_count(OF_RUN, rows.values_list(*self.order.columns), limit, after=[write_id_array(ids)])
         return self.ask_with_count("({rows})", rows.filter(pk__in=self.matches()).values_list(*self.order.columns), limit)
 
     def ask_with_count(
@@ -301,14 +302,14 @@ class Walk:
         rows = self.order.beyond(self.rows, key, backwards) if key else self.rows
         rows = rows.order_by().filter(SAME_ROLLOUT)
         query = KEYS.format(order=self.order.by_position(backwards), rows="{rows}")
-        return execute_around(query, [list(ids)], rows.values_list(*self.order.columns), [limit])
+        return execute_around(query, [write_id_array(ids)], rows.values_list(*self.order.columns), [limit])
 
     def count_among(self, ids: Sequence[int], most: int) -> int:
         """How many of the ids are of rollouts that the filters leave; counting may stop after ``most``."""
         if self.is_bare:
             return len(ids)
         rows = self.rows.order_by().filter(SAME_ROLLOUT).values_list("pk")
-        return sum(count for (count,) in execute_around(COUNT, [list(ids)], rows, [most + 1]))
+        return sum(count for (count,) in execute_around(COUNT, [write_id_array(ids)], rows, [most + 1]))
 
     @staticmethod
     def blocks(newest: int, count: int) -> str:

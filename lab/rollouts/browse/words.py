@@ -13,6 +13,8 @@ from uuid import UUID
 from django.db import connection
 from django.db.models.expressions import RawSQL
 
+from lab.lib.numbers import write_id_array
+
 BLOCK = 4096  # consecutive rollout ids in a block
 KEPT = 256  # searches, of up to 500 characters, of which is kept whether they have words
 
@@ -25,7 +27,7 @@ ROLLOUTS = f"""
 SELECT rollout_id FROM trajectories_rolloutwords
 WHERE words @@ ({QUERY} && %s::tsquery) OFFSET 0
 """  # noqa: S608 constants only
-AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s) AND ts_match_vq(words, {QUERY} && %s::tsquery)"  # noqa: S608 constants only
+AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s::bigint[]) AND ts_match_vq(words, {QUERY} && %s::tsquery)"  # noqa: S608 constants only
 PROMPTS = f"""
 SELECT prompt_id FROM browse_promptwords
 WHERE words @@ ({QUERY} && %s::tsquery) OFFSET 0
@@ -70,7 +72,7 @@ def has_words(words: str) -> bool:
 def words_among(words: str, rollouts: Sequence[int], runs: Sequence[UUID], team: int) -> set[int]:
     """Those of ``rollouts`` that have the words, looked at one by one (as a function: an operator would make it the index's turn)."""
     with connection.cursor() as cursor:
-        cursor.execute(AMONG, [list(rollouts), words, build_scope_query(runs, team)])
+        cursor.execute(AMONG, [write_id_array(rollouts), words, build_scope_query(runs, team)])
         return {row[0] for row in cursor.fetchall()}
 
 
