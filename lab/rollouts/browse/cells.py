@@ -23,7 +23,7 @@ EMPTY = SafeString('<span class="muted">empty</span>')
 NOTHING = SafeString('<span class="muted">–</span>')
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class TableRow:
     """A rollout of the page, with ``head`` and ``prompt_head``, the start of its completion and of its prompt, as the database cut them.
     ``url``: where its page is, escaped. ``loaded``: what columns of other rooms asked for, by the column's name.
@@ -73,7 +73,12 @@ def render_badge_cell(label: str, tone: str = "") -> SafeString:
 
 
 def render_run_cell(row: TableRow) -> SafeString:
-    return format_html('<span class="muted">#{}</span> <bdi>{}</bdi>', row.rollout.run.number, escape_invisible_text(row.rollout.run.name))
+    return render_run_name(row.rollout.run.number, row.rollout.run.name)
+
+
+@lru_cache(KEPT)
+def render_run_name(number: int, name: str) -> SafeString:
+    return format_html('<span class="muted">#{}</span> <bdi>{}</bdi>', number, escape_invisible_text(name))
 
 
 def render_step_cell(row: TableRow) -> SafeString:

@@ -9,13 +9,11 @@ from html import escape
 from typing import Any
 
 from django.core.cache import caches
-from django.db.models import BooleanField, Q
-from django.db.models.expressions import RawSQL
 from django.utils.safestring import SafeString
 
 from lab.lib.numbers import MAX_INTEGER, format_compact_count, parse_whole_number
 from lab.rollouts.browse.address import Adding, Address
-from lab.rollouts.browse.conditions import LISTED
+from lab.rollouts.browse.conditions import load_listed_runs
 from lab.rollouts.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
@@ -103,15 +101,14 @@ def filter_bar(
 
 def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "", offered: int = OFFERED_RUNS) -> list[Run]:
     """The chosen ones first, then the newest; more than ``offered`` where there are more. ``find`` is a number or a part of a name."""
-    runs = Run.objects.of(team).only(*LISTED)
+    most = len(chosen) + offered + 1
+    first = "ORDER BY number = ANY(%(chosen)s) DESC, number DESC LIMIT %(most)s"
     if find:
         number = parse_whole_number(find.removeprefix("#"), MAX_INTEGER)
-        fits = Q(name__icontains=find)
-        if number is not None:
-            fits |= Q(number=number)
-        runs = runs.filter(fits | Q(number__in=chosen))
-    is_chosen = RawSQL('"runs_run"."number" = ANY(%s)', [list(chosen)], output_field=BooleanField())
-    choices = list(runs.order_by(*([is_chosen.desc()] if chosen else []), "-number")[: len(chosen) + offered + 1])
+        fits = "AND (strpos(upper(name), upper(%(find)s)) > 0 OR number = %(number)s OR number = ANY(%(chosen)s))"
+        choices = load_listed_runs(team, f"{fits} {first}", chosen=list(chosen), most=most, find=find, number=number)
+    else:
+        choices = load_listed_runs(team, first, chosen=list(chosen), most=most)
     place = {number: at for at, number in enumerate(chosen)}
     return sorted(choices, key=lambda run: place.get(run.number, len(place)))  # the rest keeps its order
 

@@ -171,7 +171,7 @@ def load_page_rollouts(ids: Sequence[int], runs: Sequence[Run]) -> list[ListedRo
     with connection.cursor() as cursor:
         cursor.execute(LISTED_ROLLOUTS, {"cut": CUT_AT, "ids": write_id_array(ids), "runs": list(known)})
         stored = cursor.fetchall()
-    rollouts = {row[0]: ListedRollout(*row[:REWARDS], json.loads(row[REWARDS]), *row[REWARDS + 1 :], known[row[1]]) for row in stored}
+    rollouts = {row[0]: ListedRollout(*(*row[:REWARDS], json.loads(row[REWARDS]), *row[REWARDS + 1 :], known[row[1]])) for row in stored}
     return [rollouts[pk] for pk in ids if pk in rollouts]
 
 

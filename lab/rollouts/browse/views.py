@@ -12,13 +12,13 @@ from django.db.models.functions import Left
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
 from django.utils.html import escape
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import push_url
 
-from lab.lib.addresses import build_numbered_address
+from lab.lib.addresses import build_address_start
 from lab.lib.costly import limit_costly_requests
 from lab.rollouts.annotations.models import Tag
 from lab.rollouts.annotations.summary import summarize_annotations
@@ -84,13 +84,11 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
     heads = [build_column_head(column, address) for column in columns.build_table_columns(components, one_run)]
     bar = filter_bar(address, offered, components, (*page.problems, *find_unknown_runs(selection.runs, chosen)), NEWEST_RUNS)
     listed = escape("?" + urlencode({"list": selection.query().removeprefix("?")}))  # what j and k walk through on the rollout's page
+    start = escape(build_address_start(get_script_prefix(), "rollout", 1))
     said = summarize_annotations(rollout.pk for rollout in page.rows)
     shown = [head.column for head in heads if head.seen]
     further = columns.load_column_data(shown, request.team, page.rows)
-    made = [
-        TableRow(rollout, escape(build_numbered_address("rollout", (rollout.pk,))) + listed, said[rollout.pk], further[rollout.pk])
-        for rollout in page.rows
-    ]
+    made = [TableRow(rollout, SafeString(f"{start}{rollout.pk:d}/{listed}"), said[rollout.pk], further[rollout.pk]) for rollout in page.rows]
     return {
         "bar": bar,
         "chosen": chosen,

@@ -112,7 +112,11 @@ class Walk:
         """Whether a rollout of the runs that has the words is in the selection, whatever else it is: nothing has to be read of it."""
         if self.selection.filters:
             return False
-        return self.selection.tries or not Rollout.objects.filter(run__in=self.runs, superseded=True).exists()
+        if self.selection.tries:
+            return True
+        with connection.cursor() as cursor:
+            cursor.execute(SUPERSEDED, [[run.pk for run in self.runs]])
+            return not cursor.fetchone()[0]
 
     @property
     def reads_newest_matches(self) -> bool:
@@ -323,6 +327,7 @@ WITH matches AS MATERIALIZED ({matches})
 SELECT coalesce(array_agg(rollout_id), '{{}}') FROM (SELECT rollout_id FROM matches LIMIT %s) AS found
 """
 
+SUPERSEDED = "SELECT EXISTS (SELECT 1 FROM trajectories_rollout WHERE run_id = ANY(%s) AND superseded)"
 NEWEST = "SELECT rollout_id FROM ({matches}) AS found WHERE rollout_id < %s ORDER BY rollout_id DESC LIMIT %s"
 
 # One rollout after the other by its id (LATERAL, fenced), which is quicker than going through the run for a few of its rollouts.

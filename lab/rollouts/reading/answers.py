@@ -64,7 +64,7 @@ def select_notable_answers(answers: QuerySet[Rollout], runs: Mapping[UUID, Run])
 def load_answers(ids: Iterable[int], runs: Mapping[UUID, Run]) -> dict[int, ListedAnswer]:
     """The answers by their ids."""
     stored: Any = Rollout.objects.filter(pk__in=ids, run__in=list(runs.values())).values_list(*STORED, Left("completion", HEAD))
-    return {row[0]: ListedAnswer(*row, runs[row[1]]) for row in stored}
+    return {row[0]: ListedAnswer(*(*row, runs[row[1]])) for row in stored}
 
 
 def build_answer(answer: ListedAnswer, said: Summary, label: str = "") -> dict[str, Any]:
