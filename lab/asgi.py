@@ -12,6 +12,9 @@ from lab.lib.database_limits import DatabaseTroubleMiddleware, keep_short_scans_
 from lab.lib.proxies import TrustedProxies
 from lab.lib.secret_key import refuse_weak
 
+# Objects that are made before the collector looks for cycles among them: those of some twenty pages. Python's own bound, 700, is met within one.
+YOUNG = 20_000
+
 refuse_weak(settings.SECRET_KEY)
 http = get_asgi_application()  # loads the apps, which the routes below import
 limit_statements(settings.STATEMENT_SECONDS)
@@ -24,6 +27,7 @@ from lab.urls import websocket_urlpatterns  # noqa: E402
 # What is loaded by now stays: the collector need not go through it again in the middle of a request.
 gc.collect()
 gc.freeze()
+gc.set_threshold(YOUNG)
 
 websocket = OwnOriginMiddleware(DatabaseTroubleMiddleware(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
 limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT, is_admitted)

@@ -32,7 +32,7 @@ from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS
 from lab.rollouts.browse.fields import field_named
 from lab.rollouts.browse.filter_bar import NEWEST_RUNS, OPERATORS, components_of, filter_bar, runs_to_choose
-from lab.rollouts.browse.heads import build_column_head, render_column_heads
+from lab.rollouts.browse.heads import build_column_heads, render_column_heads
 from lab.rollouts.browse.histograms import compute_field_histograms
 from lab.rollouts.browse.pages import Page, read_page
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
@@ -81,7 +81,7 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
     in_view = chosen or offered
     components = components_of(in_view, page.rows)
     one_run = len(in_view) == 1
-    heads = [build_column_head(column, address) for column in columns.build_table_columns(components, one_run)]
+    heads = build_column_heads(columns.build_table_columns(components, one_run), address)
     bar = filter_bar(address, offered, components, (*page.problems, *find_unknown_runs(selection.runs, chosen)), NEWEST_RUNS)
     listed = escape("?" + urlencode({"list": selection.query().removeprefix("?")}))  # what j and k walk through on the rollout's page
     start = escape(build_address_start(get_script_prefix(), "rollout", 1))

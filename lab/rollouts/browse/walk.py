@@ -126,10 +126,12 @@ class Walk:
     def read_newest_matches(self, limit: int) -> list[Key]:
         """The first ``limit`` keys by id descending, of a bare selection."""
         near = self.find_matches(1)
-        if len(near) < limit:  # so few that the count will ask for all of them
-            if not self.has_few_matches:
+        if len(near) < limit and self.expects_many_matches:
+            near = self.find_matches(SPANS[1])
+        if not limit <= len(near) < CANDIDATES:
+            if self.expects_many_matches or not self.has_few_matches:
                 return self.block_by_block(None, limit)
-            near = self.find_matches()
+            near = self.find_matches()  # so few that the count will ask for all of them
         return [(pk,) for pk in sorted(near, reverse=True)[:limit]]
 
     def read_first(self, limit: int, most: int) -> tuple[list[Key], int, bool]:
@@ -173,8 +175,8 @@ class Walk:
         near: list[Key] = []
         seen, size = 0, self.choose_probe_size(limit)
         while seen < size:
-            if len(near) < size:  # what is sorted costs the same however little of it is wanted
-                near = self.without_words(key, backwards, PROBED if self.order.field else size)
+            if len(near) < size:  # what is sorted a second time costs the same however little of it is wanted
+                near = self.without_words(key, backwards, PROBED if self.order.field and seen else size)
             known = self.find_words_among([one[-1] for one in near[seen:size]])
             matches += [one for one in near[seen:size] if one[-1] in known]
             if len(matches) >= limit or len(near) < size:
@@ -272,8 +274,8 @@ class Walk:
             return min(number, most), number <= most
         if any(self.count_near(span, most) > most for span in self.counted_spans(most)):  # whatever else there is
             return most, False
-        number = self.count_among(self.find_matches(), most)
-        return min(number, most), self.has_few_matches and number <= most
+        number = self.count_near(0, most)
+        return min(number, most), number <= most and (self.is_bare or self.has_few_matches)
 
     def counted_spans(self, most: int) -> tuple[int, ...]:
         """Newest blocks whose matches may tell that there are more than ``most``, as far as those of the newest one promise it."""
@@ -282,7 +284,7 @@ class Walk:
         return tuple(span for span in spans if len(self.find_matches(1)) * span > most)
 
     def count_near(self, blocks: int, most: int) -> int:
-        """How many rollouts of so many whole blocks, the newest, there are; counting may stop after ``most``."""
+        """How many rollouts of so many whole blocks there are, the newest, or of all for 0; counting may stop after ``most``."""
         if self.is_bare and blocks not in self.found:
             return len(self.ask_for_matches(blocks, most + 1))
         return self.count_among(self.find_matches(blocks), most)
