@@ -274,8 +274,11 @@ class Walk:
             return min(number, most), number <= most
         if any(self.count_near(span, most) > most for span in self.counted_spans(most)):  # whatever else there is
             return most, False
-        number = self.count_near(0, most)
-        return min(number, most), number <= most and (self.is_bare or self.has_few_matches)
+        if self.is_bare and 0 not in self.found and most < CANDIDATES:
+            number = len(self.ask_for_matches(0, most + 1))
+            return min(number, most), number <= most
+        number = self.count_among(self.find_matches(), most)
+        return min(number, most), self.has_few_matches and number <= most
 
     def counted_spans(self, most: int) -> tuple[int, ...]:
         """Newest blocks whose matches may tell that there are more than ``most``, as far as those of the newest one promise it."""
@@ -284,9 +287,9 @@ class Walk:
         return tuple(span for span in spans if len(self.find_matches(1)) * span > most)
 
     def count_near(self, blocks: int, most: int) -> int:
-        """How many rollouts of so many whole blocks there are, the newest, or of all for 0; counting may stop after ``most``."""
+        """How many rollouts of so many whole blocks, the newest, there are; counting may stop after ``most``."""
         if self.is_bare and blocks not in self.found:
-            return len(self.ask_for_matches(blocks, most + 1))
+            return len(self.ask_for_matches(blocks, min(most + 1, CANDIDATES)))
         return self.count_among(self.find_matches(blocks), most)
 
     def find_matches(self, blocks: int = 0) -> list[int]:
