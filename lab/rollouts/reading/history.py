@@ -44,7 +44,7 @@ GROUP BY prompt_id, step ORDER BY prompt_id, step
 """  # noqa: S608 constants of this file
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class PromptVisit:
     step: int
     group: int

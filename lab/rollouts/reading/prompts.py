@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -97,7 +97,7 @@ def build_series_chart(series: PromptSeries) -> dict[str, Any]:
         "label": f"#{series.run.number} {series.phase_label}",
         "heldout": series.phase == "heldout",
         "url": where,
-        "turns": [asdict(turn) for turn in series.turns],
+        "turns": [{"step": turn.step, "solved": turn.solved, "confirmed": turn.confirmed} for turn in series.turns],
         **columns,
     }
 
