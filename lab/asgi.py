@@ -8,13 +8,17 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 from lab.lib.body_limit import BodyLimit
-from lab.lib.database_limits import DatabaseTroubleMiddleware, limit_statements
+from lab.lib.database_limits import DatabaseTroubleMiddleware, keep_short_scans_serial, limit_statements
 from lab.lib.proxies import TrustedProxies
 from lab.lib.secret_key import refuse_weak
+
+# Objects that are made before the collector looks for cycles among them: those of some twenty pages. Python's own bound, 700, is met within one.
+YOUNG = 20_000
 
 refuse_weak(settings.SECRET_KEY)
 http = get_asgi_application()  # loads the apps, which the routes below import
 limit_statements(settings.STATEMENT_SECONDS)
+keep_short_scans_serial()
 
 from lab.edges.api.credentials import is_admitted  # noqa: E402
 from lab.lib.origins import OwnOriginMiddleware  # noqa: E402
@@ -23,6 +27,7 @@ from lab.urls import websocket_urlpatterns  # noqa: E402
 # What is loaded by now stays: the collector need not go through it again in the middle of a request.
 gc.collect()
 gc.freeze()
+gc.set_threshold(YOUNG)
 
 websocket = OwnOriginMiddleware(DatabaseTroubleMiddleware(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
 limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT, is_admitted)

@@ -126,6 +126,7 @@ TEMPLATES = [
         "APP_DIRS": True,
         "OPTIONS": {
             "libraries": {"lab": "lab.lib.template_tags"},
+            "builtins": ["lab.lib.url_tag"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

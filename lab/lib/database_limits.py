@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 CANCELLED, FULL = "57014", "53300"  # SQLSTATE of a statement that took too long, of a server without a free connection
 GONE = ("08", "57P")  # beginnings of those of a lost connection, of a server that stops or starts
+SERIAL = "64MB"  # PostgreSQL's own bound is 512 kB
 TRY_LATER = 1013  # close code of a websocket
 NO_CONNECTION = (psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests)
 
@@ -32,8 +33,19 @@ class DatabaseTrouble:
 def limit_statements(seconds: float) -> None:
     """Every connection this process makes from now on ends a statement that takes longer; 0 is no limit. For the web process alone."""
     if seconds:
-        options = connections.settings["default"].setdefault("OPTIONS", {})
-        options["options"] = f"{options.get('options', '')} -c statement_timeout={round(seconds * 1000)}".strip()
+        set_connection_option("statement_timeout", str(round(seconds * 1000)))
+
+
+def keep_short_scans_serial() -> None:
+    """No connection this process makes from now on calls workers to read less than SERIAL of an index. For the web process alone: a run of 50,000
+    rollouts takes 8 to 13 ms to sort, 10 to 16 with two workers, which besides take the processors from other people's requests.
+    """
+    set_connection_option("min_parallel_index_scan_size", SERIAL)
+
+
+def set_connection_option(name: str, value: str) -> None:
+    options = connections.settings["default"].setdefault("OPTIONS", {})
+    options["options"] = f"{options.get('options', '')} -c {name}={value}".strip()
 
 
 def describe_database_trouble(error: BaseException | None) -> DatabaseTrouble | None:

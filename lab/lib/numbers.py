@@ -61,6 +61,11 @@ def parse_whole_number(text: str | None, most: int = MAX_ID, least: int = 0) -> 
     return number if least <= number <= most else None
 
 
+def write_id_array(ids: Iterable[int]) -> str:
+    """The ids as PostgreSQL writes a ``bigint[]``, to which the query casts it: a list of a thousand takes psycopg four times as long."""
+    return "{" + ",".join(map(str, ids)) + "}"
+
+
 def parse_ids(texts: Iterable[str]) -> list[int]:
     """The ids among what a form or an address names, in its order; what can be no id is left out."""
     return [pk for text in texts if (pk := parse_whole_number(text)) is not None]

@@ -17,10 +17,11 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, connections
 from django.test import Client
 
 from lab.edges.api import tokens
+from lab.lib.database_limits import keep_short_scans_serial, limit_statements
 from lab.teams.accounts.models import Role, Team, User
 from lab.training.runs.local_lab import SERVER_OPTIONS
 from tests.conftest import make_member
@@ -184,3 +185,17 @@ def test_without_a_free_connection_everybody_is_told_to_come_back_and_health_is_
     assert all("timed out after 9 s" in answer.body for answer in stopped)
     assert all(int(answer.headers["retry-after"]) > 0 for answer in stopped)
     assert asked["page"]().status == 200
+
+
+def test_connections_of_the_web_process_end_long_statements_and_read_short_scans_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = {name: value for name, value in connections.settings["default"].get("OPTIONS", {}).items() if name != "pool"}
+    monkeypatch.setitem(connections.settings["default"], "OPTIONS", usual)
+    limit_statements(7)
+    keep_short_scans_serial()
+    fresh: Any = connections.create_connection("default")
+    try:
+        with fresh.cursor() as cursor:
+            cursor.execute("SELECT current_setting('statement_timeout'), current_setting('min_parallel_index_scan_size')")
+            assert cursor.fetchone() == ("7s", "64MB")
+    finally:
+        fresh.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from django.db import connection
 
+from lab.lib.numbers import write_id_array
 from lab.rollouts.annotations.models import StepVerdict
 
 # Four tables in one look, and written out: to most rollouts nobody has said anything, and then a list pays for round trips and for composing queries.
@@ -60,5 +61,5 @@ def summarize_annotations(rollout_ids: Iterable[int]) -> dict[int, Summary]:
 def said_of(ids: list[int]) -> list[tuple[str, int, str, float, int, int]]:
     """Kind, rollout, name (of a tag or a mark), mean (of ratings), how many, and how many threads are open; by name."""
     with connection.cursor() as cursor:
-        cursor.execute(SAID, {"ids": ids})
+        cursor.execute(SAID, {"ids": write_id_array(ids)})
         return cursor.fetchall()

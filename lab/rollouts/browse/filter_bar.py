@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from html import escape
 from typing import Any
 
 from django.core.cache import caches
-from django.db.models import Case, Q, Value, When
+from django.utils.safestring import SafeString
 
-from lab.lib.numbers import MAX_INTEGER, parse_whole_number
+from lab.lib.numbers import MAX_INTEGER, format_compact_count, parse_whole_number
 from lab.rollouts.browse.address import Adding, Address
-from lab.rollouts.browse.conditions import LISTED
+from lab.rollouts.browse.conditions import load_listed_runs
 from lab.rollouts.browse.fields import COMPONENT, FIELDS, OPERATOR_LABELS, Field, field_named
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
@@ -21,6 +23,7 @@ from trainers.contract.problems import Problem
 
 OFFERED_RUNS = 100  # in the picker at once; further ones are found by number or name
 NEWEST_RUNS = 12  # in the picker before it is opened
+KEPT = 1024  # choices of runs as HTML, by all that they show
 ASKED_RUNS = 20  # whose reward functions are offered
 IN_BAR = ("q", "re")  # problems with these stand at their own field
 
@@ -36,6 +39,7 @@ class Chip:
 @dataclass(frozen=True)
 class FilterBar:
     runs: list[Run]
+    chosen: frozenset[int]  # numbers of runs
     more_runs: bool
     offers_all: bool  # the picker has asked for what it can hold; before, it has only the newest
     chips: list[Chip]
@@ -53,8 +57,23 @@ class FilterBar:
         return [*FIELDS.values(), *(replace(field, label=escape_invisible_text(field.label)) for field in named_after if field)]
 
     @property
+    def run_choices(self) -> SafeString:
+        """The boxes of the picker's runs. Written here: a template takes several times as long, and few of them change between two pages."""
+        return SafeString("".join(render_run_choice(run.number, run.name, run.rollouts, run.number in self.chosen) for run in self.runs))
+
+    @property
     def chosen_field(self) -> Field | None:
         return field_named(self.adding.field)
+
+
+@lru_cache(KEPT)
+def render_run_choice(number: int, name: str, rollouts: int, is_chosen: bool) -> str:
+    name = escape(name)
+    return (
+        f'<label class="check"><input type="checkbox" name="run" value="{number}" {"checked" if is_chosen else ""}>'
+        f'<span class="ellipsis" title="{name}"><span class="muted">#{number}</span> {name}</span>'
+        f'<span class="muted small row-end">{format_compact_count(rollouts)}</span></label>'
+    )
 
 
 def filter_bar(
@@ -67,6 +86,7 @@ def filter_bar(
     others = [replace(problem, value=problem.value[:80]) for problem in problems if problem.field not in at_field]
     return FilterBar(
         runs=runs[: max(offered, len(address.selection.runs))],
+        chosen=frozenset(selection.runs),
         more_runs=len(runs) > max(offered, len(address.selection.runs)),
         offers_all=offered == OFFERED_RUNS,
         chips=build_filter_chips(address),
@@ -81,15 +101,14 @@ def filter_bar(
 
 def runs_to_choose(team: Team, chosen: Sequence[int], find: str = "", offered: int = OFFERED_RUNS) -> list[Run]:
     """The chosen ones first, then the newest; more than ``offered`` where there are more. ``find`` is a number or a part of a name."""
-    runs = Run.objects.of(team).only(*LISTED)
+    most = len(chosen) + offered + 1
+    first = "ORDER BY number = ANY(%(chosen)s) DESC, number DESC LIMIT %(most)s"
     if find:
         number = parse_whole_number(find.removeprefix("#"), MAX_INTEGER)
-        fits = Q(name__icontains=find)
-        if number is not None:
-            fits |= Q(number=number)
-        runs = runs.filter(fits | Q(number__in=chosen))
-    is_chosen = Case(When(number__in=chosen, then=0), default=1) if chosen else Value(1)
-    choices = list(runs.order_by(is_chosen, "-number")[: len(chosen) + offered + 1])
+        fits = "AND (strpos(upper(name), upper(%(find)s)) > 0 OR number = %(number)s OR number = ANY(%(chosen)s))"
+        choices = load_listed_runs(team, f"{fits} {first}", chosen=list(chosen), most=most, find=find, number=number)
+    else:
+        choices = load_listed_runs(team, first, chosen=list(chosen), most=most)
     place = {number: at for at, number in enumerate(chosen)}
     return sorted(choices, key=lambda run: place.get(run.number, len(place)))  # the rest keeps its order
 

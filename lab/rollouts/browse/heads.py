@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import quote_plus
 
 from django.urls import reverse
 from django.utils.html import escape
@@ -12,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.columns import Column
 
+ANY = "~"  # in the place of an order; what people write cannot stand behind "sort=", whose equals sign would be encoded
 ARROWS = {"descending": "↓", "ascending": "↑"}
 
 
@@ -25,15 +27,22 @@ class Head:
     direction: str = ""
 
 
-def build_column_head(column: Column, address: Address) -> Head:
-    sort = address.selection.sort
-    seen = address.choice.sees(column)
+def build_column_heads(columns: Iterable[Column], address: Address) -> list[Head]:
+    choice = address.choice
+    before, after = address.url(sort=ANY).split(f"sort={ANY}", 1)  # written once: only what is sorted by differs between their addresses
+    return [build_column_head(column, choice.sees(column), address.selection.sort, (before, after)) for column in columns]
+
+
+def build_column_head(column: Column, seen: bool, sort: str, around: tuple[str, str]) -> Head:
+    """``around``: what stands in the address before and after the order."""
     if not column.sortable:
         return Head(column, seen)
+    before, after = around
+    name = quote_plus(column.name)
     if sort.removeprefix("-") != column.name:
-        return Head(column, seen, address.url(sort=f"-{column.name}"))
+        return Head(column, seen, f"{before}sort=-{name}{after}")
     descending = sort.startswith("-")
-    return Head(column, seen, address.url(sort=column.name if descending else f"-{column.name}"), "descending" if descending else "ascending")
+    return Head(column, seen, f"{before}sort={'' if descending else '-'}{name}{after}", "descending" if descending else "ascending")
 
 
 def render_column_heads(heads: Iterable[Head]) -> SafeString:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from django.db.models.functions import Left
+from django.db import connection
 
+from lab.lib.numbers import write_id_array
 from lab.rollouts.browse import regex
 from lab.rollouts.browse.conditions import filter_matching_rollouts, runs_of
 from lab.rollouts.browse.order import Key, Order, read_cursor, write_cursor
@@ -151,15 +153,26 @@ def progress_of(runs: Sequence[Run], selection: Selection) -> SearchProgress | N
     return SearchProgress(waiting) if waiting else None
 
 
+# The columns in the order of ListedRollout. Written out, because every list pays for composing it.
+LISTED_ROLLOUTS = """
+SELECT rollout.id, run_id, prompt_id, attempt, step, phase, group_index, sample, rewards, reward, advantage, length, mean_entropy, max_entropy,
+    finish_reason, filtered, superseded, left(completion, %(cut)s), left(prompt.text, %(cut)s)
+FROM trajectories_rollout AS rollout JOIN trajectories_prompt AS prompt ON prompt.id = rollout.prompt_id
+WHERE rollout.id = ANY(%(ids)s::bigint[]) AND run_id = ANY(%(runs)s)
+"""
+REWARDS = 8  # place of the one column that is JSON
+
+
 def load_page_rollouts(ids: Sequence[int], runs: Sequence[Run]) -> list[ListedRollout]:
-    """The rollouts in the order of ``ids``."""
+    """The rollouts of the runs, which are the team's, in the order of ``ids``."""
+    if not ids:
+        return []
     known = {run.pk: run for run in runs}
-    stored: Any = Rollout.objects.filter(pk__in=ids, run__in=runs).values_list(*STORED, Left("completion", CUT_AT), Left("prompt__text", CUT_AT))
-    rollouts = {row[0]: ListedRollout(*(*row, known[row[1]])) for row in stored}
+    with connection.cursor() as cursor:
+        cursor.execute(LISTED_ROLLOUTS, {"cut": CUT_AT, "ids": write_id_array(ids), "runs": list(known)})
+        stored = cursor.fetchall()
+    rollouts = {row[0]: ListedRollout(*(*row[:REWARDS], json.loads(row[REWARDS]), *row[REWARDS + 1 :], known[row[1]])) for row in stored}
     return [rollouts[pk] for pk in ids if pk in rollouts]
-
-
-STORED = [one.name for one in fields(ListedRollout)][: -len(("head", "prompt_head", "run"))]
 
 
 def find_neighbour_ids(team: Team, selection: Selection, rollout: Rollout) -> tuple[int | None, int | None]:

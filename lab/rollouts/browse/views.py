@@ -12,13 +12,13 @@ from django.db.models.functions import Left
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
 from django.utils.html import escape
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import push_url
 
-from lab.lib.addresses import build_numbered_address
+from lab.lib.addresses import build_address_start
 from lab.lib.costly import limit_costly_requests
 from lab.rollouts.annotations.models import Tag
 from lab.rollouts.annotations.summary import summarize_annotations
@@ -32,7 +32,7 @@ from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS
 from lab.rollouts.browse.fields import field_named
 from lab.rollouts.browse.filter_bar import NEWEST_RUNS, OPERATORS, components_of, filter_bar, runs_to_choose
-from lab.rollouts.browse.heads import build_column_head, render_column_heads
+from lab.rollouts.browse.heads import build_column_heads, render_column_heads
 from lab.rollouts.browse.histograms import compute_field_histograms
 from lab.rollouts.browse.pages import Page, read_page
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
@@ -81,16 +81,14 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
     in_view = chosen or offered
     components = components_of(in_view, page.rows)
     one_run = len(in_view) == 1
-    heads = [build_column_head(column, address) for column in columns.build_table_columns(components, one_run)]
+    heads = build_column_heads(columns.build_table_columns(components, one_run), address)
     bar = filter_bar(address, offered, components, (*page.problems, *find_unknown_runs(selection.runs, chosen)), NEWEST_RUNS)
     listed = escape("?" + urlencode({"list": selection.query().removeprefix("?")}))  # what j and k walk through on the rollout's page
+    start = escape(build_address_start(get_script_prefix(), "rollout", 1))
     said = summarize_annotations(rollout.pk for rollout in page.rows)
     shown = [head.column for head in heads if head.seen]
     further = columns.load_column_data(shown, request.team, page.rows)
-    made = [
-        TableRow(rollout, escape(build_numbered_address("rollout", (rollout.pk,))) + listed, said[rollout.pk], further[rollout.pk])
-        for rollout in page.rows
-    ]
+    made = [TableRow(rollout, SafeString(f"{start}{rollout.pk:d}/{listed}"), said[rollout.pk], further[rollout.pk]) for rollout in page.rows]
     return {
         "bar": bar,
         "chosen": chosen,

@@ -23,6 +23,7 @@ from django.db import connection
 from django.db.models import BooleanField, F, QuerySet
 from django.db.models.expressions import RawSQL
 
+from lab.lib.numbers import write_id_array
 from lab.rollouts.browse.conditions import filter_structured_rollouts, runs_of
 from lab.rollouts.browse.order import Key, Order
 from lab.rollouts.browse.selection import Selection
@@ -39,7 +40,7 @@ SPANS = (1, 4, 16, 64)  # blocks of newest rollouts that are searched together, 
 COUNTED_TO = 1000  # rollouts of a selection, and then "1000+"
 COUNTED_SPANS = (1, 4, 16)  # newest blocks in which matches are counted before all are
 FREQUENT = 100  # matches in the newest block from which on a run is gone through in its own order for a page of them
-COMMON = 1000  # the same where the run has to be sorted before it can be gone through
+COMMON = 1 / 12  # share of the newest rollouts, where the run has to be sorted before it can be gone through
 CANDIDATES = 2000  # matches of the words that are looked at to count
 LOOKUP_COST = 200  # rollouts of a run that are read from its index in the time that one takes to be found in the table by its id
 
@@ -85,24 +86,37 @@ class Walk:
     @property
     def expects_many_matches(self) -> bool:
         """Whether the rollouts would have more matches than are looked at one by one if all had as many as the newest ones."""
+        return self.share_near * sum(run.rollouts for run in self.runs) > CANDIDATES
+
+    @property
+    def share_near(self) -> float:
+        """The share of the newest ids that have the words; other runs may have some of these ids, so that it is rather too small than too large."""
         newest = self.runs[0].last_rollout
-        looked_at = newest - max(0, newest // BLOCK - 1) * BLOCK  # ids, of which other runs may have some: rather too many than too few
-        return len(self.find_matches(1)) * sum(run.rollouts for run in self.runs) > CANDIDATES * max(looked_at, 1)
+        return len(self.find_matches(1)) / max(newest - self.near_ids.start, 1)
+
+    @cached_property
+    def near_ids(self) -> range:
+        """The ids among which ``find_matches(1)`` looks."""
+        newest = self.runs[0].last_rollout // BLOCK
+        return range(max(0, newest - 1) * BLOCK, (newest + 1) * BLOCK)
 
     @property
     def starts_from_matches(self) -> bool:
         """The words are so rare that their matches are sorted sooner than enough of them are met in the order of the list."""
         if self.by_arrival:
             return False
-        near = len(self.find_matches(1))
-        return near < COMMON if self.order.field else near < FREQUENT and self.has_few_matches
+        return self.share_near < COMMON if self.order.field else len(self.find_matches(1)) < FREQUENT and self.has_few_matches
 
     @cached_property
     def is_bare(self) -> bool:
         """Whether a rollout of the runs that has the words is in the selection, whatever else it is: nothing has to be read of it."""
         if self.selection.filters:
             return False
-        return self.selection.tries or not Rollout.objects.filter(run__in=self.runs, superseded=True).exists()
+        if self.selection.tries:
+            return True
+        with connection.cursor() as cursor:
+            cursor.execute(SUPERSEDED, [[run.pk for run in self.runs]])
+            return not cursor.fetchone()[0]
 
     @property
     def reads_newest_matches(self) -> bool:
@@ -112,10 +126,12 @@ class Walk:
     def read_newest_matches(self, limit: int) -> list[Key]:
         """The first ``limit`` keys by id descending, of a bare selection."""
         near = self.find_matches(1)
-        if len(near) < limit:  # so few that the count will ask for all of them
-            if not self.has_few_matches:
+        if len(near) < limit and self.expects_many_matches:
+            near = self.find_matches(SPANS[1])
+        if not limit <= len(near) < CANDIDATES:
+            if self.expects_many_matches or not self.has_few_matches:
                 return self.block_by_block(None, limit)
-            near = self.find_matches()
+            near = self.find_matches()  # so few that the count will ask for all of them
         return [(pk,) for pk in sorted(near, reverse=True)[:limit]]
 
     def read_first(self, limit: int, most: int) -> tuple[list[Key], int, bool]:
@@ -131,7 +147,7 @@ class Walk:
     def read_up_to(self, most: int, limit: int) -> tuple[list[Key], int]:
         """The first keys of up to ``most`` rollouts, of more than that in the order of the index, and how many these are; without the words."""
         rows = self.rows.order_by() if self.order.field else self.order.sorted(self.rows)
-        return self.ask_with_count("({rows})", [], rows.values_list(*self.order.columns)[:most], limit)
+        return self.ask_with_count("({rows})", rows.values_list(*self.order.columns)[:most], limit)
 
     def read_matches(self, limit: int) -> tuple[list[Key], int]:
         """The first keys of the rollouts with the words, and how many there are."""
@@ -139,33 +155,48 @@ class Walk:
         if not self.expects_many_matches and self.has_few_matches:
             ids = self.find_matches()
             if len(ids) * LOOKUP_COST < sum(run.rollouts for run in self.runs):
-                return self.ask_with_count(MATCHED, [ids], rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit)
-            return self.ask_with_count(JOINED, [ids], rows.values_list(*self.order.columns), limit)
-        return self.ask_with_count("({rows})", [], rows.filter(pk__in=self.matches()).values_list(*self.order.columns), limit)
+                return self.ask_with_count(MATCHED, rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit, before=[write_id_array(ids)])
+            return self.ask_with_count(OF_RUN, rows.values_list(*self.order.columns), limit, after=[write_id_array(ids)])
+        return self.ask_with_count("({rows})", rows.filter(pk__in=self.matches()).values_list(*self.order.columns), limit)
 
-    def ask_with_count(self, hits: str, before: list[Any], rows: QuerySet[Any, Any], limit: int) -> tuple[list[Key], int]:
-        """The first ``limit`` keys of ``hits``, a query around ``rows`` with the parameters ``before`` in front of theirs, and their number."""
+    def ask_with_count(
+        self, hits: str, rows: QuerySet[Any, Any], limit: int, before: Sequence[Any] = (), after: Sequence[Any] = ()
+    ) -> tuple[list[Key], int]:
+        """The first ``limit`` keys of ``hits``, a query around ``rows`` with the parameters ``before`` and ``after`` theirs, and their number."""
         query = f"SELECT hits.*, count(*) OVER () FROM {hits} AS hits ORDER BY {self.order.by_position(False)} LIMIT %s"  # noqa: S608 constants only
-        rows_with_count = execute_around(query, before, rows, limit)
+        rows_with_count = execute_around(query, before, rows, [*after, limit])
         return [row[:-1] for row in rows_with_count], rows_with_count[0][-1] if rows_with_count else 0
 
     def probe(self, key: Key | None, backwards: bool, limit: int) -> list[Key] | None:
-        """The keys, found by looking at the words of one rollout after the other; None where the words are too rare for that. The first few tell
-        how far one would have to look.
+        """The keys, found by looking at the words of one rollout after the other; None where the words are too rare for that. The newest
+        rollouts, or the first few, tell how far one has to look.
         """
         matches: list[Key] = []
         near: list[Key] = []
-        seen, size = 0, PROBED_FIRST
+        seen, size = 0, self.choose_probe_size(limit)
         while seen < size:
-            if len(near) < size:  # what is sorted costs the same however little of it is wanted
-                near = self.without_words(key, backwards, PROBED if self.order.field else size)
-            known = words_among(self.selection.words, [one[-1] for one in near[seen:size]], *self.scope)
+            if len(near) < size:  # what is sorted a second time costs the same however little of it is wanted
+                near = self.without_words(key, backwards, PROBED if self.order.field and seen else size)
+            known = self.find_words_among([one[-1] for one in near[seen:size]])
             matches += [one for one in near[seen:size] if one[-1] in known]
             if len(matches) >= limit or len(near) < size:
                 return matches[:limit]
             needed = PROBE_MARGIN * limit * size / len(matches) if matches else math.inf
             seen, size = size, math.ceil(needed) if needed <= PROBED else 0
         return None
+
+    def choose_probe_size(self, limit: int) -> int:
+        """How many rollouts to look at first."""
+        if not self.found.get(1):
+            return PROBED_FIRST
+        return max(PROBED_FIRST, min(PROBED, math.ceil(PROBE_MARGIN * limit / self.share_near)))
+
+    def find_words_among(self, ids: Sequence[int]) -> set[int]:
+        """Those of ``ids`` that have the words. Of the newest it is known where all matches among them were found; the others are looked at."""
+        near = set(self.found.get(1, ()))
+        known = self.near_ids if 1 in self.found and len(near) < CANDIDATES else range(0)
+        older = [pk for pk in ids if pk not in known]
+        return near.intersection(ids) | (words_among(self.selection.words, older, *self.scope) if older else set())
 
     @property
     def by_arrival(self) -> bool:
@@ -241,8 +272,11 @@ class Walk:
         if not self.selection.words:
             number = rows[: most + 1].count()
             return min(number, most), number <= most
-        if any(self.count_among(self.find_matches(span), most) > most for span in self.counted_spans(most)):  # whatever else there is
+        if any(self.count_near(span, most) > most for span in self.counted_spans(most)):  # whatever else there is
             return most, False
+        if self.is_bare and 0 not in self.found and most < CANDIDATES:
+            number = len(self.ask_for_matches(0, most + 1))
+            return min(number, most), number <= most
         number = self.count_among(self.find_matches(), most)
         return min(number, most), self.has_few_matches and number <= most
 
@@ -252,29 +286,39 @@ class Walk:
         spans = [span for span in COUNTED_SPANS if span * BLOCK < stored]
         return tuple(span for span in spans if len(self.find_matches(1)) * span > most)
 
+    def count_near(self, blocks: int, most: int) -> int:
+        """How many rollouts of so many whole blocks, the newest, there are; counting may stop after ``most``."""
+        if self.is_bare and blocks not in self.found:
+            return len(self.ask_for_matches(blocks, min(most + 1, CANDIDATES)))
+        return self.count_among(self.find_matches(blocks), most)
+
     def find_matches(self, blocks: int = 0) -> list[int]:
         """The ids of up to CANDIDATES rollouts with the words, in no order: in so many whole blocks, the newest, or in all for 0."""
         if blocks not in self.found:
-            newest = self.runs[0].last_rollout // BLOCK  # hardly begun perhaps, and then it tells nothing about the words: one more
-            matches = self.matches(self.blocks(newest, blocks + 1) if blocks else "")
-            with connection.cursor() as cursor:
-                cursor.execute(FIND.format(matches=matches.sql), [*matches.params, CANDIDATES])
-                self.found[blocks] = cursor.fetchone()[0]
+            self.found[blocks] = self.ask_for_matches(blocks, CANDIDATES)
         return self.found[blocks]
+
+    def ask_for_matches(self, blocks: int, most: int) -> list[int]:
+        newest = self.runs[0].last_rollout // BLOCK  # hardly begun perhaps, and then it tells nothing about the words: one more
+        matches = self.matches(self.blocks(newest, blocks + 1) if blocks else "")
+        with connection.cursor() as cursor:
+            cursor.execute(FIND.format(matches=matches.sql), [*matches.params, most])
+            found: list[int] = cursor.fetchone()[0]
+        return found
 
     def fetch_among(self, ids: Sequence[int], key: Key | None, backwards: bool, limit: int) -> list[Key]:
         """As ``fetch``, of the rollouts with these ids."""
         rows = self.order.beyond(self.rows, key, backwards) if key else self.rows
         rows = rows.order_by().filter(SAME_ROLLOUT)
         query = KEYS.format(order=self.order.by_position(backwards), rows="{rows}")
-        return execute_around(query, [list(ids)], rows.values_list(*self.order.columns), limit)
+        return execute_around(query, [write_id_array(ids)], rows.values_list(*self.order.columns), [limit])
 
     def count_among(self, ids: Sequence[int], most: int) -> int:
         """How many of the ids are of rollouts that the filters leave; counting may stop after ``most``."""
         if self.is_bare:
             return len(ids)
         rows = self.rows.order_by().filter(SAME_ROLLOUT).values_list("pk")
-        return sum(count for (count,) in execute_around(COUNT, [list(ids)], rows, most + 1))
+        return sum(count for (count,) in execute_around(COUNT, [write_id_array(ids)], rows, [most + 1]))
 
     @staticmethod
     def blocks(newest: int, count: int) -> str:
@@ -288,26 +332,28 @@ WITH matches AS MATERIALIZED ({matches})
 SELECT coalesce(array_agg(rollout_id), '{{}}') FROM (SELECT rollout_id FROM matches LIMIT %s) AS found
 """
 
+SUPERSEDED = "SELECT EXISTS (SELECT 1 FROM trajectories_rollout WHERE run_id = ANY(%s) AND superseded)"
 NEWEST = "SELECT rollout_id FROM ({matches}) AS found WHERE rollout_id < %s ORDER BY rollout_id DESC LIMIT %s"
 
 # One rollout after the other by its id (LATERAL, fenced), which is quicker than going through the run for a few of its rollouts.
 AMONG = "unnest(%s::bigint[]) AS found(rollout_id), LATERAL ({rows} OFFSET 0) AS rollout"
 MATCHED = f"(SELECT rollout.* FROM {AMONG})"  # noqa: S608 constants only
-# Or all of the run from its index, and those of them: OFFSET keeps the ids out of there, which would lead to the table.
-JOINED = "(SELECT rollout.* FROM unnest(%s::bigint[]) AS found(rollout_id) JOIN ({rows} OFFSET 0) AS rollout ON rollout.pk = found.rollout_id)"
+# Or all of the run from its index, and those of them: OFFSET keeps the ids out of there, which would lead to the table. As a condition, for which
+# PostgreSQL hashes the few ids; as a join it hashes the run, which takes longer than to read it.
+OF_RUN = "(SELECT rollout.* FROM ({rows} OFFSET 0) AS rollout WHERE rollout.pk = ANY(%s::bigint[]))"
 KEYS = f"SELECT rollout.* FROM {AMONG} ORDER BY {{order}} LIMIT %s"  # noqa: S608 constants only
 COUNT = f"SELECT count(*) FROM (SELECT 1 FROM {AMONG} LIMIT %s) AS counted"  # noqa: S608 constants only
 SAME_ROLLOUT = RawSQL('"trajectories_rollout"."id" = found.rollout_id', [], output_field=BooleanField())
 
 
-def execute_around(query: str, before: Sequence[Any], rows: QuerySet[Any, Any], limit: int) -> list[Key]:
-    """The answer to ``query``, which has ``rows`` in it: their SQL, with the parameters ``before`` in front of theirs and ``limit`` behind."""
+def execute_around(query: str, before: Sequence[Any], rows: QuerySet[Any, Any], after: Sequence[Any]) -> list[Key]:
+    """The answer to ``query``, which has ``rows`` in it: their SQL, with the parameters ``before`` in front of theirs and ``after`` behind."""
     try:
         sql, params = rows.query.sql_with_params()
     except EmptyResultSet:
         return []
     with connection.cursor() as cursor:
-        cursor.execute(query.format(rows=sql), [*before, *params, limit])
+        cursor.execute(query.format(rows=sql), [*before, *params, *after])
         return cursor.fetchall()
 
 

@@ -7,12 +7,16 @@ team's and its block's. One GIN scan narrows by them together with the words.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from uuid import UUID
 
 from django.db import connection
 from django.db.models.expressions import RawSQL
 
+from lab.lib.numbers import write_id_array
+
 BLOCK = 4096  # consecutive rollout ids in a block
+KEPT = 256  # searches, of up to 500 characters, of which is kept whether they have words
 
 # PostgreSQL's parser throws tags away, and with them <answer> and <tool_call>: in texts and in queries their brackets count as spaces.
 TEXT = "translate(left({column}, %(characters)s), '<>', '  ')"
@@ -23,7 +27,7 @@ ROLLOUTS = f"""
 SELECT rollout_id FROM trajectories_rolloutwords
 WHERE words @@ ({QUERY} && %s::tsquery) OFFSET 0
 """  # noqa: S608 constants only
-AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s) AND ts_match_vq(words, {QUERY} && %s::tsquery)"  # noqa: S608 constants only
+AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s::bigint[]) AND ts_match_vq(words, {QUERY} && %s::tsquery)"  # noqa: S608 constants only
 PROMPTS = f"""
 SELECT prompt_id FROM browse_promptwords
 WHERE words @@ ({QUERY} && %s::tsquery) OFFSET 0
@@ -57,8 +61,9 @@ def rollout_matches(words: str, runs: Sequence[UUID], team: int, extra: str = ""
     return RawSQL(ROLLOUTS, [words, " & ".join(filter(None, (build_scope_query(runs, team), extra)))])  # noqa: S611 parameters only
 
 
+@lru_cache(KEPT)
 def has_words(words: str) -> bool:
-    """Whether there is anything to look for in what a person wrote."""
+    """Whether there is anything to look for in what a person wrote; kept, because it depends on nothing else."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT numnode({QUERY})", [words])
         return bool(cursor.fetchone()[0])
@@ -67,7 +72,7 @@ def has_words(words: str) -> bool:
 def words_among(words: str, rollouts: Sequence[int], runs: Sequence[UUID], team: int) -> set[int]:
     """Those of ``rollouts`` that have the words, looked at one by one (as a function: an operator would make it the index's turn)."""
     with connection.cursor() as cursor:
-        cursor.execute(AMONG, [list(rollouts), words, build_scope_query(runs, team)])
+        cursor.execute(AMONG, [write_id_array(rollouts), words, build_scope_query(runs, team)])
         return {row[0] for row in cursor.fetchall()}
 
 

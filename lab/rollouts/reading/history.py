@@ -44,7 +44,7 @@ GROUP BY prompt_id, step ORDER BY prompt_id, step
 """  # noqa: S608 constants of this file
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class PromptVisit:
     step: int
     group: int
@@ -169,8 +169,14 @@ def accuracy_of(run: Run) -> str:
     return str(rewards[0]["name"]) if rewards else ""
 
 
+def name_accuracies(runs: Iterable[Run]) -> dict[UUID, str]:
+    """``accuracy_of`` by the run's id; the catalogue is asked once for each task."""
+    by_task: dict[str, str] = {}
+    return {run.pk: by_task[run.task] if run.task in by_task else by_task.setdefault(run.task, accuracy_of(run)) for run in runs}
+
+
 def encode_accuracy_names(runs: Iterable[Run]) -> str:
-    return json.dumps({str(run.pk): accuracy_of(run) for run in runs})
+    return json.dumps({str(pk): name for pk, name in name_accuracies(runs).items()})
 
 
 def of_prompt(prompt: int, runs: dict[UUID, Run]) -> list[PromptSeries]:

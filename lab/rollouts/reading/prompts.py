@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, Max, QuerySet
-from django.db.models.functions import Left
+from django.db.models import Count, Max
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import get_script_prefix
@@ -15,19 +14,18 @@ from django.views.decorators.http import require_safe
 
 from lab.lib.addresses import build_address_start, build_numbered_address
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
-from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse.words import has_words, prompt_matches
 from lab.rollouts.reading import history
+from lab.rollouts.reading.answers import select_notable_answers
 from lab.rollouts.reading.groups import build_bar_strip
 from lab.rollouts.reading.history import OutcomeChange, PromptLoss, PromptSeries, PromptVisit
+from lab.rollouts.reading.series_rows import render_series_rows
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.steps import PHASE_LABELS, list_offered_phases, resolve_phase_and_step
 from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, iterate_text_pieces
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.runs.models import Run
 
-NEWEST = 12  # answers listed on a prompt's page
-HEAD = 400  # characters of each
 POINTS = 1500  # of a series that are drawn
 ROWS = 200  # visits of a series that are listed
 PAGE = 50
@@ -55,6 +53,7 @@ def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
         return render(
             request, "reading/prompt.html#visits", {"series": [build_series_row(number, run_series) for number, run_series in enumerate(series)]}
         )
+    rows = [build_series_row(number, run_series) for number, run_series in enumerate(series)]
     context = {
         "room": "prompts",
         "prompt": prompt,
@@ -62,43 +61,15 @@ def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
         "asked_messages": [(escape_invisible_text(str(role)), list(iterate_text_pieces(str(content)))) for role, content in prompt.messages],
         "reference": list(iterate_text_pieces(prompt.reference)),
         "title": escape_invisible_text(prompt.text[:80]),
-        "series": [build_series_row(number, run_series) for number, run_series in enumerate(series)],
+        "series": rows,
+        "series_rows": render_series_rows(rows),
         "runs": len(runs),
         "answers": sum(run_series.answers for run_series in series),
-        "accuracies": sorted({history.accuracy_of(run) for run in runs.values()}),
+        "accuracies": sorted(set(history.name_accuracies(runs.values()).values())),
         "data": [build_series_chart(run_series) for run_series in series],
-        **select_notable_answers(prompt, answers),
+        **select_notable_answers(answers, runs),
     }
     return render(request, "reading/prompt.html", context)
-
-
-def select_notable_answers(prompt: Prompt, answers: QuerySet[Rollout]) -> dict[str, Any]:
-    """The newest answers, and the best and the worst ever; of equals the newest."""
-    every = list(answers.values_list("pk", "reward"))  # in one look, sorted here: the index of prompts has no order by reward or id
-    scored = [(reward, pk) for pk, reward in every if reward is not None]
-    best = max(scored)[1] if scored else None
-    worst = min(scored, key=lambda pair: (pair[0], -pair[1]))[1] if scored else None
-    newest = sorted((pk for pk, _ in every), reverse=True)[:NEWEST]
-    keys = {pk for pk in (best, worst, *newest) if pk is not None}
-    listed = ("run__number", "phase", "step", "group", "reward", "length", "mean_entropy")
-    rows: Any = Rollout.objects.of(prompt.team_id).filter(pk__in=keys).select_related("run").only(*listed).annotate(head=Left("completion", HEAD))
-    summaries = summarize_annotations(keys)
-    texts = {
-        row.pk: {
-            "rollout": row,
-            "url": build_numbered_address("rollout", (row.pk,)),
-            "group_url": build_numbered_address("group", (row.step, row.group), row.run_id, row.phase),
-            "annotations": summaries[row.pk],
-            "pieces": list(iterate_text_pieces(row.head)),
-            "cut": len(row.head) == HEAD,
-        }
-        for row in rows
-    }
-    return {
-        "newest": [texts[pk] for pk in newest],
-        "best": texts[best] if best is not None else None,
-        "worst": texts[worst] if worst is not None and worst != best else None,
-    }
 
 
 def build_series_row(number: int, series: PromptSeries) -> dict[str, Any]:
@@ -126,7 +97,7 @@ def build_series_chart(series: PromptSeries) -> dict[str, Any]:
         "label": f"#{series.run.number} {series.phase_label}",
         "heldout": series.phase == "heldout",
         "url": where,
-        "turns": [asdict(turn) for turn in series.turns],
+        "turns": [{"step": turn.step, "solved": turn.solved, "confirmed": turn.confirmed} for turn in series.turns],
         **columns,
     }
 

@@ -65,8 +65,17 @@ class Block:
         return escape_invisible_text(self.called or self.role)
 
 
+def has_invisible_text(text: str) -> bool:
+    """Whether there is a character in it that cannot be seen. Most texts are of ASCII, for which one need not search."""
+    line = text.replace("\n", "").replace("\t", "")
+    return not (line.isascii() and line.isprintable()) and INVISIBLE.search(text) is not None
+
+
 def iterate_text_pieces(text: str) -> Iterator[Piece]:
     """The text with runs of invisible characters told apart from the rest."""
+    if text and not has_invisible_text(text):
+        yield Piece("plain", text)
+        return
     at = 0
     for match in INVISIBLE.finditer(text):
         if match.start() > at:
@@ -79,6 +88,8 @@ def iterate_text_pieces(text: str) -> Iterator[Piece]:
 
 def escape_invisible_text(text: str) -> str:
     """The text with its invisible characters written out, for names that stand outside a completion."""
+    if not has_invisible_text(text):
+        return text
     return "".join(piece.text if piece.kind == "plain" else f"⟨{piece.label}⟩" for piece in iterate_text_pieces(text))
 
 

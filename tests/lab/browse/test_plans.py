@@ -109,6 +109,16 @@ def test_searches_start_from_the_index_on_words(full: Team) -> None:
             assert "Bitmap Index Scan on rollout_words" in plan, f"{address}\n{plan}"
 
 
+def test_matches_too_many_to_open_are_picked_out_of_the_run_as_its_index_is_read(full: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hashing their ids and not the run, which is a hundred times as much."""
+    monkeypatch.setattr(walk, "LOOKUP_COST", 10_000)
+    for address in ("run=2&q=rare", "run=2&q=rare&sort=-reward"):
+        found = [plan for plan in plans(lambda address=address: read_page(full, ask(address))) if "= ANY ('{" in plan and "WindowAgg" in plan]
+        assert len(found) == 1, address
+        assert "Index Only Scan using rollout_listed" in found[0], found[0]
+        assert "Hash" not in found[0], found[0]
+
+
 def test_deep_pages_and_neighbours_start_where_they_are(full: Team) -> None:
     page = read_page(full, ask("run=2"))
     for _ in range(3):

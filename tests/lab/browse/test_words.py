@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from lab.lib.processes import ManagedProcess
 from lab.rollouts.browse import indexing, walk
@@ -77,7 +78,17 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "SPANS", (1, 2))
 
 
-ADDRESSES = ["q=rare", "q=common", "q=rare&f=reward:ge:0.5", "f=reward:ge:0.5", "run=1&q=rare", "q=common&sort=-reward", "run=1&q=rare&sort=-reward"]
+ADDRESSES = [
+    "q=rare",
+    "q=common",
+    "q=rare&f=reward:ge:0.5",
+    "f=reward:ge:0.5",
+    "run=1&q=rare",
+    "run=1&q=common",
+    "q=common&sort=-reward",
+    "run=1&q=rare&sort=-reward",
+    "run=1&q=common&sort=-reward",
+]
 
 
 @pytest.mark.parametrize("sorts_few", [True, False])
@@ -113,6 +124,15 @@ def test_every_stage_of_the_walk_finds_the_same_rollouts_in_order(
     assert [row.pk for row in found] == [row.pk for row in sorted(rows, key=key)]
     count = read_page(team, ask(address)).count
     assert count == Count(len(rows), True) if sorts_few else not count.exact or count.number == len(rows)
+
+
+def test_matches_among_the_newest_rollouts_are_looked_up_once(run: Run, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollout whose block the index was asked about is not opened for its words, and one that is still without them is no match."""
+    monkeypatch.setattr(walk, "FREQUENT", 1)
+    store(run, *[rollout(9, 0, sample, completion="add") for sample in range(5)])
+    with CaptureQueriesContext(connection) as captured:
+        assert len(read_page(team, ask("run=1&q=add")).rows) == 4
+    assert not [query for query in captured.captured_queries if "ts_match_vq" in query["sql"]]
 
 
 @pytest.mark.parametrize("scope", ["run=1&", "", "sort=-length&"])
