@@ -22,14 +22,14 @@ class AblationIn(RequestBody):
     run: UUID | None = Field(None, description="The run whose recipe is ablated.")
     spec: dict[str, Any] | None = Field(None, description="Instead of a run: a complete spec that stacks methods.")
     name: str = Field("", max_length=NAME_LENGTH)
-    check: bool = Field(True, description="false skips the trainer's own check of the full stack, which takes seconds.")
+    check: bool = Field(True, description="false skips the trainer's preflight check of the full stack, which takes a few seconds.")
     seeds: int = Field(SEEDS, ge=1, le=MOST_RUNS, description="Seeds per variant; use at least three for a meaningful interval.")
 
 
 def plan_ablation(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | None]:
     """The full stack's spec and the run it is from. Raises ApiProblem with everything that would be refused."""
     if (given.run is None) == (given.spec is None):
-        raise make_invalid_problem("run", "give either a run or a spec", "the spec of a run is in its answer")
+        raise make_invalid_problem("run", "give either a run or a spec", "the API returns the spec of a run with the run")
     source = Run.objects.of(team).filter(pk=given.run).first() if given.run else None
     if given.run and source is None:
         raise make_invalid_problem("run", "your team has no such run", "give the id of one of its runs")

@@ -83,7 +83,7 @@ class Caller:
     def person(self, why: str) -> User:
         """Raises ApiProblem for a service token; ``why`` ends the sentence."""
         if self.user is None:
-            raise ApiProblem("person", f"A service token acts for nobody in particular: {why}. Use a token of a person.")
+            raise ApiProblem("person", f"Service tokens cannot do this: {why}. Use a personal token.")
         return self.user
 
 
@@ -110,9 +110,9 @@ def refuse_unknown_parameters(request: HttpRequest) -> None:
     match = request.resolver_match
     known = collect_query_parameters().get((request.method or "", match.route if match else ""), frozenset())
     if unknown := [name for name in request.GET if name not in known]:
-        fix = f"remove it; known parameters: {', '.join(sorted(known))}" if known else "remove it; this address takes no parameters"
+        fix = f"remove it; known parameters: {', '.join(sorted(known))}" if known else "remove it; this endpoint takes no parameters"
         raise problems.make_validation_problem(
-            problems.FieldProblem(field=name[:100], message="is not a parameter of this address", fix=fix) for name in unknown
+            problems.FieldProblem(field=name[:100], message="is not a parameter of this endpoint", fix=fix) for name in unknown
         )
 
 
@@ -280,7 +280,7 @@ def guard_api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
             response = api.on_exception(request, error)
         if isinstance(response, HttpResponseNotAllowed):
             verbs = response.headers["Allow"]
-            response = problems.render_problem(request, ApiProblem("method", f"This address accepts {verbs}.", headers={"Allow": verbs}))
+            response = problems.render_problem(request, ApiProblem("method", f"This endpoint accepts {verbs}.", headers={"Allow": verbs}))
         return with_headers(request, response)
 
     return answer
@@ -288,7 +288,7 @@ def guard_api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
 
 def refuse_at_the_door(request: HttpRequest) -> None:
     if request.team_slug:  # type: ignore[attr-defined]
-        raise Http404("API addresses contain no team: the token determines the team.")
+        raise Http404("API URLs contain no team: the token determines the team.")
     if LINES.fullmatch(request.path):
         return
     length = parse_whole_number(request.META.get("CONTENT_LENGTH") or "0", BODY)
@@ -309,4 +309,4 @@ def with_headers(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 def reject_unknown_address(request: HttpRequest, rest: str = "") -> HttpResponse:
     """Every address below /api/v1/ that is no operation's."""
-    raise Http404(f"The API has no address /api/v1/{rest[:200]}; see {settings.LAB_URL}/api/v1/openapi.json")
+    raise Http404(f"The API has no endpoint /api/v1/{rest[:200]}; see {settings.LAB_URL}/api/v1/openapi.json")

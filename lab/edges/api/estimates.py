@@ -15,20 +15,22 @@ from trainers.contract.spec import RunSpec
 
 
 class SpanOut(Schema):
-    """From the least to the most."""
+    """Lower and upper end of a range."""
 
     low: float
     high: float
 
 
 class EstimateOut(Schema):
-    runs: int = Field(description="That would be queued, all stages of a chain counting as one.")
-    seconds: SpanOut | None = Field(description="All runs one after another, by the team's finished runs like them; null while there is none.")
+    runs: int = Field(description="Runs that would be queued; all stages of a chain count as one.")
+    seconds: SpanOut | None = Field(
+        description="Total for all runs one after another, based on similar finished runs of the team; null if there are none."
+    )
     gpu_hours: SpanOut | None
-    alike: list[int] = Field(description="Numbers of the finished runs that this rests on.")
-    gpu_hours_left: float | None = Field(description="Of the month's quota; null without one.")
-    passes: str = Field(description="Whether the month's GPU-hours are passed by it: `passes`, `may pass` or empty.")
-    waits: str = Field(description="Why it would wait for a quota now; empty when it would not.")
+    alike: list[int] = Field(description="Numbers of the finished runs that the estimate is based on.")
+    gpu_hours_left: float | None = Field(description="Left of the month's quota; null without a quota.")
+    passes: str = Field(description="Whether it exceeds the month's GPU-hours: `passes`, `may pass` or empty.")
+    waits: str = Field(description="Why it would wait for a quota now; empty if it would not.")
 
 
 def estimate_launch_cost(team: Team, queue: str, specs: Sequence[RunSpec], runs: int = 1) -> dict[str, Any]:

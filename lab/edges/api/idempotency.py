@@ -27,7 +27,7 @@ Key = Annotated[
         alias="Idempotency-Key",
         max_length=LENGTH,
         pattern=r"^[!-~]*$",
-        description="Created by you, new for each action (a UUID). The same request with the same key within a day is executed once.",
+        description="A value that you create for each action, such as a UUID. The same request with the same key within a day is executed once.",
         examples=["5f0c6c9e-6d3f-4a57-8f8b-0a4c8f6f6f10"],
     ),
 ]

@@ -24,10 +24,10 @@ class OriginOut(Schema):
 
 
 class AnswerOut(Schema):
-    label: str = Field(description="What words about the item call it.", examples=["1"])
+    label: str = Field(description="Name of the answer in texts about the item.", examples=["1"])
     turns: list[MessageOut]
     tokens: int | None
-    origin: OriginOut | None = Field(description="null in a blind queue, and for answers that are no rollouts.")
+    origin: OriginOut | None = Field(description="null in a blind queue, and for answers that are not rollouts.")
 
 
 class AskedOut(Schema):

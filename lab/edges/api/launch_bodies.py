@@ -28,14 +28,14 @@ class Launch(RequestBody):
     recipe: str = Field("", max_length=100, description="Name of a recipe; see the list of recipes.", examples=["grpo"])
     overrides: Spec = Field(
         {},
-        description="Changes to the recipe: parts of a spec; `stages` holds changes for single stages, in order.",
+        description="Changes to the recipe: parts of a spec; `stages` contains changes to individual stages, in order.",
         examples=[{"training": {"max_steps": 200}, "methods": [{"name": "rs-grpo", "config": {"risk": 4}}]}],
     )
     spec: Spec | None = Field(None, description="Instead of a recipe: a complete spec, such as that of a run.")
-    after: UUID | None = Field(None, description="With a spec: the run it goes on from; it starts when that has finished.")
+    after: UUID | None = Field(None, description="With a spec: the run to continue from; the new run starts when that one has finished.")
     name: str = Field("", max_length=launch.NAME_LENGTH, examples=["first try"])
     project: int | None = Field(None, description="Id of one of the team's projects.")
-    check: bool = Field(True, description="false skips the trainer's own check, which takes seconds.")
+    check: bool = Field(True, description="false skips the trainer's preflight check, which takes a few seconds.")
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ def of_body(team: Team, given: Launch) -> LaunchRequest:
         raise make_invalid_problem("recipe", "give either a recipe or a spec", 'for example {"recipe": "grpo"}')
     if given.recipe:
         if given.after is not None:
-            raise make_invalid_problem("after", "goes with a spec only", "give the recipe policy: {kind: run, run: …} in overrides")
+            raise make_invalid_problem("after", "can only be used with a spec", "set policy: {kind: run, run: …} in overrides")
         return LaunchRequest(given.name, "overrides", recipe=given.recipe, changes=given.overrides, goes=goes)
     if given.overrides:
-        raise make_invalid_problem("overrides", "goes with a recipe only", "change the spec itself")
+        raise make_invalid_problem("overrides", "can only be used with a recipe", "change the spec itself")
     parent = Run.objects.of(team).filter(pk=given.after).first() if given.after else None
     if given.after and parent is None:
         raise make_invalid_problem("after", "your team has no such run", "give the id of one of its runs")

@@ -14,10 +14,9 @@ from lab.edges.api.problems import MEDIA_TYPE, TITLES, Problem
 from lab.teams.accounts.permissions import TABLE
 
 ROOT = "/api/v1/"
-ABOUT = """Everything the browser can do, for programs. A token created under Access tokens says which person (or service) asks, in which team, and
-which scopes the request may use; addresses contain no team. Errors are problem JSON (RFC 9457) and name each invalid field.
-Lists are paged: `next` is the value of `after` for the page that follows, null at the end. Times are UTC in ISO 8601, numbers that are not
-finite are null."""
+ABOUT = """Everything the browser can do, for programs. An access token, created under Access tokens, determines the person (or service), the team
+and the scopes of a request; URLs contain no team. Errors are problem JSON (RFC 9457) and name each invalid field. Lists are paginated: send `next`
+as `after` to get the next page; it is null on the last page. Times are UTC in ISO 8601; numbers that are not finite are null."""
 
 
 def iterate_operations() -> Iterator[tuple[str, Operation]]:
@@ -54,7 +53,11 @@ def build_openapi_document() -> dict[str, Any]:
 
 def complete_operation(operation: dict[str, Any], permission: str, path: str, method: str) -> None:
     operation["x-permission"] = permission
-    needs = f"Needs the scope `{permission}`: {TABLE[permission].words[0].lower()}{TABLE[permission].words[1:]}." if permission else "Any token."
+    needs = (
+        f"Requires the scope `{permission}`: {TABLE[permission].words[0].lower()}{TABLE[permission].words[1:]}."
+        if permission
+        else "Accepts any token."
+    )
     operation["description"] = "\n\n".join(part for part in (operation.get("description", "").strip(), needs) if part)
     kinds = ["malformed", "token", "permission", "validation", "rate", "size", "method"]
     kinds += ["missing"] if "{" in path else []

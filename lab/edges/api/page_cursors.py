@@ -14,13 +14,13 @@ from lab.lib.numbers import MAX_ID, parse_whole_number
 Row = TypeVar("Row")
 MOST = 200
 
-Limit = Annotated[int, Query(50, ge=1, le=MOST, description=f"Rows of a page, up to {MOST}.")]
+Limit = Annotated[int, Query(50, ge=1, le=MOST, description=f"Rows per page, up to {MOST}.")]
 After = Annotated[str, Query("", max_length=500, description="`next` of the previous page.")]
 
 
 class Page(Schema, Generic[Row]):
     items: list[Row]
-    next: str | None = Field(None, description="`after` of the page that follows; null at the end.", examples=["128"])
+    next: str | None = Field(None, description="Value of `after` for the next page; null on the last page.", examples=["128"])
 
 
 def paginate_rows(rows: Sequence[Any], limit: int, key: Callable[[Any], Any], serialize: Callable[[Any], Any] = lambda row: row) -> dict[str, Any]:

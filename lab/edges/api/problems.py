@@ -28,9 +28,9 @@ INVALID = (400, 422)  # statuses of a refusal that names what has to change
 PAGE = "/api/"  # the page that explains each type
 TITLES = {
     "malformed": (400, "The request cannot be read"),
-    "token": (401, "An access token is needed"),
+    "token": (401, "Access token required"),
     "permission": (403, "Not allowed"),
-    "person": (403, "A person's token is needed"),
+    "person": (403, "Personal token required"),
     "missing": (404, "Not found"),
     "method": (405, "Method not allowed"),
     "conflict": (409, "Conflict"),
@@ -43,20 +43,20 @@ TITLES = {
 
 
 class FieldProblem(Schema):
-    field: str = Field(description="Path of what has to change: a parameter, or the place in the body.", examples=["overrides.training.max_steps"])
-    message: str = Field(description="What is wrong with it.", examples=["must be at least 1"])
-    fix: str = Field(default="", description="What to write instead, where the lab knows.", examples=["give a whole number from 1"])
+    field: str = Field(description="The invalid parameter, or the path of the invalid field in the body.", examples=["overrides.training.max_steps"])
+    message: str = Field(description="What is wrong.", examples=["must be at least 1"])
+    fix: str = Field(default="", description="How to fix it, if known.", examples=["give a whole number from 1"])
 
 
 class Problem(Schema):
-    """What went wrong (RFC 9457)."""
+    """Details of an error (RFC 9457)."""
 
-    type: str = Field(description="Which kind of problem; an address on the page that explains it.", examples=["/api/#validation"])
-    title: str = Field(description="The kind in words, the same for each problem of the type.")
-    status: int = Field(description="The HTTP status, repeated.", examples=[422])
-    detail: str = Field(description="What happened this time.")
-    errors: list[FieldProblem] = Field([], description="Each field that has to change, all of them at once.")
-    request: str = Field("", description="The request's id, also in the header X-Request-Id; include it when you report a problem.")
+    type: str = Field(description="Type of the problem: a URL on the page that explains it.", examples=["/api/#validation"])
+    title: str = Field(description="Short title, the same for all problems of this type.")
+    status: int = Field(description="The HTTP status code.", examples=[422])
+    detail: str = Field(description="What went wrong in this request.")
+    errors: list[FieldProblem] = Field([], description="All invalid fields, not only the first.")
+    request: str = Field("", description="Id of the request, also in the header X-Request-Id; include it when you report a problem.")
 
 
 class ApiProblem(Exception):
@@ -199,4 +199,4 @@ def make_retry_headers(seconds: int) -> dict[str, str]:
 def describe_missing(error: Http404) -> str:
     """The words of a 404; Django's own name models, which nobody outside has to know."""
     message = str(error)
-    return "Your team has nothing at this address." if not message or "matches the given query" in message else message
+    return "Not found in your team." if not message or "matches the given query" in message else message

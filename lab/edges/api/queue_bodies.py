@@ -25,12 +25,12 @@ Number = int | None
 
 class QueueIn(RequestBody):
     name: str = Field(max_length=100, examples=["Pairs of #2"])
-    selection: str = Field("", max_length=8000, description="Rollouts, as the browser's address has them.", examples=["run=2&f=reward:ge:0.5"])
+    selection: str = Field("", max_length=8000, description="Rollouts, as in the browser's URL.", examples=["run=2&f=reward:ge:0.5"])
     kind: Literal["pair", "ranking", "single", "clearer"] = "pair"
-    how: Literal["group", "time", "runs"] = Field("group", description="Pairs within a group, early against late, or run against run.")
-    strategy: Literal["random", "largest-gap", "smallest-gap", "entropy", "disagreement"] = Field("random", description="Which items come first.")
-    most: int = Field(200, description="Items at most.")
-    per: int = Field(1, description="From one group or prompt at most; 0 takes all.")
+    how: Literal["group", "time", "runs"] = Field("group", description="Pairs within a group, early vs. late steps, or run vs. run.")
+    strategy: Literal["random", "largest-gap", "smallest-gap", "entropy", "disagreement"] = Field("random", description="Item order.")
+    most: int = Field(200, description="Maximum number of items.")
+    per: int = Field(1, description="Maximum number of items per group or prompt; 0: no limit.")
     phase: Literal["", "train", "heldout", "sampled"] = ""
     seed: int = 0
     early_from: Number = None
@@ -41,14 +41,14 @@ class QueueIn(RequestBody):
     a_step: Number = None
     b_run: Number = None
     b_step: Number = None
-    gold: int = Field(0, description="Items among them whose answer is known.")
-    gold_by: str = Field("", max_length=200, description="The reward function that knows it.")
+    gold: int = Field(0, description="Number of gold items (with a known answer) among them.")
+    gold_by: str = Field("", max_length=200, description="The reward function that gives the known answer.")
     guidelines: str = Field("", description="Markdown.")
     overlap: int = Field(1, description="Annotators per item.")
     lock_minutes: int = 15
     skipping: Literal["others", "drop", "never"] = "others"
     due: datetime | None = None
-    people: list[int] = Field([], max_length=200, description="Ids of those who are assigned; empty: everyone who may label.")
+    people: list[int] = Field([], max_length=200, description="Ids of the assigned people; empty: everyone who may label.")
     blind: bool = True
     strength: bool = True
     rationale: Literal["none", "optional", "required"] = "optional"
@@ -56,7 +56,7 @@ class QueueIn(RequestBody):
     steps: bool = False
     spans: bool = False
     reviewed: bool = False
-    trust: Number = Field(None, description="Percentage of gold items right below which a labeller is paused.")
+    trust: Number = Field(None, description="Labellers with a lower percentage of correct gold items are paused.")
     trust_after: int = 10
 
 
@@ -81,7 +81,7 @@ def queue_made(team: Team, user: User, given: QueueIn) -> Queue:
     if not len(plan):
         left = ", ".join(f"{group.count:,} {group.what}: {group.why}" for group in plan.left_out)
         raise make_invalid_problem(
-            "selection", f"gives no items{f' ({left})' if left else ''}", "choose other rollouts, or another way to make items of them"
+            "selection", f"gives no items{f' ({left})' if left else ''}", "choose other rollouts, or another way to make items from them"
         )
     return queue_items.create_queue_from_plan(team, user, plan, {**form.fields_of_queue(), "rubric": []}, form.cleaned_data["people"])
 

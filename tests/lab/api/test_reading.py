@@ -108,7 +108,7 @@ def test_a_service_token_says_nothing(team: Team, owner: User, cast: Cast) -> No
     _, secret = tokens.create_access_token(team, None, "bot", ["rollouts.annotate", "runs.read"], None, role="researcher", by=owner)
     response = ApiClient(secret).send(f"rollouts/{cast.rollout.pk}/tags", {"name": "loops"})
     assert response.status_code == 403
-    assert "Use a token of a person" in response.json()["detail"]
+    assert "Use a personal token" in response.json()["detail"]
 
 
 def test_the_catalogue_and_the_workers(api: ApiClient) -> None:

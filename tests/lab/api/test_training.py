@@ -46,7 +46,7 @@ def test_without_a_policy_that_sampled_the_rows_one_has_to_be_named(api: ApiClie
     assert (found["policy"], found["spec"]) == (None, None)
     refused = train()
     [error] = refused.json()["errors"]
-    assert (refused.status_code, error["field"], "name one" in error["fix"]) == (422, "policy", True)
+    assert (refused.status_code, error["field"], "give one" in error["fix"]) == (422, "policy", True)
     assert Run.across_teams.count() == 1
     source = Run.across_teams.get()
     assert train(policy={"run": str(source.pk)}).status_code == 201

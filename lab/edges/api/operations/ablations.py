@@ -41,13 +41,13 @@ class AblationOut(Schema):
     id: UUID
     name: str
     url: str
-    run: UUID | None = Field(description="The run whose recipe was taken apart, where it was one.")
+    run: UUID | None = Field(description="The run whose recipe is ablated; null if it was created from a spec.")
     base: str
-    methods: list[str] = Field(description="Of the full stack, in order.")
-    seeds: int = Field(description="Of each variant.")
+    methods: list[str] = Field(description="Methods of the full stack, in order.")
+    seeds: int = Field(description="Seeds per variant.")
     runs: int
     finished: int
-    open: int = Field(description="Runs that will go on.")
+    open: int = Field(description="Runs that have not ended.")
     created_by: Person | None
     created_at: datetime
 
@@ -58,37 +58,37 @@ class MeanOut(Schema):
     mean: float
     low: float | None = Field(description="null for a single seed.")
     high: float | None
-    count: int = Field(description="Seeds.")
+    count: int = Field(description="Number of seeds.")
 
 
 class QuantityOut(Schema):
     key: str
-    metric: str = Field(description="The metric it is read from; `@wall` is the time from start to end.")
+    metric: str = Field(description="The metric it is computed from; `@wall` is the time from start to end.")
     label: str
     unit: str
-    reading: str = Field(description="How one number is made of a run.", examples=["the last measurement of each run"])
+    reading: str = Field(description="How a run is reduced to one number.", examples=["the last measurement of each run"])
 
 
 class SeedOut(Schema):
     seed: int
     run: UUID
-    number: int = Field(description="Of the run.")
+    number: int = Field(description="Number of the run.")
     status: str
-    values: dict[str, float] = Field(description="Quantity to value, of a finished run.")
+    values: dict[str, float] = Field(description="Quantity → value, for finished runs.")
 
 
 class VariantOut(Schema):
     name: str = Field(description="full, base, or `without` and a method.", examples=["without rs-grpo"])
     seeds: list[SeedOut]
-    means: dict[str, MeanOut | None] = Field(description="Quantity to its mean over the finished seeds.")
-    differences: dict[str, MeanOut | None] = Field(description="Quantity to this variant minus the full stack, paired by seed.")
+    means: dict[str, MeanOut | None] = Field(description="Quantity → mean over the finished seeds.")
+    differences: dict[str, MeanOut | None] = Field(description="Quantity → this variant minus the full stack, paired by seed.")
 
 
 class ShareOut(Schema):
     quantity: str
     contribution: MeanOut | None = Field(description="The full stack minus the stack without the method, paired by seed.")
-    claimed: str = Field(description="higher or lower, where the method's paper claims to change it.")
-    verdict: str = Field(description="Of a claim: held, not seen or opposite; empty with one seed.")
+    claimed: str = Field(description="higher or lower, if the method's paper claims a change.")
+    verdict: str = Field(description="Verdict on the claim: held, not seen or opposite; empty with one seed.")
 
 
 class ContributionOut(Schema):
@@ -101,12 +101,12 @@ class AblationProgress(Schema):
     finished: int
     training: int
     waiting: int
-    ended: int = Field(description="Stopped or failed: they have no figures.")
-    share: float = Field(description="From 0 to 1, each run counting by its own steps.")
+    ended: int = Field(description="Stopped or failed runs, which have no results.")
+    share: float = Field(description="From 0 to 1: mean progress of the runs.")
 
 
 class AblationDetail(AblationOut):
-    spec: dict[str, Any] = Field(description="The full stack, as it can be launched.")
+    spec: dict[str, Any] = Field(description="Spec of the full stack, which can be launched.")
     progress: AblationProgress
     quantities: list[QuantityOut]
     variants: list[VariantOut]
@@ -114,13 +114,13 @@ class AblationDetail(AblationOut):
 
 
 class PlanOut(Schema):
-    runs: int = Field(description="That would be queued.")
+    runs: int = Field(description="Runs that would be queued.")
     variants: list[str]
-    estimate: EstimateOut = Field(description="Each run counted as one of the full stack.")
+    estimate: EstimateOut = Field(description="Assumes that every run costs as much as the full stack.")
 
 
 class MoreIn(RequestBody):
-    seeds: int = Field(1, ge=1, le=MOST_RUNS, description="More of every variant.")
+    seeds: int = Field(1, ge=1, le=MOST_RUNS, description="Additional seeds per variant.")
 
 
 class Stopped(Schema):
@@ -219,7 +219,7 @@ def get_ablation(request: HttpRequest, ablation_id: UUID) -> object:
 
 @router.post("/ablations/check", auth=require_permission("runs.launch"), response=PlanOut, summary="Check an ablation")
 def check_ablation(request: HttpRequest, given: AblationIn) -> object:
-    """Which runs it would queue, without doing it. Every variant is checked."""
+    """Returns the runs it would queue, without queueing them. Every variant is checked."""
     team = caller_of(request).team
     spec, source = plan_ablation(team, given)
     variants = variants_of(spec)
@@ -234,7 +234,7 @@ def check_ablation(request: HttpRequest, given: AblationIn) -> object:
 
 @router.post("/ablations", auth=require_permission("runs.launch"), response={201: AblationDetail, 200: AblationDetail}, summary="Launch an ablation")
 def make_ablation(request: HttpRequest, given: AblationIn, key: Key) -> object:
-    """Queues the base, the full stack and the stack without each method, with several seeds each: all of them or, when one is refused, none."""
+    """Queues the base, the full stack and the stack without each method, with several seeds each. If one is refused, nothing is queued."""
     caller = caller_of(request)
     spec, source = plan_ablation(caller.team, given)
     name = given.name.strip() or usual_name(spec, source)
@@ -254,7 +254,7 @@ def make_ablation(request: HttpRequest, given: AblationIn, key: Key) -> object:
     summary="Add seeds",
 )
 def add_seeds(request: HttpRequest, ablation_id: UUID, given: MoreIn, key: Key) -> object:
-    """Queues every variant with further seeds."""
+    """Queues every variant with additional seeds."""
     caller, ablation = caller_of(request), ablation_of(request, ablation_id)
 
     def act() -> list[Any]:
@@ -267,16 +267,16 @@ def add_seeds(request: HttpRequest, ablation_id: UUID, given: MoreIn, key: Key) 
 
 @router.post("/ablations/{uuid:ablation_id}/stop", auth=require_permission("runs.launch"), response=Stopped, summary="Stop an ablation")
 def stop_ablation(request: HttpRequest, ablation_id: UUID) -> object:
-    """Each of its runs that waits or trains finishes its step and saves."""
+    """Its running runs finish their step and save; queued runs are stopped immediately."""
     stopped = launch.request_ablation_stop(ablation_of(request, ablation_id))
     if not stopped:
-        raise ApiProblem("conflict", "Nothing was changed: no run of it is waiting or training.")
+        raise ApiProblem("conflict", "Nothing was changed: none of its runs is waiting or training.")
     return {"stopped": stopped}
 
 
 @router.delete("/ablations/{uuid:ablation_id}", auth=require_permission("runs.launch"), response={204: None}, summary="Delete an ablation")
 def delete_ablation(request: HttpRequest, ablation_id: UUID) -> object:
-    """Its runs stay."""
+    """Its runs are kept."""
     launch.delete_ablation_record(ablation_of(request, ablation_id))
     return Status(204, None)
 

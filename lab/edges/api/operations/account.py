@@ -19,14 +19,14 @@ router = make_router("Account and team")
 class Person(Schema):
     id: int
     email: str = Field(examples=["ada@example.org"])
-    name: str = Field(description="As the person wrote it; empty when they did not.")
+    name: str = Field(description="Empty if not set.")
 
 
 class Token(Schema):
     """The token of this request; the secret is not stored."""
 
     name: str
-    prefix: str = Field(description="How it begins; what the audit log shows.", examples=["lab_x7Kp2mQa"])
+    prefix: str = Field(description="First characters of the token, as shown in the audit log.", examples=["lab_x7Kp2mQa"])
     scopes: list[str] = Field(examples=[["runs.read", "runs.launch"]])
     expires_at: datetime | None
     last_used_at: datetime | None
@@ -35,7 +35,7 @@ class Token(Schema):
 class TeamOut(Schema):
     id: int
     name: str
-    slug: str = Field(description="Stands in the addresses of the team's pages.", examples=["reasoning"])
+    slug: str = Field(description="Part of the URLs of the team's pages.", examples=["reasoning"])
     url: str
 
 
@@ -44,7 +44,7 @@ class Me(Schema):
     team: TeamOut
     role: str = Field(examples=["researcher"])
     token: Token
-    may: list[str] = Field(description="What this token may do: scopes that its role has, too.", examples=[["runs.read"]])
+    may: list[str] = Field(description="Permissions of this token: its scopes that its role also has.", examples=[["runs.read"]])
 
 
 class Member(Schema):
@@ -55,7 +55,7 @@ class Member(Schema):
 
 @router.get("/me", auth=any_token, response=Me, summary="Token information")
 def me(request: HttpRequest) -> object:
-    """The first thing to ask: shows that the token works, for whom and for what."""
+    """A good first request: shows that the token works, and its person, team and permissions."""
     caller = caller_of(request)
     user = caller.user
     return {

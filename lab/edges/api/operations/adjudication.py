@@ -27,26 +27,26 @@ from lab.labelling.quality.posted_forms import COMMENT
 from lab.lib.refusals import Refusal
 
 router = make_router("Review and conflicts")
-WHY = "a decision belongs to a person"
-REVEAL = Query(False, description="With run, step, reward and labellers of a blind queue. Say so when you decide.")
+WHY = "a decision needs a responsible person"
+REVEAL = Query(False, description="Show run, step, reward and labellers in a blind queue. State this when you decide.")
 
 
 class Verdict(Schema):
-    """Choices and tiers speak of the order of `answers`."""
+    """Choices and tiers refer to the order of `answers`."""
 
     words: str = Field(examples=["1 is clearly better"])
-    choice: str = Field(description="1, 2, tie or bad; of single answers good, bad or neutral; ranked.")
-    tiers: list[list[int]] = Field(description="Of a ranking: places, best first.")
+    choice: str = Field(description="1, 2, tie or bad; for single answers good, bad or neutral; for rankings ranked.")
+    tiers: list[list[int]] = Field(description="For rankings: positions, best first.")
     strength: int | None
 
 
 class VoteOut(Verdict):
     number: int
-    by: Person | None = Field(description="null in a blind queue, unless it is revealed.")
+    by: Person | None = Field(description="null in a blind queue, unless revealed.")
     rubric: dict[str, Any]
     rationale: str
     correction: str
-    turned: bool = Field(description="They saw the answers in another order, which their words may speak of.")
+    turned: bool = Field(description="They saw the answers in a different order, which their texts may refer to.")
 
 
 class DecisionOut(Verdict):
@@ -59,8 +59,8 @@ class ConflictOut(AskedOut):
     item: int
     queue: int
     state: str = Field(description="open, done, conflict, settled or dropped.")
-    mine: bool = Field(description="You judged it, so that somebody else decides.")
-    order: list[int] = Field(description="Places of the item in the order of `answers`: drawn for you, the same each time.")
+    mine: bool = Field(description="You labelled it, so someone else has to decide.")
+    order: list[int] = Field(description="Positions of the item in the order of `answers`: drawn for you, always the same.")
     votes: list[VoteOut]
     decision: DecisionOut | None
 
@@ -68,12 +68,12 @@ class ConflictOut(AskedOut):
 class DecideIn(RequestBody):
     answer: dict[str, Any] = Field(
         description="`choice` 1, 2, tie or bad for pairs; good, bad or neutral for single answers; ranked with `tiers` for rankings. "
-        "Besides: strength, rubric, rationale.",
+        "Also: strength, rubric, rationale.",
         examples=[{"choice": "1"}],
     )
-    order: list[int] | None = Field(None, max_length=200, description="The order that the answer speaks of; without it that of `answers`.")
-    comment: str = Field("", max_length=COMMENT, description="Kept with the decision.")
-    reveal: bool = Field(False, description="You knew where the answers came from. The comment then says so.")
+    order: list[int] | None = Field(None, max_length=200, description="The order that the answer refers to; default: that of `answers`.")
+    comment: str = Field("", max_length=COMMENT, description="Stored with the decision.")
+    reveal: bool = Field(False, description="You knew where the answers came from; the comment will state this.")
 
 
 def build_reviewer_request(request: HttpRequest) -> Any:
@@ -166,10 +166,10 @@ def list_conflicts(
     queue_id: int,
     after: After,
     limit: Limit,
-    state: Literal["conflict", "settled", "all"] = Query("conflict", description="Those to decide, those decided, or both."),
+    state: Literal["conflict", "settled", "all"] = Query("conflict", description="Undecided, decided, or both."),
     reveal: bool = REVEAL,
 ) -> object:
-    """Items whose labellers differ, in the order they were served, with what each said. For those who lead, and the queue's reviewers."""
+    """Items on which labellers disagree, in serving order, with each label. For people who lead queues, and the queue's reviewers."""
     asker, queue = reviewed_queue(request, queue_id)
     rows = conflicts_of(queue, asker.user, state).select_related("final_by")
     if after:
@@ -181,16 +181,17 @@ def list_conflicts(
 
 @router.get("/items/{int:item_id}", auth=require_permission("label.work"), response=ConflictOut, summary="One item of a queue")
 def get_item(request: HttpRequest, item_id: int, reveal: bool = REVEAL) -> object:
-    """With its labels and decision, whatever its state. For those who lead, and the queue's reviewers of what they are not asked themselves."""
+    """With its labels and decision, whatever its state. For people who lead queues, and the queue's reviewers unless they can still be asked
+    to label the item."""
     asker, item = reviewed_item(request, item_id)
     if not others_visible(asker, item):
-        raise ApiProblem("permission", "You can still be asked to label this item: what others said is shown once nobody judges it any more.")
+        raise ApiProblem("permission", "You can still be asked to label this item: labels of others are shown once nobody labels it any more.")
     return serialize_conflict(item, asker.user, reveal)
 
 
 @router.post("/items/{int:item_id}/decision", auth=require_permission("label.work"), response=ConflictOut, summary="Decide an item")
 def decide_item(request: HttpRequest, item_id: int, given: DecideIn) -> object:
-    """Settles it with an answer, or decides it anew. Nobody decides what they judged themselves."""
+    """Settles the item with an answer, or replaces the decision. Nobody decides items that they labelled themselves."""
     asker, item = reviewed_item(request, item_id)
     comment = f"{REVEALED} {given.comment}".strip() if given.reveal else given.comment.strip()
     try:
@@ -207,7 +208,7 @@ def decide_item(request: HttpRequest, item_id: int, given: DecideIn) -> object:
 
 @router.delete("/items/{int:item_id}/decision", auth=require_permission("label.work"), response=ConflictOut, summary="Undo a decision")
 def undecide_item(request: HttpRequest, item_id: int) -> object:
-    """The item is again what its labels make of it. Your own decision; those who lead take back anybody's."""
+    """The item returns to the state that follows from its labels. You can undo your own decisions; people who lead queues can undo anyone's."""
     asker, item = reviewed_item(request, item_id)
     try:
         undo_decision(item, asker.user, caller_of(request).may("label.lead"))

@@ -20,42 +20,42 @@ from lab.watching.alerts.models import Rule
 from lab.watching.alerts.rule_form import MAX_STEPS, RuleForm
 
 router = make_router("Inbox and alerts")
-WHY = "an alert rule of one's own belongs to a person"
+WHY = "personal alert rules belong to a person"
 
 
 class KindOut(Schema):
     name: str
     words: str
     help: str
-    about: str = Field(description="run, queue or team: what a rule of it can be narrowed to.")
+    about: str = Field(description="run, queue or team: what its rules can be limited to.")
 
 
 class RuleFields(RequestBody):
-    kind: str = Field(max_length=20, description="One of the kinds that rules are made of.", examples=["metric"])
-    metric: str = Field("", max_length=200, description="Of the kinds metric and metric-flat.", examples=["reward"])
-    direction: Literal["", "above", "below"] = Field("", description="Of the kind metric.", examples=["above"])
-    number: float | None = Field(None, description="Of the kind metric: the threshold.", examples=[0.8])
-    band: float | None = Field(None, description="Of the kind metric-flat: the difference between largest and smallest value.")
-    steps: int | None = Field(None, ge=2, le=MAX_STEPS, description="Of the kind metric-flat: for how long.")
-    run: int | None = Field(None, ge=1, le=10**9 - 1, description="Only the run with that number.")
+    kind: str = Field(max_length=20, description="One of the kinds of alert rules.", examples=["metric"])
+    metric: str = Field("", max_length=200, description="For the kinds metric and metric-flat.", examples=["reward"])
+    direction: Literal["", "above", "below"] = Field("", description="For the kind metric.", examples=["above"])
+    number: float | None = Field(None, description="For the kind metric: the threshold.", examples=[0.8])
+    band: float | None = Field(None, description="For the kind metric-flat: the difference between largest and smallest value.")
+    steps: int | None = Field(None, ge=2, le=MAX_STEPS, description="For the kind metric-flat: the number of steps.")
+    run: int | None = Field(None, ge=1, le=10**9 - 1, description="Only the run with this number.")
     words: str = Field("", max_length=100, description="Only runs or queues whose name contains this.")
-    recipe: str = Field("", max_length=100, description="Only runs of that recipe.")
-    project: int | None = Field(None, ge=1, le=MAX_ID, description="Only in that project.")
+    recipe: str = Field("", max_length=100, description="Only runs of this recipe.")
+    project: int | None = Field(None, ge=1, le=MAX_ID, description="Only in this project.")
     inbox: bool = True
     email: bool = False
 
 
 class OwnRuleIn(RuleFields):
-    mine: bool = Field(True, description="Only runs you launched, or queues you made or are assigned to.")
+    mine: bool = Field(True, description="Only runs you launched, or queues you created or are assigned to.")
 
 
 class TeamRuleIn(RuleFields):
-    webhook: int | None = Field(None, ge=1, le=MAX_ID, description="Id of a webhook of the team that is told.")
+    webhook: int | None = Field(None, ge=1, le=MAX_ID, description="Id of a webhook of the team to notify.")
 
 
 class RuleOut(Schema):
     id: int
-    says: str = Field(examples=["Metric above or below a number reward above 0.8"])
+    says: str = Field(examples=["Metric above or below a threshold reward above 0.8"])
     enabled: bool
     kind: str
     metric: str
@@ -74,8 +74,8 @@ class RuleOut(Schema):
 
 
 class SwitchIn(RequestBody):
-    enabled: bool | None = Field(None, description="The rule.")
-    email: bool | None = Field(None, description="Its mails.")
+    enabled: bool | None = Field(None, description="Enables or disables the rule.")
+    email: bool | None = Field(None, description="Enables or disables its e-mails.")
 
 
 def serialize_alert_rule(rule: Rule) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def save_alert_rule(caller: Caller, owner: User | None, given: RuleFields, rule:
 def switch_alert_rule(rule: Rule, given: SwitchIn) -> dict[str, Any]:
     changes = {name: value for name, value in given.dict().items() if value is not None}
     if not changes:
-        raise make_invalid_problem("the body", "switches nothing", "give enabled or email")
+        raise make_invalid_problem("the body", "contains no changes", "give enabled or email")
     for name, value in changes.items():
         rules.switch_alert_rule(rule, name, value)
     return serialize_alert_rule(rules.list_alert_rules(rule.team, rule.owner).get(pk=rule.pk))
@@ -117,14 +117,14 @@ def rule_of(caller: Caller, owner: User | None, rule_id: int) -> Rule:
 
 @router.get("/alerts/kinds", auth=require_permission("lab.enter"), response=list[KindOut], summary="Kinds of alert rules")
 def list_kinds(request: HttpRequest) -> object:
-    """Those that your role is told of."""
+    """Those that your role can be notified of."""
     role = caller_of(request).role
     return [kind for kind in KINDS.values() if kind.ruled and is_role_allowed(role, kind.permission)]
 
 
 @router.get("/alerts", auth=require_permission("lab.enter"), response=list[RuleOut], summary="Your alert rules")
 def list_rules(request: HttpRequest) -> object:
-    """In this team, with those everybody begins with."""
+    """In this team, including the default rules."""
     caller, user = require_rule_owner(request)
     create_default_rules(Membership.objects.get(team=caller.team, user=user))
     return [serialize_alert_rule(rule) for rule in rules.in_order(rules.list_alert_rules(caller.team, user))]
@@ -132,7 +132,7 @@ def list_rules(request: HttpRequest) -> object:
 
 @router.post("/alerts", auth=require_permission("alerts.rules"), response={201: RuleOut, 200: RuleOut}, summary="Create an alert rule")
 def make_rule(request: HttpRequest, given: OwnRuleIn) -> object:
-    """A rule that says what another of yours does already is that other one (200)."""
+    """If you already have the same rule, that one is returned (200)."""
     caller, user = require_rule_owner(request)
     rule, fresh = save_alert_rule(caller, user, given)
     return Status(201 if fresh else 200, rule)
@@ -140,21 +140,21 @@ def make_rule(request: HttpRequest, given: OwnRuleIn) -> object:
 
 @router.put("/alerts/{int:rule_id}", auth=require_permission("alerts.rules"), response=RuleOut, summary="Change an alert rule")
 def change_rule(request: HttpRequest, rule_id: int, given: OwnRuleIn) -> object:
-    """All of it at once. It tells of what happens from now on."""
+    """Replaces the whole rule, which then applies to events from now on."""
     caller, user = require_rule_owner(request)
     return save_alert_rule(caller, user, given, rule_of(caller, user, rule_id))[0]
 
 
-@router.post("/alerts/{int:rule_id}/switch", auth=require_permission("lab.enter"), response=RuleOut, summary="Switch an alert rule")
+@router.post("/alerts/{int:rule_id}/switch", auth=require_permission("lab.enter"), response=RuleOut, summary="Enable or disable an alert rule")
 def switch_rule(request: HttpRequest, rule_id: int, given: SwitchIn) -> object:
-    """On or off, or only its mails."""
+    """The whole rule, or only its e-mails."""
     caller, user = require_rule_owner(request)
     return switch_alert_rule(rule_of(caller, user, rule_id), given)
 
 
 @router.delete("/alerts/{int:rule_id}", auth=require_permission("alerts.rules"), response={204: None}, summary="Delete an alert rule")
 def delete_rule(request: HttpRequest, rule_id: int) -> object:
-    """What it told stays in the inbox."""
+    """Its notifications stay in the inbox."""
     caller, user = require_rule_owner(request)
     rules.delete_alert_rule(rule_of(caller, user, rule_id))
     return Status(204, None)
@@ -162,7 +162,7 @@ def delete_rule(request: HttpRequest, rule_id: int) -> object:
 
 @router.get("/alerts/team", auth=require_permission("alerts.manage"), response=list[RuleOut], summary="The team's alert rules")
 def list_team_rules(request: HttpRequest) -> object:
-    """They tell everybody who may know, and webhooks."""
+    """They notify every member whose role permits it, or call a webhook."""
     return [serialize_alert_rule(rule) for rule in rules.in_order(rules.list_alert_rules(caller_of(request).team, None))]
 
 
@@ -170,23 +170,26 @@ def list_team_rules(request: HttpRequest) -> object:
     "/alerts/team", auth=require_permission("alerts.manage"), response={201: RuleOut, 200: RuleOut}, summary="Create an alert rule of the team"
 )
 def make_team_rule(request: HttpRequest, given: TeamRuleIn) -> object:
-    """A rule that says what another does already is that other one (200)."""
+    """If the team already has the same rule, that one is returned (200)."""
     rule, fresh = save_alert_rule(caller_of(request), None, given)
     return Status(201 if fresh else 200, rule)
 
 
 @router.put("/alerts/team/{int:team_rule_id}", auth=require_permission("alerts.manage"), response=RuleOut, summary="Change an alert rule of the team")
 def change_team_rule(request: HttpRequest, team_rule_id: int, given: TeamRuleIn) -> object:
-    """All of it at once."""
+    """Replaces the whole rule."""
     caller = caller_of(request)
     return save_alert_rule(caller, None, given, rule_of(caller, None, team_rule_id))[0]
 
 
 @router.post(
-    "/alerts/team/{int:team_rule_id}/switch", auth=require_permission("alerts.manage"), response=RuleOut, summary="Switch an alert rule of the team"
+    "/alerts/team/{int:team_rule_id}/switch",
+    auth=require_permission("alerts.manage"),
+    response=RuleOut,
+    summary="Enable or disable an alert rule of the team",
 )
 def switch_team_rule(request: HttpRequest, team_rule_id: int, given: SwitchIn) -> object:
-    """On or off, or only its mails."""
+    """The whole rule, or only its e-mails."""
     return switch_alert_rule(rule_of(caller_of(request), None, team_rule_id), given)
 
 
@@ -194,6 +197,6 @@ def switch_team_rule(request: HttpRequest, team_rule_id: int, given: SwitchIn) -
     "/alerts/team/{int:team_rule_id}", auth=require_permission("alerts.manage"), response={204: None}, summary="Delete an alert rule of the team"
 )
 def delete_team_rule(request: HttpRequest, team_rule_id: int) -> object:
-    """What it told stays in the inboxes."""
+    """Its notifications stay in the inboxes."""
     rules.delete_alert_rule(rule_of(caller_of(request), None, team_rule_id))
     return Status(204, None)

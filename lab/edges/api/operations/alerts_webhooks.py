@@ -27,19 +27,19 @@ class WebhookOut(Schema):
     id: int
     name: str
     url: str = Field(
-        description="Its host and the end of a long path; the rest is sealed and shown to nobody.", examples=["https://example.org/…dK3f"]
+        description="Its host and the end of a long path; the rest is stored encrypted and never shown.", examples=["https://example.org/…dK3f"]
     )
     enabled: bool
-    disabled_why: str = Field(description="Why the lab switched it off.")
+    disabled_why: str = Field(description="Why the lab disabled it.")
     failing_since: datetime | None
-    delivered_at: datetime | None = Field(description="When something arrived last.")
+    delivered_at: datetime | None = Field(description="Time of the last successful delivery.")
     created_by: Person | None
     created_at: datetime
-    rules: int = Field(description="Rules of the team that name it.")
+    rules: int = Field(description="Number of team rules that use it.")
 
 
 class WebhookMade(WebhookOut):
-    secret: str = Field(description="Signs what is sent. It is in this answer and in no other: keep it.")
+    secret: str = Field(description="Signs the requests. It is in this response only: store it.")
 
 
 class WebhookIn(RequestBody):
@@ -51,17 +51,17 @@ class WebhookIn(RequestBody):
 
 
 class WebhookChange(WebhookIn):
-    url: str = Field("", max_length=1000, description="Left out, or as it was shown: it stays.", examples=["https://example.org/hook"])
+    url: str = Field("", max_length=1000, description="Omitted, or as the API returned it: unchanged.", examples=["https://example.org/hook"])
 
 
 class DeliveryOut(Schema):
-    id: UUID = Field(description="In the request's body, the same in every try.")
-    webhook: int | None = Field(description="null: a mail.")
+    id: UUID = Field(description="Also in the request's body; the same in every attempt.")
+    webhook: int | None = Field(description="null for an e-mail.")
     to: str = Field(description="The webhook's name, or the person's e-mail address.")
     subject: str
     state: str = Field(description="waiting, delivered, failed or dropped.")
     tries: int
-    status: int | None = Field(description="Of the last answer.")
+    status: int | None = Field(description="HTTP status of the last response.")
     problem: str
     created_at: datetime
     tried_at: datetime | None
@@ -108,7 +108,7 @@ def list_webhooks(request: HttpRequest) -> object:
 
 @router.post("/webhooks", auth=require_permission("alerts.manage"), response={201: WebhookMade}, summary="Create a webhook")
 def make_webhook(request: HttpRequest, given: WebhookIn) -> object:
-    """Its secret is in the answer, once. Rules of the team name it."""
+    """Its secret is only in this response. Team rules refer to the webhook by its id."""
     caller, fields = caller_of(request), validate_webhook_fields(given)
     if why := hooks.explain_webhook_limit(caller.team):
         raise ApiProblem("conflict", why)
@@ -118,23 +118,21 @@ def make_webhook(request: HttpRequest, given: WebhookIn) -> object:
 
 @router.put("/webhooks/{int:webhook_id}", auth=require_permission("alerts.manage"), response=WebhookOut, summary="Change a webhook")
 def change_webhook(request: HttpRequest, webhook_id: int, given: WebhookChange) -> object:
-    """Switching it on again forgets why it was switched off."""
+    """Enabling it again clears the reason why it was disabled."""
     webhook = webhook_of(request, webhook_id)
     hooks.update_webhook(webhook, validate_webhook_fields(given, webhook))
     return serialize_webhook(webhook)
 
 
-@router.post("/webhooks/{int:webhook_id}/test", auth=require_permission("alerts.manage"), response=DeliveryOut, summary="Send a test")
+@router.post("/webhooks/{int:webhook_id}/test", auth=require_permission("alerts.manage"), response=DeliveryOut, summary="Send a test request")
 def test_webhook(request: HttpRequest, webhook_id: int) -> object:
-    """At once and once; the answer says what came of it."""
+    """Sent immediately, without retries; the response contains the result."""
     return serialize_delivery(deliveries.send_webhook_test(webhook_of(request, webhook_id)))
 
 
-@router.post(
-    "/webhooks/{int:webhook_id}/secret", auth=require_permission("alerts.manage"), response=WebhookMade, summary="Give a webhook a new secret"
-)
+@router.post("/webhooks/{int:webhook_id}/secret", auth=require_permission("alerts.manage"), response=WebhookMade, summary="Rotate a webhook's secret")
 def rotate_secret(request: HttpRequest, webhook_id: int) -> object:
-    """The old one goes on signing beside it for a day."""
+    """For a day, requests are signed with the old secret, too."""
     webhook = webhook_of(request, webhook_id)
     secret = hooks.rotate_webhook_secret(webhook)
     return {**serialize_webhook(webhook), "secret": secret}
@@ -142,20 +140,20 @@ def rotate_secret(request: HttpRequest, webhook_id: int) -> object:
 
 @router.delete("/webhooks/{int:webhook_id}", auth=require_permission("alerts.manage"), response={204: None}, summary="Delete a webhook")
 def delete_webhook(request: HttpRequest, webhook_id: int) -> object:
-    """With its log. Rules that name it stay, and tell in their other ways."""
+    """Also deletes its log. Rules that use it are kept and notify through their other channels."""
     hooks.delete_webhook(webhook_of(request, webhook_id))
     return Status(204, None)
 
 
-@router.get("/deliveries", auth=require_permission("alerts.manage"), response=Page[DeliveryOut], summary="Mails and webhook requests")
+@router.get("/deliveries", auth=require_permission("alerts.manage"), response=Page[DeliveryOut], summary="E-mails and webhook requests")
 def list_deliveries(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    state: Literal["", "waiting", "delivered", "failed", "dropped"] = Query("", description="Only those."),
-    webhook: int | None = Query(None, ge=1, le=MAX_ID, description="Only of that webhook."),
+    state: Literal["", "waiting", "delivered", "failed", "dropped"] = Query("", description="Filter by state."),
+    webhook: int | None = Query(None, ge=1, le=MAX_ID, description="Only requests of this webhook."),
 ) -> object:
-    """Newest first. What was answered is never kept, only its status."""
+    """Newest first. Response bodies are never stored, only the status."""
     every = Delivery.objects.of(caller_of(request).team)
     chosen = {name: value for name, value in {"state": state, "webhook": webhook}.items() if value}
     rows = every.filter(**chosen).select_related("webhook", "notice__user")
@@ -165,7 +163,7 @@ def list_deliveries(
 
 @router.post("/deliveries/{uuid:delivery_id}/again", auth=require_permission("alerts.manage"), response=DeliveryOut, summary="Send again")
 def deliver_again(request: HttpRequest, delivery_id: UUID) -> object:
-    """A webhook request that ended is sent again in a few seconds, under the same id."""
+    """A webhook request that has ended is sent again in a few seconds, with the same id."""
     team = caller_of(request).team
     rows = Delivery.objects.of(team).select_related("webhook", "notice__user")
     if not rows.filter(pk=delivery_id).exists():

@@ -22,7 +22,7 @@ from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import User
 
 router = make_router("Annotations")
-WHY = "what is said about a rollout is said by somebody"
+WHY = "an annotation needs an author"
 
 
 class TagOut(Schema):
@@ -45,13 +45,13 @@ class MarkOut(Schema):
 
 class CommentOut(Schema):
     id: int
-    rollout: int | None = Field(description="null when the rollout is gone.")
-    parent: int | None = Field(description="The thread it answers.")
+    rollout: int | None = Field(description="null if the rollout was deleted.")
+    parent: int | None = Field(description="The thread it replies to.")
     by: Person | None
     text: str
-    start: int | None = Field(description="First token of the stretch it is about; null for the whole rollout.")
+    start: int | None = Field(description="First token of the commented span; null for the whole rollout.")
     end: int | None
-    snapshot: str = Field(description="The text of the stretch.")
+    snapshot: str = Field(description="Text of the span.")
     place: str = Field(examples=["run 2 · step 10 · group 0 · sample 3"])
     created_at: datetime
     edited_at: datetime | None
@@ -79,7 +79,7 @@ class MarkIn(RequestBody):
 
 class CommentIn(RequestBody):
     text: str = Field(max_length=20_000, examples=["The second step does not follow."])
-    start: int | None = Field(None, ge=0, le=MAX_INTEGER, description="With end: the tokens it is about.", examples=[12])
+    start: int | None = Field(None, ge=0, le=MAX_INTEGER, description="With `end`: the tokens to comment on.", examples=[12])
     end: int | None = Field(None, ge=0, le=MAX_INTEGER, examples=[20])
 
 
@@ -122,13 +122,13 @@ def require_annotator(request: HttpRequest) -> tuple[Caller, User]:
 
 @router.get("/rollouts/{int:rollout_id}/annotations", auth=require_permission("runs.read"), response=Annotations, summary="Annotations of a rollout")
 def get_annotations(request: HttpRequest, rollout_id: int) -> object:
-    """By everybody of the team."""
+    """From all members of the team."""
     return serialize_annotations(find_team_rollout(request, rollout_id))
 
 
 @router.post("/rollouts/{int:rollout_id}/tags", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Tag a rollout")
 def add_tag(request: HttpRequest, rollout_id: int, given: TagIn) -> object:
-    """Twice the same tag is one. A tag that the team has not used yet is made."""
+    """Adding a tag twice has no effect. A tag that is new to the team is created."""
     caller, user = require_annotator(request)
     rollout = find_team_rollout(request, rollout_id)
     verbs.tag_rollout(caller.team, user, rollout, given.name)
@@ -142,7 +142,7 @@ def add_tag(request: HttpRequest, rollout_id: int, given: TagIn) -> object:
     summary="Remove a tag from a rollout",
 )
 def remove_tag(request: HttpRequest, rollout_id: int, tag_id: int) -> object:
-    """Nothing happens when it is not there."""
+    """Does nothing if the rollout does not have it."""
     require_annotator(request)
     rollout = find_team_rollout(request, rollout_id)
     verbs.untag_rollout(rollout, tag_id)
@@ -151,7 +151,7 @@ def remove_tag(request: HttpRequest, rollout_id: int, tag_id: int) -> object:
 
 @router.put("/rollouts/{int:rollout_id}/rating", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Rate a rollout")
 def rate(request: HttpRequest, rollout_id: int, given: RatingIn) -> object:
-    """From 1 to 5; a second rating replaces your first."""
+    """From 1 to 5; a new rating replaces your previous one."""
     _, user = require_annotator(request)
     rollout = find_team_rollout(request, rollout_id)
     verbs.rate_rollout(user, rollout, str(given.value))
@@ -160,7 +160,7 @@ def rate(request: HttpRequest, rollout_id: int, given: RatingIn) -> object:
 
 @router.delete("/rollouts/{int:rollout_id}/rating", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Remove your rating")
 def unrate(request: HttpRequest, rollout_id: int) -> object:
-    """Nothing happens when there is none."""
+    """Does nothing if there is none."""
     _, user = require_annotator(request)
     rollout = find_team_rollout(request, rollout_id)
     verbs.rate_rollout(user, rollout, "")
@@ -185,7 +185,7 @@ def set_mark(request: HttpRequest, rollout_id: int, start: int, given: MarkIn) -
     "/rollouts/{int:rollout_id}/marks/{int:start}", auth=require_permission("rollouts.annotate"), response=Annotations, summary="Remove a mark"
 )
 def remove_mark(request: HttpRequest, rollout_id: int, start: int) -> object:
-    """Nothing happens when there is none."""
+    """Does nothing if there is none."""
     _, user = require_annotator(request)
     rollout = find_team_rollout(request, rollout_id)
     verbs.mark_step(user, rollout, str(start)[:20], "")
@@ -197,9 +197,9 @@ def list_comments(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    show: Literal["", "open", "resolved"] = Query("", description="Only threads that are open, or resolved."),
+    show: Literal["", "open", "resolved"] = Query("", description="Only open or only resolved threads."),
 ) -> object:
-    """Of the team, newest first."""
+    """All comments of the team, newest first."""
     rows = Comment.objects.of(caller_of(request).team).filter(deleted_at=None, pk__lt=parse_after_id(after)).select_related("user").order_by("-pk")
     if show:
         rows = rows.filter(parent=None, resolved_at__isnull=show == "open")
@@ -208,11 +208,11 @@ def list_comments(
 
 @router.post("/rollouts/{int:rollout_id}/comments", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Comment on a rollout")
 def add_comment(request: HttpRequest, rollout_id: int, given: CommentIn, key: Key) -> object:
-    """On all of it, or on tokens from start up to before end."""
+    """On the whole rollout, or on the tokens from `start` to `end` (exclusive)."""
     caller, user = require_annotator(request)
     rollout = find_team_rollout(request, rollout_id)
     if (given.start is None) != (given.end is None):
-        raise make_invalid_problem("end" if given.end is None else "start", "goes with the other end of the stretch", "give both, or none")
+        raise make_invalid_problem("end" if given.end is None else "start", "is missing: a span needs start and end", "give both or neither")
     start, end = ("" if given.start is None else str(given.start)), ("" if given.end is None else str(given.end))
     return serialize_saved_comment(
         caller, verbs.start_comment_thread(caller.team, user, rollout, given.text, start, end, own_key(rollout_id, key)).made
@@ -221,7 +221,7 @@ def add_comment(request: HttpRequest, rollout_id: int, given: CommentIn, key: Ke
 
 @router.post("/comments/{int:comment_id}/answers", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Reply to a comment")
 def answer_comment(request: HttpRequest, comment_id: int, given: AnswerIn, key: Key) -> object:
-    """An answer to an answer goes to its thread."""
+    """A reply to a reply is added to its thread."""
     caller, user = require_annotator(request)
     return serialize_saved_comment(
         caller, verbs.answer_thread(caller.team, user, comment_of(request, comment_id), given.text, own_key(comment_id, key)).made
@@ -230,21 +230,21 @@ def answer_comment(request: HttpRequest, comment_id: int, given: AnswerIn, key: 
 
 @router.post("/comments/{int:comment_id}/resolve", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Resolve a thread")
 def resolve_comment(request: HttpRequest, comment_id: int) -> object:
-    """Nothing happens when it is resolved already."""
+    """Does nothing if it is already resolved."""
     caller, user = require_annotator(request)
     return serialize_saved_comment(caller, verbs.resolve_thread(user, comment_of(request, comment_id)).made)
 
 
 @router.post("/comments/{int:comment_id}/reopen", auth=require_permission("rollouts.annotate"), response=CommentOut, summary="Reopen a thread")
 def reopen_comment(request: HttpRequest, comment_id: int) -> object:
-    """Nothing happens when it is open already."""
+    """Does nothing if it is already open."""
     caller, user = require_annotator(request)
     return serialize_saved_comment(caller, verbs.reopen_thread(user, comment_of(request, comment_id)).made)
 
 
 @router.delete("/comments/{int:comment_id}", auth=require_permission("rollouts.annotate"), response={204: None}, summary="Delete your comment")
 def delete_comment(request: HttpRequest, comment_id: int) -> object:
-    """Only whoever wrote it can."""
+    """Only its author can delete it."""
     _, user = require_annotator(request)
     verbs.delete_comment(user, comment_of(request, comment_id))
     return Status(204, None)

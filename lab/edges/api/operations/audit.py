@@ -22,11 +22,11 @@ class EntryOut(Schema):
     at: datetime
     who: str = Field(description="E-mail address, or the service token's name.")
     via: str = Field(description="browser, api, worker or command.")
-    token: str = Field(description="How the token begins that was used.")
+    token: str = Field(description="First characters of the token that was used.")
     action: str = Field(examples=["run.launch"])
-    kind: str = Field(description="What sort of object.", examples=["run"])
+    kind: str = Field(description="Kind of object.", examples=["run"])
     object_id: str
-    label: str = Field(description="What the object was called.")
+    label: str = Field(description="Name of the object at that time.")
     address: str | None
     agent: str
     details: dict[str, Any]
@@ -37,9 +37,9 @@ def list_entries(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    action: str = Query("", max_length=40, description="Only this act, or all that begin so: `run.`", examples=["run.launch"]),
-    kind: str = Query("", max_length=40, description="Only acts on this sort of object."),
-    object_id: str = Query("", max_length=64, description="Only acts on this object."),
+    action: str = Query("", max_length=40, description="Only this action, or all with this prefix: `run.`", examples=["run.launch"]),
+    kind: str = Query("", max_length=40, description="Only actions on this kind of object."),
+    object_id: str = Query("", max_length=64, description="Only actions on this object."),
 ) -> object:
     """Newest first."""
     if action and action not in ACTIONS and not any(known.startswith(action) for known in ACTIONS):

@@ -23,7 +23,7 @@ class RecipeHead(Schema):
     name: str = Field(examples=["grpo"])
     title: str
     summary: str
-    minutes: float | None = Field(description="About how long it takes on two CPU cores; null when nobody measured.")
+    minutes: float | None = Field(description="Approximate duration on two CPU cores; null if not measured.")
     needs: str = Field(description="cpu or gpu.")
 
 
@@ -32,25 +32,25 @@ class RecipeOut(RecipeHead):
 
 
 class SavedOut(Schema):
-    """A recipe that the team saved, in its newest version."""
+    """The newest version of a recipe that the team saved."""
 
     id: int
     name: str
     version: int
     note: str
-    recipe: str = Field(description="The built-in recipe it was made from.")
+    recipe: str = Field(description="The built-in recipe it is based on.")
     stages: list[dict[str, Any]] = Field(description="Title and spec of each stage; a spec can be launched.")
 
 
 class MethodHead(Schema):
     name: str = Field(examples=["rs-grpo"])
     title: str
-    group: str = Field(description="`bases` can be stacked on; the others are stacked.")
+    group: str = Field(description="Group in the catalogue; methods are stacked on one of the group `bases`.")
     summary: str
 
 
 class MethodOut(MethodHead):
-    details: dict[str, Any] = Field(description="All the catalogue knows: parameters with their schema, formula, paper, what it goes with.")
+    details: dict[str, Any] = Field(description="The complete catalogue entry: parameters with their schema, formula, paper, compatibility.")
 
 
 class WorkerRun(Schema):
@@ -67,21 +67,21 @@ class WorkerOut(Schema):
     cpus: int
     memory: int = Field(description="Bytes.")
     alive: bool
-    draining: bool = Field(description="It finishes or hands back its run, then leaves.")
+    draining: bool = Field(description="It finishes its run or returns it to the queue, then exits.")
     seen_at: datetime
-    run: WorkerRun | None = Field(description="What it trains for your team.")
-    busy: bool = Field(description="It trains, for your team or another.")
+    run: WorkerRun | None = Field(description="The run of your team that it is training.")
+    busy: bool = Field(description="It is training a run, of your team or another.")
 
 
 @router.get("/recipes", auth=require_permission("runs.read"), response=list[RecipeHead], summary="List recipes")
 def list_recipes(request: HttpRequest) -> object:
-    """What a launch can name."""
+    """Recipes that can be launched."""
     return load_catalog().recipes
 
 
 @router.get("/recipes/saved", auth=require_permission("runs.read"), response=list[SavedOut], summary="List the team's recipes")
 def list_saved(request: HttpRequest) -> object:
-    """Saved by members; launch one by sending the spec of its stage."""
+    """Recipes saved by members. To launch one, send the spec of its stage."""
     rows = RecipeVersion.objects.of(caller_of(request).team).newest()
     return [
         {
@@ -98,13 +98,13 @@ def list_saved(request: HttpRequest) -> object:
 
 @router.get("/recipes/{name}", auth=require_permission("runs.read"), response=RecipeOut, summary="One recipe")
 def get_recipe(request: HttpRequest, name: str) -> object:
-    """With the specs of its stages, which `overrides` of a launch change."""
+    """Includes the specs of its stages, which a launch can change with `overrides`."""
     return known_recipe(name)
 
 
 @router.get("/methods", auth=require_permission("runs.read"), response=list[MethodHead], summary="List methods")
 def list_methods(request: HttpRequest) -> object:
-    """Bases and what can be stacked on them."""
+    """Bases and the methods that can be stacked on them."""
     return [serialize_method_head(method) for method in load_catalog().methods]
 
 
@@ -123,7 +123,7 @@ def serialize_method_head(method: dict[str, Any]) -> dict[str, Any]:
 
 @router.get("/workers", auth=require_permission("runs.read"), response=list[WorkerOut], summary="List workers")
 def list_workers(request: HttpRequest) -> object:
-    """Those alive, and those that left within the hour."""
+    """Live workers, and those that left within the last hour."""
     team = caller_of(request).team
     busy = {run.owner.split("/")[0]: run for run in Run.across_teams.filter(status__in=ACTIVE).only("owner", "number", "name", "status", "team_id")}
     workers = []

@@ -33,7 +33,7 @@ from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Run
 
 router = make_router("Datasets and the loop")
-JSONL = {"responses": {200: {"description": "One row a line.", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}}}
+JSONL = {"responses": {200: {"description": "One row per line.", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}}}
 
 
 class DatasetOut(Schema):
@@ -54,25 +54,25 @@ class VersionOut(Schema):
     url: str
     state: str = Field(description="queued, building, ready or failed.")
     error: str
-    digest: str = Field(description="SHA-256 over the bytes of its rows.")
-    file: str = Field(description="What a spec's dataset calls its training rows: dataset: {file: …}.")
+    digest: str = Field(description="SHA-256 of the bytes of its rows.")
+    file: str = Field(description="Name of its training rows in a spec: dataset: {file: …}.")
     counts: dict[str, Any]
     rule: dict[str, Any]
     notes: str
-    flagged: bool = Field(description="Labels in it were recalled.")
+    flagged: bool = Field(description="It contains recalled labels.")
     created_at: datetime
     finished_at: datetime | None
 
 
 class DatasetDetail(DatasetOut):
-    rule: dict[str, Any] = Field(description="What the next version starts from.")
+    rule: dict[str, Any] = Field(description="Default rule of the next version.")
     versions: list[VersionOut] = Field(description="Newest first, up to 200.")
 
 
 class DatasetIn(RequestBody):
     name: str = Field(max_length=100, examples=["Sums, judged"])
     form: Literal["preference", "kto", "completion", "stepwise"] = "preference"
-    queues: list[int] = Field(max_length=200, description="Ids of queues whose labels shall be rows.", examples=[[3]])
+    queues: list[int] = Field(max_length=200, description="Ids of the queues whose labels become rows.", examples=[[3]])
 
 
 class FreezeIn(RequestBody):
@@ -82,12 +82,12 @@ class FreezeIn(RequestBody):
 
 class DiffOut(Schema):
     against: int
-    changes: dict[str, int] = Field(description="Rows by what became of them since the other version.")
+    changes: dict[str, int] = Field(description="Rows per kind of change since the other version.")
 
 
 class RateOut(Schema):
     value: float
-    low: float = Field(description="Ends of the 95 % interval.")
+    low: float = Field(description="Bounds of the 95 % interval.")
     high: float
     method: str
 
@@ -95,7 +95,7 @@ class RateOut(Schema):
 class MatchOut(Schema):
     id: int
     against: UUID | None = Field(description="The other run; null for the policy it started from.")
-    queue: int | None = Field(description="Where people are asked.")
+    queue: int | None = Field(description="The labelling queue of the match.")
     state: str = Field(description="waiting, stopped, problem, few or counted.")
     problem: str
     votes: int
@@ -103,9 +103,9 @@ class MatchOut(Schema):
 
 
 class MatchIn(RequestBody):
-    against: UUID | None = Field(None, description="Another finished run; without it, the policy the run started from.")
+    against: UUID | None = Field(None, description="Another finished run; default: the policy the run started from.")
     prompts: int = Field(MATCH_PROMPTS, ge=1, le=MOST_PROMPTS)
-    overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels a prompt gets.")
+    overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels per prompt.")
 
 
 def serialize_dataset(dataset: Dataset) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def list_datasets(request: HttpRequest, after: After, limit: Limit) -> object:
 
 @router.get("/datasets/{int:dataset_id}", auth=require_permission("datasets.read"), response=DatasetDetail, summary="One dataset")
 def get_dataset(request: HttpRequest, dataset_id: int) -> object:
-    """With its versions."""
+    """Includes its versions."""
     dataset = dataset_of(request, dataset_id)
     versions = list(dataset.versions.select_related("dataset__team")[:200])
     return {**serialize_dataset(dataset), "rule": stored_rule(dataset).as_json(), "versions": versions_shown(versions)}
@@ -163,13 +163,13 @@ def get_dataset(request: HttpRequest, dataset_id: int) -> object:
 
 @router.post("/datasets", auth=require_permission("datasets.write"), response={201: DatasetOut, 200: DatasetOut}, summary="Create a dataset")
 def make_dataset(request: HttpRequest, given: DatasetIn, key: Key) -> object:
-    """From queues; freeze it to get rows."""
+    """From labelling queues. Freeze it to get rows."""
     caller = caller_of(request)
     queues = list(labelled_queues(caller.team).filter(pk__in=[queue for queue in given.queues if 0 < queue < 2**63]))
     name = given.name.strip()
     problems = validate_dataset_form(name, given.form, queues)
     if len(queues) < len(set(given.queues)) and "queue" not in problems:
-        problems["queue"] = "Your team has no such queue, or its labels are no rows."
+        problems["queue"] = "Your team has no such queue, or its labels cannot become rows."
     if problems:
         raise make_validation_problem(
             FieldProblem(field={"queue": "queues"}.get(field, field), message=message) for field, message in problems.items()
@@ -193,7 +193,7 @@ def make_dataset(request: HttpRequest, given: DatasetIn, key: Key) -> object:
     summary="Freeze a version",
 )
 def freeze_dataset(request: HttpRequest, dataset_id: int, given: FreezeIn, key: Key) -> object:
-    """The labels as they are now become a version that never changes. A worker builds it; look again until its state is ready."""
+    """Freezes the current labels into a version that never changes. A worker builds it; poll until its state is `ready`."""
     caller, dataset = caller_of(request), dataset_of(request, dataset_id)
     rule = DatasetRule.changed(stored_rule(dataset), given.rule)
     keys, fresh = run_idempotent_action(request, caller, key, lambda: [freeze_next_version(dataset, caller.user, rule, given.notes.strip()).pk])
@@ -216,8 +216,8 @@ def get_version(request: HttpRequest, version_id: int) -> object:
 def get_rows(
     request: HttpRequest,
     version_id: int,
-    split: Literal["train", "test"] = Query("train", description="Which of its two parts."),
-    provenance: bool = Query(False, description="With where each row came from: rollouts, item, queue, labellers."),
+    split: Literal["train", "test"] = Query("train", description="Which split."),
+    provenance: bool = Query(False, description="Include the source of each row: rollouts, item, queue, labellers."),
 ) -> HttpResponseBase:
     """As JSON lines in TRL's format, streamed. Recorded in the audit log."""
     version = find_dataset_version(request, version_id)
@@ -230,22 +230,20 @@ def get_rows(
     return while_sent(request, lambda: stream_attachment(request, lines, f"version-{version.pk}-{split}.jsonl", "application/x-ndjson"))
 
 
-@router.get(
-    "/versions/{int:version_id}/diff", auth=require_permission("datasets.read"), response=DiffOut, summary="What differs between two versions"
-)
+@router.get("/versions/{int:version_id}/diff", auth=require_permission("datasets.read"), response=DiffOut, summary="Compare two versions")
 def diff_versions(
     request: HttpRequest, version_id: int, against: int = Query(..., ge=1, le=MAX_ID, description="Id of the earlier version.", examples=[1])
 ) -> object:
     """Rows that were added, removed or changed since `against`."""
     after, before = find_dataset_version(request, version_id), one_of(Version.objects.of(caller_of(request).team), against)
     if before.dataset_id != after.dataset_id:
-        raise make_invalid_problem("against", "is a version of another dataset", "name a version of the same one")
+        raise make_invalid_problem("against", "is a version of another dataset", "give a version of the same dataset")
     return {"against": before.pk, "changes": count_differences(diff_entries(entries_of(before), entries_of(after)))}
 
 
 @router.get("/runs/{uuid:run_id}/wins", auth=require_permission("runs.read"), response=list[MatchOut], summary="Win rates of a run")
 def list_wins(request: HttpRequest, run_id: UUID) -> object:
-    """How often people prefer its answers, blindly, to those of what it started from or of another run."""
+    """How often people prefer its answers, in blind comparisons with the policy it started from or with another run."""
     run = find_team_run(request, run_id)
     stored = Match.objects.filter(child=run).select_related("against", "queue").order_by("pk")
     return [match_shown(match, run) for match in stored]
@@ -262,7 +260,7 @@ def match_shown(match: Match, run: Run) -> dict[str, Any]:
     "/runs/{uuid:run_id}/match", auth=require_permission("label.lead"), response={201: MatchOut}, summary="Start a blind comparison of two runs"
 )
 def ask_match(request: HttpRequest, run_id: UUID, given: MatchIn) -> object:
-    """Makes a blind queue over held-out prompts that both answered."""
+    """Creates a blind queue of held-out prompts that both answered."""
     caller, run = caller_of(request), find_team_run(request, run_id)
     user = caller.person("a queue needs a responsible person")
     against = Run.objects.of(caller.team).filter(pk=given.against).first() if given.against else None

@@ -35,73 +35,73 @@ PLACES = {  # inputs of the form that stand elsewhere in the body
     "task": "overrides.task",
 }
 OF_KIND = {"run": ("run", "checkpoint"), FOLDER: ("folder",), HUB: ("name", "revision")}  # fields of a policy, the first of them needed
-FIXED = {"policy": "policy", "dataset": "the version in the address"}  # parts of the spec that overrides do not change, and what says them
+FIXED = {"policy": "policy", "dataset": "the version in the URL"}  # parts of the spec that overrides do not change, and what says them
 
 
 class GoalOut(Schema):
     trainer: str
     title: str
     summary: str
-    refusal: str = Field(description="Why it does not go with this version; empty when it does.")
+    refusal: str = Field(description="Why it cannot be used with this version; empty if it can.")
 
 
 class PolicyOut(Schema):
     run: UUID
-    number: int = Field(description="Of the run.")
-    checkpoint: int | str = Field(description="A step, `final`, or `start` for the policy that the run began with.")
+    number: int = Field(description="Number of the run.")
+    checkpoint: int | str = Field(description="A step, `final`, or `start` for the policy that the run started from.")
     label: str
 
 
 class ChoiceOut(PolicyOut):
-    answers: int = Field(description="Answers of the version to which it is the nearest policy.")
-    distance: int = Field(description="Median of the optimiser steps between it and the policy that sampled an answer of its run.")
-    far: int = Field(description="Answers of the version that it is far from, those of other runs included.")
+    answers: int = Field(description="Answers of the version for which it is the nearest policy.")
+    distance: int = Field(description="Median number of optimiser steps between it and the policies that sampled the answers of its run.")
+    far: int = Field(description="Answers of the version that it is far from, including those of other runs.")
 
 
 class TrainingOut(Schema):
     trainer: str
-    goals: list[GoalOut] = Field(description="What can be trained.")
+    goals: list[GoalOut] = Field(description="Trainers to choose from.")
     policy: PolicyOut | None = Field(
-        description="What it starts from unless you choose: the nearest to what sampled the rows. Null where no run did; then name one."
+        description="Default starting policy: the nearest to the one that sampled the rows. null if no run sampled them; then give one."
     )
-    policies: list[ChoiceOut] = Field(description="Policies of the runs that sampled the rows; any other run of the team can be named, too.")
-    rows: int = Field(description="To train on.")
-    warnings: list[str] = Field(description="What to think about before it is launched.")
-    spec: dict[str, Any] | None = Field(description="What would be launched, with names where the lab holds paths; null without a policy.")
+    policies: list[ChoiceOut] = Field(description="Policies of the runs that sampled the rows; policies of other runs of the team can be used, too.")
+    rows: int = Field(description="Rows to train on.")
+    warnings: list[str] = Field(description="Warnings to consider before the launch.")
+    spec: dict[str, Any] | None = Field(description="The spec that would be launched, with names instead of the lab's paths; null without a policy.")
 
 
 class PolicyIn(RequestBody):
     """A policy of a run unless `kind` says otherwise."""
 
     kind: Literal["run", "folder", "hub"] = "run"
-    run: UUID | None = Field(None, description="Of `run`: the id of one of the team's runs.")
-    checkpoint: int | str = Field("final", description="Of `run`: a step, `final`, or `start` for the policy that the run began with.")
-    folder: str = Field("", max_length=255, description="Of `folder`: the name of a folder among the lab's policies.")
-    name: str = Field("", max_length=200, description="Of `hub`: the id of a model.", examples=["Qwen/Qwen2.5-0.5B-Instruct"])
-    revision: str = Field("main", max_length=200, description="Of `hub`: a branch, a tag or a commit.")
+    run: UUID | None = Field(None, description="For `run`: the id of one of the team's runs.")
+    checkpoint: int | str = Field("final", description="For `run`: a step, `final`, or `start` for the policy that the run started from.")
+    folder: str = Field("", max_length=255, description="For `folder`: the name of a folder of the lab's policies.")
+    name: str = Field("", max_length=200, description="For `hub`: the id of a model.", examples=["Qwen/Qwen2.5-0.5B-Instruct"])
+    revision: str = Field("main", max_length=200, description="For `hub`: a branch, a tag or a commit.")
 
 
 class MatchWanted(RequestBody):
-    prompts: int = Field(MATCH_PROMPTS, ge=1, le=MOST_PROMPTS, description="Held-out prompts at most.")
-    overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels a prompt gets.")
-    labellers: list[int] = Field([], max_length=200, description="Ids of those who are assigned; empty: everybody who may label.")
+    prompts: int = Field(MATCH_PROMPTS, ge=1, le=MOST_PROMPTS, description="Maximum number of held-out prompts.")
+    overlap: int = Field(1, ge=1, le=MOST_OVERLAP, description="Labels per prompt.")
+    labellers: list[int] = Field([], max_length=200, description="Ids of the assigned people; empty: everyone who may label.")
 
 
 class TrainIn(RequestBody):
-    """What is left out is chosen as the page of the version does."""
+    """Omitted fields get the same defaults as on the version's page."""
 
-    trainer: Trainer | None = Field(None, description="The first that goes with the version's form when left out.", examples=["dpo"])
+    trainer: Trainer | None = Field(None, description="Default: the first that can be used with the version's form.", examples=["dpo"])
     policy: PolicyIn | None = Field(
-        None, description="What it starts from; what sampled the rows when left out. It has to be named where no run of the team did (imports)."
+        None, description="Starting policy; default: the one that sampled the rows. Required if no run of the team sampled them (imports)."
     )
     name: str = Field("", max_length=NAME_LENGTH)
     learning_rate: float | None = None
     max_steps: int | None = Field(None, examples=[60])
-    batch: int | None = Field(None, description="Rows in an optimiser step.")
-    evaluation: int | None = Field(None, description="Held-out prompts that are measured.")
+    batch: int | None = Field(None, description="Rows per optimiser step.")
+    evaluation: int | None = Field(None, description="Number of held-out prompts to evaluate.")
     overrides: dict[str, Any] = Field({}, description="Further changes to the spec, as for a launch.", examples=[{"training": {"beta": 0.2}}])
-    match: MatchWanted | None = Field(None, description="Once it has finished, ask people blindly whether its answers are better than before.")
-    check: bool = Field(True, description="false skips the trainer's own check, which takes seconds.")
+    match: MatchWanted | None = Field(None, description="Start a blind comparison when the run has finished: are its answers better than before?")
+    check: bool = Field(True, description="false skips the trainer's preflight check, which takes a few seconds.")
 
 
 @router.get(
@@ -110,9 +110,9 @@ class TrainIn(RequestBody):
 def get_training(
     request: HttpRequest,
     version_id: int,
-    trainer: Trainer | None = Query(None, description="The first that goes with the version's form when left out.", examples=["dpo"]),
+    trainer: Trainer | None = Query(None, description="Default: the first that can be used with the version's form.", examples=["dpo"]),
 ) -> object:
-    """The policy that sampled its rows, the settings, and the complete spec, before anything is launched."""
+    """Returns the policy that sampled its rows, the settings and the complete spec, without launching anything."""
     version = find_dataset_version(request, version_id)
     if reason := explain_unready_version(version):
         raise ApiProblem("missing", reason)
@@ -138,10 +138,10 @@ def get_training(
     "/versions/{int:version_id}/train", auth=require_permission("runs.launch"), response={201: Launched, 200: Launched}, summary="Train on a version"
 )
 def train_version(request: HttpRequest, version_id: int, given: TrainIn, key: Key) -> object:
-    """DPO, KTO, a reward model, SFT or GRPO on its rows, from the policy that sampled them unless another is named.
-    The policy of a folder or of the hub is measured on the task of the run that sampled the rows, else on the first of the catalogue, unless
-    `overrides.task` names another; its first measurement is the other side of a `match`.
-    A `match` needs the scope `label.lead`, too, and a person's token: somebody answers for the queue.
+    """Trains DPO, KTO, a reward model, SFT or GRPO on its rows, from the policy that sampled them unless `policy` gives another.
+    A folder or hub policy is evaluated on the task of the run that sampled the rows, or else on the first task of the catalogue, unless
+    `overrides.task` sets another; its first evaluation is the other side of a `match`.
+    A `match` also requires the scope `label.lead` and a personal token, because a queue needs a responsible person.
     """
     caller, version = caller_of(request), find_dataset_version(request, version_id)
     if reason := explain_unready_version(version):
@@ -193,7 +193,7 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
         data |= inputs_of(given.policy)
     form = TrainForm(version, goal_of(version, given.trainer), data)
     if given.policy is None and form.best is None:
-        fix = "name one: {run, checkpoint}, {kind: folder, folder} or {kind: hub, name}"
+        fix = "give one: {run, checkpoint}, {kind: folder, folder} or {kind: hub, name}"
         raise make_invalid_problem("policy", "no policy of your team sampled the rows of this version, so there is no default", fix)
     if given.match is None:
         return form
@@ -203,7 +203,7 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
     known = {user.pk for user in form.labellers}
     if strangers := [key for key in given.match.labellers if key not in known]:
         raise make_invalid_problem(
-            "match.labellers", f"no member with the id {strangers[0]} may label in your team", "take ids from the list of members"
+            "match.labellers", f"no member with the id {strangers[0]} may label in your team", "use ids from the list of members"
         )
     form.assigned = tuple(dict.fromkeys(given.match.labellers))
     return form
@@ -214,19 +214,17 @@ def inputs_of(policy: PolicyIn) -> dict[str, str]:
     own = OF_KIND[policy.kind]
     needed = own[0]
     if not getattr(policy, needed):
-        raise make_invalid_problem(
-            f"policy.{needed}", f"is missing: a policy of the kind {policy.kind} is named by it", f"give {needed}, or another kind"
-        )
+        raise make_invalid_problem(f"policy.{needed}", f"is required for a policy of the kind {policy.kind}", f"give {needed}, or another kind")
     if foreign := sorted(policy.model_fields_set - {"kind", *own}):
         raise make_validation_problem(
-            FieldProblem(field=f"policy.{name}", message=f"does not go with the kind {policy.kind}", fix="remove it") for name in foreign
+            FieldProblem(field=f"policy.{name}", message=f"cannot be used with the kind {policy.kind}", fix="remove it") for name in foreign
         )
     if policy.kind == FOLDER:
         return {"policy": FOLDER, "folder": policy.folder}
     if policy.kind == HUB:
         return {"policy": HUB, "hub": policy.name, "revision": policy.revision}
     if isinstance(policy.checkpoint, str) and policy.checkpoint not in (START, FINAL):
-        raise make_invalid_problem("policy.checkpoint", f"“{policy.checkpoint[:40]}” is no checkpoint", f"give a step, {START} or {FINAL}")
+        raise make_invalid_problem("policy.checkpoint", f"“{policy.checkpoint[:40]}” is not a checkpoint", f"give a step, {START} or {FINAL}")
     return {"policy": f"{policy.run}:{policy.checkpoint}"}
 
 
@@ -235,12 +233,10 @@ def spec_of(form: TrainForm, given: TrainIn) -> dict[str, Any]:
     spec, changes = form.spec(), given.overrides
     if spec is None:
         raise make_validation_problem(FieldProblem(field=PLACES.get(name, name), message=words) for name, words in form.errors.items())
-    fixed = [
-        FieldProblem(field=f"overrides.{part}", message=f"is what {who} says", fix="remove it") for part, who in FIXED.items() if part in changes
-    ]
+    fixed = [FieldProblem(field=f"overrides.{part}", message=f"is set by {who}", fix="remove it") for part, who in FIXED.items() if part in changes]
     training = changes.get("training")
     if isinstance(training, dict) and training.get("trainer", form.goal.trainer) != form.goal.trainer:
-        fixed.append(FieldProblem(field="overrides.training.trainer", message="is what trainer says", fix="give trainer instead"))
+        fixed.append(FieldProblem(field="overrides.training.trainer", message="is set by trainer", fix="change trainer instead"))
     if fixed:
         raise make_validation_problem(fixed)
     try:

@@ -28,26 +28,26 @@ class NoticeOut(Schema):
     kind: str = Field(examples=["run-finished"])
     subject: str
     text: str
-    url: str = Field(description="What it is about; empty for none.")
+    url: str = Field(description="Page it is about; empty if there is none.")
     created_at: datetime
     read_at: datetime | None
 
 
 class InboxOut(Page[NoticeOut]):
-    unread: int = Field(description="In the whole inbox.")
+    unread: int = Field(description="Unread notifications in the whole inbox.")
 
 
 class ReadIn(RequestBody):
-    read: bool = Field(True, description="False: unread again.")
+    read: bool = Field(True, description="false: marks it unread again.")
 
 
 class ReadAllOut(Schema):
-    read: int = Field(description="How many were unread.")
-    at: str = Field(description="When they were read, to the microsecond: what takes it back.", json_schema_extra={"format": "date-time"})
+    read: int = Field(description="Number of notifications that were unread.")
+    at: str = Field(description="When they were marked read, to the microsecond; send it to undo this.", json_schema_extra={"format": "date-time"})
 
 
 class UnreadIn(RequestBody):
-    at: datetime = Field(description="`at` of having read all.", examples=["2026-01-31T12:00:00.123456Z"])
+    at: datetime = Field(description="`at` as returned by marking all read.", examples=["2026-01-31T12:00:00.123456Z"])
 
 
 class UnreadOut(Schema):
@@ -80,8 +80,8 @@ def list_notices(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    unread: bool = Query(False, description="Only what is unread."),
-    kind: str = Query("", max_length=20, description="Only that kind.", examples=["run-failed"]),
+    unread: bool = Query(False, description="Only unread notifications."),
+    kind: str = Query("", max_length=20, description="Only this kind.", examples=["run-failed"]),
 ) -> object:
     """Newest first."""
     if kind and kind not in KINDS:
@@ -94,27 +94,27 @@ def list_notices(
     return {**page, "unread": every.unread().count()}
 
 
-@router.post("/inbox/{uuid:notice_id}/read", auth=require_permission("lab.enter"), response=NoticeOut, summary="Mark a notice read")
+@router.post("/inbox/{uuid:notice_id}/read", auth=require_permission("lab.enter"), response=NoticeOut, summary="Mark a notification read")
 def read_notice(request: HttpRequest, notice_id: UUID, given: ReadIn) -> object:
     """Or unread again."""
     every = select_own_notices(request)
     notice = every.filter(pk=notice_id).first()
     if notice is None:
-        raise Http404("Nothing in your inbox has this id.")
+        raise Http404("Your inbox has no notification with this id.")
     read_marks.set_notice_read(every, notice, given.read)
     return serialize_notice(every.get(pk=notice.pk))
 
 
 @router.post("/inbox/read", auth=require_permission("lab.enter"), response=ReadAllOut, summary="Mark all read")
 def read_all(request: HttpRequest) -> object:
-    """At one moment, by which it is taken back."""
+    """To undo this, send the returned `at`."""
     count, now = read_marks.mark_all(select_own_notices(request))
     return {"read": count, "at": f"{now:%Y-%m-%dT%H:%M:%S.%fZ}"}
 
 
 @router.post("/inbox/unread", auth=require_permission("lab.enter"), response=UnreadOut, summary="Undo marking all read")
 def unread_all(request: HttpRequest, given: UnreadIn) -> object:
-    """Only what was read at that moment is unread again."""
+    """Only notifications marked read at that moment become unread again."""
     at = given.at if timezone.is_aware(given.at) else timezone.make_aware(given.at)
     if not 2000 <= at.year < 9000:
         raise make_invalid_problem("at", "is not a time at which notifications were read", "use the value returned by marking all read")

@@ -16,12 +16,12 @@ router = make_router("Datasets and the loop")
 
 
 class NodeOut(Schema):
-    id: str = Field(description="Kind and key; what edges name.", examples=["version:3"])
+    id: str = Field(description="Kind and key; edges refer to it.", examples=["version:3"])
     kind: str = Field(description="data, run, policy, queue or version.")
-    key: str = Field(description="Of a run, a queue or a version its id; of a policy the run's id and which.")
+    key: str = Field(description="The id of a run, queue or version; for a policy, the id of its run and which policy.")
     title: str
     about: str
-    flag: str = Field(description="Why it is marked, such as `recalled labels`; empty when it is not.")
+    flag: str = Field(description="Why it is flagged, such as `recalled labels`; empty if it is not.")
     url: str
 
 
@@ -32,10 +32,10 @@ class EdgeOut(Schema):
 
 
 class LineageOut(Schema):
-    root: str | None = Field(description="The node that was asked about.")
+    root: str | None = Field(description="The requested node.")
     nodes: list[NodeOut]
     edges: list[EdgeOut]
-    left_out: int = Field(description="Objects further away that are not shown.")
+    left_out: int = Field(description="Number of more distant objects that are not included.")
 
 
 @router.get("/lineage", auth=require_permission("datasets.read"), response=LineageOut, summary="Lineage of a run, a version or a queue")
@@ -45,16 +45,16 @@ def get_lineage(
     version: str = Query("", max_length=50, description="Id of a dataset version."),
     queue: str = Query("", max_length=50, description="Id of a queue."),
 ) -> object:
-    """What one of them came from and what was made of it: the nearest objects. Without any of the three, around the team's newest labels."""
+    """What it came from and what was created from it: the nearest objects. Without parameters, starts from the team's newest labels."""
     team = caller_of(request).team
     roots = {"run": run, "version": version, "queue": queue}
     if sum(bool(key.strip()) for key in roots.values()) > 1:
-        raise make_invalid_problem("run", "goes alone", "ask for one of run, version and queue")
+        raise make_invalid_problem("run", "cannot be combined with the others", "give only one of run, version and queue")
     try:
         root, _ = root_of(team, request.GET)
     except Http404 as error:
         raise make_invalid_problem(
-            next(name for name, key in roots.items() if key.strip()), str(error), "give one of its own, or remove it"
+            next(name for name, key in roots.items() if key.strip()), str(error), "give one of your team's, or remove it"
         ) from None
     graph, left_out = build_lineage_graph(team, root)
     nodes = [

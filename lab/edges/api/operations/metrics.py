@@ -20,31 +20,31 @@ BUCKETS = 5000
 class SeriesOut(Schema):
     name: str = Field(examples=["reward"])
     steps: list[int]
-    values: list[float | None] = Field(description="One a step; null is NaN or infinite.")
+    values: list[float | None] = Field(description="One per step; null for NaN and infinity.")
 
 
 class Metrics(Schema):
-    series: list[SeriesOut] = Field(description="Of those asked for that exist, sorted by name.")
+    series: list[SeriesOut] = Field(description="The requested metrics that exist, sorted by name.")
 
 
-@router.get("/runs/{uuid:run_id}/metrics", auth=require_permission("runs.read"), response=list[str], summary="Names of a run's metrics")
+@router.get("/runs/{uuid:run_id}/metrics", auth=require_permission("runs.read"), response=list[str], summary="List metrics of a run")
 def list_metrics(request: HttpRequest, run_id: UUID) -> object:
-    """Besides these, `@time` (seconds since 1970) and `@tokens` are other x-axes of the same steps."""
+    """`@time` (seconds since 1970) and `@tokens` are also available: other x-axes of the same steps."""
     return metrics.list_metric_names(find_team_run(request, run_id).pk)
 
 
-@router.get("/runs/{uuid:run_id}/series", auth=require_permission("runs.read"), response=Metrics, summary="Points of metrics")
+@router.get("/runs/{uuid:run_id}/series", auth=require_permission("runs.read"), response=Metrics, summary="Values of metrics")
 def get_series(
     request: HttpRequest,
     run_id: UUID,
     name: list[str] = Query(..., min_length=1, max_length=MOST_NAMES, description="A metric; repeat it for several.", examples=[["reward"]]),
     points: int = Query(
-        1000, ge=0, le=BUCKETS, description="Ranges of steps: of each its smallest and largest value, so that no spike is lost. 0: every point."
+        1000, ge=0, le=BUCKETS, description="Number of step ranges; each returns its smallest and largest value, so no spike is lost. 0: every point."
     ),
 ) -> object:
-    """Steps that a resumed attempt did again are left out."""
+    """Points that a resumed attempt has replaced are left out."""
     run = find_team_run(request, run_id)
     if any(len(metric) > metrics.NAME_LENGTH for metric in name):
-        raise make_invalid_problem("name", f"a metric's name has at most {metrics.NAME_LENGTH} characters", "take it from the list of metrics")
+        raise make_invalid_problem("name", f"a metric's name has at most {metrics.NAME_LENGTH} characters", "use a name from the list of metrics")
     series = metrics.read_metric_series(run.pk, name, buckets=points)
     return {"series": [{"name": curve.name, "steps": curve.steps.tolist(), "values": curve.values.tolist()} for _, curve in sorted(series.items())]}

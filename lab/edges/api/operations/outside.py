@@ -18,7 +18,7 @@ router = make_router("Runs from outside")
 
 
 class OpeningIn(RequestBody):
-    key: uuid.UUID = Field(description="Made by the script and kept beside its spool; the same key opens the same run again.")
+    key: uuid.UUID = Field(description="Created by the script and stored next to its spool; the same key opens the same run again.")
     name: str = Field(examples=["my first GRPO"])
     trainer: str = Field("other", examples=["grpo"], description=f"One of {', '.join(received_spools.TRAINERS)}.")
     policy: str = Field("", examples=["Qwen/Qwen3-0.6B"])
@@ -30,17 +30,17 @@ class OpeningIn(RequestBody):
 class Opened(Schema):
     run: uuid.UUID
     url: str = Field(description="Path of the run's page.")
-    offset: int = Field(description="Bytes of its spool that the lab has.")
+    offset: int = Field(description="Bytes of its spool that the lab has received.")
 
 
 class Heard(Schema):
-    offset: int = Field(description="Bytes of the spool that the lab has: go on from there.")
+    offset: int = Field(description="Bytes of the spool that the lab has received; continue from there.")
     stop: bool = Field(description="A stop of the run was requested.")
 
 
 @router.post("/outside/runs", auth=require_permission("runs.send"), response=Opened, summary="Start or resume an external run")
 def open_outside_run(request: HttpRequest, given: OpeningIn) -> object:
-    """The run appears in the lab at once; its events follow with the next operation."""
+    """The run appears in the lab immediately; send its events with the next operation."""
     caller = caller_of(request)
     run, offset = received_spools.open_run(caller.team, caller.user, received_spools.RunOpening(**given.model_dump()))
     return {"run": run.pk, "url": team_path(run.team, "run", run.pk), "offset": offset}
@@ -53,8 +53,8 @@ def open_outside_run(request: HttpRequest, given: OpeningIn) -> object:
     summary="Send events of an external run",
     openapi_extra={"requestBody": {"required": True, "content": {"application/x-ndjson": {"schema": {"type": "string", "format": "binary"}}}}},
 )
-def send_events(request: HttpRequest, key: uuid.UUID, offset: int = Query(ge=0, description="Where in the spool the first byte belongs.")) -> object:
-    """Whole lines of the spool, events as docs/run-files.md describes them. What does not begin where the lab's copy ends is not stored."""
+def send_events(request: HttpRequest, key: uuid.UUID, offset: int = Query(ge=0, description="Position of the first byte in the spool.")) -> object:
+    """Whole lines of the spool; docs/run-files.md describes the events. Data that does not begin where the lab's copy ends is not stored."""
     run = Run.objects.of(caller_of(request).team).filter(pk=received_spools.pk_of(caller_of(request).team, key), outside=True).first()
     if run is None:
         raise Http404("No run was started with this key.")

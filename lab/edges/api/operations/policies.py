@@ -26,7 +26,7 @@ from lab.teams.accounts.models import Team
 from lab.training.runs.models import Checkpoint
 
 router = make_router("Policies")
-WHY = "who changes what a policy is called, or whether it stays, answers for it"
+WHY = "changing aliases or deleting policies needs a responsible person"
 TAR = {"responses": {200: {"description": "A tar archive.", "content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}}}}
 
 
@@ -40,24 +40,24 @@ class RunOf(Schema):
 
 class Measured(Schema):
     value: float
-    step: int = Field(description="Where it was measured: the checkpoint's step, or the last one before.")
+    step: int = Field(description="Step of the measurement: the checkpoint's, or the last one before it.")
 
 
 class VotesOut(Schema):
     match: int
     queue: int | None
-    other: str = Field(description="The other side, in words.")
+    other: str = Field(description="Name of the other side.")
     votes: int
     rate: RateOut | None = Field(description="How often people prefer this policy, blindly.")
-    floor: float = Field(description="Lower bound of the win rate that gates look at.")
+    floor: float = Field(description="Lower bound of the win rate, as used by gates.")
 
 
 class RemovalOut(Schema):
     by: Person | None = Field(description="null: the team's rules.")
-    due_at: datetime = Field(description="Until then it can be kept.")
+    due_at: datetime = Field(description="Until then the deletion can be cancelled.")
     deleted_at: datetime | None
-    kept_at: datetime | None = Field(description="Somebody took the deletion back; the team's rules leave the policy alone since.")
-    problem: str = Field(description="Why it is still there although it is due.")
+    kept_at: datetime | None = Field(description="When the deletion was cancelled; since then the team's rules do not apply to the policy.")
+    problem: str = Field(description="Why it is not deleted although it is due.")
 
 
 class PolicyHead(Schema):
@@ -66,36 +66,36 @@ class PolicyHead(Schema):
     url: str
     run: RunOf
     step: int
-    final: bool = Field(description="The policy at the end of its run, not a place to resume from.")
+    final: bool = Field(description="The policy at the end of its run; runs cannot resume from it.")
     bytes: int
     created_at: datetime
-    there: bool = Field(description="Its files are on the disk.")
+    there: bool = Field(description="Its files are on disk.")
     aliases: list[str] = Field(examples=[["production"]])
-    measured: dict[str, Measured] = Field(description="Reward, held-out reward and entropy, where they were measured.")
-    votes: VotesOut | None = Field(description="Its match with most votes.")
+    measured: dict[str, Measured] = Field(description="Reward, held-out reward and entropy, if measured.")
+    votes: VotesOut | None = Field(description="Its match with the most votes.")
     removal: RemovalOut | None
 
 
 class PolicyDetail(PolicyHead):
-    metrics: dict[str, Measured] = Field(description="Every metric of its run by then.")
+    metrics: dict[str, Measured] = Field(description="Every metric of its run, as of its step.")
     matches: list[VotesOut] = Field(description="Most votes first.")
-    config: dict[str, Any] | None = Field(description="Its config.json; of adapters theirs.")
-    relied_on: list[str] = Field(description="Why it cannot be deleted; empty when it can.")
+    config: dict[str, Any] | None = Field(description="Its config.json; for adapters, their configuration.")
+    relied_on: list[str] = Field(description="Why it cannot be deleted; empty if it can.")
 
 
 class FileOut(Schema):
     name: str
     bytes: int
-    sha256: str = Field(description="Empty for what stays in the lab, and for files over 512 MB: those are hashed in the download (SHA256SUMS).")
-    of_policy: bool = Field(description="It leaves the lab with the policy.")
+    sha256: str = Field(description="Empty for files that stay in the lab, and for files over 512 MB, which are hashed in the download (SHA256SUMS).")
+    of_policy: bool = Field(description="Included when the policy leaves the lab.")
 
 
 class OfferedOut(Schema):
     kind: Literal["folder", "hub"]
     name: str
     bytes: int | None
-    problems: list[str] = Field(description="Why it cannot be trained from.")
-    runs: int = Field(description="Of the team, that started from it.")
+    problems: list[str] = Field(description="Why training cannot start from it.")
+    runs: int = Field(description="Runs of the team that started from it.")
 
 
 def policy_of(request: HttpRequest, checkpoint_id: int) -> Checkpoint:
@@ -141,37 +141,37 @@ def list_policies(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    q: str = Query("", max_length=listing.LONGEST_SEARCH, description="Words of the run's name, recipe or policy, or its number."),
-    run: int | None = Query(None, ge=1, le=10**9 - 1, description="Only of the run with that number."),
-    project: int | None = Query(None, ge=1, le=10**9 - 1, description="Only of that project."),
-    alias: str = Query("", max_length=100, description="Only what holds that alias.", examples=["production"]),
+    q: str = Query("", max_length=listing.LONGEST_SEARCH, description="Words in the run's name, recipe or policy, or its number."),
+    run: int | None = Query(None, ge=1, le=10**9 - 1, description="Only policies of the run with this number."),
+    project: int | None = Query(None, ge=1, le=10**9 - 1, description="Only policies of this project."),
+    alias: str = Query("", max_length=100, description="Only the policy with this alias.", examples=["production"]),
     kind: Literal["", "final", "checkpoint"] = Query("", description="Only final policies, or checkpoints."),
-    votes: bool = Query(False, description="Only of runs that people were asked about."),
-    gone: bool = Query(False, description="Also those whose files are deleted."),
-    twins: bool = Query(False, description="Also checkpoints that hold the same policy as a final one."),
+    votes: bool = Query(False, description="Only policies of runs in a blind comparison."),
+    gone: bool = Query(False, description="Include policies whose files are deleted."),
+    twins: bool = Query(False, description="Include checkpoints that hold the same policy as a final one."),
 ) -> object:
-    """Newest first, of the newest 2,000 that the filters take."""
+    """Newest first, up to the newest 2,000 that match the filters."""
     team = caller_of(request).team
     rows = listing.found_of(team, chosen_of(q=q, run=run, project=project, alias=alias, kind=kind, votes=votes, gone=gone, twins=twins)).rows
     if after:
         last = listing.of_team(team).filter(pk=parse_after_id(after)).first()
         if last is None:
-            raise make_invalid_problem("after", "is a deleted policy", "start again with the first page")
+            raise make_invalid_problem("after", "refers to a deleted policy", "start again with the first page")
         rows = [row for row in rows if (row.checkpoint.created_at, row.checkpoint.pk) < (last.created_at, last.pk)]
     rows = rows[: limit + 1]
     listing.fill_policy_rows(rows[:limit])
     return paginate_rows(rows, limit, lambda row: row.checkpoint.pk, lambda row: serialize_policy(team, row))
 
 
-@router.get("/policies/offered", auth=require_permission("policies.read"), response=list[OfferedOut], summary="Policies that no run wrote")
+@router.get("/policies/offered", auth=require_permission("policies.read"), response=list[OfferedOut], summary="Policies from folders and the hub")
 def list_offered(request: HttpRequest) -> object:
-    """Folders that the lab's operator put there, and repositories of the hub that the team's runs started from."""
+    """Folders provided by the lab's operator, and hub repositories that the team's runs started from."""
     return list_offered_policies(caller_of(request).team)
 
 
 @router.get("/policies/{int:checkpoint_id}", auth=require_permission("policies.read"), response=PolicyDetail, summary="One policy")
 def get_policy(request: HttpRequest, checkpoint_id: int) -> object:
-    """With every metric of its step, its votes, and what relies on it."""
+    """Includes every metric of its step, its votes, and what depends on it."""
     return serialize_policy_detail(caller_of(request), policy_of(request, checkpoint_id))
 
 
@@ -190,7 +190,7 @@ def serialize_policy_detail(caller: Caller, checkpoint: Checkpoint) -> dict[str,
 
 @router.get("/policies/{int:checkpoint_id}/files", auth=require_permission("policies.read"), response=list[FileOut], summary="Files of a policy")
 def list_files(request: HttpRequest, checkpoint_id: int) -> object:
-    """With their SHA-256; reading weights for the first time takes a moment."""
+    """With their SHA-256; hashing weights for the first time takes a moment."""
     checkpoint = policy_of(request, checkpoint_id)
     return [
         {"name": file.name, "bytes": file.size, "sha256": load_cached_digest(checkpoint, file), "of_policy": file.of_policy}
@@ -206,13 +206,13 @@ def list_files(request: HttpRequest, checkpoint_id: int) -> object:
     summary="Download a policy",
 )
 def download_policy(request: HttpRequest, checkpoint_id: int) -> StreamingHttpResponse:
-    """A tar archive, streamed: weights, configuration, tokenizer, SHA256SUMS. No optimiser, nothing pickled. Recorded in the audit log."""
+    """A tar archive, streamed: weights, configuration, tokenizer, SHA256SUMS. No optimiser state, no pickles. Recorded in the audit log."""
     return download.build_archive_response(request, policy_of(request, checkpoint_id))
 
 
 @router.delete("/policies/{int:checkpoint_id}", auth=require_permission("policies.promote"), response=PolicyDetail, summary="Delete a policy's files")
 def delete_policy(request: HttpRequest, checkpoint_id: int) -> object:
-    """They are deleted in 15 minutes; until then the policy can be kept. What something relies on is refused, with the reason."""
+    """They are deleted after 15 minutes; until then this can be cancelled. Refused, with the reason, if something depends on the policy."""
     caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
     removal.request_removal(caller.team, caller.person(WHY), checkpoint)
     return serialize_policy_detail(caller, checkpoint)
@@ -225,7 +225,7 @@ def delete_policy(request: HttpRequest, checkpoint_id: int) -> object:
     summary="Cancel the deletion of a policy",
 )
 def keep_policy(request: HttpRequest, checkpoint_id: int) -> object:
-    """Takes its deletion back; the team's rules leave it alone from then on."""
+    """Afterwards the team's retention rules no longer apply to it."""
     caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
     removal.cancel_removal(caller.team, caller.person(WHY), checkpoint)
     return serialize_policy_detail(caller, checkpoint)

@@ -27,15 +27,15 @@ MOVES = 20  # of an alias's history
 
 
 class GateIn(RequestBody):
-    votes: int = Field(20, ge=0, le=MOST_VOTES, description="Blind votes of one match.")
-    low: float = Field(0.5, ge=0, lt=1, description="The lower bound of its win rate has to be above this.")
+    votes: int = Field(20, ge=0, le=MOST_VOTES, description="Blind votes required in one match.")
+    low: float = Field(0.5, ge=0, lt=1, description="The lower bound of its win rate must be above this.")
     against: Literal["any", "start", "holder"] = Field(
-        "any", description="Which matches count: all, against the policy its run started from, or against the run whose policy holds the alias."
+        "any", description="Which matches count: all, against the policy its run started from, or against the run whose policy has the alias."
     )
-    complete: bool = Field(True, description="Every prompt of the match is answered.")
-    second_reviewer: bool = Field(True, description="Who approves neither asked nor launched the run.")
+    complete: bool = Field(True, description="Every prompt of the match must be labelled.")
+    second_reviewer: bool = Field(True, description="The approver must be neither the requester nor the person who launched the run.")
     no_recalls: bool = True
-    no_findings: bool = Field(False, description="Health checks find no issues.")
+    no_findings: bool = Field(False, description="Health checks must find no issues.")
 
 
 class GateOut(GateIn):
@@ -44,27 +44,27 @@ class GateOut(GateIn):
 
 class MoveOut(Schema):
     policy: int | None
-    label: str = Field(description="Who holds it from then on; empty: nobody.")
+    label: str = Field(description="Policy that has it afterwards; empty: none.")
     before: str
     by: Person | None
     at: datetime
     comment: str
-    back: bool = Field(description="A roll back.")
+    back: bool = Field(description="This was a rollback.")
 
 
 class AliasOut(Schema):
-    id: int | None = Field(description="null until somebody asks for it or gives it.")
+    id: int | None = Field(description="null until it is requested or assigned for the first time.")
     name: str = Field(examples=["production"])
-    policy: int | None = Field(description="Who holds it.")
+    policy: int | None = Field(description="Id of the policy that has it.")
     label: str
-    gate: GateOut | None = Field(description="null: admins give it at once.")
+    gate: GateOut | None = Field(description="null: admins assign it immediately.")
     moves: list[MoveOut] = Field(description=f"Newest first, up to {MOVES}.")
 
 
 class ConditionOut(Schema):
     name: str = Field(examples=["votes"])
     title: str
-    met: bool | None = Field(description="null: decided when somebody approves.")
+    met: bool | None = Field(description="null: decided at approval.")
     words: str
 
 
@@ -78,13 +78,13 @@ class ProposalOut(Schema):
     reason: str
     asked_by: Person | None
     asked_at: datetime
-    comment: str = Field(description="Of who answered.")
+    comment: str = Field(description="Comment of the person who decided.")
     decided_by: Person | None
     decided_at: datetime | None
 
 
 class ProposalDetail(ProposalOut):
-    conditions: list[ConditionOut] = Field(description="As they are now; once it is answered, as they were then.")
+    conditions: list[ConditionOut] = Field(description="As they are now; for decided proposals, as they were then.")
 
 
 class AskIn(RequestBody):
@@ -102,7 +102,7 @@ class WordsIn(RequestBody):
 
 
 class RefuseIn(RequestBody):
-    comment: str = Field(min_length=1, max_length=WORDS_LENGTH, description="Why; whoever asked reads it.")
+    comment: str = Field(min_length=1, max_length=WORDS_LENGTH, description="The reason; the requester sees it.")
 
 
 def serialize_optional_person(user: Any) -> dict[str, object] | None:
@@ -166,9 +166,9 @@ def serialize_fresh_alias(request: HttpRequest, name: str) -> dict[str, Any]:
     return serialize_alias(name, Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first())
 
 
-@router.get("/aliases", auth=require_permission("policies.read"), response=list[AliasOut], summary="Aliases and who holds them")
+@router.get("/aliases", auth=require_permission("policies.read"), response=list[AliasOut], summary="List aliases")
 def list_aliases(request: HttpRequest) -> object:
-    """With the gate that stands before each, and its history."""
+    """With the policy, the gate and the history of each."""
     known = {alias.name: alias for alias in Alias.objects.filter(team=caller_of(request).team).select_related("checkpoint__run")}
     return [serialize_alias(name, known.get(name)) for name in dict.fromkeys([*gates.USUAL, *known])]
 
@@ -177,7 +177,7 @@ def list_aliases(request: HttpRequest) -> object:
     "/policies/{int:checkpoint_id}/aliases", auth=require_permission("policies.promote"), response=AliasOut, summary="Assign an alias to a policy"
 )
 def give_alias(request: HttpRequest, checkpoint_id: int, given: GiveIn) -> object:
-    """At once, where no gate stands before it; otherwise ask for it, and another admin approves."""
+    """Immediate if the alias has no gate; otherwise request it, and another admin approves."""
     caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
     name = name_of(given.alias)
     promotion.assign_alias(caller.team, caller.person(WHY), checkpoint, name, given.comment)
@@ -186,7 +186,7 @@ def give_alias(request: HttpRequest, checkpoint_id: int, given: GiveIn) -> objec
 
 @router.post("/aliases/{int:alias_id}/back", auth=require_permission("policies.promote"), response=AliasOut, summary="Roll an alias back")
 def roll_back_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
-    """To who held it before. No gate is asked: that one has passed it."""
+    """To the policy that had it before. The gate is not checked: that policy has already passed it."""
     caller, alias = caller_of(request), alias_of(request, alias_id)
     promotion.roll_back(caller.team, caller.person(WHY), alias, given.comment)
     return serialize_fresh_alias(request, alias.name)
@@ -194,7 +194,7 @@ def roll_back_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> obje
 
 @router.post("/aliases/{int:alias_id}/clear", auth=require_permission("policies.promote"), response=AliasOut, summary="Remove an alias")
 def clear_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
-    """Nobody holds it afterwards."""
+    """No policy has it afterwards."""
     caller, alias = caller_of(request), alias_of(request, alias_id)
     promotion.release_alias(caller.team, caller.person(WHY), alias, given.comment)
     return serialize_fresh_alias(request, alias.name)
@@ -202,7 +202,7 @@ def clear_alias(request: HttpRequest, alias_id: int, given: WordsIn) -> object:
 
 @router.put("/aliases/{name}/gate", auth=require_permission("policies.promote"), response=AliasOut, summary="Set an alias's gate")
 def set_gate(request: HttpRequest, name: str, given: GateIn) -> object:
-    """Proposals that are open are judged by it. An alias that is not there yet is made."""
+    """It applies to open proposals, too. An alias that does not exist yet is created."""
     caller, name = caller_of(request), name_of(name, "name")
     promotion.set_gate(caller.team, caller.person(WHY), name, given.dict())
     return serialize_fresh_alias(request, name)
@@ -210,7 +210,7 @@ def set_gate(request: HttpRequest, name: str, given: GateIn) -> object:
 
 @router.delete("/aliases/{name}/gate", auth=require_permission("policies.promote"), response=AliasOut, summary="Remove an alias's gate")
 def remove_gate(request: HttpRequest, name: str) -> object:
-    """Admins give it at once from then on."""
+    """Admins can then assign it immediately."""
     caller, name = caller_of(request), name_of(name, "name")
     promotion.set_gate(caller.team, caller.person(WHY), name, None)
     return serialize_fresh_alias(request, name)
@@ -223,9 +223,9 @@ def remove_gate(request: HttpRequest, name: str) -> object:
     summary="Gate of an alias",
 )
 def get_conditions(
-    request: HttpRequest, checkpoint_id: int, alias: str = Query(gates.GATED, max_length=NAME_LENGTH, description="The alias whose gate it is.")
+    request: HttpRequest, checkpoint_id: int, alias: str = Query(gates.GATED, max_length=NAME_LENGTH, description="The alias whose gate is checked.")
 ) -> object:
-    """Every condition of the alias's gate as it stands now; look before you ask."""
+    """Every condition of the alias's gate, and whether the policy meets it now."""
     checkpoint, name = policy_of(request, checkpoint_id), name_of(alias)
     holder = Alias.objects.filter(team=caller_of(request).team, name=name).select_related("checkpoint__run").first()
     return gates.evaluate_gate_conditions(holder, gates.gate_of(holder, name), checkpoint)
@@ -236,10 +236,10 @@ def list_proposals(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    state: Literal["", "open", "approved", "refused", "withdrawn"] = Query("", description="Only those."),
-    policy: int | None = Query(None, ge=1, le=MAX_ID, description="Only of that policy."),
+    state: Literal["", "open", "approved", "refused", "withdrawn"] = Query("", description="Filter by state."),
+    policy: int | None = Query(None, ge=1, le=MAX_ID, description="Only proposals for this policy."),
 ) -> object:
-    """Who asked that a policy get an alias, newest first."""
+    """Requests for an alias, newest first."""
     chosen = {"state": state, "checkpoint": policy}
     rows = Proposal.objects.filter(team=caller_of(request).team, pk__lt=parse_after_id(after)).filter(
         **{key: value for key, value in chosen.items() if value}
@@ -255,7 +255,7 @@ def list_proposals(
     summary="Request an alias for a policy",
 )
 def ask_alias(request: HttpRequest, checkpoint_id: int, given: AskIn, key: Key) -> object:
-    """Admins are told; one of them approves or refuses."""
+    """Admins are notified; one of them approves or refuses."""
     caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
     user, name = caller.person(WHY), name_of(given.alias)
     keys, new = run_idempotent_action(request, caller, key, lambda: [promotion.propose_alias(caller.team, user, checkpoint, name, given.reason).pk])
@@ -264,7 +264,7 @@ def ask_alias(request: HttpRequest, checkpoint_id: int, given: AskIn, key: Key) 
 
 @router.get("/proposals/{int:proposal_id}", auth=require_permission("policies.read"), response=ProposalDetail, summary="One proposal")
 def get_proposal(request: HttpRequest, proposal_id: int) -> object:
-    """With the conditions of its gate, met or not."""
+    """Includes the conditions of its gate and whether they are met."""
     return serialize_proposal_detail(request, proposal_id)
 
 
@@ -272,7 +272,7 @@ def get_proposal(request: HttpRequest, proposal_id: int) -> object:
     "/proposals/{int:proposal_id}/approve", auth=require_permission("policies.promote"), response=ProposalDetail, summary="Approve a proposal"
 )
 def approve_proposal(request: HttpRequest, proposal_id: int, given: WordsIn) -> object:
-    """Gives the alias if every condition is met now; else a 409 whose errors name what is missing."""
+    """Assigns the alias if every condition is met now; otherwise returns a 409 with each unmet condition in `errors`."""
     caller, proposal = caller_of(request), proposal_of(request, proposal_id)
     promotion.approve_proposal(caller.team, caller.person(WHY), proposal, given.comment)
     return serialize_proposal_detail(request, proposal_id)
@@ -280,7 +280,7 @@ def approve_proposal(request: HttpRequest, proposal_id: int, given: WordsIn) -> 
 
 @router.post("/proposals/{int:proposal_id}/refuse", auth=require_permission("policies.promote"), response=ProposalDetail, summary="Refuse a proposal")
 def refuse_proposal(request: HttpRequest, proposal_id: int, given: RefuseIn) -> object:
-    """Whoever asked is told, with the reason."""
+    """The requester is notified, with the reason."""
     caller, proposal = caller_of(request), proposal_of(request, proposal_id)
     promotion.refuse_proposal(caller.team, caller.person(WHY), proposal, given.comment)
     return serialize_proposal_detail(request, proposal_id)
@@ -288,7 +288,7 @@ def refuse_proposal(request: HttpRequest, proposal_id: int, given: RefuseIn) -> 
 
 @router.post("/proposals/{int:proposal_id}/withdraw", auth=require_permission("policies.use"), response=ProposalDetail, summary="Withdraw a proposal")
 def withdraw_proposal(request: HttpRequest, proposal_id: int) -> object:
-    """By who asked, or an admin."""
+    """For the requester or an admin."""
     caller, proposal = caller_of(request), proposal_of(request, proposal_id)
     promotion.withdraw_proposal(caller.team, caller.person(WHY), proposal)
     return serialize_proposal_detail(request, proposal_id)

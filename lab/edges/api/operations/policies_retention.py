@@ -27,14 +27,14 @@ def make_rule_field(name: str, usual: int, words: str) -> Any:
 
 
 class RulesIn(RequestBody):
-    keep_last: int = make_rule_field("keep_last", 2, "The newest of each run.")
-    keep_best: int = make_rule_field("keep_best", 1, "The best of each run, by `metric`.")
+    keep_last: int = make_rule_field("keep_last", 2, "Number of newest checkpoints to keep per run.")
+    keep_best: int = make_rule_field("keep_best", 1, "Number of best checkpoints to keep per run, by `metric`.")
     metric: str = Field("heldout/reward", min_length=1, max_length=200)
-    smallest: bool = Field(False, description="The smallest value of the metric is the best.")
-    keep_every: int = make_rule_field("keep_every", 0, "Every so many steps; 0: none.")
+    smallest: bool = Field(False, description="Lower values of the metric are better.")
+    keep_every: int = make_rule_field("keep_every", 0, "Keep checkpoints every so many steps; 0: none.")
     keep_final: bool = True
     after_hours: int = make_rule_field("after_hours", 24, "Hours before anything is deleted.")
-    active: bool = Field(False, description="In force. Off, nothing is deleted.")
+    active: bool = Field(False, description="Whether the rules are enabled; otherwise nothing is deleted.")
 
 
 class RulesOut(RulesIn):
@@ -46,28 +46,28 @@ class DueOut(Schema):
     label: str
     by: Person | None = Field(description="null: the team's rules.")
     due_at: datetime
-    problem: str = Field(description="Why it is still there although it is due.")
+    problem: str = Field(description="Why it is not deleted although it is due.")
 
 
 class RetentionOut(Schema):
     rules: RulesOut
     changed_by: Person | None
-    due: list[DueOut] = Field(description=f"What is going to be deleted, soonest first, up to {LISTED}.")
+    due: list[DueOut] = Field(description=f"Scheduled deletions, soonest first, up to {LISTED}.")
 
 
 class JudgedOut(Schema):
     policy: int
     label: str
     bytes: int
-    reasons: list[str] = Field(description="Why it stays; empty: it would be deleted.")
+    reasons: list[str] = Field(description="Why it is kept; empty: it would be deleted.")
 
 
 class RetentionPlan(Schema):
     kept: int
     kept_bytes: int
     freed: int = Field(description="Bytes.")
-    drop: list[JudgedOut] = Field(description=f"What would be deleted, newest first, up to {LISTED}.")
-    keep: list[JudgedOut] = Field(description=f"What stays, up to {LISTED}.")
+    drop: list[JudgedOut] = Field(description=f"Policies that would be deleted, newest first, up to {LISTED}.")
+    keep: list[JudgedOut] = Field(description=f"Policies that are kept, up to {LISTED}.")
 
 
 def serialize_due_removal(removal: Removal) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def serialize_judged_policy(judged: retention.RetentionVerdict) -> dict[str, Any
 
 @router.get("/retention", auth=require_permission("policies.read"), response=RetentionOut, summary="Retention rules")
 def get_retention(request: HttpRequest) -> object:
-    """The team's rules, and what is going to be deleted."""
+    """The team's rules and scheduled deletions."""
     return serialize_retention(caller_of(request).team)
 
 
@@ -121,7 +121,7 @@ def preview_retention(request: HttpRequest, given: RulesIn) -> object:
 
 @router.put("/retention", auth=require_permission("policies.promote"), response=RetentionOut, summary="Set retention rules")
 def set_retention(request: HttpRequest, given: RulesIn) -> object:
-    """All of the rules at once. While they are in force, what they do not keep is deleted by a worker; what something relies on stays."""
+    """Replaces all rules. While they are enabled, a worker deletes what they do not keep, except policies that something depends on."""
     caller = caller_of(request)
     retention.save_retention_rules(caller.team, caller.person(WHY), Retention(team=caller.team, **given.dict()))
     return serialize_retention(caller.team)

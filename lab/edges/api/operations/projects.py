@@ -31,12 +31,12 @@ class ProjectOut(Schema):
     about: str
     url: str
     runs: int
-    open: int = Field(description="Runs that will go on.")
+    open: int = Field(description="Runs that have not ended.")
     queues: int
     datasets: int
     created_by: Person | None
     created_at: datetime
-    archived_at: datetime | None = Field(description="When it was put away; null while it is at work.")
+    archived_at: datetime | None = Field(description="When it was archived; null if it is not.")
 
 
 class ProjectIn(RequestBody):
@@ -45,22 +45,22 @@ class ProjectIn(RequestBody):
 
 
 class ProjectChange(RequestBody):
-    """What is left out stays as it is."""
+    """Omitted fields stay unchanged."""
 
     name: str | None = Field(None, max_length=NAME_LENGTH, examples=["Sums"])
     about: str | None = Field(None, max_length=ABOUT_LENGTH)
-    archived: bool | None = Field(None, description="Puts it away, or takes it back; its runs, queues and datasets stay as they are.")
+    archived: bool | None = Field(None, description="Archives or restores it; its runs, queues and datasets stay unchanged.")
 
 
 class MoveIn(RequestBody):
-    project: int | None = Field(description="Id of the project they go to; null takes them out of theirs.", examples=[1])
+    project: int | None = Field(description="Id of the target project; null removes them from their project.", examples=[1])
     runs: list[int] = Field([], max_length=MOST_MOVED, description="Numbers of runs.", examples=[[17, 18]])
     queues: list[int] = Field([], max_length=MOST_MOVED, description="Ids of queues.")
     datasets: list[int] = Field([], max_length=MOST_MOVED, description="Ids of datasets.")
 
 
 class Moved(Schema):
-    """How many were elsewhere."""
+    """Number of items moved; items that were already there are not counted."""
 
     runs: int
     queues: int
@@ -82,7 +82,7 @@ def serialize_project(project: Any) -> dict[str, Any]:
 
 @router.get("/projects", auth=require_permission("runs.read"), response=Page[ProjectOut], summary="List projects")
 def list_projects(
-    request: HttpRequest, after: After, limit: Limit, archived: bool = Query(False, description="Those that were put away instead.")
+    request: HttpRequest, after: After, limit: Limit, archived: bool = Query(False, description="List archived projects instead.")
 ) -> object:
     """Newest first."""
     rows = (
@@ -95,13 +95,13 @@ def list_projects(
 
 @router.get("/projects/{int:project_id}", auth=require_permission("runs.read"), response=ProjectOut, summary="One project")
 def get_project(request: HttpRequest, project_id: int) -> object:
-    """Lists of runs take `project`, to see what is in it."""
+    """To list its runs, send `project` to the list of runs."""
     return serialize_project(project_of(request, project_id))
 
 
 @router.post("/projects", auth=require_permission("projects.manage"), response={201: ProjectOut, 200: ProjectOut}, summary="Create a project")
 def make_project(request: HttpRequest, given: ProjectIn, key: Key) -> object:
-    """Names are unique in a team, whatever their case."""
+    """Names are unique in a team, ignoring case."""
     caller = caller_of(request)
 
     def act() -> list[Any]:
@@ -113,7 +113,7 @@ def make_project(request: HttpRequest, given: ProjectIn, key: Key) -> object:
 
 @router.patch("/projects/{int:project_id}", auth=require_permission("projects.manage"), response=ProjectOut, summary="Change a project")
 def change_project(request: HttpRequest, project_id: int, given: ProjectChange) -> object:
-    """Its name or what it says about itself, and whether it is archived."""
+    """Changes its name or description, archives or restores it."""
     project = project_of(request, project_id)
     sent = given.model_dump(include={"name", "about"}, exclude_none=True)
     if sent:
@@ -123,9 +123,9 @@ def change_project(request: HttpRequest, project_id: int, given: ProjectChange) 
     return serialize_project(project_of(request, project_id))
 
 
-@router.post("/projects/move", auth=require_permission("projects.manage"), response=Moved, summary="Move things between projects")
+@router.post("/projects/move", auth=require_permission("projects.manage"), response=Moved, summary="Move items between projects")
 def move_things(request: HttpRequest, given: MoveIn) -> object:
-    """Runs, queues and datasets, all of them or, when one is not there, none."""
+    """Moves runs, queues and datasets. If one of them does not exist, nothing is moved."""
     team = caller_of(request).team
     target = Project.objects.of(team).filter(pk=given.project).first() if given.project is not None else None
     if given.project is not None and target is None:

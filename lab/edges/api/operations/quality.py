@@ -25,9 +25,9 @@ router = make_router("Review and conflicts")
 
 class CoefficientOut(Schema):
     value: float | None
-    low: float | None = Field(description="Ends of the 95 % interval.")
+    low: float | None = Field(description="Bounds of the 95 % interval.")
     high: float | None
-    items: int = Field(description="With at least two labels.")
+    items: int = Field(description="Items with at least two labels.")
     labels: int
     why: str = Field(description="Why there is no value or no interval.")
 
@@ -44,26 +44,26 @@ class PairOut(CoefficientOut):
 
 
 class AgreementOut(Schema):
-    reading: str = Field(description="Krippendorff's alpha in words.")
+    reading: str = Field(description="Interpretation of Krippendorff's alpha.")
     measures: list[MeasureOut]
-    pairs: list[PairOut] = Field(description="Every two labellers, those with most labels first; only for who leads queues.")
+    pairs: list[PairOut] = Field(description="Each pair of labellers, those with most labels first; only for people who lead queues.")
 
 
 class IntervalOut(Schema):
     value: float | None = Field(description="null without answers.")
-    low: float = Field(description="Ends of the 95 % interval (Wilson).")
+    low: float = Field(description="Bounds of the 95 % interval (Wilson).")
     high: float
-    n: int = Field(description="Answers it is a share of.")
+    n: int = Field(description="Number of answers that the share is based on.")
 
 
 class LabellerOut(Schema):
     user: Person
-    labels: int = Field(description="Those that count, without skips.")
+    labels: int = Field(description="Labels that count, without skips.")
     skips: int
-    seconds: float | None = Field(description="Median for a label.")
+    seconds: float | None = Field(description="Median seconds per label.")
     hasty: bool = Field(description="Less than a tenth of the queue's median time, over at least ten labels.")
-    gold: IntervalOut = Field(description="Items with a known answer got right.")
-    others: IntervalOut = Field(description="Labels of others on the same items that were the same.")
+    gold: IntervalOut = Field(description="Share of gold items labelled correctly.")
+    others: IntervalOut = Field(description="Share of other people's labels on the same items that agree.")
     left: IntervalOut = Field(description="How often the answer shown first was chosen.")
     ties: IntervalOut
     paused_at: datetime | None
@@ -72,7 +72,7 @@ class LabellerOut(Schema):
 
 class PauseIn(RequestBody):
     reason: str = Field(
-        "", max_length=labeller_pauses.REASON, description="What they read when they come back.", examples=["Read the guidelines again."]
+        "", max_length=labeller_pauses.REASON, description="Shown to them when they come back.", examples=["Read the guidelines again."]
     )
 
 
@@ -88,11 +88,11 @@ def pairs_of(ratings: RatingTable) -> list[dict[str, Any]]:
 
 @router.get("/queues/{int:queue_id}/agreement", auth=require_permission("label.see"), response=AgreementOut, summary="Agreement between labellers")
 def get_agreement(request: HttpRequest, queue_id: int) -> object:
-    """Who only labels gets no numbers over others: an empty list."""
+    """People who only label get no numbers about others: an empty list."""
     caller, queue = caller_of(request), find_visible_queue(request, queue_id)
     leads = is_role_allowed(caller.role, "label.lead")
     if not leads and caller.role != Role.VIEWER:
-        return {"reading": "Agreement over everybody is for those who lead queues, and for viewers.", "measures": [], "pairs": []}
+        return {"reading": "Only people who lead queues and viewers can see the overall agreement.", "measures": [], "pairs": []}
     ratings = ratings_of(queue)
     coefficients = [measure.coefficient for measure in compute_agreement_measures(queue, ratings)]
     words = interpret_alpha(next(coefficient for coefficient in coefficients if coefficient.name.endswith("nominal")))
@@ -103,11 +103,11 @@ def get_agreement(request: HttpRequest, queue_id: int) -> object:
     "/queues/{int:queue_id}/labellers", auth=require_permission("label.see"), response=list[LabellerOut], summary="Statistics of each labeller"
 )
 def list_labellers(request: HttpRequest, queue_id: int) -> object:
-    """Most labels first. Who leads sees everybody who labelled or skipped, who labels their own line, a viewer none."""
+    """Most labels first. People who lead queues see everyone who labelled or skipped; labellers see only themselves, viewers nobody."""
     caller, queue = caller_of(request), find_visible_queue(request, queue_id)
     if not is_role_allowed(caller.role, "label.work"):
         return []
-    only = None if is_role_allowed(caller.role, "label.lead") else caller.person("which line is yours depends on the person").pk
+    only = None if is_role_allowed(caller.role, "label.lead") else caller.person("labellers see only their own statistics").pk
     return [serialize_labeller(labeller) for labeller in summarize_labellers(queue, ratings_of(queue), gold_answers(queue, only), only)]
 
 
@@ -123,7 +123,7 @@ def serialize_labeller(labeller: Labeller) -> dict[str, Any]:
     "/queues/{int:queue_id}/labellers/{int:user_id}/pause", auth=require_permission("label.lead"), response={204: None}, summary="Pause a labeller"
 )
 def pause_labeller(request: HttpRequest, queue_id: int, user_id: int, given: PauseIn) -> object:
-    """They label in this queue no more until they are let go on; their labels stay, and what they hold is free for others."""
+    """They cannot label in this queue until resumed; their labels are kept, and the items they hold become available to others."""
     queue = find_visible_queue(request, queue_id)
     labeller_pauses.pause_queue_labeller(queue, labeller_of(queue, str(user_id)), given.reason)
     return Status(204, None)
@@ -136,7 +136,7 @@ def pause_labeller(request: HttpRequest, queue_id: int, user_id: int, given: Pau
     summary="Resume a labeller",
 )
 def resume_labeller(request: HttpRequest, queue_id: int, user_id: int) -> object:
-    """Nothing happens when they are not paused."""
+    """Does nothing if they are not paused."""
     queue = find_visible_queue(request, queue_id)
     labeller_pauses.resume_queue_labeller(queue, labeller_of(queue, str(user_id)))
     return Status(204, None)

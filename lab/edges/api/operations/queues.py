@@ -29,7 +29,7 @@ from lab.teams.accounts.models import User
 from lab.teams.accounts.permissions import is_role_allowed
 
 router = make_router("Labelling")
-WHY = "a label belongs to a person"
+WHY = "a label needs an author"
 
 
 class QueueOut(Schema):
@@ -40,7 +40,7 @@ class QueueOut(Schema):
     status: str = Field(examples=["open"], description="open, paused or closed.")
     purpose: str
     project: int | None
-    overlap: int = Field(description="Labels an item gets.")
+    overlap: int = Field(description="Labels per item.")
     blind: bool
     reviewed: bool
     assigned_only: bool
@@ -49,7 +49,7 @@ class QueueOut(Schema):
 
 
 class ProgressOut(Schema):
-    done: int = Field(description="Items that have all their labels or were decided.")
+    done: int = Field(description="Items that have all their labels or a decision.")
     total: int
     conflicts: int
     mine: int = Field(description="Your labels and skips.")
@@ -58,24 +58,26 @@ class ProgressOut(Schema):
 class QueueDetail(QueueOut):
     guidelines: str = Field(description="Markdown.")
     rubric: list[dict[str, Any]]
-    selection: str = Field(description="What it was made from, as the browser's address has it; empty for who does not lead queues.")
+    selection: str = Field(
+        description="The selection it was created from, as in the browser's URL; only for people who lead queues, otherwise empty."
+    )
     progress: ProgressOut
 
 
 class ClaimOut(Schema):
-    token: uuid.UUID = Field(description="Names your hold on the item; send it with the answer.")
+    token: uuid.UUID = Field(description="Identifies your claim on the item; send it with the answer.")
     item: int
     seconds_left: int
     prompt: list[MessageOut]
     reference: str = Field(description="Empty in a blind queue.")
-    answers: list[dict[str, Any]] = Field(description="In the order in which they were dealt to you; choices 1 and 2 speak of this order.")
+    answers: list[dict[str, Any]] = Field(description="In the order in which you see them; choices 1 and 2 refer to this order.")
     draft: dict[str, Any]
 
 
 class Work(Schema):
     claims: list[ClaimOut]
     progress: ProgressOut
-    reason: str = Field(description="Why there is nothing to label, when there is not.")
+    reason: str = Field(description="Why there is nothing to label; otherwise empty.")
     fix: str
 
 
@@ -87,16 +89,16 @@ class SubmitIn(RequestBody):
     token: uuid.UUID
     answer: dict[str, Any] = Field(
         description="`choice` is 1, 2, tie, bad or skip for pairs; good, bad, neutral or skip for single answers; ranked with `tiers` for rankings. "
-        "Besides, where the queue asks for them: strength, rubric, rationale, correction, steps, spans, reason.",
+        "Also, if the queue asks for them: strength, rubric, rationale, correction, steps, spans, reason.",
         examples=[{"choice": "1", "strength": 2, "rationale": "Its sum is right."}],
     )
-    seconds: float = Field(0, ge=0, le=1e6, description="Between being shown and being answered.")
+    seconds: float = Field(0, ge=0, le=1e6, description="Seconds between showing the item and the answer.")
 
 
 class Submitted(Schema):
     judgement: int
     progress: ProgressOut
-    gold: dict[str, Any] | None = Field(description="Whether you were right, for an item whose answer was known.")
+    gold: dict[str, Any] | None = Field(description="For gold items: whether you were right.")
 
 
 class TokensIn(RequestBody):
@@ -112,7 +114,7 @@ class Undone(Schema):
 
 
 class LabelOut(Schema):
-    """Places are those of the item, whatever order the person saw."""
+    """Positions are those of the item, whatever order the labeller saw."""
 
     id: int
     item: int
@@ -128,7 +130,7 @@ class LabelOut(Schema):
     spans: list[dict[str, Any]]
     seconds: float
     state: str = Field(description="submitted, accepted, returned or withdrawn.")
-    preferences: list[list[int]] = Field(description="[chosen, rejected] rollouts that it implies.")
+    preferences: list[list[int]] = Field(description="[chosen, rejected] pairs of rollouts that it implies.")
     created_at: datetime
 
 
@@ -166,11 +168,11 @@ def list_queues(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    status: Literal["", "open", "paused", "closed"] = Query("", description="Only those."),
-    kind: Literal["", "pair", "ranking", "single", "clearer"] = Query("", description="Only those."),
-    q: str = Query("", max_length=100, description="Words of the name."),
+    status: Literal["", "open", "paused", "closed"] = Query("", description="Filter by status."),
+    kind: Literal["", "pair", "ranking", "single", "clearer"] = Query("", description="Filter by kind."),
+    q: str = Query("", max_length=100, description="Text in the name."),
 ) -> object:
-    """Newest first; annotators see those that are open to them."""
+    """Newest first; annotators see only queues that are open to them."""
     chosen = {"status": status, "kind": kind, "name__icontains": q}
     rows = seen_by(caller_of(request)).filter(pk__lt=parse_after_id(after), **{name: value for name, value in chosen.items() if value})
     return paginate_rows(list(rows.select_related("team").order_by("-pk")[: limit + 1]), limit, lambda row: row.pk, serialize_queue)
@@ -178,7 +180,7 @@ def list_queues(
 
 @router.get("/queues/{int:queue_id}", auth=require_permission("label.see"), response=QueueDetail, summary="One queue")
 def get_queue(request: HttpRequest, queue_id: int) -> object:
-    """With its guidelines and how far it is."""
+    """Includes its guidelines and progress."""
     caller, queue = caller_of(request), find_visible_queue(request, queue_id)
     selection = queue.selection if is_role_allowed(caller.role, "label.lead") else ""  # it tells runs and gold, which a blind queue hides
     return {**serialize_queue(queue), "selection": selection, "progress": count_queue_progress(queue, caller.user)}
@@ -186,7 +188,7 @@ def get_queue(request: HttpRequest, queue_id: int) -> object:
 
 @router.post("/queues", auth=require_permission("label.lead"), response={201: QueueOut, 200: QueueOut}, summary="Create a queue")
 def make_queue(request: HttpRequest, given: QueueIn, key: Key) -> object:
-    """From a selection of rollouts, with the rules of the form in the browser. What gives no item is refused."""
+    """From a selection of rollouts, with the same rules as the form in the browser. A selection without items is refused."""
     caller = caller_of(request)
     user = caller.person("a queue needs a responsible person")
     with under_way(request):
@@ -196,7 +198,7 @@ def make_queue(request: HttpRequest, given: QueueIn, key: Key) -> object:
 
 @router.post("/queues/{int:queue_id}/next", auth=require_permission("label.work"), response=Work, summary="Items to label")
 def next_items(request: HttpRequest, queue_id: int, given: NextIn) -> object:
-    """What you hold, topped up to `hold`. Nobody else gets these until you answer, give them back, or the time is over."""
+    """The items you hold, topped up to `hold`. Nobody else gets them until you answer or release them, or your claim expires."""
     queue, user, asker = load_labeller_context(request, queue_id)
     views = verbs.claim_visible_items(queue, asker, given.hold)
     why = None if views else item_claims.why_nothing(queue, user)
@@ -206,16 +208,16 @@ def next_items(request: HttpRequest, queue_id: int, given: NextIn) -> object:
 
 @router.post("/queues/{int:queue_id}/submit", auth=require_permission("label.work"), response=Submitted, summary="Answer an item")
 def submit_answer(request: HttpRequest, queue_id: int, given: SubmitIn, key: Key) -> object:
-    """A skip is an answer, too: choice skip. The same answer sent again is recorded once."""
+    """To skip an item, send the choice `skip`. An answer that is sent again is recorded once."""
     queue, user, asker = load_labeller_context(request, queue_id)
     own = uuid.uuid5(given.token, f"{user.pk}/{key}")
     judgement = judgements.submit_judgement(queue, user, given.token, own, given.answer, given.seconds)
     return {"judgement": judgement.pk, "progress": verbs.build_progress_counts(queue, asker), "gold": verbs.compare_with_gold(judgement)}
 
 
-@router.post("/queues/{int:queue_id}/release", auth=require_permission("label.work"), response=Released, summary="Give items back")
+@router.post("/queues/{int:queue_id}/release", auth=require_permission("label.work"), response=Released, summary="Release items")
 def release_items(request: HttpRequest, queue_id: int, given: TokensIn) -> object:
-    """Others can label them now."""
+    """Others can then label them."""
     queue, user, _ = load_labeller_context(request, queue_id)
     return {"released": item_claims.release_claims(queue, user, given.tokens)}
 
@@ -232,7 +234,7 @@ def undo_answer(request: HttpRequest, queue_id: int) -> object:
 
 @router.get("/queues/{int:queue_id}/labels", auth=require_permission("label.lead"), response=Page[LabelOut], summary="Labels of a queue")
 def list_labels(request: HttpRequest, queue_id: int, after: After, limit: Limit) -> object:
-    """Newest first, withdrawn ones too: the state says which count."""
+    """Newest first, including withdrawn labels; `state` shows which count."""
     queue = find_visible_queue(request, queue_id)
     rows = Judgement.objects.filter(queue=queue, pk__lt=parse_after_id(after)).select_related("user", "item").prefetch_related("preferences")
     return paginate_rows(list(rows.order_by("-pk")[: limit + 1]), limit, lambda row: row.pk, serialize_label)

@@ -26,21 +26,21 @@ class StatusIn(RequestBody):
 
 
 class WorkerIn(RequestBody):
-    labels: bool | None = Field(None, description="May label here.")
-    reviews: bool | None = Field(None, description="Reviews here; who leads queues always does.")
+    labels: bool | None = Field(None, description="Whether the person may label in this queue.")
+    reviews: bool | None = Field(None, description="Whether the person reviews in this queue; people who lead queues always can.")
 
 
 class LabelWorker(Schema):
     user: Person
-    role: str = Field(description="Empty for who is no longer in the team, or may not label.")
-    labels: bool = Field(description="May label here now.")
-    chosen: bool = Field(description="Assigned by name.")
+    role: str = Field(description="Empty for people who left the team or may not label.")
+    labels: bool = Field(description="May currently label in this queue.")
+    chosen: bool = Field(description="Assigned to this queue.")
     reviews: bool
     paused_at: datetime | None
     labelled: int
     skipped: int
-    holding: int = Field(description="Items they hold at this moment.")
-    last: datetime | None = Field(description="When they answered last.")
+    holding: int = Field(description="Items they currently hold.")
+    last: datetime | None = Field(description="Time of their last answer.")
 
 
 def find_team_queue(request: HttpRequest, queue_id: int) -> Queue:
@@ -56,14 +56,14 @@ def serialize_queue_worker(worker: Worker) -> dict[str, Any]:
 
 @router.put("/queues/{int:queue_id}/status", auth=require_permission("label.lead"), response=QueueOut, summary="Open, pause or close a queue")
 def set_queue_status(request: HttpRequest, queue_id: int, given: StatusIn) -> object:
-    """Paused, drafts are kept and nobody gets new items; closed, nobody is asked any more. Labels stay where they are."""
+    """In a paused queue drafts are kept and nobody gets new items; in a closed queue nobody is asked any more. Labels are kept."""
     queue_acts.set_status(find_team_queue(request, queue_id), QueueStatus(given.status))
     return serialize_queue(find_team_queue(request, queue_id))
 
 
 @router.get("/queues/{int:queue_id}/people", auth=require_permission("label.lead"), response=list[LabelWorker], summary="People of a queue")
 def list_queue_people(request: HttpRequest, queue_id: int) -> object:
-    """Everybody who may, and everybody who has."""
+    """Everyone who may label, and everyone who has."""
     return [serialize_queue_worker(worker) for worker in people_of(find_team_queue(request, queue_id))]
 
 
@@ -74,13 +74,13 @@ def list_queue_people(request: HttpRequest, queue_id: int) -> object:
     summary="Allow a person to label or review",
 )
 def change_worker(request: HttpRequest, queue_id: int, user_id: int, given: WorkerIn) -> object:
-    """What is left out stays as it is. Who labels here no more loses what they hold; their labels stay."""
+    """Omitted fields stay unchanged. A person who may no longer label here loses the items they hold; their labels are kept."""
     queue = find_team_queue(request, queue_id)
     user: User = one_of(User.objects.filter(memberships__team=queue.team), user_id)
     acts = {"labels": {True: "add", False: "remove"}, "reviews": {True: "reviewer", False: "no-reviewer"}}
     changes = {name: value for name, value in given.dict().items() if value is not None}
     if not changes:
-        raise make_invalid_problem("the body", "changes nothing", "give labels or reviews")
+        raise make_invalid_problem("the body", "contains no changes", "give labels or reviews")
     for name, value in changes.items():
         queue_acts.change_person(queue, user, acts[name][value])
     worker = next((candidate for candidate in people_of(queue) if candidate.user.pk == user.pk), None)

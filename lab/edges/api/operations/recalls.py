@@ -25,7 +25,7 @@ from lab.edges.api.problems import FieldProblem, make_validation_problem
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 
 router = make_router("Datasets and the loop")
-WHY = "a recall belongs to a person"
+WHY = "a recall needs a responsible person"
 Id = int | None
 
 
@@ -36,7 +36,7 @@ class RecallOut(Schema):
     labeller: Person | None
     queue: int | None
     prompt: int | None
-    rule: dict[str, Any] | None = Field(description="The setting, as a part of a rule.")
+    rule: dict[str, Any] | None = Field(description="The setting, as part of a rule.")
     by: Person | None
     at: datetime
     undone_at: datetime | None
@@ -47,7 +47,7 @@ class FlaggedOut(Schema):
     label: str = Field(examples=["Sums, judged v2"])
     url: str
     since: int | None = Field(description="Newest version of its dataset that was frozen after the recall.")
-    rebuilds: bool = Field(description="It can be frozen again without what was recalled.")
+    rebuilds: bool = Field(description="It can be frozen again without the recalled labels.")
 
 
 class RunFlagged(Schema):
@@ -59,16 +59,16 @@ class RunFlagged(Schema):
 
 class Reach(Schema):
     words: str = Field(examples=["Labels by ada@example.org"])
-    labels: int = Field(description="Taken back; before the recall, those that would be.")
-    versions: list[FlaggedOut] = Field(description="With rows of these labels, newest first.")
-    trained: list[RunFlagged] = Field(description="Runs on these versions.")
-    descended: list[RunFlagged] = Field(description="Runs from those runs' policies, at any distance.")
+    labels: int = Field(description="Recalled labels; in a preview, labels that would be recalled.")
+    versions: list[FlaggedOut] = Field(description="Versions with rows from these labels, newest first.")
+    trained: list[RunFlagged] = Field(description="Runs trained on these versions.")
+    descended: list[RunFlagged] = Field(description="Runs that started from policies of those runs, directly or indirectly.")
     matches: list[int] = Field(description="Ids of the matches of all these runs.")
 
 
 class RecallDetail(RecallOut):
     reach: Reach
-    going_on: bool = Field(description="Labels are still being taken back, or given back, by the workers.")
+    going_on: bool = Field(description="Workers are still recalling or restoring labels.")
 
 
 class TargetIn(RequestBody):
@@ -77,12 +77,14 @@ class TargetIn(RequestBody):
     prompt: Id = Field(None, ge=1, description="Id of the prompt.")
     queue: Id = Field(None, ge=1, description="Id of the queue.")
     rule: dict[str, Any] | None = Field(
-        None, description="One setting that versions were made under.", examples=[{"aggregation": "majority"}, {"cleaning": {"action": "drop"}}]
+        None,
+        description="One setting of the rule that versions were created with.",
+        examples=[{"aggregation": "majority"}, {"cleaning": {"action": "drop"}}],
     )
 
 
 class RecallIn(TargetIn):
-    reason: str = Field(max_length=REASON_LENGTH, description="Whoever meets the flag later reads this.", examples=["Read them upside down."])
+    reason: str = Field(max_length=REASON_LENGTH, description="Shown to everyone who sees the flag later.", examples=["Read them upside down."])
 
 
 def recall_of(request: HttpRequest, recall_id: int) -> Recall:
@@ -98,10 +100,10 @@ def target_of(request: HttpRequest, given: TargetIn, reason: str) -> Recall:
     form = RecallForm(caller_of(request).team, {"kind": given.kind, given.kind: text, "reason": reason})
     target, _ = form.target, form.reason
     if target is None and given.kind not in form.errors:
-        form.errors[given.kind] = "Name what to take back."
+        form.errors[given.kind] = "Give what to recall."
     for name in {"labeller", "prompt", "queue", "rule"} - {given.kind}:
         if getattr(given, name) is not None:
-            form.errors[name] = f"Leave it out: the kind is {given.kind}."
+            form.errors[name] = f"Remove it: the kind is {given.kind}."
     if target is None or form.errors:
         raise make_validation_problem(FieldProblem(field=name, message=message) for name, message in form.errors.items())
     return target
@@ -142,14 +144,14 @@ def serialize_recall_detail(recall: Recall) -> dict[str, Any]:
 
 @router.get("/recalls", auth=require_permission("datasets.read"), response=Page[RecallOut], summary="List recalls")
 def list_recalls(request: HttpRequest, after: After, limit: Limit) -> object:
-    """Labels that were taken back, newest first."""
+    """Newest first."""
     rows = Recall.objects.of(caller_of(request).team).filter(pk__lt=parse_after_id(after)).select_related("labeller", "by").order_by("-pk")
     return paginate_rows(list(rows[: limit + 1]), limit, lambda row: row.pk, serialize_recall)
 
 
 @router.get("/recalls/{int:recall_id}", auth=require_permission("datasets.read"), response=RecallDetail, summary="One recall")
 def get_recall(request: HttpRequest, recall_id: int) -> object:
-    """With everything that rests on what it took back."""
+    """Includes everything that uses the recalled labels."""
     return serialize_recall_detail(recall_of(request, recall_id))
 
 
@@ -164,7 +166,7 @@ def preview_recall(request: HttpRequest, given: TargetIn) -> object:
 
 @router.post("/recalls", auth=require_permission("datasets.recall"), response={201: RecallDetail, 200: RecallDetail}, summary="Recall labels")
 def make_recall(request: HttpRequest, given: RecallIn, key: Key) -> object:
-    """Its labels no longer count and what was made of them is flagged. Nothing is deleted, and it can be undone."""
+    """The labels no longer count, and what was created from them is flagged. Nothing is deleted, and a recall can be undone."""
     caller = caller_of(request)
     user = caller.person(WHY)
 
@@ -180,7 +182,7 @@ def make_recall(request: HttpRequest, given: RecallIn, key: Key) -> object:
 
 @router.post("/recalls/{int:recall_id}/undo", auth=require_permission("datasets.recall"), response=RecallDetail, summary="Undo a recall")
 def undo_recall(request: HttpRequest, recall_id: int) -> object:
-    """Its labels count again, and what was made of them is no longer flagged. Nothing happens when it is undone already."""
+    """The labels count again, and what was created from them is no longer flagged. Does nothing if it is already undone."""
     user, recall = caller_of(request).person(WHY), recall_of(request, recall_id)
     if recall_acts.mark_recall_undone(recall, user):
         recall_work.carry_out(recall)
@@ -194,7 +196,7 @@ def undo_recall(request: HttpRequest, recall_id: int) -> object:
     summary="Freeze a version again without recalled labels",
 )
 def rebuild_version(request: HttpRequest, recall_id: int, version_id: int, key: Key) -> object:
-    """Under the version's own rule."""
+    """Uses the version's own rule."""
     caller = caller_of(request)
     user, recall, version = caller.person(WHY), recall_of(request, recall_id), find_dataset_version(request, version_id)
     keys, fresh = run_idempotent_action(request, caller, key, lambda: [recall_acts.refreeze_version(recall, version, user).pk])

@@ -38,14 +38,14 @@ class ReviewOut(Schema):
 
 
 class ToReview(LabelOut):
-    asked: AskedOut = Field(description="Its item, the answers in the item's places.")
-    gold: bool | None = Field(description="Whether it is right, for an item whose answer is known.")
+    asked: AskedOut = Field(description="Its item, with the answers in the item's own order.")
+    gold: bool | None = Field(description="For gold items: whether the label is right.")
     reviews: list[ReviewOut]
 
 
 class ReviewIn(RequestBody):
     act: Literal["accept", "return"]
-    comment: str = Field("", max_length=COMMENT, description="A label is sent back with a reason.", examples=["Look at the last step again."])
+    comment: str = Field("", max_length=COMMENT, description="Required to return a label.", examples=["Look at the last step again."])
 
 
 class Reviewed(Schema):
@@ -56,12 +56,12 @@ class Reviewed(Schema):
 
 
 class AcceptIn(RequestBody):
-    by: int = Field(ge=1, le=MAX_ID, description="Whose labels: the id of a person.", examples=[3])
+    by: int = Field(ge=1, le=MAX_ID, description="Id of the labeller.", examples=[3])
 
 
 class Accepted(Schema):
     accepted: int
-    left: int = Field(description="Ask again while there are some.")
+    left: int = Field(description="Labels left to accept; send the request again while there are some.")
 
 
 def serialize_review(review: Review) -> dict[str, Any]:
@@ -75,10 +75,12 @@ def list_to_review(
     queue_id: int,
     after: After,
     limit: Limit,
-    state: Literal["submitted", "accepted", "returned", "skipped"] = Query("submitted", description="Those that wait, that were reviewed, or skips."),
-    by: int | None = Query(None, ge=1, le=MAX_ID, description="Only labels of that person."),
+    state: Literal["submitted", "accepted", "returned", "skipped"] = Query(
+        "submitted", description="Labels waiting for review, reviewed labels, or skips."
+    ),
+    by: int | None = Query(None, ge=1, le=MAX_ID, description="Only labels of this person."),
 ) -> object:
-    """Of others, in the order they came. For those who lead, and the queue's reviewers."""
+    """Labels of others, oldest first. For people who lead queues, and the queue's reviewers."""
     asker, queue = reviewed_queue(request, queue_id)
     rows = judgements_of(asker, queue, ReviewQuery({"state": state, "by": by or ""})).filter(pk__gt=parse_after_id(after) if after else 0)
     judgements = list(rows.select_related("user", "item").prefetch_related("preferences", "reviews__reviewer")[: limit + 1])
@@ -101,7 +103,7 @@ def list_to_review(
 
 @router.post("/labels/{int:judgement_id}/review", auth=require_permission("label.work"), response=Reviewed, summary="Accept a label or send it back")
 def review_label(request: HttpRequest, judgement_id: int, given: ReviewIn) -> object:
-    """A label that was sent back does not count until its author has looked again; one that was accepted is changed by nobody but a reviewer."""
+    """A returned label does not count until its author has submitted it again; an accepted label can only be changed by a reviewer."""
     asker = build_reviewer_request(request)
     judgement = judgement_of(asker, judgement_id)
     may_review(judgement.queue, asker.user)
@@ -121,11 +123,11 @@ def review_label(request: HttpRequest, judgement_id: int, given: ReviewIn) -> ob
     "/queues/{int:queue_id}/review/accept", auth=require_permission("label.work"), response=Accepted, summary="Accept labels without disagreement"
 )
 def accept_labels(request: HttpRequest, queue_id: int, given: AcceptIn) -> object:
-    """One person's labels of complete items on which nobody disagrees, 500 at most at once."""
+    """Accepts one person's labels of complete items on which nobody disagrees, up to 500 per request."""
     asker, queue = reviewed_queue(request, queue_id)
     if given.by == asker.user.pk:
         raise make_invalid_problem("by", "is yourself; you cannot review your own labels", "someone else must accept them")
     if not Judgement.objects.filter(queue=queue, user=given.by).exclude(state=JudgementState.WITHDRAWN).exists():
-        raise make_invalid_problem("by", "has no label in this queue", "take the id of somebody who labelled in it")
+        raise make_invalid_problem("by", "has no label in this queue", "use the id of someone who labelled in it")
     accepted, left = accept_uncontradicted(queue, given.by, asker.user)
     return {"accepted": accepted, "left": left}

@@ -32,9 +32,9 @@ from trainers.contract.problems import Problem
 
 router = make_router("Rollouts")
 Phase = Literal["train", "heldout", "sampled"]
-FILTER = "A filter as the browser's address has it: `<field>:<operator>:<value>`, such as `reward:ge:0.5`, `finish:is:length` or `tag:has:loop`."
+FILTER = "A filter as in the browser's URL: `<field>:<operator>:<value>`, such as `reward:ge:0.5`, `finish:is:length` or `tag:has:loop`."
 BIOGRAPHY = ("phase", "state", "solved_at", "unlearned_at", "visits")
-JSONL = {"responses": {200: {"description": "One rollout a line.", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}}}
+JSONL = {"responses": {200: {"description": "One rollout per line.", "content": {"application/x-ndjson": {"schema": {"type": "string"}}}}}}
 
 
 class MessageOut(Schema):
@@ -54,15 +54,15 @@ class RolloutOut(Schema):
     run_name: str
     phase: str
     step: int
-    group: int = Field(description="Which prompt of the step.")
-    sample: int = Field(description="Which answer to it.")
+    group: int = Field(description="Index of the prompt within the step.")
+    sample: int = Field(description="Index of the answer within the group.")
     attempt: int
     prompt: list[MessageOut]
     reference: str
     completion: str
     turns: list[Turn]
     reward: float | None
-    rewards: dict[str, Any] = Field(description="What each reward function gave.")
+    rewards: dict[str, Any] = Field(description="Value of each reward function.")
     advantage: float | None
     contributions: dict[str, Any] = Field(description="The advantage after each method; `base` is before all of them.")
     shaped: dict[str, Any] = Field(description="The reward after each method.")
@@ -70,8 +70,8 @@ class RolloutOut(Schema):
     mean_entropy: float | None
     max_entropy: float | None
     finish_reason: str
-    filtered: str = Field(description="Why it was dropped; empty when it was not.")
-    superseded: bool = Field(description="A resumed attempt did its step again.")
+    filtered: str = Field(description="Why it was dropped; empty if it was not.")
+    superseded: bool = Field(description="A resumed attempt repeated its step.")
     tags: list[str]
     rating: float | None
     ratings: int
@@ -80,17 +80,17 @@ class RolloutOut(Schema):
 
 
 class Unit(Schema):
-    """A stretch of text and the tokens that made it."""
+    """A span of text and its tokens."""
 
     text: str
     first: int
     count: int
     special: bool
-    environment: bool = Field(description="Written by the task's world, not by the policy.")
+    environment: bool = Field(description="Written by the task's environment, not by the policy.")
 
 
 class TokensOut(Schema):
-    """Arrays have one value a token; null where the run stored none."""
+    """Arrays have one value per token; null if the run stored none."""
 
     id: int
     total: int
@@ -118,7 +118,7 @@ class MemberOut(Schema):
 class GroupOut(Schema):
     group: int
     prompt: int = Field(description="Id of the prompt.")
-    mean: float | None = Field(description="Of the rewards.")
+    mean: float | None = Field(description="Mean reward.")
     members: list[MemberOut]
 
 
@@ -129,12 +129,12 @@ class PromptHead(Schema):
 
 
 class VisitOut(Schema):
-    """All answers of one step."""
+    """All answers to the prompt at one step."""
 
     step: int
     group: int
     count: int
-    passed: float = Field(description="Share of them that passed.")
+    passed: float = Field(description="Share of answers that passed.")
     mean: float | None
     low: float | None
     high: float | None
@@ -145,15 +145,15 @@ class VisitOut(Schema):
 class BiographyOut(Schema):
     run: UUID
     phase: str
-    state: str = Field(description="solved, unlearned or never: as of the last turn that the next visit confirmed.")
-    solved_at: int | None = Field(description="Step where it was solved first.")
-    unlearned_at: int | None = Field(description="Step where it was lost last, if it has not been solved again.")
+    state: str = Field(description="solved, unlearned or never: the last change that the next visit confirmed.")
+    solved_at: int | None = Field(description="Step at which it was first solved.")
+    unlearned_at: int | None = Field(description="Step at which it was last unlearned, if it has not been solved again.")
     visits: list[VisitOut]
 
 
 class PromptOut(PromptHead):
     messages: list[MessageOut]
-    series: list[BiographyOut] = Field(description="What became of it over the steps of each run.")
+    series: list[BiographyOut] = Field(description="Its history over the steps of each run.")
 
 
 def selection_of(request: HttpRequest) -> Selection:
@@ -176,14 +176,14 @@ def list_rollouts(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    run: list[int] = Query([], description="Numbers of runs; without any, all of the team's.", examples=[[2]]),
+    run: list[int] = Query([], description="Run numbers; default: all runs of the team.", examples=[[2]]),
     f: list[str] = Query([], description=FILTER, examples=[["reward:ge:0.5"]]),
-    q: str = Query("", description="Words of the completion."),
-    re: str = Query("", description="A regular expression over completions; a page ends when its time is over and `next` continues from there."),
-    sort: str = Query("", description="A field, with - for the largest first; newest first when empty.", examples=["-reward"]),
-    tries: Literal["0", "1"] = Query("0", description="1: also steps that a resumed attempt did again."),
+    q: str = Query("", description="Words in the completion."),
+    re: str = Query("", description="A regular expression over completions; at its time limit a page ends early, and `next` continues from there."),
+    sort: str = Query("", description="A field, with - for descending order; default: newest first.", examples=["-reward"]),
+    tries: Literal["0", "1"] = Query("0", description="1: include steps that a resumed attempt repeated."),
 ) -> object:
-    """The selection that the rollout browser shows for the same address."""
+    """The same selection as in the rollout browser with the same URL parameters."""
     team = caller_of(request).team
     selection = selection_of(request)
     with under_way(request) if selection.pattern else nullcontext():
@@ -203,17 +203,17 @@ def list_rollouts(
 )
 def export_rollouts(
     request: HttpRequest,
-    run: list[int] = Query([], description="Numbers of runs; without any, all of the team's.", examples=[[2]]),
+    run: list[int] = Query([], description="Run numbers; default: all runs of the team.", examples=[[2]]),
     f: list[str] = Query([], description=FILTER),
-    q: str = Query("", description="Words of the completion."),
-    sort: str = Query("", description="As for the list."),
-    tries: Literal["0", "1"] = Query("0", description="1: also steps that a resumed attempt did again."),
-    tokens: bool = Query(False, description="With the arrays over tokens."),
+    q: str = Query("", description="Words in the completion."),
+    sort: str = Query("", description="As in the list."),
+    tries: Literal["0", "1"] = Query("0", description="1: include steps that a resumed attempt repeated."),
+    tokens: bool = Query(False, description="Include the arrays over tokens."),
 ) -> HttpResponseBase:
-    """Streamed while it is read, a line a rollout, up to 200,000 (20,000 with tokens). Recorded in the audit log."""
+    """Streamed, one rollout per line, up to 200,000 (20,000 with tokens). Recorded in the audit log."""
     team, selection = caller_of(request).team, selection_of(request)
     if selection.pattern:
-        raise make_validation_problem([FieldProblem(field="re", message="is not for exports", fix="use q, or filter the lines yourself")])
+        raise make_validation_problem([FieldProblem(field="re", message="is not supported for exports", fix="use q, or filter the lines yourself")])
     label = ", ".join(f"#{number}" for number in selection.runs)
     record_audit_entry("rollouts.export", team=team, label=label, format="jsonl", tokens=tokens, selection=selection.query()[:500])
     rows = pages.stream_rollouts(team, selection, limit=MOST_WITH_TOKENS if tokens else MOST)
@@ -238,11 +238,11 @@ def get_rollout(request: HttpRequest, rollout_id: int) -> object:
 
 @router.get("/rollouts/{int:rollout_id}/tokens", auth=require_permission("runs.read"), response=TokensOut, summary="Tokens of a rollout")
 def get_tokens(request: HttpRequest, rollout_id: int) -> object:
-    """What was measured on each token."""
+    """Measurements of each token."""
     rollout = find_team_rollout(request, rollout_id)
     packed = RolloutTokens.objects.filter(rollout=rollout).first()
     if packed is None:
-        raise Http404("This rollout came without tokens.")
+        raise Http404("This rollout was stored without tokens.")
     tokens = build_tokens_json(rollout, packed, rollout.run.special_tokens, everything=True)
     if "error" in tokens:
         raise Http404(tokens["error"])
@@ -256,7 +256,7 @@ def serialize_token_unit(text: str, first: int, count: int, flags: int) -> dict[
 
 @router.get("/runs/{uuid:run_id}/steps", auth=require_permission("runs.read"), response=list[int], summary="Steps with rollouts")
 def list_steps(request: HttpRequest, run_id: UUID, phase: Phase = Query("train", description="What the rollouts were sampled for.")) -> object:
-    """Ascending; empty for a run with more than 2,000 of them."""
+    """Ascending; empty for runs with more than 2,000 such steps."""
     return list_rollout_steps(find_team_run(request, run_id), phase, False)
 
 
@@ -283,7 +283,9 @@ def serialize_rollout_group(number: int, members: list[Rollout]) -> dict[str, An
 
 
 @router.get("/prompts", auth=require_permission("runs.read"), response=Page[PromptHead], summary="List prompts")
-def list_prompts(request: HttpRequest, after: After, limit: Limit, q: str = Query("", max_length=200, description="A part of its text.")) -> object:
+def list_prompts(
+    request: HttpRequest, after: After, limit: Limit, q: str = Query("", max_length=200, description="Text that the prompt contains.")
+) -> object:
     """Newest first."""
     words = Q(text__icontains=q) if q else Q()
     rows = Prompt.objects.filter(words, team=caller_of(request).team, pk__lt=parse_after_id(after)).order_by("-pk")[: limit + 1]
@@ -291,9 +293,9 @@ def list_prompts(request: HttpRequest, after: After, limit: Limit, q: str = Quer
         return paginate_rows(list(rows), limit, lambda row: row.pk)
 
 
-@router.get("/prompts/{int:prompt_id}", auth=require_permission("runs.read"), response=PromptOut, summary="One prompt and what became of it")
+@router.get("/prompts/{int:prompt_id}", auth=require_permission("runs.read"), response=PromptOut, summary="One prompt with its history")
 def get_prompt(request: HttpRequest, prompt_id: int) -> object:
-    """Over the steps of every run that asked it."""
+    """Its history over the steps of every run that sampled it."""
     team = caller_of(request).team
     prompt = one_of(Prompt.objects.filter(team=team), prompt_id)
     runs = {run.pk: run for run in team.runs.filter(pk__in=Rollout.objects.filter(prompt=prompt).values("run"))}
@@ -305,7 +307,7 @@ def get_prompt(request: HttpRequest, prompt_id: int) -> object:
 
 @router.get("/prompts/{int:prompt_id}/rollouts", auth=require_permission("runs.read"), response=Page[RolloutOut], summary="Answers to a prompt")
 def list_answers(request: HttpRequest, prompt_id: int, after: After, limit: Limit) -> object:
-    """Newest first, of every run."""
+    """From all runs, newest first."""
     prompt = one_of(Prompt.objects.filter(team=caller_of(request).team), prompt_id)
     rows = list(
         Rollout.objects.filter(prompt=prompt, pk__lt=parse_after_id(after)).current().select_related("run", "prompt").order_by("-pk")[: limit + 1]

@@ -35,18 +35,18 @@ class Can(Schema):
 
 class RunOut(Schema):
     id: UUID
-    number: int = Field(description="Counts up within the team; what people say aloud.", examples=[17])
+    number: int = Field(description="Counts up within the team; shown as #17 in the browser.", examples=[17])
     name: str
     url: str
     status: str = Field(examples=["running"], description="queued, starting, running, stopping, stopped, finished, failed or lost.")
-    reason: str = Field(description="Why it failed or was stopped or lost, in words.")
-    waits: str | None = Field(description="Why a queued run has not started; null for others.", examples=["after #12"])
+    reason: str = Field(description="Why it failed, was stopped or was lost.")
+    waits: str | None = Field(description="Why a queued run has not started; null for other runs.", examples=["after #12"])
     recipe: str
     trainer: str = Field(examples=["grpo"])
     task: str
-    policy: str = Field(description="What it starts from, as lists call it.")
+    policy: str = Field(description="Name of the starting policy, as shown in lists.")
     project: int | None
-    parent: UUID | None = Field(description="The run it goes on from.")
+    parent: UUID | None = Field(description="The run it continues from.")
     cloned_from: UUID | None
     created_by: Person | None = Field(description="null when a service token launched it.")
     created_at: datetime
@@ -59,27 +59,27 @@ class RunOut(Schema):
     tokens: int
     rollouts: int
     eta_seconds: int | None
-    stalled_seconds: int | None = Field(description="For how long it has reported nothing; null while it reports.")
-    latest: dict[str, float | None] = Field(description="Newest value of the metrics that lists show.", examples=[{"reward": 0.71, "loss": 0.02}])
-    can: Can = Field(description="What its status allows now; the token's permission is another matter.")
+    stalled_seconds: int | None = Field(description="Seconds without a report; null while it reports.")
+    latest: dict[str, float | None] = Field(description="Latest values of the metrics shown in lists.", examples=[{"reward": 0.71, "loss": 0.02}])
+    can: Can = Field(description="Actions that its status allows; permissions of the token are not considered.")
 
 
 class CheckpointOut(Schema):
     step: int
-    final: bool = Field(description="An exported policy, not a place to resume from.")
+    final: bool = Field(description="An exported policy; runs cannot resume from it.")
     bytes: int
     created_at: datetime
 
 
 class RunDetail(RunOut):
-    spec: dict[str, Any] = Field(description="As launched, with ids and names where the lab holds paths; can be launched again.")
+    spec: dict[str, Any] = Field(description="As launched, with ids and names instead of the lab's paths; can be launched again.")
     checkpoints: list[CheckpointOut]
 
 
 class Launched(Schema):
-    runs: list[RunOut] = Field(description="One, or each stage of a recipe with several, in order.")
-    warnings: list[FieldProblem] = Field(description="What the check before the launch found worth a look.")
-    fresh: bool = Field(description="False when the same Idempotency-Key had launched them before.")
+    runs: list[RunOut] = Field(description="One run, or one per stage of a multi-stage recipe, in order.")
+    warnings: list[FieldProblem] = Field(description="Warnings of the preflight check.")
+    fresh: bool = Field(description="false if a previous request with the same Idempotency-Key launched them.")
 
 
 class Checked(Schema):
@@ -88,9 +88,9 @@ class Checked(Schema):
 
 
 class Clone(RequestBody):
-    name: str = Field("", max_length=NAME_LENGTH, description="Empty: the name of the run that is cloned.")
+    name: str = Field("", max_length=NAME_LENGTH, description="Default: the name of the cloned run.")
     overrides: dict[str, Any] = Field({}, description="Changes to its spec, as for a launch.", examples=[{"training": {"learning_rate": 1e-6}}])
-    check: bool = Field(True, description="false skips the trainer's own check, which takes seconds.")
+    check: bool = Field(True, description="false skips the trainer's preflight check, which takes a few seconds.")
 
 
 def serialize_run(run: Run, reason: WaitReason | None) -> dict[str, Any]:
@@ -132,13 +132,13 @@ def list_runs(
     request: HttpRequest,
     after: After,
     limit: Limit,
-    status: str = Query("", description="A status, or `open` (will go on) or `ended`.", examples=["running"]),
+    status: str = Query("", description="A status, `open` (not ended) or `ended`.", examples=["running"]),
     recipe: str = Query("", description="Name of a recipe."),
-    method: str = Query("", description="Name of a method that is stacked on."),
+    method: str = Query("", description="Name of a method in the stack."),
     task: str = Query("", description="Name of a task."),
-    who: str = Query("", description="Id of the person who launched."),
-    project: str = Query("", description="Id of a project, or `none`: in no project."),
-    q: str = Query("", description="Words of the name, or a number."),
+    who: str = Query("", description="Id of the person who launched the run."),
+    project: str = Query("", description="Id of a project, or `none` for runs without a project."),
+    q: str = Query("", description="Words in the name, or a run number."),
 ) -> object:
     """Newest first."""
     query = listing.read_query(request.GET)
@@ -152,7 +152,7 @@ def list_runs(
 
 @router.get("/runs/{uuid:run_id}", auth=require_permission("runs.read"), response=RunDetail, summary="One run")
 def get_run(request: HttpRequest, run_id: UUID) -> object:
-    """With its spec, which can be launched again, and its checkpoints."""
+    """Includes its spec, which can be launched again, and its checkpoints."""
     run = find_team_run(request, run_id)
     return {
         **shown_all(request, [run])[0],
@@ -161,10 +161,10 @@ def get_run(request: HttpRequest, run_id: UUID) -> object:
     }
 
 
-@router.post("/runs", auth=require_permission("runs.launch"), response={201: Launched, 200: Launched}, summary="Launch")
+@router.post("/runs", auth=require_permission("runs.launch"), response={201: Launched, 200: Launched}, summary="Launch runs")
 def launch_runs(request: HttpRequest, given: Launch, key: Key) -> object:
-    """From a recipe with changes, or from a complete spec. Everything wrong is answered at once, each with its field; then nothing is queued.
-    A recipe with several stages makes several runs, each waits for the one before.
+    """From a recipe with changes, or from a complete spec. If anything is invalid, nothing is queued and the response names every invalid field.
+    A recipe with several stages creates one run per stage; each waits for the previous one.
     """
     caller = caller_of(request)
     wish = of_body(caller.team, given)
@@ -185,7 +185,7 @@ def answer_launch(request: HttpRequest, ids: list[Any], fresh: bool, warnings: l
 
 @router.post("/runs/check", auth=require_permission("runs.launch"), response=Checked, summary="Check a launch")
 def check_launch(request: HttpRequest, given: Launch) -> object:
-    """What launching would say, how long it would take and whether it would wait for a quota, without doing it."""
+    """Returns the warnings, how long the runs would take and whether they would wait for a quota, without launching anything."""
     team = caller_of(request).team
     wish = of_body(team, given)
     warnings = preflight_wish(team, wish) if given.check else []
@@ -209,21 +209,21 @@ def clone_run(request: HttpRequest, run_id: UUID, given: Clone, key: Key) -> obj
 
 @router.post("/runs/{uuid:run_id}/stop", auth=require_permission("runs.launch"), response=RunOut, summary="Stop a run")
 def stop_run(request: HttpRequest, run_id: UUID) -> object:
-    """It finishes its step and saves, so that it can be resumed; a queued run is stopped at once."""
+    """It finishes its step and saves, so it can be resumed; a queued run is stopped immediately."""
     run = find_team_run(request, run_id)
     return answer_run_change(request, run, run.request_stop())
 
 
 @router.post("/runs/{uuid:run_id}/kill", auth=require_permission("runs.launch"), response=RunOut, summary="Kill a run")
 def kill_run(request: HttpRequest, run_id: UUID) -> object:
-    """Ends its trainer without saving; what was trained since the last checkpoint is lost."""
+    """Ends its trainer without saving; progress since the last checkpoint is lost."""
     run = find_team_run(request, run_id)
     return answer_run_change(request, run, run.is_active and run.request_stop(kill=True))
 
 
 @router.post("/runs/{uuid:run_id}/resume", auth=require_permission("runs.launch"), response=RunOut, summary="Resume a run")
 def resume_run(request: HttpRequest, run_id: UUID) -> object:
-    """Queues another attempt, which goes on from the last checkpoint."""
+    """Queues another attempt, which continues from the last checkpoint."""
     run = find_team_run(request, run_id)
     done = run.resume()
     if done:

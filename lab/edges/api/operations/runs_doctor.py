@@ -26,9 +26,9 @@ class FindingOut(Schema):
     rule: str = Field(examples=["entropy-collapse"])
     title: str
     state: Literal["found", "clear", "early", "absent"] = Field(
-        description="found: there is evidence; clear: looked, and saw none; early: too few points yet; absent: not logged, or not for such a run."
+        description="found: there is evidence; clear: checked, no evidence; early: too few points yet; absent: not logged, or not applicable."
     )
-    severity: Literal["bad", "warn"] | None = Field(description="Of what was found; null otherwise.")
+    severity: Literal["bad", "warn"] | None = Field(description="Severity of the finding; null otherwise.")
     looks_at: str
     evidence: list[str]
     advice: list[str]
@@ -37,7 +37,7 @@ class FindingOut(Schema):
 
 @router.get("/runs/{uuid:run_id}/doctor", auth=require_permission("runs.read"), response=list[FindingOut], summary="Health checks of a run")
 def get_findings(request: HttpRequest, run_id: UUID) -> object:
-    """Every rule with its evidence: first what was found, the bad before the doubtful. Worked out anew each time, also while the run trains."""
+    """Every rule with its evidence: findings first, `bad` before `warn`. Evaluated on each request, also while the run trains."""
     run = find_team_run(request, run_id)
     examination = examine_run(run)
     return [serialize_finding(run, report) for report in (*examination.findings, *examination.clear, *examination.unable)]

@@ -22,13 +22,13 @@ router = make_router("Rollouts")
 
 
 class RunPromptOut(Schema):
-    prompt: int = Field(description="Its id.")
+    prompt: int = Field(description="Id of the prompt.")
     text: str = Field(description="The last user message.")
     state: str = Field(description="solved, unlearned or never.")
-    asked: int = Field(description="Steps at which it was asked.")
+    asked: int = Field(description="Number of steps at which it was sampled.")
     first: VisitOut
     last: VisitOut
-    lost: float | None = Field(description="With `since`: how much of its pass rate was lost after that step.")
+    lost: float | None = Field(description="With `since`: drop of its pass rate after that step.")
 
 
 @router.get("/runs/{uuid:run_id}/prompts", auth=require_permission("runs.read"), response=Page[RunPromptOut], summary="Prompts of a run")
@@ -37,11 +37,14 @@ def list_run_prompts(
     run_id: UUID,
     after: After,
     limit: Limit,
-    phase: Literal["", "train", "heldout", "sampled"] = Query("", description="What they were asked for; empty: the run's usual phase."),
-    state: Literal["", "solved", "unlearned", "never"] = Query("", description="Only these."),
-    since: int | None = Query(None, ge=0, le=MAX_INTEGER, description="Only prompts that were solved at this step and are not after it."),
+    phase: Literal["", "train", "heldout", "sampled"] = Query("", description="What they were sampled for; empty: the run's default phase."),
+    state: Literal["", "solved", "unlearned", "never"] = Query("", description="Filter by state."),
+    since: int | None = Query(
+        None, ge=0, le=MAX_INTEGER, description="Only prompts that were solved at this step and are no longer solved after it."
+    ),
 ) -> object:
-    """By id. A prompt is solved when at least half of its answers pass. Of a run with more than 200,000 rollouts the newest steps are read."""
+    """Sorted by id. A prompt is solved when at least half of its answers pass. For runs with more than 200,000 rollouts, only the newest steps
+    are read."""
     run = find_team_run(request, run_id)
     phase_read, steps = resolve_phase_and_step(run, phase, None)
     start = parse_after_id(after) if after else 0

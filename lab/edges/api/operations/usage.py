@@ -24,16 +24,16 @@ PARTS = ("checkpoints", "spools", "datasets", "database")
 
 
 class UseOut(Schema):
-    name: Literal["running", "gpu_hours", "storage"] = Field(description="Runs at once, GPU-hours of this month, bytes.")
+    name: Literal["running", "gpu_hours", "storage"] = Field(description="Concurrent runs, GPU-hours of this month, bytes of storage.")
     used: float
     limit: float | None = Field(description="null: no limit.")
-    share: float | None = Field(description="Of the limit.")
-    near: bool = Field(description="At or above the share from which on people are warned.")
-    full: bool = Field(description="Runs wait.")
+    share: float | None = Field(description="Share of the limit.")
+    near: bool = Field(description="At or above the share at which people are warned.")
+    full: bool = Field(description="The limit is reached: runs wait.")
 
 
 class StorageOut(Schema):
-    """Bytes when they were last weighed."""
+    """Bytes, as last measured."""
 
     checkpoints: int
     spools: int
@@ -44,12 +44,12 @@ class StorageOut(Schema):
 
 class LimitsOut(Schema):
     concurrent_runs: int | None
-    gpu_hours: float | None = Field(description="A calendar month, UTC.")
+    gpu_hours: float | None = Field(description="Per calendar month, UTC.")
     storage_bytes: int | None
-    queues: list[str] | None = Field(description="Celery queues that its runs may go to; null: every queue.")
+    queues: list[str] | None = Field(description="Celery queues that its runs may use; null: every queue.")
     warn_percent: int
     gpu_hour_price: float | None
-    compute_hour_price: float | None = Field(description="Of an hour of a worker without a GPU.")
+    compute_hour_price: float | None = Field(description="Price of an hour of a worker without a GPU.")
     label_minute_price: float | None
     currency: str
 
@@ -57,7 +57,7 @@ class LimitsOut(Schema):
 class UsageOut(Schema):
     month: str = Field(examples=["2026-11"])
     uses: list[UseOut]
-    compute_hours: float = Field(description="Of workers without a GPU, this month.")
+    compute_hours: float = Field(description="Hours of workers without a GPU, this month.")
     storage: StorageOut
     limits: LimitsOut
 
@@ -70,7 +70,7 @@ class LineOut(Schema):
     gpu_hours: float
     compute_hours: float
     label_minutes: float
-    cost: float | None = Field(description="null while no price is set.")
+    cost: float | None = Field(description="null if no price is set.")
 
 
 class DayOut(Schema):
@@ -83,12 +83,12 @@ class MonthOut(Schema):
     month: str
     currency: str
     total: LineOut
-    lines: list[LineOut] = Field(description="The largest first.")
+    lines: list[LineOut] = Field(description="Largest first.")
     days: list[DayOut]
 
 
 class LimitsIn(RequestBody):
-    """What is left out stays as it is; null takes a limit or a price away."""
+    """Omitted fields stay unchanged; null removes a limit or a price."""
 
     concurrent_runs: int | None = Field(None, examples=[4])
     gpu_hours: float | None = Field(None, examples=[40])
@@ -101,9 +101,9 @@ class LimitsIn(RequestBody):
     currency: str = Field("EUR", max_length=10)
 
 
-@router.get("/usage", auth=require_permission("usage.read"), response=UsageOut, summary="What the team uses now")
+@router.get("/usage", auth=require_permission("usage.read"), response=UsageOut, summary="Current usage")
 def get_usage(request: HttpRequest) -> object:
-    """Beside its limits. A run over a limit is not refused: it waits, and its `waits` says why."""
+    """With the team's limits. A run over a limit is not refused: it waits, and its `waits` gives the reason."""
     team = caller_of(request).team
     quota = quota_of(team)
     standing = quotas.compute_quota_standing(team, quota)
@@ -119,14 +119,14 @@ def get_usage(request: HttpRequest) -> object:
 @router.get("/usage/month", auth=require_permission("usage.read"), response=MonthOut, summary="Usage of a month")
 def get_month(
     request: HttpRequest,
-    month: str = Query("", max_length=20, description="This month when empty.", examples=["2026-11"]),
-    by: Literal["person", "project", "recipe", "run"] = Query("person", description="What the lines add up."),
+    month: str = Query("", max_length=20, description="Default: this month.", examples=["2026-11"]),
+    by: Literal["person", "project", "recipe", "run"] = Query("person", description="What the lines are grouped by."),
 ) -> object:
     """Hours of training, minutes of labelling and cost, and the hours of each day."""
     team = caller_of(request).team
     chosen = Month.read(month) if month else Month.now()
     if chosen is None:
-        raise make_invalid_problem("month", f"“{month}” is not a month", "write year and month, as 2026-11")
+        raise make_invalid_problem("month", f"“{month}” is not a month", "use year and month, such as 2026-11")
     quota, leases = quota_of(team), figures.clip_leases_to_month(team, chosen)
     lines = figures.build_usage_breakdown(team, chosen, leases, by)
     return {
@@ -145,7 +145,7 @@ def serialize_usage_line(line: figures.UsageLine, quota: Quota) -> dict[str, Any
 
 @router.patch("/usage/limits", auth=require_permission("usage.manage"), response=LimitsOut, summary="Set quotas and prices")
 def set_limits(request: HttpRequest, given: LimitsIn) -> object:
-    """Runs that have room then start by themselves; a run that trains is never ended by a quota."""
+    """Waiting runs that then fit start automatically; a quota never ends a run that is training."""
     team = caller_of(request).team
     if given.queues is not None:
         check_queues(given.queues)
