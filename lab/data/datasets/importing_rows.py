@@ -24,6 +24,7 @@ LISTED = 50  # broken rows that are named
 LOOKED_AT = 50  # rows a guess is made from
 SAMPLES = 3
 BROKEN = "invalid rows of the file"
+ROW_NUMBERED = ("json", "parquet")  # kinds whose records are counted by rows and not by lines
 
 
 @dataclass
@@ -38,8 +39,14 @@ class ImportPreview:
 
 
 def read_first_rows(path: Path, kind: str) -> list[Any]:
-    """The first rows as they are. Raises UnreadableFile."""
-    return [raw for _, raw in read_records_in_child(path, kind, LOOKED_AT)]
+    """The first rows as they are. Raises UnreadableFile, also where none of them can be used: there would be no column to choose."""
+    records = list(read_records_in_child(path, kind, LOOKED_AT))
+    if not records:
+        raise UnreadableFile("has no rows", "choose a file with at least one row")
+    if all(isinstance(raw, RowError) for _, raw in records):
+        line, error = records[0]
+        raise UnreadableFile(f"has no valid row: {'row' if kind in ROW_NUMBERED else 'line'} {line} {error}", "correct the file and upload it again")
+    return [raw for _, raw in records]
 
 
 def inspect_import(path: Path, kind: str, mapped: ColumnMapping, name: str) -> ImportPreview:

@@ -147,6 +147,20 @@ def test_files_that_are_too_large_or_none_are_refused_and_not_kept(as_owner: Cli
     assert not list(uploads.folder_of(team).iterdir())
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"prompt,answer\n" + b'"' * 160 + b"\n", "pairs.csv has no valid row: line 2 has 1 cell, the header has 2. Correct the file"),
+        (b"prompt,answer\n", "pairs.csv has no rows. Choose a file"),
+    ],
+)
+def test_a_file_without_a_row_that_could_be_used_says_why_and_is_not_kept(as_owner: Client, team: Team, content: bytes, words: str) -> None:
+    response = send(as_owner, content, "pairs.csv")
+    assert response.status_code == 422
+    assert words in response.content.decode()
+    assert list(uploads.folder_of(team).glob("*")) == []
+
+
 def test_what_a_file_holds_is_text(as_owner: Client) -> None:
     rows = [{"prompt": stored(text) or "x", "chosen": "yes " + stored(text), "rejected": "no"} for text in PAYLOADS if stored(text).strip()]
     odd = {"<b onclick=x>": 1, "chosen": "a", "rejected": "b", "prompt": "p"}
