@@ -165,7 +165,9 @@ def csv_rows(path: Path) -> Iterator[Record]:
                 same = len(cells) == len(header)
                 yield (
                     reader.line_num,
-                    dict(zip(header, cells, strict=True)) if same else RowError(f"has {len(cells)} cell{'' if len(cells) == 1 else 's'}, the header has {len(header)}"),
+                    dict(zip(header, cells, strict=True))
+                    if same
+                    else RowError(f"has {len(cells)} cell{'' if len(cells) == 1 else 's'}, the header has {len(header)}"),
                 )
         except UnicodeDecodeError as error:
             raise UnreadableFile(f"is not UTF-8 after line {reader.line_num}: {error.reason}", "save it as UTF-8") from None
