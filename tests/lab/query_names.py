@@ -11,7 +11,7 @@ from django.http import QueryDict
 
 EVERYTHING = "*"  # goes over all that was sent, whatever its name
 BY_NAME = ("get", "getlist", "__getitem__", "__contains__", "pop", "setdefault")
-OVER_ALL = ("__iter__", "keys", "values", "items", "lists", "dict")
+OVER_ALL = ("__iter__", "__len__", "keys", "values", "items", "lists", "dict")
 PASSED_ON = ("urlencode", "copy", "__copy__", "__deepcopy__")  # go over all themselves, but nothing is looked up yet
 
 
