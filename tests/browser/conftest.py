@@ -15,7 +15,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, Request, expect, sync_playwright
 
 from lab.teams.accounts.models import User
 from lab.training.runs.local_lab import SERVER_OPTIONS
@@ -206,6 +206,15 @@ def clear_profile(profile: BrowserContext, origin: str) -> None:
     session = profile.new_cdp_session(blank)
     session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "local_storage,indexeddb,service_workers,cache_storage"})
     session.detach()
+
+
+def follow_requests(source: Page | BrowserContext) -> set[Request]:
+    """What it has asked for and not been answered, from now on."""
+    in_flight: set[Request] = set()
+    source.on("request", lambda request: in_flight.add(request))
+    for ending in ("requestfinished", "requestfailed"):
+        source.on(ending, lambda request: in_flight.discard(request))
+    return in_flight
 
 
 def wait_with_keys_for_load(page: Page) -> None:

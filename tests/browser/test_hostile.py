@@ -15,7 +15,7 @@ from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 from lab.teams.accounts.permissions import OUTSIDE_TEAMS, find_route_access
 from lab.training.runs.models import LogChunk
-from tests.browser.conftest import until
+from tests.browser.conftest import follow_requests, until
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.accounts.signing_in import give_app
 from tests.lab.cast import Address, Cast, addresses, make_cast
@@ -74,14 +74,11 @@ class Watch:
 
     def __init__(self, page: Page, host: str) -> None:
         self.page, self.host, self.where, self.trouble = page, host, "", list[str]()
-        self.flying: set[Request] = set()
+        self.flying = follow_requests(page)
         page.add_init_script(COLLECTOR)
         page.on("request", self.look)
-        for ending in ("requestfinished", "requestfailed"):
-            page.on(ending, lambda request: self.flying.discard(request))
 
     def look(self, request: Request) -> None:
-        self.flying.add(request)
         parts = urlsplit(request.url)
         if parts.scheme in ("http", "https", "ws", "wss") and (parts.netloc != self.host or parts.path.rsplit("/", 1)[-1] == "x"):
             self.trouble.append(f"{self.where} asked for {request.url[:200]}")

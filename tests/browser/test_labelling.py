@@ -20,7 +20,7 @@ from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.labelling.labels.settlement import send_back
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Role, Team, User
-from tests.browser.conftest import WebProcess, of_module
+from tests.browser.conftest import WebProcess, follow_requests, of_module
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS, stored
 from tests.lab.labels.queues import group_queue, pair_queue
@@ -49,13 +49,6 @@ def enter(context: BrowserContext, user: User, url: str) -> None:
     context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": value, "url": url}])
 
 
-def follow_requests(context: BrowserContext) -> None:
-    in_flight = IN_FLIGHT.setdefault(context, set())
-    context.on("request", lambda request: in_flight.add(request))
-    context.on("requestfinished", lambda request: in_flight.discard(request))
-    context.on("requestfailed", lambda request: in_flight.discard(request))
-
-
 @pytest.fixture
 def visit(browser: Browser, web: WebProcess) -> Iterator[Visit]:
     """Opens a queue for somebody, in a browser context of their own; a script error fails the test."""
@@ -66,7 +59,7 @@ def visit(browser: Browser, web: WebProcess) -> Iterator[Visit]:
         context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
         contexts.append(context)
         context.set_default_timeout(30_000)
-        follow_requests(context)
+        IN_FLIGHT[context] = follow_requests(context)
         enter(context, user, web.url)
         page = context.new_page()
         page.on("pageerror", lambda error: trouble.append(str(error)))

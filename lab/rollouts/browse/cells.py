@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from html import escape  # Django's own tells lazy and safe texts apart, for half of the time of a cell
+from html import escape
 from typing import Any
 
 from django.utils.html import format_html, format_html_join
@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 from lab.lib import numbers
 from lab.lib.addresses import build_numbered_address
 from lab.rollouts.annotations.summary import Summary
-from lab.rollouts.trajectories.text_pieces import escape_invisible_text, has_invisible_text, iterate_text_pieces
+from lab.rollouts.trajectories.text_pieces import escape_invisible_text, render_text
 
 LINE_END = "\u21b5 "  # what a line end looks like in a cell, which has one paragraph
 FINISH = {"stop": "stopped", "length": "cut off", "turns": "out of turns"}
@@ -37,13 +37,7 @@ class TableRow:
 
 def render_text_cell(value: str) -> SafeString:
     """A model's or a person's text with what cannot be seen written out."""
-    if not has_invisible_text(value):
-        return SafeString(escape(value.replace("\n", LINE_END)))
-    shown = [
-        escape(piece.text.replace("\n", LINE_END)) if piece.kind == "plain" else format_html('<span class="invisible">⟨{}⟩</span>', piece.label)
-        for piece in iterate_text_pieces(value)
-    ]
-    return mark_safe("".join(shown))  # each part is escaped above
+    return SafeString(render_text(value).replace("\n", LINE_END))
 
 
 @lru_cache(KEPT)

@@ -19,7 +19,7 @@ from lab.lib.addresses import build_numbered_address
 from lab.lib.numbers import format_number
 from lab.rollouts.annotations.summary import Summary, summarize_annotations
 from lab.rollouts.trajectories.models import Rollout
-from lab.rollouts.trajectories.text_pieces import Piece, iterate_text_pieces
+from lab.rollouts.trajectories.text_pieces import render_text
 from lab.training.runs.models import Run
 
 NEWEST = 12  # answers listed on a prompt's page
@@ -81,7 +81,7 @@ def render_answer_card(answer: ListedAnswer, said: Summary, label: str = "") -> 
         f'<article class="answer"><header class="member-line">{render_total(answer.reward)}{f"<strong>{label}</strong>" if label else ""}'
         f'<a href="{escape(build_numbered_address("rollout", (answer.pk,)))}">#{answer.run.number}, step {answer.step}</a>{phase}'
         f'<span class="muted">{answer.length} tok</span>{entropy}{chips}<a class="row-end" href="{escape(group)}">group</a></header>'
-        f'<div class="completion">{render_completion_start(answer.head)}{CUT if len(answer.head) == HEAD else ""}</div></article>'
+        f'<div class="completion">{render_text(answer.head) or EMPTY}{CUT if len(answer.head) == HEAD else ""}</div></article>'
     )
 
 
@@ -94,11 +94,3 @@ def render_total(reward: float | None) -> str:
         return '<span class="total none" title="total reward">n/a</span>'
     tone = "good" if reward > 0 else "bad" if reward < 0 else "zero"
     return f'<span class="total {tone}" title="total reward">{format_number(reward)}</span>'
-
-
-def render_completion_start(head: str) -> str:
-    return "".join(render_piece(piece) for piece in iterate_text_pieces(head)) or EMPTY
-
-
-def render_piece(piece: Piece) -> str:
-    return escape(piece.text) if piece.kind == "plain" else f'<span class="invisible">⟨{escape(piece.label)}⟩</span>'

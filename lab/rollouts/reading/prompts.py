@@ -49,11 +49,9 @@ def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
     asked_in = Rollout.objects.filter(prompt=prompt).values("run")
     runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).only("number", "name", "task")}
     series = history.of_prompt(prompt.pk, runs) if runs else []
-    if request.GET.get("part") == "visits":
-        return render(
-            request, "reading/prompt.html#visits", {"series": [build_series_row(number, run_series) for number, run_series in enumerate(series)]}
-        )
     rows = [build_series_row(number, run_series) for number, run_series in enumerate(series)]
+    if request.GET.get("part") == "visits":
+        return render(request, "reading/prompt.html#visits", {"series": rows})
     context = {
         "room": "prompts",
         "prompt": prompt,
