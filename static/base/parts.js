@@ -97,8 +97,9 @@ for (const name of ["pointerup", "pointercancel", "contextmenu"]) {
   }), true);
 }
 
-/* Back and Forward: the page of that address comes whole. */
-window.addEventListener("popstate", () => {
+/* Back and Forward to an address that htmx has pushed: the page comes whole. A link into the page is a popstate, too, and stops nothing. */
+window.addEventListener("popstate", ({ state }) => {
+  if (!state?.htmx) return;
   for (const slot of slots.values()) {
     slot.next = null;
     stopOtherFetch(slot);

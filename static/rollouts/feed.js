@@ -37,14 +37,14 @@ function keepView(asked) {
 }
 
 /* Swaps the feed for another selection; the address follows, so that it can be shared and reloaded. */
-async function showFeed(search, { push = true } = {}) {
+async function showFeed(search) {
   const asked = new URLSearchParams(search);
   asked.set("part", "feed");
   const address = `${root.dataset.url}?${asked}`;
   const shown = await showPart("feed", address);
   if (shown === null) updateStepBar(); // the slider goes back to what is shown
   if (shown !== address) return;
-  if (push) history.replaceState(null, "", root.dataset.url + addView(search));
+  history.replaceState(null, "", root.dataset.url + addView(search));
   fresh = 0;
   await showTokens();
   announce(`Step ${findFeed().dataset.step}, ${findFeed().dataset.total} rollouts`);
@@ -98,8 +98,6 @@ root.addEventListener("change", (event) => {
   if (event.target.id === "feed-sort") showFeed(addView(event.target.value));
   if (event.target.id === "show-whitespace") tokenCards.showWhitespace(event.target.checked);
 });
-
-window.addEventListener("popstate", () => showFeed(location.search, { push: false }));
 
 async function showAll(button) {
   const article = button.closest("[data-rollout]");

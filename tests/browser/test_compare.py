@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from lab.lib.numbers import format_number as lab_number
 from lab.rollouts.trajectories.models import Rollout
@@ -195,8 +195,13 @@ def test_from_a_shared_prompt_to_the_first_token_that_differs(page: Page, team: 
     one, other = make_run(team, status=Status.FINISHED), make_run(team, status=Status.FINISHED)
     store(one, started(), tokens(0, ["two ", "and ", "two"], [1, 2, 1], reward=0.0, **asked))
     store(other, started(), tokens(0, ["two ", "and ", "ten"], [1, 2, 5], reward=1.0, **asked))
-    page.goto("/compare/?run=1&run=2")
-    page.get_by_role("link", name="Same prompts").click()
+    held: list[Route] = []
+    page.route("**/compare/prompts/**", lambda route, _request: held.append(route))
+    with page.expect_request("**/compare/prompts/**"):
+        page.goto("/compare/?run=1&run=2")
+    page.get_by_role("link", name="Same prompts").click()  # while they are fetched
+    page.wait_for_url("**#prompts")
+    held[0].continue_()
     page.get_by_role("link", name="the same step").click()
     expect(page.get_by_text("Token 2: both completions start with the same 2 tokens.")).to_be_visible()
     expect(page.locator(".divergence-table tbody tr").nth(1)).to_contain_text("ten0.6070.250−0.500".replace("−", "-"))
