@@ -27,7 +27,7 @@ from lab.lib.numbers import write_id_array
 from lab.rollouts.browse.conditions import filter_structured_rollouts, runs_of
 from lab.rollouts.browse.order import Key, Order
 from lab.rollouts.browse.selection import Selection
-from lab.rollouts.browse.words import BLOCK, any_of, block_lexeme, rollout_matches, words_among
+from lab.rollouts.browse.words import BLOCK, WordPlan, any_of, block_lexeme, plan_word_search, planned_matches, words_among
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
@@ -203,7 +203,22 @@ class Walk:
         return self.order.columns == ("pk",)
 
     def matches(self, extra: str = "") -> RawSQL:
-        return rollout_matches(self.selection.words, *self.scope, extra)
+        return planned_matches(
+            self.selection.words, self.word_plan, *self.scope, extra, check_scope=self.word_plan.is_rare and self.has_most_rollouts
+        )
+
+    @cached_property
+    def word_plan(self) -> WordPlan:
+        return plan_word_search(self.selection.words)
+
+    @cached_property
+    def has_most_rollouts(self) -> bool:
+        """Whether the selection is of the whole team and at least half of all rollouts in the lab are the team's."""
+        if self.selection.runs:
+            return False
+        with connection.cursor() as cursor:
+            cursor.execute(LAST_ID)
+            return bool(2 * sum(run.rollouts for run in self.runs) >= cursor.fetchone()[0])
 
     @property
     def scope(self) -> tuple[list[UUID], int]:
@@ -332,6 +347,7 @@ WITH matches AS MATERIALIZED ({matches})
 SELECT coalesce(array_agg(rollout_id), '{{}}') FROM (SELECT rollout_id FROM matches LIMIT %s) AS found
 """
 
+LAST_ID = "SELECT last_value FROM trajectories_rollout_id_seq"  # at least as many as there are rollouts
 SUPERSEDED = "SELECT EXISTS (SELECT 1 FROM trajectories_rollout WHERE run_id = ANY(%s) AND superseded)"
 NEWEST = "SELECT rollout_id FROM ({matches}) AS found WHERE rollout_id < %s ORDER BY rollout_id DESC LIMIT %s"
 

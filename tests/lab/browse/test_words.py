@@ -10,9 +10,12 @@ from django.test.utils import CaptureQueriesContext
 
 from lab.lib.processes import ManagedProcess
 from lab.rollouts.browse import indexing, walk
+from lab.rollouts.browse import words as search
 from lab.rollouts.browse.indexing import index_all, index_batch
 from lab.rollouts.browse.models import PromptWords
 from lab.rollouts.browse.pages import Count, SearchProgress, filter_matching_rollouts, find_neighbour_ids, read_page
+from lab.rollouts.browse.walk import Walk
+from lab.rollouts.browse.words import WordPlan, plan_word_search
 from lab.rollouts.trajectories.models import Rollout, RolloutWords
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run
@@ -126,6 +129,62 @@ def test_every_stage_of_the_walk_finds_the_same_rollouts_in_order(
     assert count == Count(len(rows), True) if sorts_few else not count.exact or count.number == len(rows)
 
 
+@pytest.fixture
+def counted_words(run: Run, team: Team, stranger: User) -> Team:
+    """60 rollouts more of the team's and 10 of another's, and statistics of all: every one of these has "common", every tenth "rare"."""
+    theirs = stranger.memberships.get().team
+    for owner, count in ((team, 60), (theirs, 10)):
+        texts = ["common rare" if number % 10 == 0 else "common" for number in range(count)]
+        store(make_run(owner), started(), *[rollout(1, 0, number, completion=text) for number, text in enumerate(texts)])
+    index_all()
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE trajectories_rolloutwords")
+    return theirs
+
+
+@pytest.mark.parametrize(
+    ("words", "plan"),
+    [
+        ("rare", WordPlan("'rare'", True, True)),
+        ("common rare", WordPlan("'rare'", True, False)),
+        ("common", WordPlan("", False, False)),
+        ("-rare", WordPlan()),
+        ("rare or seven", WordPlan()),
+        ('"common rare"', WordPlan()),
+        ("common rare '", WordPlan("'rare'", True, False)),
+        ("a b c d e f g h rare", WordPlan()),
+    ],
+)
+def test_the_index_is_asked_for_the_rare_words_of_a_search(counted_words: Team, words: str, plan: WordPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "RARE_WORDS", 0.2)
+    assert plan_word_search(words) == plan
+
+
+@pytest.mark.parametrize("stored", [1, 10**9])
+@pytest.mark.parametrize("words", ["rare", "common rare", "common", "rare -seven", '"common rare"'])
+def test_a_team_finds_its_own_whether_it_has_most_rollouts_or_few(
+    counted_words: Team, team: Team, words: str, stored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "RARE_WORDS", 0.2)
+    monkeypatch.setattr(walk, "LAST_ID", f"SELECT {stored}")
+    for owner, all_of_them in ((team, 60), (counted_words, 10)):
+        number = all_of_them if words == "common" else all_of_them // 10
+        page = read_page(owner, ask(f"q={words}"))
+        assert page.count == Count(number, True)
+        assert {row.run.team_id for row in page.rows} == {owner.pk}
+    assert read_page(team, ask("run=1&q=common rare")).count == Count(0, True)
+
+
+def test_a_team_with_half_of_all_rollouts_has_most(run: Run, team: Team) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT max(id) FROM trajectories_rollout")
+        newest = cursor.fetchone()[0]
+    for stored, has_most in ((newest // 3, False), (-(-newest // 2), True)):
+        Run.across_teams.filter(pk=run.pk).update(rollouts=stored)
+        assert Walk.of(team, ask("q=rare")).has_most_rollouts is has_most
+    assert not Walk.of(team, ask("run=1&q=rare")).has_most_rollouts
+
+
 def test_matches_among_the_newest_rollouts_are_looked_up_once(run: Run, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollout whose block the index was asked about is not opened for its words, and one that is still without them is no match."""
     monkeypatch.setattr(walk, "FREQUENT", 1)
@@ -217,7 +276,7 @@ def test_of_two_workers_one_indexes() -> None:
         connection.close()
 
     with transaction.atomic():
-        assert index_batch() > 0
+        index_all()
         other = threading.Thread(target=work)
         other.start()
         other.join()
