@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Count, Max
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, render
 from django.urls import get_script_prefix
 from django.views.decorators.http import require_safe
@@ -26,6 +26,7 @@ from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, 
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.runs.models import Run
 
+NEWEST_RUNS = 10  # runs whose series a prompt's page shows
 POINTS = 1500  # of a series that are drawn
 ROWS = 200  # visits of a series that are listed
 PAGE = 50
@@ -42,12 +43,15 @@ def team_of(request: HttpRequest) -> Any:
 
 @require_safe
 def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
-    """``?part=visits`` only the tables of visits, which nobody sees before asking for them."""
+    """Of the newest NEWEST_RUNS runs, and of those that ``?run=3&run=5`` names; ``?runs=all`` of every run. ``?part=visits`` only the tables of
+    visits, which nobody sees before asking for them.
+    """
     team = team_of(request)
     prompt = get_object_or_404(Prompt.objects.filter(team=team), pk=prompt_id)
-    answers = Rollout.objects.filter(prompt=prompt).current()  # a prompt belongs to one team, and so do its answers
     asked_in = Rollout.objects.filter(prompt=prompt).values("run")
-    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=asked_in).only("number", "name", "task")}
+    every = list(Run.objects.of(team).filter(pk__in=asked_in).only("number", "name", "task").order_by("-number"))
+    runs = {run.pk: run for run in choose_shown_runs(every, request.GET)}
+    answers = Rollout.objects.filter(prompt=prompt, run__in=list(runs.values())).current()
     series = history.of_prompt(prompt.pk, runs) if runs else []
     rows = [build_series_row(number, run_series) for number, run_series in enumerate(series)]
     if request.GET.get("part") == "visits":
@@ -62,12 +66,22 @@ def show_prompt_page(request: HttpRequest, prompt_id: int) -> HttpResponse:
         "series": rows,
         "series_rows": render_series_rows(rows),
         "runs": len(runs),
+        "every_run": len(every),
+        "most_runs": NEWEST_RUNS,
         "answers": sum(run_series.answers for run_series in series),
         "accuracies": sorted(set(history.name_accuracies(runs.values()).values())),
         "data": [build_series_chart(run_series) for run_series in series],
         **select_notable_answers(answers, runs),
     }
     return render(request, "reading/prompt.html", context)
+
+
+def choose_shown_runs(newest_first: list[Run], parameters: QueryDict) -> list[Run]:
+    """The runs that a prompt's page shows, of those that asked the prompt."""
+    if parameters.get("runs") == "all":
+        return newest_first
+    named = {parse_whole_number(number, MAX_INTEGER) for number in parameters.getlist("run")}
+    return [run for index, run in enumerate(newest_first) if index < NEWEST_RUNS or run.number in named]
 
 
 def build_series_row(number: int, series: PromptSeries) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lab.rollouts.browse.indexing import index_all
 from lab.rollouts.reading import history
 from lab.rollouts.reading.history import PromptVisit, classify_prompt_state, find_turns, measure_pass_rate_loss
+from lab.rollouts.reading.prompts import NEWEST_RUNS
 from lab.rollouts.trajectories.models import Prompt
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run, Status
@@ -140,6 +141,25 @@ def test_the_best_and_the_worst_answer_ever_are_shown(as_owner: Client, run: Run
     response = open_prompt(as_owner)
     assert (response.context["best"]["rollout"].reward, response.context["worst"]["rollout"].reward) == (1.0, 0.0)
     assert [one["rollout"].step for one in response.context["newest"]] == [2, 2, 1, 1]
+
+
+def test_of_many_runs_the_newest_are_shown_those_that_were_named_and_all_when_asked(as_owner: Client, team: Team) -> None:
+    runs = [make_run(team, status=Status.FINISHED) for _ in range(NEWEST_RUNS + 3)]
+    for number, one in enumerate(runs):
+        store(one, started(), *answers(1, number / 100))
+    newest = set(range(4, NEWEST_RUNS + 4))
+    for query, shown in (
+        ({}, newest),
+        ({"run": ["2", "2", "7", "nonsense", "99"]}, newest | {2}),
+        ({"run": ["1", "3"]}, newest | {1, 3}),
+        ({"runs": "all"}, newest | {1, 2, 3}),
+    ):
+        response = open_prompt(as_owner, **query)
+        assert {number for number, _ in series(response)} == shown
+        assert response.context["worst"]["rollout"].run.number == min(shown)
+        assert (f"in {len(shown)} of 13 runs" in response.content.decode()) is (len(shown) < 13)
+        tables = open_prompt(as_owner, **query, part="visits").content.decode()
+        assert tables.count("<caption>") == len(shown)
 
 
 def test_a_prompt_that_was_never_answered_says_so(as_owner: Client, team: Team) -> None:
