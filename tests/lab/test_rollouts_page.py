@@ -326,7 +326,7 @@ def test_cards_and_groups_lead_to_their_pages(run: Run, as_owner: Client) -> Non
     targets = (
         f"/rollouts/{first.pk}/",
         f"/runs/{run.pk}/groups/train/1/1/",
-        f"/prompts/{first.prompt_id}/",
+        f"/prompts/{first.prompt_id}/?run={run.number}",
         f"/runs/{run.pk}/what-if/?step=1&amp;group=1",
     )
     for target in targets:
