@@ -7,23 +7,26 @@ const buttons = [...document.querySelectorAll("[data-series]")];
 const charts = [...document.querySelectorAll("#story [data-measure]")];
 const NAMES = { passed: "pass rate", mean: "reward", entropy: "entropy", length: "length" };
 const hidden = new Set(new URLSearchParams(location.search).getAll("hide"));
+const MOST_BANDS = 3; // series up to which ranges and turns are drawn: more of them hide each other
+const listShown = () => data.filter((one) => !hidden.has(one.key));
 
 /* A colour as Plotly takes it, nearly transparent. */
 function fadeColor(color) { return color.replace(/^rgb\(([^)]+)\)$/, (all, parts) => `rgba(${parts.replaceAll(" ", ", ").replaceAll(",,", ",")}, 0.14)`); }
 
 function buildTraces(measure) {
   const made = [];
+  const ranges = measure === "mean" && listShown().length <= MOST_BANDS;
   data.forEach((one, place) => {
     if (hidden.has(one.key)) return;
     const color = readStyle(`--series-${(place % 8) + 1}`);
     const shared = { type: "scatter", x: one.step, connectgaps: false, showlegend: false };
-    if (measure === "mean" && one.step.length > 1) {
+    if (ranges && one.step.length > 1) {
       const edge = { ...shared, mode: "lines", line: { width: 0, color }, hoverinfo: "skip" };
       made.push({ ...edge, y: one.low }, { ...edge, y: one.high, fill: "tonexty", fillcolor: fadeColor(color) });
     }
     // A series of one visit has no band: a bar from its least to its most answer.
     const whole = (from, to) => one.mean.map((mean, index) => (mean === null ? 0 : Math.abs(to[index] - from[index])));
-    const reach = measure === "mean" && one.step.length === 1 ? { error_y: { type: "data", symmetric: false, array: whole(one.mean, one.high), arrayminus: whole(one.low, one.mean), color, thickness: 1, width: 4 } } : {};
+    const reach = ranges && one.step.length === 1 ? { error_y: { type: "data", symmetric: false, array: whole(one.mean, one.high), arrayminus: whole(one.low, one.mean), color, thickness: 1, width: 4 } } : {};
     made.push({ ...shared, ...reach, y: one[measure], mode: "lines+markers", customdata: one.step.map((step, index) => `${one.url}${step}/${one.group[index]}/`),
       line: { color, width: 1.8, dash: one.heldout ? "dot" : "solid" }, marker: { color, size: one.step.length > 60 ? 4 : 7, symbol: one.heldout ? "circle-open" : "circle" },
       text: one.count.map((count) => `${count} answer${count === 1 ? "" : "s"}`), name: one.label,
@@ -36,8 +39,8 @@ function buildTraces(measure) {
 function turns(measure) {
   if (measure !== "passed") return [];
   const threshold = { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0.5, y1: 0.5, layer: "below", line: { color: readStyle("--border-strong"), width: 1, dash: "dash" } };
-  const shown = data.filter((one) => !hidden.has(one.key));
-  const marks = shown.length > 3 ? [] : shown.flatMap((one) => one.turns.filter((turn) => turn.confirmed).map((turn) => ({
+  const shown = listShown();
+  const marks = shown.length > MOST_BANDS ? [] : shown.flatMap((one) => one.turns.filter((turn) => turn.confirmed).map((turn) => ({
     type: "line", yref: "paper", x0: turn.step, x1: turn.step, y0: 0, y1: 1, layer: "below", line: { color: readStyle(turn.solved ? "--good" : "--bad"), width: 1, dash: turn.solved ? "solid" : "dot" },
   })));
   return [threshold, ...marks];
@@ -56,6 +59,7 @@ function buildLayout(measure) {
 }
 
 function drawChart() {
+  document.querySelector("[data-measure=mean] [data-statistic]").textContent = listShown().length <= MOST_BANDS ? "mean, from least to most" : "mean";
   for (const chart of charts) {
     const plot = chart.querySelector(".chart-plot");
     const { measure } = chart.dataset;

@@ -118,6 +118,18 @@ def test_the_charts_of_a_prompt_draw_its_runs_and_hide_them(page: Page, run: Run
     expect(page.locator("[data-series]")).to_have_attribute("aria-pressed", "false")
 
 
+def test_ranges_of_rewards_are_drawn_as_long_as_they_do_not_hide_each_other(page: Page, team: Team, run: Run) -> None:
+    for _ in range(3):
+        add(make_run(team, status=Status.FINISHED), [started(), *(rollout(step, prompt=ASKED, reference="100", reward=0.5) for step in (1, 2))])
+    page.goto(f"/prompts/{Prompt.across_teams.get().pk}/")
+    reward = page.locator('#story [data-measure="mean"]')
+    expect(reward.locator(".scatterlayer .trace")).to_have_count(4)
+    expect(reward.locator("[data-statistic]")).to_have_text("mean")
+    page.locator("[data-series]").first.click()
+    expect(reward.locator(".scatterlayer .trace")).to_have_count(9)  # of each series the mean and the two edges of its range
+    expect(reward.locator("[data-statistic]")).to_have_text("mean, from least to most")
+
+
 def test_no_page_grows_wider_than_a_phone(page: Page, run: Run) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     for address in (group_url(run), f"/runs/{run.pk}/groups/", f"/prompts/{Prompt.across_teams.get().pk}/", f"/prompts/?run={run.number}"):
