@@ -8,7 +8,6 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from lab.lib import diff
@@ -16,7 +15,7 @@ from lab.rollouts.annotations.summary import Summary, summarize_annotations
 from lab.rollouts.reading.advantage_steps import AdvantageInputs, build_scaling_inputs, is_same_advantage
 from lab.rollouts.trajectories.feed import BASE, Card, Stage, with_cards
 from lab.rollouts.trajectories.models import Prompt, Rollout
-from lab.rollouts.trajectories.text_pieces import CUT_AT, Piece, escape_invisible_text, iterate_text_pieces
+from lab.rollouts.trajectories.text_pieces import CUT_AT, Piece, escape_invisible_text, iterate_text_pieces, render_text
 from lab.training.catalog.catalog import CatalogError, load_catalog
 from lab.training.runs.models import Run
 from lab.training.runs.stack import Stack, load_method_entries, stack_of
@@ -260,14 +259,7 @@ TAGS = {"same": "<span>{}</span>", "removed": "<del>{}</del>", "added": "<ins>{}
 
 def render_diff_spans(spans: Sequence[diff.DiffSpan]) -> SafeString:
     """The spans as escaped text inside del and ins. Not a template: a page of 64 long answers has tens of thousands of spans."""
-    return format_html_join("", "{}", ((format_html(TAGS[span.kind], render_escaped_text(span.text)),) for span in spans))
-
-
-def render_escaped_text(text: str) -> SafeString:
-    """Escaped, invisible characters by their code points."""
-    invisible = '<span class="invisible">⟨{}⟩</span>'
-    pieces = ((piece.text,) if piece.kind == "plain" else (format_html(invisible, piece.label),) for piece in iterate_text_pieces(text))
-    return format_html_join("", "{}", pieces)
+    return SafeString("".join(TAGS[span.kind].format(render_text(span.text)) for span in spans))  # tags of our own around escaped text
 
 
 def head_of(rollout: Rollout, members: Sequence[GroupMember]) -> str:

@@ -7,7 +7,7 @@ Everything here is about code points; a piece is (kind, text), and the texts of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape  # Django's own tells lazy and safe texts apart, for half of the time of a cell
 
@@ -25,7 +25,7 @@ CUT_AT = 6000  # characters of a completion that are shown before "show all"
 OPENING = re.compile("<(think|tool_call|function_call|search|python|code|sql|bash|browse)>")
 CALLED = re.compile(r'"name"\s*:\s*"([^"\\\n]{1,60})"')
 GIVEN = "given"  # role of what a method put in front of the policy's own tokens; without loss
-INVISIBLE_HTML = '<span class="invisible">⟨%s⟩</span>'
+INVISIBLE_HTML = '<span class="invisible" title="invisible characters">⟨%s⟩</span>'
 NAMED = 8  # code points of one invisible run that are named
 
 
@@ -93,8 +93,12 @@ def render_text(text: str) -> SafeString:
     """The text as HTML, its invisible characters named. Escaped here, for rows and cards that no template writes."""
     if not has_invisible_text(text):
         return SafeString(escape(text))
-    pieces = (escape(piece.text) if piece.kind == "plain" else INVISIBLE_HTML % escape(piece.label) for piece in iterate_text_pieces(text))
-    return SafeString("".join(pieces))
+    return render_pieces(iterate_text_pieces(text))
+
+
+def render_pieces(pieces: Iterable[Piece]) -> SafeString:
+    """As ``render_text``, of a text cut into pieces already."""
+    return SafeString("".join(escape(piece.text) if piece.kind == "plain" else INVISIBLE_HTML % escape(piece.label) for piece in pieces))
 
 
 def escape_invisible_text(text: str) -> str:

@@ -1,11 +1,13 @@
 """``{% load visible_text %}``: text of people and models with its invisible characters named, so that nothing pretends to be what it is not."""
 
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
 from django import template
+from django.utils.safestring import SafeString
 
-from lab.rollouts.trajectories.text_pieces import escape_invisible_text
+from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, render_pieces
 
 register = template.Library()
 
@@ -16,6 +18,12 @@ JOINERS = ("\u200d", "\ufe0e")  # hold emoji and letters together
 def named_filter(text: Any) -> str:
     """For text of models: every invisible character by its code point."""
     return escape_invisible_text(str(text))
+
+
+@register.filter
+def show_pieces(pieces: Iterable[Piece]) -> SafeString:
+    """For text of models cut into pieces: what is plain as text, what is invisible by its code points."""
+    return render_pieces(pieces)
 
 
 @register.filter
