@@ -37,14 +37,14 @@ function keepView(asked) {
 }
 
 /* Swaps the feed for another selection; the address follows, so that it can be shared and reloaded. */
-async function showFeed(search) {
+async function showFeed(search, { push = true } = {}) {
   const asked = new URLSearchParams(search);
   asked.set("part", "feed");
   const address = `${root.dataset.url}?${asked}`;
   const shown = await showPart("feed", address);
   if (shown === null) updateStepBar(); // the slider goes back to what is shown
   if (shown !== address) return;
-  history.replaceState(null, "", root.dataset.url + addView(search));
+  if (push) history.replaceState(null, "", root.dataset.url + addView(search));
   fresh = 0;
   await showTokens();
   announce(`Step ${findFeed().dataset.step}, ${findFeed().dataset.total} rollouts`);
