@@ -101,10 +101,11 @@ function countTicks() {
   for (const label of queryAll("[data-ticked]")) label.textContent = ticked ? String(ticked) : "";
   for (const link of queryAll("[data-export]")) link.href = buildExportAddress(link);
   const compare = $("[data-compare]");
-  const two = queryAll("input[name=id]:checked").map((box) => box.value);
+  const chosen = queryAll("input[name=id]:checked").map((box) => box.value);
+  linkLabels(chosen);
   if (compare) {
-    compare.hidden = two.length !== 2;
-    if (two.length === 2) compare.href = `${compare.dataset.compare}?a=${two[0]}&b=${two[1]}`;
+    compare.hidden = chosen.length !== 2;
+    if (chosen.length === 2) compare.href = `${compare.dataset.compare}?a=${chosen[0]}&b=${chosen[1]}`;
   }
   const whole = $("[data-all]");
   if (whole) {
@@ -113,6 +114,17 @@ function countTicks() {
     whole.indeterminate = ticked > 0 && ticked < boxes;
   }
 }
+/* A queue asks about the ticked rollouts, or about the whole selection when none is. */
+function linkLabels(ticked) {
+  const link = $("[data-label-link]");
+  if (!link) return;
+  const query = new URLSearchParams(location.search);
+  for (const name of ["after", "id"]) query.delete(name);
+  if (ticked.length) query.append("f", `rollout:in:${ticked.join(",")}`);
+  link.href = `${link.getAttribute("href").split("?")[0]}${query.size ? `?${query}` : ""}`;
+  $("span", link).textContent = ticked.length ? `Label ${ticked.length} selected` : "Label these";
+}
+
 /* A file holds the ticked rollouts, or the whole selection when none is. */
 function buildExportAddress(link) {
   const path = link.getAttribute("href").split("?")[0];

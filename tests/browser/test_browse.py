@@ -159,6 +159,30 @@ def test_rows_by_keyboard_looked_into_ticked_tagged_and_opened(page: Page, run: 
     expect(opened).to_have_attribute("aria-current", "true")
 
 
+def test_the_ticked_rollouts_are_labelled_or_all_when_none_is(page: Page, run: Run) -> None:
+    page.goto("/rollouts/?run=1&sort=reward")
+    rows(page, 7)
+    label = page.locator("[data-label-link]")
+    expect(label).to_have_text("Label these")
+    ticks = page.locator("input[name=id]")
+    for place in (1, 2, 3):
+        ticks.nth(place).check()
+    ticks.nth(3).uncheck()
+    expect(label).to_have_text("Label 2 selected")
+    page.keyboard.press("l")
+    page.wait_for_url("**/label/new/**")
+    preview = page.get_by_role("complementary", name="Preview")
+    expect(preview).to_contain_text("2 rollouts checked")  # of two groups: no pair
+    page.go_back()
+    expect(label).to_have_text("Label 2 selected")  # they are still ticked
+    page.locator("[data-all]").check()
+    page.locator("[data-all]").uncheck()
+    expect(label).to_have_text("Label these")
+    label.click()
+    page.wait_for_url("**/label/new/**")
+    expect(preview).to_contain_text("7 rollouts checked")  # the two answers of each group are the same
+
+
 @pytest.mark.own_context  # for its clock
 def test_new_rollouts_wait_until_they_are_asked_for(page: Page, run: Run) -> None:
     Run.across_teams.filter(pk=run.pk).update(status=Status.RUNNING)

@@ -58,6 +58,9 @@ def test_somebody_who_reads_an_older_step_gets_a_pill_and_no_movement(page: Page
     expect(pill).to_have_text("8 new")
     add(run, steps(8, 8))
     expect(pill).to_have_text("16 new")
+    box = pill.bounding_box()
+    assert box is not None
+    assert box["height"] >= 24  # its words fit, and a finger
     assert step(page) == "3"
     pill.click()
     expect(page.locator("#feed")).to_have_attribute("data-step", "8")

@@ -14,7 +14,7 @@ from django.db.models.functions import Cast
 
 from lab.lib.registry import Registry
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag
-from lab.rollouts.browse.fields import COMPONENT
+from lab.rollouts.browse.fields import COMPONENT, parse_rollout_ids
 from lab.rollouts.browse.selection import Filter, Selection
 from lab.rollouts.browse.words import prompt_matches, rollout_matches
 from lab.rollouts.trajectories.models import Rollout
@@ -84,6 +84,8 @@ def apply_rollout_filter(rollouts: QuerySet[Rollout], one: Filter, team: Team, r
     if one.known.kind == "choice":
         same = Q(**{COLUMNS.get(one.field, one.field): one.value})
         return rollouts.filter(same if one.operator == "is" else ~same)
+    if one.field == "rollout":
+        return rollouts.filter(pk__in=parse_rollout_ids(one.value))
     yes = one.value == "yes"
     if one.field == "zero_variance":
         return rollouts.filter(pk__in=RawSQL(SPREAD.format(truth="TRUE" if yes else "NOT TRUE"), [list(runs)]))  # noqa: S611 only one of two words

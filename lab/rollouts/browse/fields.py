@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from lab.lib.numbers import parse_ids, parse_whole_number
 from lab.lib.registry import Registry
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 
 COMPARISONS = {"eq": "=", "ne": "≠", "lt": "<", "le": "≤", "gt": ">", "ge": "≥"}
-OPERATOR_LABELS = {**COMPARISONS, "is": "is", "not": "is not", "has": "has", "lacks": "lacks", "contains": "contains"}
+OPERATOR_LABELS = {**COMPARISONS, "is": "is", "not": "is not", "has": "has", "lacks": "lacks", "contains": "contains", "in": "is one of"}
 FINISH_REASONS = {"stop": "Stopped (EOS)", "length": "Cut off at the length limit", "turns": "Cut off at the turn limit"}
 YES_NO = {"yes": "Yes", "no": "No"}
 COMPONENT = "component."  # before the name of a reward function
 MAX_VALUE = 200  # characters of a filter's value
+MOST_IDS = 100  # rollouts that a filter names
 
 
 @dataclass(frozen=True)
 class Field:
-    """``kind`` is number, choice, text or flag; ``choices`` value → label; ``whole`` numbers have no fraction."""
+    """``kind`` is number, choice, text, flag or ids; ``choices`` value → label; ``whole`` numbers have no fraction."""
 
     name: str
     label: str
@@ -32,6 +34,8 @@ class Field:
 
     @property
     def example(self) -> str:
+        if self.kind == "ids":
+            return "17,42"
         return "algebra" if self.kind != "number" else "10" if self.whole else "0.5"
 
     def problem(self, value: str) -> tuple[str, str] | None:
@@ -43,6 +47,8 @@ class Field:
             return f"{self.label}: no value given", f"give one such as {self.example}"
         elif self.kind == "number":
             return self.not_a_number(value)
+        elif self.kind == "ids":
+            return self.no_ids(value)
         elif "\0" in value or len(value) > MAX_VALUE:
             return f"{self.label}: the value is too long or contains an invalid character", f"give at most {MAX_VALUE} characters of text"
         return None
@@ -55,6 +61,15 @@ class Field:
             return f"{self.label}: {value!r} is not a whole number", f"give one such as {self.example}"
         return None
 
+    def no_ids(self, value: str) -> tuple[str, str] | None:
+        texts = value.split(",")
+        if len(texts) > MOST_IDS:
+            return f"{self.label}: {len(texts):,} IDs are too many", f"give at most {MOST_IDS}, separated by commas"
+        wrong = [text for text in texts if parse_whole_number(text.strip()) is None]
+        if wrong:
+            return f"{self.label}: {wrong[0][:20]!r} is not an ID", f"give IDs such as {self.example}"
+        return None
+
 
 def parse_finite_number(text: str) -> float | None:
     """The finite number a person wrote, or None."""
@@ -65,6 +80,11 @@ def parse_finite_number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
+
+
+def parse_rollout_ids(value: str) -> list[int]:
+    """The ids of a filter by rollouts."""
+    return parse_ids(text.strip() for text in value.split(","))
 
 
 def make_number_field(name: str, label: str, unit: str = "", help: str = "", whole: bool = False) -> Field:
@@ -104,6 +124,7 @@ FIELDS: Registry[Field] = Registry.of(
         make_flag_field("filtered_out", "Dropped or filtered", "Stored with the reason, but not trained on."),
         make_flag_field("commented", "Commented", "Has at least one comment."),
         make_flag_field("rated", "Rated", "Has at least one rating."),
+        Field("rollout", "Rollout", "ids", help=f"Up to {MOST_IDS} rollout IDs, separated by commas.", operators=("in",)),
     ),
 )
 

@@ -54,7 +54,9 @@ class Filter:
 
     @property
     def label(self) -> str:
-        """In words, for a chip: Reward ≥ 0.5. The edges of a histogram's bins have 17 digits, of which four are said."""
+        """In words, for a chip: Reward ≥ 0.5. Of the 17 digits of a histogram's edges four are said, of several rollouts their number."""
+        if self.known.kind == "ids" and (several := self.value.count(",")):
+            return f"{self.known.label} is one of {several + 1}"
         value = f"{float(self.value):.4g}" if LONG_NUMBER.fullmatch(self.value) and self.known.kind == "number" else self.value
         return f"{self.known.label} {OPERATOR_LABELS[self.operator]} {self.known.choices.get(value, value)}"
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, Tag
-from lab.rollouts.browse.fields import FIELDS, field_named
+from lab.rollouts.browse.fields import FIELDS, MOST_IDS, field_named
 from lab.rollouts.browse.histograms import HISTOGRAMS, compute_field_histograms
 from lab.rollouts.browse.indexing import index_all
 from lab.rollouts.browse.pages import filter_matching_rollouts, read_page
@@ -34,6 +34,8 @@ def filters_of(name: str) -> st.SearchStrategy[Filter]:
         values = st.integers(-(10**9), 10**9).map(str) if known.whole else numbers
     elif known.choices:
         values = st.sampled_from(sorted(known.choices))
+    elif known.kind == "ids":
+        values = st.lists(st.integers(0, 2**63 - 1).map(str), min_size=1, max_size=MOST_IDS).map(",".join)
     else:
         values = words.filter(bool)
     return st.builds(Filter, st.just(name), st.sampled_from(known.operators), values)
@@ -73,7 +75,13 @@ def test_any_address_is_read_and_what_is_left_of_it_reads_back(pairs: list[tuple
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("reward:lt:0.03333333333333333", "Reward < 0.03333"), ("reward:ge:0.5", "Reward ≥ 0.5"), ("step:ge:123456789", "Step ≥ 123456789")],
+    [
+        ("reward:lt:0.03333333333333333", "Reward < 0.03333"),
+        ("reward:ge:0.5", "Reward ≥ 0.5"),
+        ("step:ge:123456789", "Step ≥ 123456789"),
+        ("rollout:in:7", "Rollout is one of 7"),
+        ("rollout:in:7,8,9", "Rollout is one of 3"),
+    ],
 )
 def test_a_filter_is_said_in_few_digits_and_asked_in_all(text: str, said: str) -> None:
     found = Filter.read(text)
@@ -100,6 +108,10 @@ def test_a_new_filter_drops_the_cursor_and_defaults_stay_out_of_the_address() ->
         ("f=password:eq:1", "f", "there is no field 'password' to filter by", "choose one from the list"),
         ("f=run__team__name:eq:1", "f", "there is no field 'run__team__name' to filter by", "choose one from the list"),
         ("f=reward__gt:eq:1", "f", "there is no field 'reward__gt' to filter by", "choose one from the list"),
+        ("f=rollout:in:", "rollout", "Rollout: no value given", "give one such as 17,42"),
+        ("f=rollout:in:1,-2", "rollout", "Rollout: '-2' is not an ID", "give IDs such as 17,42"),
+        ("f=rollout:in:1,,2", "rollout", "Rollout: '' is not an ID", "give IDs such as 17,42"),
+        ("f=rollout:in:" + ",".join("1" * 101), "rollout", "Rollout: 101 IDs are too many", "give at most 100"),
         ("run=x", "run", "'x' is not a run number", "give a number such as 2"),
         ("run=99999999999", "run", "'99999999999' is not a run number", "give a number such as 2"),
         ("sort=-tag", "sort", "rollouts cannot be sorted by '-tag'", "click the header"),
@@ -188,6 +200,14 @@ def others(*left_out: tuple[int, int, int]) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("scope", ["run=1&", ""])
 def test_each_filter(run: Run, team: Team, scope: str, address: str, found: list[Any]) -> None:
     assert places(team, scope + address) == found
+
+
+@pytest.mark.parametrize("scope", ["run=1&", "", "q=none&", "f=reward:ge:1&"])
+def test_rollouts_by_their_ids(run: Run, team: Team, stranger: User, scope: str) -> None:
+    theirs = make_run(stranger.memberships.get().team)
+    store(theirs, started(), rollout(1, reward=1.0))
+    named = [row.pk for row in Rollout.objects.filter(run=run).order_by("pk")[:2]] + [Rollout.objects.get(run=theirs).pk, 2**62]
+    assert places(team, f"{scope}f=rollout:in:{','.join(map(str, named))}") == ([] if "q=" in scope else [(1, 0, 0), (1, 0, 1)])
 
 
 def test_tags_and_comments_of_another_team_are_nobodys_business(run: Run, stranger: User, team: Team) -> None:
