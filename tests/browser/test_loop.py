@@ -55,7 +55,7 @@ def browse(browser: Browser, web: WebProcess) -> Iterator[Callable[[User], Page]
     def signed_in(user: User) -> Page:
         client = Client()
         client.force_login(user)
-        context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
+        context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
         contexts.append(context)
         context.set_default_timeout(20_000)
         context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value, "url": web.url}])
