@@ -27,7 +27,8 @@ os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 # The shell is Chromium without the windows around the pages: a page costs it a sixth of the processor time.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
-FLAGS += ["--disable-sync"]
+# One process for all pages of the lab: what it has compiled is there for the next page, and none is started for each.
+FLAGS += ["--disable-sync", "--renderer-process-limit=1"]
 START_SECONDS = 240
 
 expect.set_options(timeout=30_000)  # a busy machine is not a broken page
@@ -166,7 +167,12 @@ def profile(shared_web: WebProcess, tmp_path_factory: pytest.TempPathFactory) ->
     chromium = next((path for path in map(shutil.which, BROWSERS) if path), "/usr/bin/chromium")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch_persistent_context(
-            tmp_path_factory.mktemp("profile"), executable_path=chromium, args=FLAGS, base_url=shared_web.url, viewport={"width": 1440, "height": 900}
+            tmp_path_factory.mktemp("profile"),
+            executable_path=chromium,
+            args=FLAGS,
+            base_url=shared_web.url,
+            viewport={"width": 1440, "height": 900},
+            reduced_motion="reduce",  # the dot of a running run pulses: 60 pictures a second, drawn by the processor
         )
         yield running
         running.close()
@@ -194,10 +200,9 @@ def context(request: pytest.FixtureRequest, profile: BrowserContext, browser: Br
 
 
 def clear_profile(profile: BrowserContext, origin: str) -> None:
-    blank = profile.new_page()  # the browser ends with its last page
-    for page in profile.pages:
-        if page != blank:
-            page.close()
+    blank, *used = profile.pages  # the browser ends with its last page: the one it started with stays
+    for page in used:
+        page.close()
     assert not blank.evaluate("'__pwClock' in globalThis"), "a clock stays: mark the test with own_context"
     profile.unroute_all()
     profile.set_offline(False)

@@ -10,10 +10,10 @@ from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts import setup_link
 from lab.training.runs.models import Run, Status
 from tests.browser.conftest import until
-from tests.browser.training import expect_complete
+from tests.browser.training import expect_complete, wait_for_status
 
 TRAINING_MS = 300_000  # imports of torch and TRL and some steps, on a busy machine
-STEPS = 60
+STEPS = 30  # some 20 s of training: far from done when the stop comes after the third
 
 
 def sign_up(page: Page) -> None:
@@ -49,7 +49,8 @@ def test_launch_watch_stop_and_save_resume_finish(page: Page, start_process: Cal
     until(page, "Number(document.querySelector('[data-live=step]')?.textContent) >= 3", timeout=TRAINING_MS)
     expect(page.locator("[data-panel=reward] .chart-plot")).to_be_visible()
     page.get_by_role("button", name="Stop and save").click()
-    expect(page.get_by_role("button", name="Resume")).to_be_enabled(timeout=TRAINING_MS)
+    wait_for_status(page, Status.STOPPED, TRAINING_MS)
+    expect(page.get_by_role("button", name="Resume")).to_be_enabled()
     run.refresh_from_db()
     stopped_at = run.step
     assert run.status == Status.STOPPED
@@ -58,7 +59,7 @@ def test_launch_watch_stop_and_save_resume_finish(page: Page, start_process: Cal
 
     page.get_by_role("button", name="Resume").click()
     expect(step).to_have_text(str(STEPS), timeout=TRAINING_MS)
-    expect(page.locator("#run-head[data-status=finished]")).to_be_visible(timeout=TRAINING_MS)
+    wait_for_status(page, Status.FINISHED, TRAINING_MS)
     expect_complete(page, run)
     assert page.evaluate("window.loadedOnce") is True
 

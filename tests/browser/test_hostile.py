@@ -38,6 +38,8 @@ SILENT |= {"dataset-import", "dataset-preview", "recall", "run-wins", "version-s
 COLLECTOR = """window.kept = [];
 document.addEventListener("securitypolicyviolation", (event) => window.kept.push(
   `${event.effectiveDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`));"""
+TOLD = """([alien, mark]) => ({ kept: window.kept, ran: (window[mark] ?? null) !== null, text: document.body.textContent,
+  found: [...document.querySelectorAll(alien)].map((one) => one.outerHTML.slice(0, 160)) })"""
 
 
 def attacks(step: int) -> Iterator[AnyEvent]:
@@ -74,11 +76,13 @@ class Watch:
 
     def __init__(self, page: Page, host: str) -> None:
         self.page, self.host, self.where, self.trouble = page, host, "", list[str]()
+        self.stirred = 0.0
         self.flying = follow_requests(page)
         page.add_init_script(COLLECTOR)
         page.on("request", self.look)
 
     def look(self, request: Request) -> None:
+        self.stirred = time.monotonic()
         parts = urlsplit(request.url)
         if parts.scheme in ("http", "https", "ws", "wss") and (parts.netloc != self.host or parts.path.rsplit("/", 1)[-1] == "x"):
             self.trouble.append(f"{self.where} asked for {request.url[:200]}")
@@ -94,23 +98,24 @@ class Watch:
         for selector in (".js-plotly-plot .nsewdrag", "[data-first]", "[data-unit]", "main [title]"):
             for item in self.page.locator(f"{selector}:visible").all()[:2]:
                 item.hover(force=True, no_wait_after=True, timeout=3000)
-        self.check()
-        text: str = self.page.evaluate("document.body.textContent")
-        return text
+        return self.check()
 
     def settle(self) -> None:
         """Until nothing was asked for in a while; pages that stay in touch with the lab are given up on."""
-        began = quiet = time.monotonic()
-        while time.monotonic() < min(began + 4, quiet + 0.15):
-            self.page.wait_for_timeout(30)
-            quiet = time.monotonic() if self.flying else quiet
+        began = self.stirred = time.monotonic()
+        while (left := min(began + 4, self.stirred + 0.15) - time.monotonic()) > 0:
+            self.page.wait_for_timeout(max(left * 1000, 10))
+            if self.flying:
+                self.stirred = time.monotonic()
 
-    def check(self) -> None:
-        self.trouble += [f"{self.where} was kept from {one}" for one in self.page.evaluate("window.kept")]
-        if any(frame.evaluate(f"window.{MARK}") is not None for frame in self.page.frames):
+    def check(self) -> str:
+        """What the page may not have done or hold; gives its text."""
+        told = self.page.evaluate(TOLD, [ALIEN, MARK])
+        self.trouble += [f"{self.where} was kept from {one}" for one in told["kept"]]
+        if told["ran"] or any(frame.evaluate(f"window.{MARK}") is not None for frame in self.page.frames if frame != self.page.main_frame):
             self.trouble.append(f"{self.where} ran a payload")
-        found = self.page.evaluate("(alien) => [...document.querySelectorAll(alien)].map((one) => one.outerHTML.slice(0, 160))", ALIEN)
-        self.trouble += [f"{self.where} holds {one}" for one in found]
+        self.trouble += [f"{self.where} holds {one}" for one in told["found"]]
+        return str(told["text"])
 
 
 @pytest.fixture
@@ -204,12 +209,13 @@ def test_the_operators_pages_keep_to_theirs_and_show_names_as_text(watch: Watch,
     owner.is_staff = owner.is_superuser = True
     owner.save()
     give_app(owner)
+    client = Client()
+    client.force_login(owner)
     seen = 0
     for route in routes():
         path = route.path(cast) if route.name.startswith("admin:") and not route.parameters else ""
-        client = Client()
-        client.force_login(owner)
-        if not path or client.get(path).headers.get("Content-Type", "").split(";")[0] != "text/html" or client.get(path).status_code != 200:
+        answer = client.get(path) if path else None
+        if answer is None or answer.headers.get("Content-Type", "").split(";")[0] != "text/html" or answer.status_code != 200:
             continue
         watch.visit(path)
         seen += 1

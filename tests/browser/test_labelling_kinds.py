@@ -128,8 +128,8 @@ def test_tiers_are_moved_tied_untied_and_drafted(page: Page, team: Team, group: 
           if (JSON.stringify(all) !== JSON.stringify([...Array(size).keys()])) wrong.push(`${name} lost somebody`);
           if (others(tiers.read()) !== rest) wrong.push(`${name} moved others`);
           if (changed !== (before !== JSON.stringify(tiers.ranks()))) wrong.push(`${name} says ${changed}`);
-          let pairs = 0; const at = (one) => tiers.read().findIndex((tier) => tier.includes(one));
-          for (let one = 0; one < size; one += 1) for (let other = 0; other < size; other += 1) if (at(one) >= 0 && at(other) > at(one)) pairs += 1;
+          let pairs = 0; const at = new Map(tiers.read().flatMap((tier, index) => tier.map((one) => [one, index])));
+          for (const above of at.values()) for (const below of at.values()) if (below > above) pairs += 1;
           if (pairs !== tiers.pairs()) wrong.push(`${tiers.pairs()} pairs, not ${pairs}`);
         }
       }

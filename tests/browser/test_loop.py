@@ -20,6 +20,7 @@ from lab.teams.accounts.models import Role, Team, User
 from lab.training.runs.launch import launch_recipe
 from lab.training.runs.models import Run, Status
 from tests.browser.conftest import WebProcess
+from tests.browser.training import wait_for_status
 from tests.conftest import make_member
 from tests.lab.labels.queues import pair_queue
 from trainers.data.identity import row_digest
@@ -54,7 +55,7 @@ def browse(browser: Browser, web: WebProcess) -> Iterator[Callable[[User], Page]
     def signed_in(user: User) -> Page:
         client = Client()
         client.force_login(user)
-        context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900})
+        context = browser.new_context(base_url=web.url, viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
         contexts.append(context)
         context.set_default_timeout(20_000)
         context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value, "url": web.url}])
@@ -152,7 +153,7 @@ def test_labels_become_the_next_run_and_people_say_whether_it_is_better(
     reviewer = browse(owner)
     [source] = launch_recipe(team, owner, "grpo", SMALL)
     reviewer.goto(f"/runs/{source.pk}/")
-    expect(reviewer.locator("#run-head[data-status=finished]")).to_be_visible(timeout=TRAINING_MS)
+    wait_for_status(reviewer, Status.FINISHED, TRAINING_MS)
 
     queue = make_queue_of(source, reviewer)
     disputed = queue.items.order_by("place").first()
@@ -198,7 +199,7 @@ def train(page: Page, version: Version, source: Run) -> Run:
     assert sampled_at[0] - 1 <= policy["checkpoint"] <= sampled_at[-1]
     assert child.spec["dataset"]["path"] == str(version.path())
     assert child.trainer == "dpo"
-    expect(page.locator("#run-head[data-status=finished]")).to_be_visible(timeout=TRAINING_MS)
+    wait_for_status(page, Status.FINISHED, TRAINING_MS)
     child.refresh_from_db()
     assert (child.status, child.step) == (Status.FINISHED, 6)
     return child

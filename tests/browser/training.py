@@ -41,6 +41,11 @@ def open_overview(page: Page, run: Run) -> None:
     page.evaluate("window.loadedOnce = true")
 
 
+def wait_for_status(page: Page, status: Status, milliseconds: float) -> None:
+    """Waits on a run's page through a training. Not by ``expect``: each of its looks at what is not there yet describes the whole page, 50 ms."""
+    page.locator(f"#run-head[data-status={status}]").wait_for(timeout=milliseconds)
+
+
 def click_chart(page: Page, panel: str, share: float, height: float = 0.5) -> None:
     """A click into a chart, at a share of its width, once Plotly knows what is under the pointer: a busy machine may take a while to see that."""
     plot = page.locator(f"[data-panel='{panel}'] .nsewdrag")
