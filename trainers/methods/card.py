@@ -1,4 +1,4 @@
-"""What a method says about itself: to the catalogue, to the preflight and to the run page. No torch here."""
+"""What a method declares about itself for the catalogue, the preflight and the run page. Imports no torch."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,9 +13,9 @@ Owned = Literal["advantages", "policy loss", "log ratio", "rollout", "curriculum
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a method needs of the spec: ``field`` (dotted, inside the RunSpec) compared with ``value``.
+    """What a method requires of the spec: ``field`` (dotted, inside the RunSpec) compared with ``value``.
 
-    ``hard``: the run is refused, else the person is warned. ``or_field``: the requirement also holds when this other field meets it.
+    ``hard``: the run is refused; otherwise the user is warned. ``or_field``: the requirement is also met when this other field satisfies it.
     """
 
     field: str
@@ -28,7 +28,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve of a panel. ``metric`` is the full name of a logged metric: ``<method>/<name>``, or any other of the run (``entropy``)."""
+    """One curve of a panel. ``metric`` is the full name of a logged metric: ``<method>/<name>``, or any other metric of the run (``entropy``)."""
 
     metric: str
     label: str = ""
