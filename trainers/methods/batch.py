@@ -1,5 +1,5 @@
-"""The tensors that methods see. Shapes: B sequences, G per group, N = B / G groups, T completion tokens, F reward functions, V vocabulary,
-D hidden size. Rows of a group are neighbours: row i is member i % G of group i // G. Masked positions of (B, T) tensors hold 0.
+"""The tensors that methods see. Shapes: B sequences, G per group, N = B / G groups, T completion tokens, F reward functions, V vocabulary, D hidden
+size. Rows of a group are adjacent: row i is member i % G of group i // G. Masked positions of (B, T) tensors hold 0.
 """
 
 from collections import Counter

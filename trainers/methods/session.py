@@ -44,7 +44,7 @@ class Session:
         """One completion for each prompt (default: the whole batch), in order.
 
         ``prefixes``: token ids that each completion begins with; they are context (mask 0) and count towards ``max_tokens``. ``stop``: texts that end
-        the completion, besides the end token. ``top_k``: sample from the k likeliest tokens; 0 = all.
+        the completion, besides the end token. ``top_k``: sample from the k most likely tokens; 0 = all.
         """
         prompts = self.prompts if prompts is None else prompts
         examples = self.examples if examples is None else examples

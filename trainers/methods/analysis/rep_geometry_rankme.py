@@ -80,8 +80,10 @@ class RepGeometry(Method):
             r"RankMe = \exp\left(-\sum_k p_k \log p_k\right), \quad p_k = \frac{\lambda_k}{\sum_j \lambda_j}",
             r"\lambda_i \propto i^{-\alpha}",
         ),
-        reading="the choice of prompts, layer, number of prompts and slope range is ours",
-        departures=("The number of prompts (256), the slope range (eleventh eigenvalue to half of them) and the interval (5 steps) are ours.",),
+        reading="prompts, layer, number of prompts and slope range are our choices",
+        departures=(
+            "The number of prompts (256), the slope range (eleventh eigenvalue to half of them) and the interval (5 steps) are our choices.",
+        ),
         claim=("rep-geometry-rankme/rankme", "lower"),
     )
     Config = Config

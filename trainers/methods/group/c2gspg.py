@@ -5,10 +5,10 @@ responses of A_i log c_i + beta (r_i log c_i + (1 - r_i) log(1 - c_i)) with A_i 
 two ways: it uses one log-confidence per response instead of clipped token ratios, and it adds a cross-entropy that pulls the confidence towards the
 reward. For rewards of 0 and 1 the two gradients combine: log c_i gets the weight [(r_i - m) + beta (r_i - c_i)] / (1 - c_i).
 
-The official code was not found. The binary case follows a comparison implementation (DCPO). The other case is ours, based on the abstract's words
-"nonlinear reward normalisation and adaptive regulariser clipping": in a batch with rewards other than 0 and 1, the target is sigmoid((r - m) / (std +
-1e-4)), and the cross-entropy of a response is dropped if its target and its advantage would move its confidence in opposite directions. There is no
-importance ratio, so several passes over a batch are not corrected for; the paper is on-policy.
+The official code was not found. The binary case follows a comparison implementation (DCPO). The other case is our choice, based on the abstract's
+words "nonlinear reward normalisation and adaptive regulariser clipping": in a batch with rewards other than 0 and 1, the target is sigmoid((r - m) /
+(std + 1e-4)), and the cross-entropy of a response is dropped if its target and its advantage would move its confidence in opposite directions. There
+is no importance ratio, so several passes over a batch are not corrected for; the paper is on-policy.
 """
 
 from typing import TYPE_CHECKING

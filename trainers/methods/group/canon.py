@@ -10,8 +10,8 @@ therefore still has non-zero advantages.
 Schedules: mu = the batch's mean reward (first intra, later inter) or 1 minus it, or cosine restarts of the intra weight 1 - mu. Two details of the
 authors' code are easy to get wrong. The 30 warm-up steps are part of the 150, so cycles are 40 steps long, and they continue after step 150; in the
 mirrored schedule, the intra weight falls from 1 to 0 during the warm-up and then rises from 0 to 0.6 in each cycle. The "random split" control is not
-random: Low is the first half in batch order. Entropy as the metric needs the log-probabilities of the sampled batch: one more forward pass, about x
-1.2.
+random: Low is the first half in batch order. Entropy as the metric needs the log-probabilities of the sampled batch: one more forward pass, about 1.2
+times the step time.
 """
 
 import math

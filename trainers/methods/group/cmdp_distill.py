@@ -13,8 +13,8 @@ equations. We found no values for lambda and d either: we use 1, and 2 nats per 
 method is a hard trust region. The parent is Dr. GRPO, because advantages divided by the group's standard deviation would have a larger scale than the
 direct term and dominate it. In the toy problem of the effect case, the policy settles at the edge of its budget, not inside it: about as many
 completions are just beyond the budget as within it. z is compared with a tolerance of 1e-6, because rounding can miss a budget that is met exactly.
-Step time: the distributions of the policy and, twice, of the teacher take three more forward passes, and the logits are materialised. Above the
-parent's step time: the teacher's forward pass, and logits (B, T, V) for the direct gradient of the divergence.
+Step time: the distributions of the policy and, twice, of the teacher take three more forward passes, and the logits are materialised. Extra step
+time: the teacher's forward pass, and logits (B, T, V) for the direct gradient of the divergence.
 """
 
 from typing import TYPE_CHECKING, Any, Literal

@@ -6,7 +6,7 @@ Truncated completions get advantage 0 and are excluded from the mean over tokens
 [0.8, 1.3] and the mean over tokens are settings of the base.
 
 A verdict is the last conclusion{...}, or else the last <answer>. In words, a verdict that contains T is True; otherwise one that contains F is False.
-As numbers, only 1 and 0 count. Step time above the parent's: prompts of critique items contain a solution, so sequences are longer.
+As numbers, only 1 and 0 count. Extra step time: prompts of critique items contain a solution, so sequences are longer.
 """
 
 import random

@@ -5,9 +5,9 @@ existing. Delta: r_k = q_k - q_{k+1} for k < K - 1, q_k for k = K - 1 and 0 for 
 clipped scores. The return at a step is a (r_k + … + r_K) + c; with Delta this is a q_k + c for k < K, and c for k = K, where an earlier summary has a
 q_k too.
 
-This is our interpretation of the abstract and a note that quotes the formulas; a and eta are ours. The paper trains with PPO. Here, the advantage of
-a token is its return (r_k is paid on the last token of step k, so tokens up to there include it) minus the group's mean, divided by the group's
-standard deviation. Both statistics are taken over all tokens, with equal weight for every completion: with a = 0 this is GRPO's advantage.
+This is our interpretation of the abstract and a note that quotes the formulas; a and eta are our choices. The paper trains with PPO. Here, the
+advantage of a token is its return (r_k is paid on the last token of step k, so tokens up to there include it) minus the group's mean, divided by the
+group's standard deviation. Both statistics are taken over all tokens, with equal weight for every completion: with a = 0 this is GRPO's advantage.
 Standardising each step reward before summing would make the advantage depend on length again. The lab has no trained step scorer. ``arithmetic``
 gives 0.9 to any true equation and 0.1 to everything else; it can be exploited, as in the paper. ``solution`` gives 1 to steps of the task's own
 solution; ``endpoint`` asks the worker's judge.
@@ -110,7 +110,7 @@ class ClipDelta(Method):
             r"r_k = \tilde q_k - \tilde q_{k+1} \quad (k < K - 1), \qquad r_{K-1} = \tilde q_{K-1}, \qquad r_K = 0",
             r"G_k = \alpha \sum_{j \ge k} r_j + c",
         ),
-        reading="a, eta and the computation of advantages from returns are ours; the paper uses PPO",
+        reading="a, eta and the computation of advantages from returns are our choices; the paper uses PPO",
         departures=(
             "The paper trains with PPO; here, returns are standardised within the group.",
             "There is no trained scorer: the task's solution, true equations or a judge score steps.",

@@ -83,7 +83,7 @@ def labelled_calls(text: str) -> tuple[int, int]:
 
 class Config(Strict):
     prune: bool = param(True, "Stop drawing prompts that are solved.")
-    solved: float = param(0.9, "Accuracy from which a prompt counts as solved.", title="Solved from", gt=0, le=1)
+    solved: float = param(0.9, "Accuracy from which a prompt counts as solved.", title="Solved threshold", gt=0, le=1)
     scale: bool = param(True, "Multiply advantages by the number of groups divided by the number of informative groups.")
     replay: bool = param(True, "Insert a stored correct completion into groups that have none.")
     remembered: int = param(4000, "Number of prompts whose last correct completion is stored.", advanced=True, ge=1, le=1_000_000)

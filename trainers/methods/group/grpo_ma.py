@@ -11,7 +11,7 @@ rows, but only in the loss of the first, with M times the weight of a row; this 
 ends without its tag (end token, length) is its own and only answer, copied M times; the copies are masked, so a task whose completions have no
 thoughts (kb) only loses diversity. Standard deviations are sample ones plus 1e-4, as in TRL; with K = 1 thoughts have no advantage. The clip range is
 the base's. The paper's T4A4 needs groups of 16. A step takes two generations, one of K thoughts and one of K M answers, instead of one of K M: about
-x 1.15 of a GRPO step on the tiny policy.
+1.15 times a GRPO step on the tiny policy.
 """
 
 from copy import deepcopy

@@ -92,7 +92,7 @@ class HiPO(Method):
             r"A^{A}_i = \frac{r_i - M_{m_i}}{\mathrm{std}_{m_i}}",
             r"M_{off} \leftarrow M_{off} + \omega M_{on} \quad \mathrm{if}\ 0 \le M_{on} - M_{off} \le \omega M_{on}",
         ),
-        reading="the exact forms and values are ours; the notes confirm two advantages, gamma and omega",
+        reading="the exact forms and values are our choices; the notes confirm two advantages, gamma and omega",
         departures=(
             "Completions do not state their mode: a completion thinks if its thinking part is not empty.",
             "The cold start with both modes is the lab's own.",

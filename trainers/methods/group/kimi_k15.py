@@ -12,7 +12,7 @@ Unlike an earlier summary says, the length weight is not warmed up from 0 to 1: 
 whose size it does not give; here it is 0.2 from half of the run on. Length counts response tokens, as in the report (the quoted code counts
 characters). tau and the length of an iteration are not disclosed either. The reference is updated when an iteration begins, before its first batch is
 sampled, so that its log-ratio is exactly 0 there. Not implemented: the reset of Adam at each iteration (a method has no access to the optimiser),
-partial rollouts and long-to-short distillation. It costs the reference's forward pass: about x 1.2 of a Dr. GRPO step.
+partial rollouts and long-to-short distillation. It costs the reference's forward pass: about 1.2 times a Dr. GRPO step.
 """
 
 import math
@@ -59,7 +59,7 @@ class Config(Strict):
         0.1, "Strength of the pull towards the policy at the start of the iteration; not disclosed.", title="Regularisation (tau)", ge=0, le=1000
     )
     baseline: Literal["mean", "exact"] = param("mean", "Baseline subtracted from the reward: the group's mean, or its soft maximum at tau.")
-    refresh_every: int = param(5, "Optimiser steps per iteration, after which the reference becomes the policy.", title="Iteration", ge=1)
+    refresh_every: int = param(5, "Optimiser steps per iteration, after which the reference becomes the policy.", title="Iteration length", ge=1)
     length_weight: float = param(0.2, "Weight of the length reward once it is on; not disclosed.", title="Length weight", ge=0, le=100)
     length_from: float = param(0.5, "Share of the run after which the length reward is on.", title="Length reward from", ge=0, le=1)
     hard_prompts: bool = param(True, "Draw prompts in proportion to 1 minus their last success rate.", title="Hard prompts first")
@@ -84,7 +84,7 @@ class KimiK15(Method):
             r" + \frac{\tau}{2}\left(\log \frac{\pi_\theta(y_j)}{\pi_i(y_j)}\right)^2",
             r"\lambda_j = \frac{1}{2} - \frac{len_j - \min len}{\max len - \min len}",
         ),
-        reading="the report was not read; tau, the length weight and the length of an iteration are ours, and Adam is not reset",
+        reading="the report was not read; tau, the length weight and the length of an iteration are our choices, and Adam is not reset",
         departures=(
             "Adam is not reset at each iteration.",
             "Partial rollouts and long-to-short distillation are not implemented.",

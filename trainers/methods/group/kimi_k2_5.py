@@ -60,10 +60,10 @@ def critical_steps(stages: Sequence[tuple[int, Sequence[int]]]) -> int:
 
 
 class Config(Strict):
-    low: float = param(0.5, "Below this ratio a token has no policy gradient.", title="Ratio from (a)", gt=0, lt=1)
-    high: float = param(2.0, "Above this ratio a token has no policy gradient.", title="Ratio to (b)", gt=1, le=100)
+    low: float = param(0.5, "Below this ratio a token has no policy gradient.", title="Ratio lower bound (a)", gt=0, lt=1)
+    high: float = param(2.0, "Above this ratio a token has no policy gradient.", title="Ratio upper bound (b)", gt=1, le=100)
     tau: float = param(1e-3, "Weight of the squared log-ratio.", title="Regularisation (tau)", ge=0, le=100)
-    period: int = param(10, "Steps per phase; 0 = no Toggle, always free.", title="Phase (m)", ge=0)
+    period: int = param(10, "Steps per phase; 0 = no Toggle, always free.", title="Phase length (m)", ge=0)
     gate: float = param(0.7, "Mean reward of a prompt from which its budget applies.", title="Gate (lambda)", ge=0, le=1)
     percentile: float = param(
         50.0, "Length budget: this percentile of the lengths of a prompt's first correct completions.", title="Budget percentile", ge=0, le=100
@@ -81,14 +81,15 @@ class KimiK25(Method):
         source="technical report, sections 3 and 4.4.2, in a public transcription",
         fit="core",
         idea=(
-            "Mask tokens whose probability moved too far in either direction; in half of the phases, limit the length of completions to easy prompts."
+            "Mask tokens whose probability moved too far in either direction; in every other phase, limit completion length on "
+            "prompts that are mostly solved."
         ),
         formula=(
             r"J = \frac{1}{N}\sum_j \sum_t \mathrm{clip}(\rho_{jt}, a, b)\left(r_j - \bar r\right) - \tau \left(\log \rho_{jt}\right)^2",
             r"\tilde r_j = r_j\, 1\left[\bar r < \lambda \ \mathrm{or}\ |y_j| \le budget\right]",
         ),
         departures=(
-            "The values are ours: bounds, tau, phase length, gate and percentile are not given.",
+            "The values are our choices: bounds, tau, phase length, gate and percentile are not given.",
             "The clip applies to the ratio, as the report's formula does; its text speaks of the log-ratio.",
             "A budget comes from the first group with a correct completion; the report estimates it from initial rollouts.",
             "The mean reward is computed after Toggle; the report does not say when.",

@@ -8,7 +8,7 @@ from category to answer, a format bonus and an easy-to-hard sampler; the authors
 The category of an answer is ``category`` of the example's data if the dataset has one, else the band of ``band`` numbers that contains it (5 by
 default, similar to the paper's 76 disorders in 16 categories), else a word's first letter. The hypotheses are the results of the reasoning, the last
 one first: the right-hand sides of equations, or otherwise its words; a short name of three letters or more (Thu) matches any answer it is a prefix
-of. Step time was x 1.22 of the parent's in one comparison on a machine with other load; the hooks only read the text of each completion.
+of. Step time was 1.22 times the parent's in one comparison on a machine with other load; the hooks only read the text of each completion.
 """
 
 import re

@@ -8,7 +8,7 @@ Sources: the abstract and a third-party summary with formulas; we found no code 
 including wrong responses in its range, and adding the run's other reward functions to R unchanged. A response shorter than the window is a single
 window; one without tokens has no rank and is excluded from the range. The paper's window of 64 is for responses of 1,000 tokens. The first stage
 (continuations orthogonal to the policy's own states, then SFT on the correct ones) needs a teacher policy: only its measure, ``novelty``, is
-implemented. It costs one forward pass for the hidden states and one SVD per window: about x 1.15 of a GRPO step on the tiny policy.
+implemented. It costs one forward pass for the hidden states and one SVD per window: about 1.15 times a GRPO step on the tiny policy.
 """
 
 from typing import TYPE_CHECKING
@@ -82,7 +82,7 @@ class MRPO(Method):
             r"\rho(y) = \min_W \exp\left(-\sum_i p_i \log p_i\right), \quad p_i = \frac{\sigma_i(W)}{\sum_j \sigma_j(W)}",
             r"R(y) = 1_{right}\left(1 + \alpha\, \frac{\rho(y) - \min \rho}{\max \rho - \min \rho}\right)",
         ),
-        reading="the layer, the normalisation over the batch and the uncentred windows are ours; the first stage is not implemented",
+        reading="the layer, the normalisation over the batch and the uncentred windows are our choices; the first stage is not implemented",
         departures=(
             "The first stage (continuations orthogonal to the policy's own states) is not implemented; only its measure is.",
             "The window is 8 tokens; the paper uses 64 for completions of 1,000 tokens.",

@@ -6,8 +6,8 @@ of the query's other documents with a lower score; for another document, it is t
 R = alpha R_intra + (1 - alpha) R_inter. A GRPO group holds the trajectories of one document; the documents of a query are sampled in the same batch.
 
 Section 3.2.2 and appendix C use alpha = 0.75, tau = 20, and one relevant and one other document per query; an earlier summary guessed 0.5 and had no
-tau. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method; its metric ``auc`` does. Step
-time above the parent's: each prompt holds a query and a document, so prompts are longer than the task's own.
+tau. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method; its metric ``auc`` does. Extra
+step time: each prompt holds a query and a document, so prompts are longer than the task's own.
 """
 
 from math import ceil
@@ -107,7 +107,7 @@ class RetroStar(Method):
     owns = frozenset({"curriculum"})
     excludes = {
         "critique-coder": "both replace the training prompts: retro-star with documents, critique-coder with questions about a solution",
-        "rest-rl": "it replaces the training prompts with documents, so the filtering and the prefixes of rest-rl would be lost",
+        "rest-rl": "retro-star replaces the training prompts with documents, so the filtering and the prefixes of rest-rl would be lost",
     }
 
     def prepare(self, run: "RunContext") -> None:

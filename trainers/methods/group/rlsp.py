@@ -5,9 +5,9 @@ completion. With alpha > 1/2, no wrong completion earns as much as a correct one
 correctness and the reward is hacked.
 
 This is our interpretation of the abstract, which names three stages (demonstrations, exploration reward, outcome verifier) and no formula: the
-mixture and the way steps are counted are ours. A step is one equation of the reasoning, or one search. The paper trains with PPO; here, both rewards
-go into the group's advantage. With ``target``, exploration is rewarded only while the share of correct completions is at most that value. Differs
-from GRPO only in the reward.
+mixture and the way steps are counted are our choices. A step is one equation of the reasoning, or one search. The paper trains with PPO; here, both
+rewards go into the group's advantage. With ``target``, exploration is rewarded only while the share of correct completions is at most that value.
+Differs from GRPO only in the reward.
 """
 
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ class RLSP(Method):
         fit="core",
         idea="Pay a little for every reasoning step, whether or not the answer is correct, and much more for a correct answer.",
         formula=(r"R = \alpha\, r + (1 - \alpha) \min\left(1, \frac{n_{steps}}{n_{ref}}\right)",),
-        reading="the mixture and the form of the exploration reward are ours; the abstract has no formula",
+        reading="the mixture and the form of the exploration reward are our choices; the abstract has no formula",
         departures=("The paper trains with PPO; here, both rewards go into the group's advantage.",),
         claim=("heldout/accuracy", "higher"),
     )

@@ -59,7 +59,7 @@ class ROVER(Method):
         provenance="code",
         source="github tinnerhrhe/ROVER: Countdown and Math, verl/workers/actor/dp_actor.py, trainer/ppo/core_algos.py",
         fit="core",
-        idea="Regress the token values of a uniformly random policy; a softmax over them finds all correct answers, not only the likeliest.",
+        idea="Regress the token values of a uniformly random policy; a softmax over them finds all correct answers, not only the most likely.",
         formula=(
             r"Q_t = \rho \left(\log \pi_\theta(a_t|s_t) - \log \pi_{old}(a_t|s_t)\right)",
             r"y_t = \tilde r + \frac{\rho}{|V|}\sum_a \log \frac{\pi_\theta(a|s_{t+1})}{\pi_{old}(a|s_{t+1})}",

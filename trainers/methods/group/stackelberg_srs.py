@@ -56,7 +56,11 @@ def soft_threshold(utilities: Tensor, thresholds: Tensor, bound: Tensor, sharpne
 class Config(Strict):
     bound: float = param(1.0, "Largest shaped reward.", title="Bound (B)", gt=0, le=1000)
     beta: float = param(
-        1.0, "Weight of the KL penalty assumed when solving for the threshold: B / beta bounds the log-ratio.", title="KL weight", gt=0, le=1000
+        1.0,
+        "Weight of the KL penalty assumed when solving for the threshold: B / beta bounds the log-ratio.",
+        title="KL weight (beta)",
+        gt=0,
+        le=1000,
     )
     sharpness: float = param(
         10.0, "Near 0 the shaped rewards are almost constant; large values give a hard threshold.", title="Sharpness (alpha)", gt=0, le=1e6

@@ -46,12 +46,12 @@ class Config(Strict):
     )
     strata: Literal["auto", "searches", "steps"] = param("auto", "What defines a stratum; auto uses searches if there are any, else steps.")
     deviation: Literal["population", "sample"] = param("population", "Standard deviation used as the divisor.", advanced=True)
-    epsilon: float = param(1e-8, "Added to the deviations.", advanced=True, gt=0, le=1)
+    epsilon: float = param(1e-8, "Added to the standard deviations.", advanced=True, gt=0, le=1)
 
 
 class StratifiedGRPO(Method):
     card = Card(
-        name="Added to the standard deviations.",
+        name="stratified-grpo",
         title="Stratified advantage normalisation",
         arxiv="2510.06214",
         system="Stratified GRPO",
@@ -64,7 +64,7 @@ class StratifiedGRPO(Method):
             r"A_{SAN,i} = \frac{R_i - \mathrm{mean}_{k(i)}}{\mathrm{std}_{k(i)} + \epsilon}",
             r"A_i = \alpha A_{SAN,i} + (1 - \alpha) \frac{R_i - \mathrm{mean}_G}{\mathrm{std}_G + \epsilon}",
         ),
-        reading="alpha and the kind of standard deviation are ours; the equations are second-hand",
+        reading="alpha and the kind of standard deviation are our choices; the equations are second-hand",
         departures=("In tasks without searches, a stratum is the number of steps in the reasoning.",),
         claim=("heldout/accuracy", "higher"),
     )

@@ -9,7 +9,7 @@ t uses the batch of t - 1.
 
 Two details of the authors' code are easy to get wrong. T >= 2 s is not enough: ERV needs T > 2 s (ERA: T > 3 s), otherwise they are 0. lambda is
 multiplied by 1 - (running score + 1) / 2 unless ``aux_fix`` is set, which the released training does; here, this factor is off by default. It costs
-one forward pass for the hidden states and about fifteen small SVDs per response: about x 1.2 of a GRPO step on the tiny policy.
+one forward pass for the hidden states and about fifteen small SVDs per response: about 1.2 times a GRPO step on the tiny policy.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -89,7 +89,9 @@ class VERL(Method):
         provenance="code",
         source="github hf618/VERL: verl/trainer/metrics_utils.py, reward_manager_versions.py, ppo/ray_trainer.py, train.sh",
         fit="core",
-        idea="Measure exploration by the rank of a completion's hidden states and exploitation by its growth, and give a small bonus for them.",
+        idea=(
+            "Measure exploration by the rank of a completion's hidden states and exploitation by its growth; whichever pays more gets a small bonus."
+        ),
         formula=(
             r"\Phi = w \tanh d_{ER} + (1 - w) \tanh d_{ERV}, \quad w = \sigma(g\, d_{ERA})",
             r"A' = A + \min\left(\max(\lambda \Phi, 0),\ \frac{|A|}{\kappa}\right)",

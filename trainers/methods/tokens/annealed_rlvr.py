@@ -53,11 +53,11 @@ def heating_set(accuracies: list[float], solved: list[int], threshold: float) ->
 class Config(Strict):
     threshold: float = param(0.1, "Accuracy below which prompts solved at least once are used for heating.", title="Accuracy threshold", gt=0, le=1)
     steps: int = param(30, "Number of heating steps.", title="Heating steps", ge=0, le=100_000)
-    answers: int = param(32, "Stored completions per heating step.", title="Completions a step", ge=1, le=65_536)
+    answers: int = param(32, "Stored completions per heating step.", title="Completions per step", ge=1, le=65_536)
     patience: int = param(2, "Checks without a new minimum length after which the minimum counts as passed.", title="Patience (P)", ge=1, le=1000)
     knee: float = param(0.3, "The reward's knee: the slope is at most this share of the steepest slope.", title="Knee (f)", ge=0, le=1)
-    every: int = param(5, "Steps between two checks.", title="Check every", ge=1, le=100_000)
-    at: int = param(0, "Start heating after this step instead, as a control; 0 = at the turning point.", title="Fixed time", ge=0)
+    every: int = param(5, "Steps between two checks.", title="Check every (steps)", ge=1, le=100_000)
+    at: int = param(0, "Start heating after this step instead, as a control; 0 = at the turning point.", title="Fixed start step", ge=0)
 
 
 class AnnealedRLVR(Method):
@@ -76,7 +76,7 @@ class AnnealedRLVR(Method):
             r"H = \left\{q : n_q > 0,\; acc(q) < 0.1\right\}",
             r"L_{heat} = -\frac{1}{|y|} \sum_t \log \pi_\theta(y_t \mid q), \quad q \in H",
         ),
-        reading="smoothing, checks, slopes and the accuracy over the whole run are ours; the notes describe the trigger and the set in words",
+        reading="smoothing, checks, slopes and the accuracy over the whole run are our choices; the notes describe the trigger and the set in words",
         departures=(
             "Heating is postponed while there are no rarely solved prompts.",
             "Completions are still sampled during heating, for monitoring.",

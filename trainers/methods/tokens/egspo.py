@@ -5,10 +5,10 @@ keeps its full gradient; one below gets the share phi_t = p_t (1 - p_t) of it, w
 constant share). Loss = (1 - mu) clipped policy loss with these weights + mu cross-entropy on the gold answers; mu falls linearly over the first part
 of the run. The sign of the advantage is kept, so a confident mistake is still pushed down, only more gently; masking it (share 0) would leave it
 unchanged. It differs from GRPO in the weights and the imitation term. The abstract says "attenuated" and compares with CHORD-phi: the use of CHORD's
-phi as attenuation, tau as a quantile and the schedule of mu are ours; p is that of the rollout policy (the first pass), which our paper summary
-leaves open. The SFT warm-up before RL is the lab's cold start or an earlier SFT stage. The expert is the task's gold answer; a prompt without one has
-no imitation term. Step time: one more forward and backward pass over one gold answer per prompt (B / G rows); if the sampled batch is split into
-micro-batches, one forward pass over it for tau.
+phi as attenuation, tau as a quantile and the schedule of mu are our choices; p is that of the rollout policy (the first pass), which our paper
+summary leaves open. The SFT warm-up before RL is the lab's cold start or an earlier SFT stage. The expert is the task's gold answer; a prompt without
+one has no imitation term. Step time: one more forward and backward pass over one gold answer per prompt (B / G rows); if the sampled batch is split
+into micro-batches, one forward pass over it for tau.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -85,7 +85,7 @@ class EGSPO(Method):
             r"w_t = 1[H_t \ge \tau] + 1[H_t < \tau]\, p_t (1 - p_t)",
             r"L = (1 - \mu)\, L_{PG}(w_t A_i) + \mu\, L_{SFT}",
         ),
-        reading="the quantile threshold, phi as the attenuation and the linear fall of mu are ours; the abstract names none of them",
+        reading="the quantile threshold, phi as the attenuation and the linear fall of mu are our choices; the abstract names none of them",
         departures=("The warm-up before RL is the lab's cold start or an earlier stage.",),
         claim=("heldout/accuracy", "higher"),
     )

@@ -42,8 +42,8 @@ def estimate_k3_kl(ratios: Tensor) -> Tensor:
 
 
 class Config(Strict):
-    lowest: float = param(-1.5, "Lower bound of a token's log-ratio.", title="Lowest (lP)", le=0, ge=-100)
-    highest: float = param(1.5, "Upper bound of a token's log-ratio.", title="Highest (lR)", ge=0, le=100)
+    lowest: float = param(-1.5, "Lower bound of a token's log-ratio.", title="Lower bound (lP)", le=0, ge=-100)
+    highest: float = param(1.5, "Upper bound of a token's log-ratio.", title="Upper bound (lR)", ge=0, le=100)
     every: int = param(4, "Steps between two copies of the policy into the reference; 0 never copies.", title="Sync every (k)", ge=0)
     kl: float = param(0.01, "GRPO only: weight of the KL estimate on unclipped log-ratios.", title="KL weight", ge=0, le=100)
 
@@ -59,8 +59,8 @@ class Humanline(Method):
         source="github ContextualAI/HALOs: train/trainers.py, config/config.yaml; k from notes on the ICLR 2026 paper",
         fit="core",
         idea=(
-            "Make training on offline completions behave like on-policy training: let the reference follow the policy, and clip "
-            "tokens whose probability changed more than people would perceive."
+            "Make training on offline completions behave like on-policy training: let the reference follow the policy, and "
+            "ignore tokens whose probability changed more than people would perceive."
         ),
         formula=(
             r"\hat d_t = \mathrm{clip}\left(\log \frac{\pi_\theta(y_t)}{\pi_{ref}(y_t)},\, l_P,\, l_R\right)",

@@ -82,7 +82,7 @@ class LLDS(Method):
         departures=(
             "The term is divided by the loss tokens of the batch; the authors' code uses those of the micro-batch.",
             "A threshold that the released code never reads and a weight of the answer region that is off there are not implemented.",
-            "The boundary between stagnation and decay is ours; it is only shown in charts.",
+            "The boundary between stagnation and decay is our choice; it is only shown in charts.",
         ),
         claim=("llds/likelihood_right", "higher"),
     )
@@ -145,7 +145,7 @@ class LLDS(Method):
                 unit="nats per token",
                 phase="llds/phase",
                 phase_names=PHASES,
-                help="Mean log-likelihood under the sampling policy. A falling likelihood of correct completions announces a collapse.",
+                help="Mean log-likelihood under the sampling policy. Falling likelihood of correct completions is an early sign of collapse.",
             ),
             Panel("Displaced tokens", (Series("llds/gated_tokens", "share of tokens in the term"), Series("llds/loss", "term", dashed=True))),
         )

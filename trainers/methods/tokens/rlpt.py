@@ -1,6 +1,6 @@
 """RLPT: RL on promising tokens only (arXiv 2602.03195), our interpretation of the abstract and second-hand notes.
 
-At every position, the K likeliest tokens of the sampling policy are the action space: the completion is sampled from them, and old and new
+At every position, the K most likely tokens of the sampling policy are the action space: the completion is sampled from them, and old and new
 probabilities are renormalised on the same stored set P_t, rho_t = pi(y_t; P_t) / pi_old(y_t; P_t). Logits outside P_t get no gradient, and there is
 no mismatch between a truncated sampler and a full softmax. It differs from GRPO only in the sampling and the ratio; advantage and clipping are the
 base's. The set is that of the sampling policy (a review says the current policy): it is computed in the first pass, where that is still the policy in
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def select_promising_tokens(logits: Tensor, ids: Tensor, count: int) -> Tensor:
-    """(B, T, V), (B, T) -> (B, T, K) int64: the likeliest ``count`` tokens, including the sampled one."""
+    """(B, T, V), (B, T) -> (B, T, K) int64: the most likely ``count`` tokens, including the sampled one."""
     best = logits.topk(min(count, logits.shape[-1]), -1).indices
     found = (best == ids[..., None]).any(-1)
     best[..., -1] = torch.where(found, best[..., -1], ids)
@@ -46,7 +46,7 @@ def compute_support_coverage(logits: Tensor, support: Tensor) -> Tensor:
 
 class Config(Strict):
     tokens: int = param(
-        32, "Number of likeliest tokens that completions are sampled from and the ratio is renormalised on.", title="Promising tokens (K)", ge=1
+        32, "Number of most likely tokens that completions are sampled from and the ratio is renormalised on.", title="Promising tokens (K)", ge=1
     )
 
 
@@ -61,8 +61,8 @@ class RLPT(Method):
         source="abstract; an excerpt in a review (definition of the set, top-32 and top-8 figures); a third-party note on reusing the stored set",
         fit="core",
         idea=(
-            "Sample from the K likeliest tokens and compare old and new probabilities on exactly those, so that the tail of the "
-            "vocabulary adds no gradient noise."
+            "Sample from the K most likely tokens and compare old and new probabilities on exactly those, so that the tail of "
+            "the vocabulary adds no gradient noise."
         ),
         formula=(
             r"\tilde\pi(v \mid s_t) = \frac{1[v \in P_t]\, e^{l_v}}{\sum_{u \in P_t} e^{l_u}}",
@@ -119,7 +119,7 @@ class RLPT(Method):
             Panel(
                 "Coverage of the promising tokens",
                 (Series("rlpt/coverage", "mean"), Series("rlpt/coverage_lowest", "lowest in the step", dashed=True)),
-                help="Probability mass that the full softmax assigns to the K likeliest tokens.",
+                help="Probability mass that the full softmax assigns to the K most likely tokens.",
             ),
             Panel("Gradient norm", (Series("grad_norm", "before clipping"),)),
         )

@@ -4,10 +4,10 @@ L = lam_sft * cross-entropy on the teacher's answer + the base's GRPO loss + lam
 the student is to the teacher's answer to the same prompt; a_i = D_i - mean of the group, and L_adv = -mean over samples of a_i times the mean
 log-probability of its tokens. Samples that are more similar to the teacher's answer than the rest of their group become more likely. It differs from
 GRPO in the two added terms; the reward and its advantage stay unchanged (public reviews say the adversarial term works best as a separate loss).
-Without the reward it is A-SFT, without imitation A-GRPO. Both weights, and the term's form as a policy gradient without importance ratio, are ours:
-the abstract has no equations. The teacher's answer is the task's gold completion; the discriminator is the cosine of character n-grams of both texts
-instead of a pretrained preference model. A prompt without a gold completion has only a GRPO loss. Step time: one forward and backward pass over one
-gold answer per prompt (B / G rows).
+Without the reward it is A-SFT, without imitation A-GRPO. Both weights, and the term's form as a policy gradient without importance ratio, are our
+choices: the abstract has no equations. The teacher's answer is the task's gold completion; the discriminator is the cosine of character n-grams of
+both texts instead of a pretrained preference model. A prompt without a gold completion has only a GRPO loss. Step time: one forward and backward pass
+over one gold answer per prompt (B / G rows).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,7 @@ class UniAPL(Method):
             r"L = \lambda_{sft} L_{CE}(y^*) + L_{GRPO} + \lambda_{adv} L_{adv}",
             r"L_{adv} = -\frac{1}{G} \sum_i \left(D_i - \bar D\right) \frac{1}{|y_i|} \sum_t \log \pi_\theta(y_{it})",
         ),
-        reading="the equations and both weights are ours; text similarity replaces the pretrained discriminator",
+        reading="the equations and both weights are our choices; text similarity replaces the pretrained discriminator",
         departures=("Text similarity replaces the pretrained discriminator.",),
         claim=("uniapl/similarity", "higher"),
     )
