@@ -46,7 +46,9 @@ class RSGRPO(Method):
         provenance="code",
         source="github Jackory/RS-GRPO: codes/risk_sensitive_adv.py",
         fit="core",
-        idea="Optimise a soft maximum of the reward instead of its mean: rare successes count more and easy prompts less, which preserves diversity.",
+        idea=(
+            "Optimise a soft maximum of the reward instead of its mean: rare successes count more and easy prompts less, so completions stay diverse."
+        ),
         formula=(
             r"V = \frac{1}{b}\log \frac{1}{G}\sum_j e^{b r_j}",
             r"A_i = \frac{1}{b}\left(e^{b (r_i - V)} - 1\right)",

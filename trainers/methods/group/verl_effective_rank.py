@@ -90,7 +90,8 @@ class VERL(Method):
         source="github hf618/VERL: verl/trainer/metrics_utils.py, reward_manager_versions.py, ppo/ray_trainer.py, train.sh",
         fit="core",
         idea=(
-            "Measure exploration by the rank of a completion's hidden states and exploitation by its growth; whichever pays more gets a small bonus."
+            "Measure exploration by the rank of a completion's hidden states and exploitation by its growth; both earn a small "
+            "bonus, weighted by the acceleration."
         ),
         formula=(
             r"\Phi = w \tanh d_{ER} + (1 - w) \tanh d_{ERV}, \quad w = \sigma(g\, d_{ERA})",
