@@ -63,7 +63,7 @@ class Stack:
         for method in self.filling("data"):
             rows = method.data(rows, self.context)
             if not rows:
-                raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left no rows to train on", "loosen its parameters")])
+                raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left no rows to train on", "relax its parameters")])
         self.context.examples = rows
         return rows
 

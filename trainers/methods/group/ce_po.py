@@ -60,7 +60,7 @@ def channel_score(jacobian: Tensor, twin: Tensor) -> Tensor:
 
 
 def compute_direct_jacobian(to_prompt: Tensor, through: Tensor, to_working: Tensor) -> Tensor:
-    """d Y / d Z, d X / d Z, d Y / d X, (B, L, D) each -> (B, L, D): the prompt's influence on the answer that does not go through the working."""
+    """d Y / d Z, d X / d Z, d Y / d X, (B, L, D) each -> (B, L, D): the prompt's influence on the answer that does not go through the reasoning."""
     length = to_working.norm(dim=2, keepdim=True)
     there = (length > 0).to(length)
     way = (to_working / length.clamp(min=TINY)).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1.0)  # (B, 1, D)
