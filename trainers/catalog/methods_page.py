@@ -8,19 +8,19 @@ from trainers.contract.stacking import DEFAULT_BASES
 Entry = dict[str, Any]
 
 GROUPS = {
-    "bases": "Bases: what a recipe is stacked on",
-    "group": "Groups of answers",
+    "bases": "Bases of recipes",
+    "group": "Groups of completions",
     "tokens": "Tokens",
     "prompts": "Prompts and curriculum",
     "pairs": "Pairs",
     "analysis": "Analysis",
-    "installed": "Of other packages",
+    "installed": "From other packages",
 }
 
 INTRODUCTION = """# Methods
 
-Made by `python -m trainers methods --markdown` from the catalogue; do not edit it. Each method is one file under `trainers/methods/`, and each has
-a page in the lab with the team's runs that used it and what it did when it was measured here.
+Generated from the catalogue by `python -m trainers methods --markdown`; do not edit. Each method is one file under `trainers/methods/`, and each
+has a page in the lab with the team's runs that used it and its measured effects.
 
 A recipe has one base and any number of methods:
 
@@ -28,10 +28,10 @@ A recipe has one base and any number of methods:
 .venv/bin/python manage.py launch grpo --base gspo --method rs-grpo:risk=3 --method siren
 ```
 
-Where the order changes what comes out it is not the recipe's: a method *makes* a value anew (advantages, rewards, training data, the margin of a
-pair), *maps* the one that comes in, or *gates* it. Makers act first, then maps, then gates, and what a gate leaves out gets no gradient in any pass.
-Only methods of the same kind act in the recipe's order. Two methods that decide or make the same thing cannot be stacked; the preflight says which
-and why."""
+Where the order of methods affects the result, their roles decide it, not the recipe: a method *makes* a new value (advantages, rewards, training
+data, the margin of a pair), *maps* the value it receives, or *gates* it. Makers run first, then maps, then gates; what a gate excludes gets no
+gradient in any pass. Only methods with the same role run in the recipe's order. Two methods that decide or make the same thing cannot be stacked; the
+preflight says which and why."""
 
 
 def describe_provenance(entry: Entry) -> str:

@@ -1,1 +1,1 @@
-"""Published methods, one file each, grouped by the batch they eat; ``docs/adding-a-method.md`` walks through adding one."""
+"""Published methods, one file each, grouped by the batch they act on; ``docs/adding-a-method.md`` walks through adding one."""

@@ -1,7 +1,7 @@
-"""Method: one published idea as hooks that an adapter calls. A subclass fills the hooks it needs and no others. Where the order of methods changes
-what comes out, their ``roles`` decide it (``trainers/contract/stack_order.py``), among equals the order of the recipe.
+"""Method: one published idea as hooks that an adapter calls. A subclass implements only the hooks it needs. Where the order of methods affects the
+result, their ``roles`` decide it (``trainers/contract/stack_order.py``); methods with the same role act in the order of the recipe.
 
-Hooks are thin: the formulas are pure functions in the same file, on tensors, without self, trainer or device. Shapes: B sequences, G per group,
+Hooks are thin: the formulas are pure functions in the same file that take tensors, without self, trainer or device. Shapes: B sequences, G per group,
 N = B / G groups, T completion tokens, F reward functions, V vocabulary, D hidden size.
 """
 
@@ -39,7 +39,7 @@ class NoConfig(Strict):
 
 
 class Method:
-    """Class variables say what it is; hooks say what it does. One instance per run; everything it remembers across steps is in ``state``."""
+    """Class variables describe the method; hooks implement it. One instance per run; everything it remembers across steps is in ``state``."""
 
     card: ClassVar[Card]
     Config: ClassVar[type[Strict]] = NoConfig
@@ -59,12 +59,12 @@ class Method:
         self.logged: dict[str, list[float | Tensor]] = {}
 
     def log(self, name: str, value: float | Tensor) -> None:
-        """A number of this step, reported as the metric ``<method>/<name>``; several in one step are averaged."""
+        """Logs a value of this step as the metric ``<method>/<name>``; several values in one step are averaged."""
         # A tensor is read when the step ends: reading it now would make a GPU wait.
         self.logged.setdefault(name, []).append(value.detach() if isinstance(value, Tensor) else value)
 
     def collect(self) -> dict[str, float]:
-        """What was logged since the last call, averaged."""
+        """The values logged since the last call, averaged."""
         found = {name: sum(float(value) for value in values) / len(values) for name, values in self.logged.items()}
         self.logged.clear()
         return found
@@ -84,25 +84,26 @@ class Method:
     # Once, before training.
 
     def prepare(self, run: "RunContext") -> None:
-        """Given the run's policy, task, seed and folder. Loads what else the method needs."""
+        """Receives the run's policy, task, seed and folder, and loads what else the method needs."""
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
-        """Has a role. What the run trains on: list of Example (GRPO), or of rows with prompt, chosen, rejected (DPO), prompt, completion,
-        label (KTO), prompt, completion (SFT). Extra keys of rows reach the batch."""
+        """Has a role. What the run trains on: a list of Example (GRPO), or of rows with prompt, chosen, rejected (DPO), prompt, completion, label
+        (KTO), or prompt, completion (SFT). Extra keys of rows are passed on to the batch.
+        """
         return rows
 
     # Each generation batch (GRPO), before and while completions are sampled.
 
     def curriculum(self, history: "History") -> Tensor | None:
-        """(number of examples,) sampling weights >= 0 of the next batch's prompts; None leaves the order of the dataset."""
+        """(number of examples,) sampling weights >= 0 of the prompts for the next batch; None keeps the order of the dataset."""
         return None
 
     def prompts(self, example: "Example", members: int, step: int) -> "list[list[Message]] | None":
-        """The prompt of each of the ``members`` of a group; None leaves the example's own. Randomness: ``self.run.rng(...)``, never global."""
+        """The prompt of each of the ``members`` of a group; None keeps the example's own prompt. Randomness: ``self.run.rng(...)``, never global."""
         return None
 
     def rollout(self, session: "Session") -> "list[Completion]":
-        """One completion for each of ``session.examples``. The owner of "rollout" only."""
+        """One completion for each of ``session.examples``. Only for the owner of "rollout"."""
         raise NotImplementedError
 
     # Each generation batch, after scoring; without gradients.
@@ -114,26 +115,26 @@ class Method:
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
         """Has a role. (B,) or (B, T) so far -> (B,) or (B, T). Rewards after shaping are ``batch.shaped`` (B,).
 
-        A gate is given ones and answers 0 where nothing is to be learnt: no gradient reaches those rows or tokens in any pass, whatever else the
-        stack does. It says why in words with ``batch.leave_out``.
+        A gate receives ones and returns 0 for rows or tokens to exclude: they get no gradient in any pass, whatever else is stacked. It gives the
+        reason with ``batch.leave_out``.
         """
         return advantages
 
     def observe(self, batch: "RolloutBatch") -> None:
-        """Last look at a scored batch: update running means, remember trajectories, log."""
+        """Called last, on a scored batch: update running means, store trajectories, log."""
 
     # Each micro-batch, with gradients.
 
     def token_weights(self, batch: "LossBatch") -> Tensor | None:
-        """(B, T) multiplier >= 0 on the policy-gradient term, computed once per sampled batch (the first pass) and kept for later passes."""
+        """(B, T) multiplier >= 0 on the policy-gradient term, computed once per sampled batch (in the first pass) and reused in later passes."""
         return None
 
     def log_ratios(self, batch: "LossBatch") -> Tensor | None:
-        """(B, T) log of the importance ratio in place of log pi - log pi_old. The owner of "log ratio" only."""
+        """(B, T) log of the importance ratio, replacing log pi - log pi_old. Only for the owner of "log ratio"."""
         return None
 
     def policy_loss(self, batch: "LossBatch") -> Tensor:
-        """Scalar to minimise in place of the base's policy-gradient term. The owner of "policy loss" only."""
+        """Scalar to minimise, replacing the base's policy-gradient term. Only for the owner of "policy loss"."""
         raise NotImplementedError
 
     def loss(self, batch: "LossBatch | PairBatch | TokenBatch") -> Tensor | None:
@@ -171,7 +172,7 @@ class Method:
         """Changes ``parameter.grad`` in place."""
 
     def reference(self, step: int, policy: Any, reference: Any) -> bool:
-        """Updates the reference policy's weights in place; True when it did. Needs "reference"; the owner of "reference" only."""
+        """Updates the reference policy's weights in place; returns True if it did. Needs "reference"; only for the owner of "reference"."""
         return False
 
     # Checkpoints.
@@ -181,11 +182,11 @@ class Method:
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes back what ``state`` gave."""
+        """Restores what ``state`` returned."""
 
 
 class Base(Method):
-    """A method that is a whole trainer: what a recipe is stacked on. ``arguments`` are its settings of the TRL trainer ``trainer``."""
+    """A method that is a complete trainer, the base of a recipe. ``arguments`` returns its settings for the TRL trainer ``trainer``."""
 
     trainer: ClassVar[Trainer]
     scale: ClassVar[Scale] = ""
@@ -217,5 +218,5 @@ HOOKS = (
 
 
 def hooks_of(kind: type[Method]) -> tuple[str, ...]:
-    """The hooks a method fills, in the order they are called."""
+    """The hooks a method implements, in the order they are called."""
     return tuple(name for name in HOOKS if getattr(kind, name) is not getattr(Method, name))

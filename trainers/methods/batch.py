@@ -1,5 +1,5 @@
-"""The tensors that methods see. Shapes: B sequences, G per group, N = B / G groups, T completion tokens, F reward functions, V vocabulary,
-D hidden size. Rows of a group are neighbours: row i is member i % G of group i // G. Masked positions of (B, T) tensors hold 0.
+"""The tensors that methods see. Shapes: B sequences, G per group, N = B / G groups, T completion tokens, F reward functions, V vocabulary, D hidden
+size. Rows of a group are adjacent: row i is member i % G of group i // G. Masked positions of (B, T) tensors hold 0.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ class RolloutBatch:
 
     @property
     def correct(self) -> Tensor:
-        """(B,) bool: the task's first reward function, its accuracy, says right."""
+        """(B,) bool: whether the task's first reward function, its accuracy, is above 0.5."""
         return self.rewards[:, 0].nan_to_num(0.0) > 0.5
 
     @property
@@ -60,13 +60,13 @@ class RolloutBatch:
         return self.mask.sum(1)
 
     def leave_out(self, rows: Tensor, why: str) -> None:
-        """Leaves completions (B,) bool out of the loss, whatever other methods do; the first reason that is given for one is kept."""
+        """Excludes completions (B,) bool from the loss, whatever other methods do; for each completion the first reason given is kept."""
         before = self.filtered or [""] * len(self.texts)
         self.filtered = [said or (why if out else "") for said, out in zip(before, rows.tolist(), strict=True)]
 
     @property
     def left_out(self) -> Tensor:
-        """(B,) bool: a method said why the completion is not in the loss."""
+        """(B,) bool: whether a method excluded the completion from the loss with a reason."""
         said = self.filtered or [""] * len(self.mask)
         noted = [isinstance(note, dict) and note.get("filtered") for note in self.notes] or [""] * len(self.mask)  # a replay lacks some
         return torch.tensor([bool(one or other) for one, other in zip(said, noted, strict=True)], device=self.mask.device)
@@ -88,10 +88,10 @@ class RolloutBatch:
 
 @dataclass
 class LossBatch:
-    """One micro-batch of the GRPO loss. B rows here are a slice of the sampled batch, in another order: ``rows`` says which.
+    """One micro-batch of the GRPO loss. Its B rows are a slice of the sampled batch, in another order; ``rows`` gives their indices.
 
-    What a method makes of a micro-batch is averaged over them. A mean over tokens or examples is therefore one of the whole sampled batch
-    (``token_mean``, ``base_mean``, ``weights_of``): how a batch is cut into micro-batches must not change its gradient.
+    What a method returns for each micro-batch is averaged over micro-batches. A mean over tokens or examples must therefore be one over the whole
+    sampled batch (``token_mean``, ``base_mean``, ``weights_of``): splitting a batch into micro-batches must not change its gradient.
     """
 
     rollout: RolloutBatch
@@ -113,26 +113,27 @@ class LossBatch:
 
     @property
     def slices(self) -> float:
-        """Micro-batches that the sampled batch is cut into."""
+        """Number of micro-batches that the sampled batch is split into."""
         return len(self.rollout.mask) / len(self.rows)
 
     @property
     def row_scale(self) -> float:
-        """What makes a mean over all rows one over those that no method left out; 1 where the base does not average over rows."""
+        """Factor that turns a mean over all rows into a mean over the rows that no method excluded; 1 where the base does not average over rows."""
         kept = int((~self.rollout.left_out).sum())
         return len(self.rollout.mask) / kept if kept and self.loss_type in ROW_MEANS else 1.0
 
     def token_mean(self, values: Tensor) -> Tensor:
-        """(B, T) -> scalar: this micro-batch's part in the mean over all loss tokens of the sampled batch."""
+        """(B, T) -> scalar: this micro-batch's contribution to the mean over all loss tokens of the sampled batch."""
         return masked_mean(values, self.mask, self.token_count)
 
     def base_mean(self, values: Tensor) -> Tensor:
-        """(B, T) -> scalar: reduced as the base reduces its policy-gradient term, so that both are on one scale."""
+        """(B, T) -> scalar: reduced as the base reduces its policy-gradient term, so that both have the same scale."""
         return self.row_scale * reduced_as(self.loss_type, values, self.mask, self.max_tokens, self.token_count)
 
     def weights_of(self, keys: Sequence[Key]) -> dict[Key, float]:
-        """``keys``: one for each row of the sampled batch. What those of the rows here weigh, so that a sum over them, averaged over the
-        micro-batches, is the sum over each key of the sampled batch once."""
+        """``keys``: one for each row of the sampled batch. Weights for the keys of this micro-batch: a sum with these weights, averaged over the
+        micro-batches, counts each key of the sampled batch once.
+        """
         every, here = Counter(keys), Counter(self.of(list(keys)))
         return {key: self.slices * count / every[key] for key, count in here.items()}
 
@@ -142,7 +143,7 @@ class LossBatch:
         return self.of(self.rollout.ids)
 
     def of(self, values: Any) -> Any:
-        """The rows of something of the whole sampled batch: a tensor (B', ...) or a list."""
+        """Selects this micro-batch's rows from a value of the whole sampled batch: a tensor (B', ...) or a list."""
         if isinstance(values, Tensor):
             return values[self.rows.to(values.device)]
         return [values[row] for row in self.rows.tolist()]
@@ -156,8 +157,8 @@ class LossBatch:
 class PairBatch:
     """One micro-batch of preference pairs. T and T' differ: chosen and rejected tensors are padded on the right separately.
 
-    ``score`` is what the base loss is a function of: beta * (sum of chosen ratios - sum of rejected ratios) for DPO, the difference of the
-    means for IPO, after the methods' ``pair_ratios`` and ``pair_margins``.
+    ``score`` is the input of the base loss: beta * (sum of chosen ratios - sum of rejected ratios) for DPO, the difference of the means for IPO,
+    after the methods' ``pair_ratios`` and ``pair_margins``.
     """
 
     rows: list[dict[str, Any]]  # B dataset rows; extra columns of the dataset are in them
@@ -178,7 +179,7 @@ class PairBatch:
     losses: Tensor = field(default_factory=lambda: torch.empty(0))  # (B,)
 
     def column(self, name: str, default: Any = None) -> list[Any]:
-        """A dataset column, ``default`` where a row lacks it."""
+        """A dataset column; ``default`` where a row lacks it."""
         return [row.get(name, default) for row in self.rows]
 
 

@@ -1,4 +1,4 @@
-"""What a method says about itself: to the catalogue, to the preflight and to the run page. No torch here."""
+"""What a method declares about itself for the catalogue, the preflight and the run page. Imports no torch."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,9 +13,9 @@ Owned = Literal["advantages", "policy loss", "log ratio", "rollout", "curriculum
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a method needs of the spec: ``field`` (dotted, inside the RunSpec) compared with ``value``.
+    """What a method requires of the spec: ``field`` (dotted, inside the RunSpec) compared with ``value``.
 
-    ``hard``: the run is refused, else the person is warned. ``or_field``: the requirement also holds when this other field meets it.
+    ``hard``: the run is refused; otherwise the user is warned. ``or_field``: the requirement is also met when this other field satisfies it.
     """
 
     field: str
@@ -28,7 +28,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve of a panel. ``metric`` is the full name of a logged metric: ``<method>/<name>``, or any other of the run (``entropy``)."""
+    """One curve of a panel. ``metric`` is the full name of a logged metric: ``<method>/<name>``, or any other metric of the run (``entropy``)."""
 
     metric: str
     label: str = ""
@@ -37,13 +37,12 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """What the run page draws for a method, from metrics alone.
+    """Declares a chart of the run page for a method, built from metrics only.
 
-    ``lines``: the series as curves; with ``band`` (two metrics: low, high) shaded between them.
-    ``stack``: the series as stacked areas (shares of a whole).
-    ``histogram``: one logged histogram (``Method.log_histogram``; ``series[0].metric`` is its name) as a heat map of step x value;
-    ``low`` and ``high`` repeat the range it was logged with, which is not in the metrics; without them the bins are numbered.
-    ``phases``: the curves over a background shaded by the integer metric ``phase``, whose values are named by ``phase_names``.
+    ``lines``: the series as curves; with ``band`` (two metrics: low, high), the area between them is shaded. ``stack``: the series as stacked areas
+    (shares of a whole). ``histogram``: one logged histogram (``Method.log_histogram``; ``series[0].metric`` is its name) as a heat map of step x
+    value; ``low`` and ``high`` repeat the range it was logged with, which is not in the metrics; without them, the bins are numbered. ``phases``: the
+    curves over a background shaded by the integer metric ``phase``, whose values are named by ``phase_names``.
     """
 
     title: str
@@ -60,10 +59,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Card:
-    """``formula``: LaTeX, one display equation each. ``reading``: of a method known from an abstract alone, what is our reading and why.
-    ``departures``: what is done otherwise than in the code or paper, a short sentence each; *as published* is said only where there are none.
-    ``claim``: the quantity the method is about and its direction, for ablations: ``("entropy", "higher")``.
-    ``base``: the base method its paper builds on (the parent it is compared with).
+    """``formula``: LaTeX, one display equation each. ``reading``: for a method known only from an abstract, which parts are our interpretation and
+    why. ``departures``: differences from the code or paper, a short sentence each; *as published* is shown only if there are none. ``claim``: the
+    quantity that the method is meant to change and its direction, for ablations: ``("entropy", "higher")``. ``base``: the base method its paper
+    builds on (the parent it is compared with).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a run offers to its methods: its policy, task and seed, other models, and the few things one does with them."""
+"""What a run offers to its methods: its policy, task and seed, other models, and helpers for using them."""
 
 import random
 from collections.abc import Sequence
@@ -54,33 +54,33 @@ class RunContext:
 
     @cached_property
     def reference(self) -> Any:
-        """The reference policy: the weights the run began with, frozen. TRL's own where it has one."""
+        """The reference policy: the run's starting weights, frozen. TRL's own copy where it has one."""
         return self.frozen("")
 
     @cached_property
     def judge(self) -> Judge | None:
-        """The judge that this worker is set up with (LAB_JUDGE_URL), None without one."""
+        """The judge configured for this worker (LAB_JUDGE_URL); None without one."""
         return Judge.from_environment()
 
     def frozen(self, folder: str) -> Any:
-        """Another policy, frozen; "" = the one the run began with. Raises SpecError."""
+        """Another policy, frozen; "" is the policy the run started from. Raises SpecError."""
         model = policies.load_model(Path(folder) if folder else self.attempt.policy.folder, torch.float32)
         return model.to(self.device).eval().requires_grad_(False)
 
     def rng(self, *key: object) -> random.Random:
-        """Random numbers that depend on the run's seed and ``key`` (method name, step, ...) alone, so that a resumed run draws the same."""
+        """Random numbers that depend only on the run's seed and ``key`` (method name, step, ...), so that a resumed run draws the same."""
         return random.Random("/".join(map(str, (self.seed, *key))))
 
     def score(self, example: Example, text: str) -> float:
-        """Weighted sum of the run's reward functions; 0 where none has an opinion."""
+        """Weighted sum of the run's reward functions; 0 where none returns a score."""
         return rewards.weighted_sum(rewards.score_all(self.task, text, example), self.attempt.weights) or 0.0
 
     def right(self, example: Example, text: str) -> bool:
-        """Whether the task's accuracy says so."""
+        """Whether the task's accuracy function counts the text as correct."""
         return (rewards.apply_reward_function(self.task, next(iter(self.task.rewards)), text, example) or 0.0) > 0.5
 
     def sample(self, examples: Sequence[Example], temperature: float = 1.0, key: object = "", model: Any = None) -> list[Completion]:
-        """One completion for each example, with seeded randomness of its own; log-probabilities and entropies included."""
+        """One completion for each example, with its own seeded randomness; includes log-probabilities and entropies."""
         from trainers.attempt.evaluate import own_randomness
 
         longest = getattr(self.training, "max_completion_length", 0) or self.training.max_length // 2
@@ -89,18 +89,18 @@ class RunContext:
             return sampler.complete(examples)
 
     def prompt_ids(self, prompts: Sequence[Sequence[Message]]) -> list[list[int]]:
-        """Token ids of chats, up to where the policy begins to write."""
+        """Token ids of chats, up to the point where the policy starts to write."""
         return chat_ids(self.tokenizer, prompts)
 
     def completion_ids(self, text: str, end: bool = True) -> list[int]:
-        """Token ids of a completion, with the end token unless it goes on."""
+        """Token ids of a completion, with the end token unless ``end`` is False."""
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return [*ids, self.tokenizer.eos_token_id] if end else ids
 
     def logprobs(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], model: Any = None) -> tuple[Tensor, Tensor]:
         """Log-probabilities (B, T) of given completions after given prompts (token ids) and their mask (B, T), padded on the right.
 
-        With gradients for the policy (``model`` None); wrap it in ``torch.no_grad()`` where none are needed.
+        Has gradients for the policy (``model`` None); wrap the call in ``torch.no_grad()`` where none are needed.
         """
         pad = self.tokenizer.pad_token_id
         rows = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]

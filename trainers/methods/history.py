@@ -1,4 +1,4 @@
-"""What became of every training prompt so far: what curricula look at. Saved in checkpoints."""
+"""The training history of every prompt, which curricula use. Saved in checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass
 class Visit:
-    """One group sampled for a prompt: its mean reward and the share of right answers."""
+    """One sampled group of a prompt: its mean reward and its share of correct completions."""
 
     step: int
     reward: float
@@ -25,7 +25,7 @@ class History:
         self.visits.setdefault(example, []).append(visit)
 
     def last_accuracy(self, default: float) -> list[float]:
-        """Of every example; ``default`` for one not seen yet."""
+        """The last accuracy of every example; ``default`` for examples not sampled yet."""
         return [self.visits[i][-1].accuracy if i in self.visits else default for i in range(self.size)]
 
     def state(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Learning from given answers beside reinforcement: cross-entropy on gold answers, for methods that mix both in one loss."""
+"""Imitation alongside RL: cross-entropy on gold answers, for methods that combine both in one loss."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def gold_answer(run: "RunContext", example: "Example") -> str | None:
-    """The task's gold completion; None for an example of a person's own dataset that does not say how its answer is reached."""
+    """The task's gold completion; None for an example of a user's dataset that has no solution to show."""
     try:
         return run.task.gold(example)
     except LookupError:
@@ -29,14 +29,14 @@ def cross_entropy(run: "RunContext", prompts: Sequence[Sequence[Message]], texts
 
 
 def different_examples(batch: "LossBatch") -> dict[int, "Example"]:
-    """Each example of the sampled batch once, by its place in the training examples."""
+    """Indices of the distinct training examples in the sampled batch, each once."""
     return dict(zip(batch.rollout.example_ids, batch.rollout.examples, strict=True))
 
 
 def gold_loss(run: "RunContext", batch: "LossBatch") -> Tensor | None:
     """Cross-entropy on the gold answers of a micro-batch's prompts; None where no prompt has one. One forward pass of at most B rows.
 
-    Averaged over the micro-batches it is the mean over the tokens of the gold answers of the sampled batch, each once.
+    Averaged over the micro-batches, it is the mean over the tokens of the sampled batch's gold answers, each counted once.
     """
     examples = different_examples(batch)
     golds = {number: run.completion_ids(gold) for number, example in examples.items() if (gold := gold_answer(run, example)) is not None}

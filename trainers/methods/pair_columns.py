@@ -1,4 +1,4 @@
-"""What a preference dataset says about its own pairs: ``weight`` multiplies a pair's loss, ``margin`` is how far apart its sides should be."""
+"""Optional columns of a preference dataset: ``weight`` multiplies a pair's loss, ``margin`` is the required distance between chosen and rejected."""
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ class Config(Strict):
 
 
 class PairColumns(Base):
-    """A base of pairs that reads both columns. Without them in the rows it is TRL's own trainer, loss for loss."""
+    """A base on pairs that reads both columns. If the rows have neither, it is exactly TRL's own trainer."""
 
     Config = Config
     trainer = "dpo"
@@ -35,7 +35,7 @@ class PairColumns(Base):
 
 
 def read_pair_column(batch: PairBatch, name: str, default: float) -> Tensor | None:
-    """(B,) a column of numbers, ``default`` where a row lacks it; None where every row does."""
+    """(B,) values of a numeric column, ``default`` where a row lacks it; None if every row lacks it."""
     values = batch.column(name)
     if all(value is None for value in values):
         return None

@@ -1,4 +1,4 @@
-"""Finds methods by name: every module of the groups below that defines a subclass of Method with a card, and installed packages' entry points.
+"""Finds methods by name: every module of the groups below that defines a subclass of Method with a card, and the entry points of installed packages.
 
 A third party adds methods with an entry point in the group ``policy_lab.methods`` whose value is a Method subclass.
 """
@@ -16,17 +16,17 @@ ENTRY_POINTS = "policy_lab.methods"
 
 
 class UnknownMethod(LookupError):
-    """No method has that name."""
+    """No method has this name."""
 
 
 def module_name(name: str) -> str:
-    """The module of a method: its name with hyphens and dots as underscores."""
+    """The module of a method: its name, with underscores for hyphens and dots."""
     return name.replace("-", "_").replace(".", "_")
 
 
 @cache
 def find_method_modules() -> dict[str, str]:
-    """Module (without package) -> full dotted name, of every built-in method; nothing is imported."""
+    """Module (without package) -> full dotted name, of every built-in method; imports nothing."""
     return {found.name: f"{package.__name__}.{found.name}" for package in GROUPS.values() for found in pkgutil.iter_modules(package.__path__)}
 
 
@@ -42,7 +42,7 @@ def method_in(module: str) -> type[Method]:
 
 
 def load_method_class(name: str) -> type[Method]:
-    """The method called ``name``; imports its module only. Raises UnknownMethod."""
+    """The method called ``name``; imports only its module. Raises UnknownMethod."""
     if place := find_method_modules().get(module_name(name)):
         kind = method_in(place)
         if kind.card.name == name:

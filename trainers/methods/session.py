@@ -1,4 +1,4 @@
-"""Where a rollout method gets completions from: the policy as it is now, the task's world included."""
+"""Source of completions for a rollout method: the current policy, including the task's environment."""
 
 import random
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from trainers.tasks.base import Example
 
 @dataclass
 class Session:
-    """One generation batch to make. B rows: G neighbours for each prompt.
+    """One generation batch to produce. B rows: G adjacent rows for each prompt.
 
-    A method that answers something else in a row (a prompt with a hint, another example of the batch) writes it into ``prompts`` and ``examples``:
-    the row is scored and shown as what was asked.
+    A method that samples something else in a row (a prompt with a hint, another example of the batch) writes it into ``prompts`` and ``examples``;
+    the row is scored and shown with these.
     """
 
     run: RunContext
@@ -41,10 +41,10 @@ class Session:
         stop: Sequence[str] = (),
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[Completion]:
-        """One completion for each prompt (default: all of the batch), in order.
+        """One completion for each prompt (default: the whole batch), in order.
 
-        ``prefixes``: token ids each completion begins with; they are context (mask 0) and count in ``max_tokens``.
-        ``stop``: texts that end the completion, besides the end token. ``top_k``: sample from the k likeliest tokens; 0 = all.
+        ``prefixes``: token ids that each completion begins with; they are context (mask 0) and count towards ``max_tokens``. ``stop``: texts that end
+        the completion, besides the end token. ``top_k``: sample from the k most likely tokens; 0 = all.
         """
         prompts = self.prompts if prompts is None else prompts
         examples = self.examples if examples is None else examples

@@ -1,4 +1,4 @@
-"""The methods of one run, called as one: each hook in the order that the methods' roles ask for. Adapters talk to the stack, not to a method."""
+"""All methods of a run, called as one: each hook in the order given by the methods' roles. Adapters call the stack, never a method directly."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -27,12 +27,12 @@ class Stack:
 
     @property
     def context(self) -> RunContext:
-        """The run the stack was prepared for."""
+        """The run that the stack was prepared for."""
         assert self.run is not None
         return self.run
 
     def filling(self, hook: str) -> list[Method]:
-        """The methods that fill a hook, in the order they act in."""
+        """The methods that implement a hook, in the order they act."""
         found = [method for method in self.methods if hook in hooks_of(type(method))]
         return in_order(found, hook, lambda method: method.roles.get(hook))
 
@@ -45,11 +45,11 @@ class Stack:
 
     @cached_property
     def shapes_rollouts(self) -> bool:
-        """Whether any method looks at scored completions: without one, none of the work for it is done."""
+        """Whether any method uses scored completions; if none does, the work of preparing them is skipped."""
         return self.fills("rewards", "advantages", "observe", "token_weights", "log_ratios", "policy_loss", "loss", "curriculum")
 
     def one(self, hook: str) -> Method | None:
-        """The only method that fills ``hook``, None when there is none."""
+        """The only method that implements ``hook``; None when there is none."""
         found = self.filling(hook)
         return found[-1] if found else None
 
@@ -63,12 +63,12 @@ class Stack:
         for method in self.filling("data"):
             rows = method.data(rows, self.context)
             if not rows:
-                raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left no rows to train on", "loosen its parameters")])
+                raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left no rows to train on", "relax its parameters")])
         self.context.examples = rows
         return rows
 
     def collect(self) -> dict[str, float]:
-        """What the methods logged since the last call, under ``<method>/<name>``."""
+        """What the methods logged since the last call, as ``<method>/<name>``."""
         return {f"{method.card.name}/{name}": value for method in self.methods for name, value in method.collect().items()}
 
     def state(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Stack:
 
 
 def build_stack(spec: RunSpec) -> Stack:
-    """The stack a spec asks for. Raises SpecError with every problem found."""
+    """The stack that a spec asks for. Raises SpecError with every problem found."""
     problems = stacking.check_stack(spec, entries_for(spec)).problems
     if problems:
         raise SpecError(problems)

@@ -7,12 +7,12 @@ from typing import Any
 
 GROUPS = {
     "bases": "Bases",
-    "group": "Groups of answers",
+    "group": "Groups of completions",
     "tokens": "Tokens",
     "prompts": "Prompts and curriculum",
     "pairs": "Pairs",
     "analysis": "Analysis",
-    "installed": "Of other packages",
+    "installed": "From other packages",
 }
 TRAINERS = {"grpo": "GRPO", "dpo": "DPO", "kto": "KTO", "sft": "SFT", "reward": "Reward model"}
 PROVENANCES = {

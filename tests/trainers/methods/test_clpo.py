@@ -154,7 +154,7 @@ def test_dropped_groups_have_no_advantage():
 
 def test_a_second_kl_penalty_is_refused():
     data = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo", "beta": 0.1}, "methods": [{"name": "clpo"}], "output": "x"}
-    with pytest.raises(SpecError, match="KL penalty of its own"):
+    with pytest.raises(SpecError, match="its own KL penalty"):
         build_stack(parse_spec(data))
 
 

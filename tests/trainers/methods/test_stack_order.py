@@ -250,7 +250,7 @@ def test_a_method_that_does_not_say_what_it_does_is_refused_where_it_would_have_
         ("grpo", ("mentalseek-dx", "faithrl"), "both faithrl and mentalseek-dx make the reward anew"),
         ("grpo", ("rc-grpo", "prompt-augmentation"), "both prompt-augmentation and rc-grpo decide the prompt"),
         ("grpo", ("humanline", "c2gspg"), "c2gspg brings its own policy loss, which does not read the importance ratio of humanline"),
-        ("grpo", ("retro-star", "rest-rl"), "retro-star conflicts with rest-rl: it lays out documents of its own"),
+        ("grpo", ("retro-star", "rest-rl"), "retro-star conflicts with rest-rl: retro-star replaces the training prompts with documents"),
         ("dpo", ("seapo", "pns"), "both pns and seapo make what the run trains on anew"),
         ("dpo", ("sail", "mnpo"), "mnpo measures the margin of a pair itself: what sail does to log-ratios or margins would be lost"),
         ("dpo", ("re-po", "mnpo"), "both mnpo and re-po decide the pair loss"),

@@ -1,13 +1,16 @@
-"""RankMe and alpha-ReQ: the geometry of a policy's representations while it trains (arXiv 2509.23024); both measures standard, sampling our reading.
+"""RankMe and alpha-ReQ: the geometry of a policy's representations during training (arXiv 2509.23024). Both measures are standard; how they are
+sampled is our interpretation.
 
-F (N, D) holds the last-layer state of the last token of N fixed held-out prompts, centred; lambda_1 >= ... are the eigenvalues of F^T F / N.
-RankMe = exp(entropy of lambda / sum lambda): how many directions are used (option: shares of the singular values instead, which RankMe's own paper
-takes). alpha-ReQ: lambda_i ~ i^-alpha, alpha = minus the least-squares slope of ln lambda_i on ln i. High RankMe and low alpha: spread out; the other
-way round: compressed. The paper finds that SFT and DPO spread representations and that reinforcement compresses them, with a loss of diversity.
+F (N, D) holds the centred last-layer state of the last token of each of N fixed held-out prompts; lambda_1 >= ... are the eigenvalues of F^T F / N.
+RankMe = exp(entropy of lambda / sum lambda) is the effective number of directions in use (an option uses the singular values instead, as the RankMe
+paper does). alpha-ReQ assumes lambda_i ~ i^-alpha; alpha is minus the least-squares slope of ln lambda_i on ln i. High RankMe and low alpha mean that
+representations are spread out; the opposite means that they are compressed. The paper finds that SFT and DPO spread representations, and that RL
+compresses them with a loss of diversity.
 
-A probe: it changes nothing, so a run with it is the same as one without. Every few steps it takes one forward pass over the probe prompts, before the
-weights move. Ours: 256 prompts (the number is not in the abstract; 1,024 for a large model), the slope from i = 11 to half of r, every 5 steps. The
-share of different answers in a batch of rollouts is logged beside them (GRPO). Works on every trainer; a reward model's backbone is measured.
+This method only measures: a run with it is identical to one without. Every few steps it runs one forward pass over the probe prompts, before the
+weights are updated. Our choices: 256 prompts (the abstract gives no number; 1,024 for a large model), the slope from i = 11 to half of r, and a
+measurement every 5 steps. On GRPO, the share of distinct answers in a batch of rollouts is logged too. Works with every trainer; for a reward model
+the backbone is measured.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,7 +43,7 @@ def alpha_req(eigenvalues: Tensor) -> float:
 
 @torch.no_grad()
 def last_states(model: Any, prompts: list[list[int]], pad: int, device: torch.device) -> Tensor:
-    """N prompts as token ids -> (N, D): last-layer states of their last tokens. Leaves the model in the mode it was in."""
+    """N prompts as token ids -> (N, D): last-layer states of their last tokens. Restores the train/eval mode of the model."""
     width, states, training = max(map(len, prompts)), [], model.training
     model.eval()
     try:
@@ -57,9 +60,9 @@ def last_states(model: Any, prompts: list[list[int]], pad: int, device: torch.de
 
 
 class Config(Strict):
-    prompts: int = param(256, "Fixed held-out prompts that are looked at.", title="Probe prompts (N)", ge=2, le=65_536)
-    every: int = param(5, "Steps between two looks; the first step is always looked at.", title="Every", ge=1)
-    spectrum: Literal["eigenvalues", "singular values"] = param("eigenvalues", "What RankMe takes the entropy of.")
+    prompts: int = param(256, "Number of fixed held-out prompts to measure.", title="Probe prompts (N)", ge=2, le=65_536)
+    every: int = param(5, "Steps between two measurements; the first step is always measured.", title="Every (steps)", ge=1)
+    spectrum: Literal["eigenvalues", "singular values"] = param("eigenvalues", "Values whose entropy defines RankMe.")
 
 
 class RepGeometry(Method):
@@ -72,13 +75,15 @@ class RepGeometry(Method):
         provenance="abstract",
         source="abstract; RankMe (arXiv 2210.02885) and alpha-ReQ as commonly defined",
         fit="core",
-        idea="Two numbers of the spectrum of hidden states tell whether training spreads what a policy represents or compresses it.",
+        idea="Track two statistics of the spectrum of hidden states, which show whether training spreads or compresses the policy's representations.",
         formula=(
             r"RankMe = \exp\left(-\sum_k p_k \log p_k\right), \quad p_k = \frac{\lambda_k}{\sum_j \lambda_j}",
             r"\lambda_i \propto i^{-\alpha}",
         ),
-        reading="prompts, layer, number of prompts and the range of the slope are ours",
-        departures=("256 prompts, the slope from the eleventh eigenvalue to half of them, and a look every 5 steps are ours.",),
+        reading="prompts, layer, number of prompts and slope range are our choices",
+        departures=(
+            "The number of prompts (256), the slope range (eleventh eigenvalue to half of them) and the interval (5 steps) are our choices.",
+        ),
         claim=("rep-geometry-rankme/rankme", "lower"),
     )
     Config = Config
@@ -95,7 +100,7 @@ class RepGeometry(Method):
         self.probe = run.prompt_ids([example.prompt for example in examples])
 
     def gradients(self, model: Any) -> None:
-        """The one place that every trainer comes by before its weights move; the gradients are left alone."""
+        """Runs just before the weights are updated, the only point that every trainer passes; the gradients stay unchanged."""
         if self.steps % self.config.every == 0:
             self.look(covariance_eigenvalues(last_states(model, self.probe, self.run.tokenizer.pad_token_id, self.run.device)))
         self.steps += 1
@@ -120,9 +125,11 @@ class RepGeometry(Method):
     def panels(cls) -> tuple[Panel, ...]:
         name = cls.card.name
         return (
-            Panel("RankMe", (Series(f"{name}/rankme"),), help="Directions that the last states of fixed prompts use."),
-            Panel("Decay of the spectrum", (Series(f"{name}/alpha", "alpha"),), help="The larger, the more compressed."),
-            Panel("Different answers in a group", (Series(f"{name}/distinct", "share"), Series("reward", dashed=True))),
+            Panel(
+                "RankMe", (Series(f"{name}/rankme"),), help="Effective number of directions spanned by the last-token states of the fixed prompts."
+            ),
+            Panel("Spectrum decay", (Series(f"{name}/alpha", "alpha"),), help="Larger values mean more compressed representations."),
+            Panel("Distinct answers in a group", (Series(f"{name}/distinct", "share"), Series("reward", dashed=True))),
             Panel(
                 "Eigenvalues",
                 (Series(f"{name}/spectrum"),),

@@ -1,1 +1,1 @@
-"""The standard trainers as methods: what a recipe is stacked on."""
+"""The standard trainers as methods: the bases of recipes."""

@@ -1,5 +1,5 @@
-"""DAPO's loss (arXiv 2503.14476, eq. 8): the clip range is wider upwards, and the mean is over all tokens of the batch, so that every token weighs
-the same.
+"""DAPO's loss (arXiv 2503.14476, eq. 8): the clip range is wider above 1 than below, and the loss is averaged over all tokens of the batch, so that
+every token has the same weight.
 """
 
 from typing import Any
@@ -23,12 +23,15 @@ class DAPO(Base):
         provenance="paper",
         source="arXiv 2503.14476, sections 3.1 and 3.3; computed by TRL with loss_type dapo",
         fit="core",
-        idea="GRPO with room for rare tokens to rise (clip higher) and with every token counting the same, however long its answer.",
+        idea=(
+            "GRPO with a higher upper clip range, which lets rare tokens become more likely, and with equal weight for every "
+            "token, however long its completion."
+        ),
         formula=(
             r"J = \frac{1}{\sum_i |o_i|}\sum_i \sum_t \min\left(\rho_{it} A_i,"
             r"\ \mathrm{clip}(\rho_{it}, 1-\epsilon_{low}, 1+\epsilon_{high}) A_i\right)",
         ),
-        departures=("Dynamic sampling and the overlong penalty are left out.",),
+        departures=("Dynamic sampling and the overlong penalty are not implemented.",),
         claim=("entropy", "higher"),
     )
     Config = Config

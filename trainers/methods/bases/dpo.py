@@ -16,7 +16,7 @@ class DPO(PairColumns):
         provenance="paper",
         source="arXiv 2305.18290, section 4; computed by TRL with loss_type sigmoid",
         fit="core",
-        idea="Learn from preference pairs without a reward model: raise the chosen answer against the rejected one, both measured from a reference.",
+        idea="Learn from preference pairs without a reward model: raise the likelihood of chosen over rejected, both relative to a reference policy.",
         formula=(
             r"h = \beta \log\frac{\pi_\theta(y_w|x)}{\pi_{ref}(y_w|x)} - \beta \log\frac{\pi_\theta(y_l|x)}{\pi_{ref}(y_l|x)}",
             r"L = -\log \sigma(h)",

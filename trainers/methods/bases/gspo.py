@@ -1,5 +1,5 @@
-"""GSPO (arXiv 2507.18071, eq. 5 to 7), as published: one importance ratio per completion, the geometric mean of its tokens' ratios, clipped as a
-whole. The clip ranges are far narrower than GRPO's because a mean over tokens moves far less than one token.
+"""GSPO (arXiv 2507.18071, eq. 5 to 7), as published: one importance ratio per completion, the geometric mean of its token ratios, clipped as a whole.
+The clip ranges are far narrower than GRPO's because a mean over tokens moves far less than a single token.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ class GSPO(Base):
         provenance="paper",
         source="arXiv 2507.18071, section 4.1; computed by TRL with importance_sampling_level sequence",
         fit="core",
-        idea="The reward belongs to the whole answer, so the importance ratio should too: one ratio per completion instead of one per token.",
+        idea="The reward belongs to the whole completion, so the importance ratio should too: use one ratio per completion instead of one per token.",
         formula=(
             r"s_i = \exp\left(\frac{1}{|o_i|}\sum_t \log\frac{\pi_\theta(o_{it})}{\pi_{old}(o_{it})}\right)",
             r"J = \frac{1}{G}\sum_i \min\left(s_i A_i,\ \mathrm{clip}(s_i, 1-\epsilon_{low}, 1+\epsilon_{high}) A_i\right)",

@@ -1,4 +1,4 @@
-"""IPO (arXiv 2310.12036, eq. 17): a squared loss pulls the margin to a fixed distance instead of pushing it without end, which overfits deterministic
+"""IPO (arXiv 2310.12036, eq. 17): a squared loss pulls the margin towards a fixed value. An unbounded margin would overfit deterministic
 preferences.
 """
 
@@ -18,12 +18,12 @@ class IPO(PairColumns):
         provenance="paper",
         source="arXiv 2310.12036, section 5; computed by TRL with loss_type ipo",
         fit="core",
-        idea="Aim the margin between chosen and rejected at a fixed value; beyond it there is nothing more to gain.",
+        idea="Pull the margin between chosen and rejected towards a fixed target instead of increasing it without limit.",
         formula=(
             r"h = \frac{1}{|y_w|}\log\frac{\pi_\theta(y_w|x)}{\pi_{ref}(y_w|x)} - \frac{1}{|y_l|}\log\frac{\pi_\theta(y_l|x)}{\pi_{ref}(y_l|x)}",
             r"L = \left(h - \frac{1}{2\beta}\right)^2",
         ),
-        departures=("Log-ratios are averaged over the tokens of an answer, as TRL does after asking the authors.",),
+        departures=("Log-ratios are averaged over the tokens of a completion, as TRL does after asking the authors.",),
         claim=("rewards/accuracies", "higher"),
     )
 

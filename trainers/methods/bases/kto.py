@@ -1,4 +1,6 @@
-"""KTO (arXiv 2402.01306, eq. 7): single answers marked good or bad, valued as people value gains and losses."""
+"""KTO (arXiv 2402.01306, eq. 7): learns from single completions labelled good or bad, with a value function modelled on how people weigh gains and
+losses.
+"""
 
 from typing import Any
 
@@ -8,8 +10,8 @@ from trainers.methods.card import Card
 
 
 class Config(Strict):
-    desirable_weight: float = param(1.0, "Weight of good answers.", title="Weight of good", ge=0, le=100)
-    undesirable_weight: float = param(1.0, "Weight of bad answers.", title="Weight of bad", ge=0, le=100)
+    desirable_weight: float = param(1.0, "Loss weight of desirable (good) completions.", title="Desirable weight", ge=0, le=100)
+    undesirable_weight: float = param(1.0, "Loss weight of undesirable (bad) completions.", title="Undesirable weight", ge=0, le=100)
 
 
 class KTO(Base):
@@ -22,13 +24,16 @@ class KTO(Base):
         provenance="paper",
         source="arXiv 2402.01306, section 4; computed by TRL with loss_type kto",
         fit="core",
-        idea="Learn from single answers marked good or bad, no pairs needed: good ones rise above a reference point, bad ones sink below it.",
+        idea=(
+            "Learn from single completions labelled good or bad, without pairs: raise the good ones above a reference point and "
+            "push the bad ones below it."
+        ),
         formula=(
             r"r_\theta(x, y) = \log\frac{\pi_\theta(y|x)}{\pi_{ref}(y|x)}",
             r"L_{good} = \lambda_D \left(1 - \sigma(\beta (r_\theta - z_0))\right)",
             r"L_{bad} = \lambda_U \left(1 - \sigma(\beta (z_0 - r_\theta))\right)",
         ),
-        departures=("The KL divergence to the reference is estimated on mismatched pairs of the batch and floored at 0, as in TRL.",),
+        departures=("The KL divergence from the reference is estimated on mismatched pairs of the batch and clamped at 0 from below, as in TRL.",),
         claim=("rewards/margins", "higher"),
     )
     Config = Config

@@ -1,5 +1,5 @@
-"""Reward model: Bradley-Terry on preference pairs, as InstructGPT trains it (arXiv 2203.02155, eq. 1). The centring term keeps the scores'
-mean near 0, which pairs alone leave open (arXiv 2312.09244); it is off by default, as in the paper.
+"""Reward model: Bradley-Terry on preference pairs, as in InstructGPT (arXiv 2203.02155, eq. 1). Pairs determine scores only up to a constant; the
+centring term keeps their mean near 0 (arXiv 2312.09244). It is off by default, as in the paper.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from trainers.methods.card import Card
 
 
 class Config(Strict):
-    centring: float = param(0.0, "Weight of the squared sum of both scores, which keeps their mean near 0.", title="Centring", ge=0, le=10)
+    centring: float = param(0.0, "Weight of the squared sum of both scores, a penalty that keeps their mean near 0.", title="Centring", ge=0, le=10)
 
 
 class RewardModel(Base):
@@ -23,7 +23,7 @@ class RewardModel(Base):
         provenance="paper",
         source="arXiv 2203.02155, section 3.5; computed by TRL's RewardTrainer",
         fit="core",
-        idea="Learn one number per answer so that the preferred answer of every pair gets the larger one.",
+        idea="Learn a scalar score per completion so that the preferred completion of every pair scores higher.",
         formula=(r"L = -\log \sigma\left(r_\theta(x, y_w) - r_\theta(x, y_l)\right)",),
         claim=("accuracy", "higher"),
     )

@@ -29,11 +29,17 @@ class RLOO(Base):
         provenance="paper",
         source="arXiv 2402.14740, section 3.3",
         fit="core",
-        idea="Plain REINFORCE on whole answers; each answer's baseline is the mean of the others, which makes the estimate unbiased.",
+        idea=(
+            "REINFORCE on whole completions; the baseline of each one is the mean reward of the others in its group, which keeps "
+            "the estimate unbiased."
+        ),
         formula=(r"A_i = r_i - \frac{1}{G-1}\sum_{j \neq i} r_j", r"\nabla J = \frac{1}{G}\sum_i A_i \nabla \log \pi_\theta(o_i)"),
         departures=(
-            "The loss clips the ratio and sums over tokens with a constant normaliser, as Dr. GRPO does, so that several passes stay safe.",
-            "A group of one has nobody to compare with and gets 0.",
+            (
+                "The loss clips the ratio and sums over tokens with a constant normaliser, as in Dr. GRPO, so that several passes "
+                "over a batch stay stable."
+            ),
+            "A group of one has no other members to compare with, so its advantage is 0.",
         ),
     )
     trainer = "grpo"

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: cross-entropy on the tokens of demonstrated answers, as InstructGPT's first step has it (arXiv 2203.02155)."""
+"""Supervised fine-tuning: cross-entropy on the tokens of demonstrations, as in the first step of InstructGPT (arXiv 2203.02155)."""
 
 from trainers.methods.base import Base
 from trainers.methods.card import Card
@@ -14,7 +14,7 @@ class SFT(Base):
         provenance="paper",
         source="arXiv 2203.02155, section 3.5; computed by TRL's SFTTrainer on completion tokens only",
         fit="core",
-        idea="Imitate demonstrations token by token. Every other method here starts from a policy that has been through this.",
+        idea="Imitate demonstrations token by token. Every other method here starts from a policy trained this way.",
         formula=(r"L = -\frac{1}{T}\sum_t \log \pi_\theta(y_t | x, y_{<t})",),
         claim=("mean_token_accuracy", "higher"),
     )

@@ -1,1 +1,1 @@
-"""Methods that shape rewards, advantages or the loss of groups of completions."""
+"""Methods that change rewards, advantages or the loss of groups of completions."""

@@ -1,14 +1,14 @@
 """C2GSPG: confidence-calibrated group sequence policy gradient (arXiv 2509.23129).
 
-c_i = exp(mean_t log pi(o_it)) is the policy's confidence in a whole response, m the group's mean reward. Maximises the mean over responses of A_i log
-c_i + beta (r_i log c_i + (1 - r_i) log(1 - c_i)) with A_i = (r_i - m) / (1 - c_i(old) + 1e-6), detached. Differs from GRPO: one log confidence per
-response instead of clipped token ratios, and a cross-entropy that pulls the confidence towards the reward. For rewards of 0 and 1 both gradients
-agree: that of log c_i has the weight [(r_i - m) + beta (r_i - c_i)] / (1 - c_i).
+c_i = exp(mean_t log pi(o_it)) is the policy's confidence in a whole response, and m is the group's mean reward. The method maximises the mean over
+responses of A_i log c_i + beta (r_i log c_i + (1 - r_i) log(1 - c_i)) with A_i = (r_i - m) / (1 - c_i(old) + 1e-6), detached. It differs from GRPO in
+two ways: it uses one log-confidence per response instead of clipped token ratios, and it adds a cross-entropy that pulls the confidence towards the
+reward. For rewards of 0 and 1 the two gradients combine: log c_i gets the weight [(r_i - m) + beta (r_i - c_i)] / (1 - c_i).
 
-The official code was not found; the binary part follows a comparison implementation (DCPO), the other follows the abstract's words "nonlinear reward
-normalisation and adaptive regulariser clipping" and is ours: where a batch holds rewards other than 0 and 1, the target is sigmoid((r - m) / (std +
-1e-4)), and the cross-entropy of a response whose target and advantage disagree about its confidence is dropped. No ratio, so several passes over a
-batch are not corrected for; the paper is on-policy.
+The official code was not found. The binary case follows a comparison implementation (DCPO). The other case is our choice, based on the abstract's
+words "nonlinear reward normalisation and adaptive regulariser clipping": in a batch with rewards other than 0 and 1, the target is sigmoid((r - m) /
+(std + 1e-4)), and the cross-entropy of a response is dropped if its target and its advantage would move its confidence in opposite directions. There
+is no importance ratio, so several passes over a batch are not corrected for; the paper is on-policy.
 """
 
 from typing import TYPE_CHECKING
@@ -45,13 +45,13 @@ def cross_entropy(log_c: Tensor, targets: Tensor) -> Tensor:
 
 
 def calibration_targets(rewards: Tensor, group_size: int) -> tuple[Tensor, bool]:
-    """(B,) -> (B,) in [0, 1], and whether the rewards are all 0 or 1 and so their own targets."""
+    """(B,) -> (B,) in [0, 1], and whether the rewards are all 0 or 1, in which case they are their own targets."""
     binary = bool(((rewards == 0) | (rewards == 1)).all())
     return (rewards, True) if binary else (torch.sigmoid(z_score(rewards, group_size)), False)
 
 
 def mask_agreeing_rows(targets: Tensor, gaps: Tensor, log_c: Tensor) -> Tensor:
-    """(B,) float: 1 where raising or lowering the confidence is what both the target and the advantage ask for."""
+    """(B,) float: 1 where the target and the advantage move the confidence in the same direction."""
     return (torch.sign(targets - log_c.detach().exp()) == torch.sign(gaps)).to(targets.dtype)
 
 
@@ -76,16 +76,16 @@ class C2GSPG(Method):
         provenance="code",
         source="github icip-cas/DCPO: verl/trainer/ppo/core_algos.py (a comparison implementation); the abstract for other rewards",
         fit="core",
-        idea="Take the probability of the whole answer as the policy's confidence, and let it rise only as far as the answers deserve.",
+        idea="Treat the sequence probability as the policy's confidence, and pull that confidence towards the reward.",
         formula=(
             r"c_i = \exp\left(\frac{1}{|o_i|}\sum_t \log \pi_\theta(o_{it})\right), \quad A_i = \frac{r_i - \bar r}{1 - c_i^{old}}",
             r"J = \frac{1}{G}\sum_i A_i \log c_i + \beta \left(r_i \log c_i + (1 - r_i)\log(1 - c_i)\right)",
         ),
         departures=(
-            "The official code was not found: the binary part follows a comparison implementation.",
-            "For rewards other than 0 and 1 the target and the dropped terms are ours, from the abstract's words.",
-            "A row without tokens is dropped; in that code it has an advantage of a million.",
-            "The bound on the confidence is 1 - 1e-6, since 1 - 1e-8 is 1 in float32.",
+            "The official code was not found; the binary case follows a comparison implementation.",
+            "For rewards other than 0 and 1, the target and the dropped terms are our interpretation of the abstract.",
+            "A row without tokens is dropped; in the comparison code its advantage is divided by 1e-6.",
+            "The upper bound on the confidence is 1 - 1e-6, because 1 - 1e-8 rounds to 1 in float32.",
         ),
         claim=("c2gspg/calibration_error", "lower"),
     )
@@ -94,7 +94,7 @@ class C2GSPG(Method):
     owns = frozenset({"advantages", "policy loss"})
     whole_answers = True
     requires = (
-        Requirement("training.num_iterations", "at most", 1, "without an importance ratio later passes over a batch are not corrected", hard=False),
+        Requirement("training.num_iterations", "at most", 1, "without an importance ratio, later passes over a batch are not corrected", hard=False),
     )
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
@@ -133,16 +133,16 @@ class C2GSPG(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Confidence against accuracy",
+                "Confidence vs accuracy",
                 (
                     Series("c2gspg/confidence", "confidence"),
-                    Series("c2gspg/confidence_right", "of right answers"),
-                    Series("c2gspg/confidence_wrong", "of wrong answers"),
+                    Series("c2gspg/confidence_right", "correct answers"),
+                    Series("c2gspg/confidence_wrong", "wrong answers"),
                     Series("c2gspg/accuracy", "accuracy", dashed=True),
                 ),
-                help="A calibrated policy is as confident as it is right.",
+                help="For a calibrated policy, mean confidence equals accuracy.",
             ),
             Panel("Calibration", (Series("c2gspg/calibration_error", "expected calibration error"), Series("c2gspg/brier", "Brier score"))),
-            Panel("Confidence in right answers", (Series("c2gspg/confidences_right"),), "histogram", low=0.0, high=1.0),
+            Panel("Confidence in correct answers", (Series("c2gspg/confidences_right"),), "histogram", low=0.0, high=1.0),
             Panel("Confidence in wrong answers", (Series("c2gspg/confidences_wrong"),), "histogram", low=0.0, high=1.0),
         )

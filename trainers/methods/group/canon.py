@@ -1,15 +1,17 @@
 """CANON: conditional advantage estimation (arXiv 2509.23962).
 
-Each group is sorted by a metric c (length, or mean token entropy when sampled) and cut in two: Low = the first floor(G / 2), High = the rest. The
-inter term compares a response with the mean of the other half (does this direction of the metric pay?), the intra term with its own half's (who is
-better at equal metric): A = mu inter + (1 - mu) intra. Differs from Dr. GRPO in the advantage alone; mu = 1/2 with even halves is Dr. GRPO. alpha < 1
-leans the inter term towards short answers, Low: r - alpha R_High, High: alpha r - R_Low, or, with entropy, towards the uncertain half, High: r -
-alpha R_Low, Low: alpha r - R_High. So with alpha < 1 a group of equal rewards that are not 0 is not silent: that is the lean.
+Each group is sorted by a metric c (length, or mean token entropy at sampling time) and split in two: Low = the first floor(G / 2) responses, High =
+the rest. The inter term compares a response with the mean of the other half (does this direction of the metric pay?); the intra term compares it with
+the mean of its own half (which response is better at a similar metric?): A = mu inter + (1 - mu) intra. CANON differs from Dr. GRPO only in the
+advantage; mu = 1/2 with equal halves is Dr. GRPO. alpha < 1 biases the inter term towards short responses, Low: r - alpha R_High, High: alpha r -
+R_Low, or, with entropy, towards the uncertain half, High: r - alpha R_Low, Low: alpha r - R_High. With alpha < 1, a group of equal non-zero rewards
+therefore still has non-zero advantages.
 
-Schedules: mu = the batch's mean reward (first intra, later inter) or 1 - that; or cosine restarts of the intra weight 1 - mu. What the card has
-wrong: the 30 warm-up steps are inside the 150, so cycles are 40 steps, and they go on after 150; mirrored, the intra weight falls from 1 to 0 in the
-warm-up and then rises from 0 to 0.6 in each cycle. The "random split" control is not random: Low is the first half in batch order. Entropy as the
-metric needs the log-probabilities of the sampled batch: one more forward pass, about x 1.2.
+Schedules: mu = the batch's mean reward (first intra, later inter) or 1 minus it, or cosine restarts of the intra weight 1 - mu. Two details of the
+authors' code are easy to get wrong. The 30 warm-up steps are part of the 150, so cycles are 40 steps long, and they continue after step 150; in the
+mirrored schedule, the intra weight falls from 1 to 0 during the warm-up and then rises from 0 to 0.6 in each cycle. The "random split" control is not
+random: Low is the first half in batch order. Entropy as the metric needs the log-probabilities of the sampled batch: one more forward pass, about 1.2
+times the step time.
 """
 
 import math
@@ -47,7 +49,7 @@ def half_means(rewards: Tensor, high: Tensor, group_size: int) -> tuple[Tensor, 
 
 
 def compute_inter_advantages(rewards: Tensor, high: Tensor, group_size: int, alpha: float, prefer_high: bool) -> Tensor:
-    """(B,) -> (B,): against the mean of the other half, leaning towards the preferred one as alpha falls below 1."""
+    """(B,) -> (B,): compared with the mean of the other half; alpha below 1 favours the preferred half."""
     low_mean, high_mean = half_means(rewards, high, group_size)
     other = torch.where(high, low_mean, high_mean)
     preferred = high if prefer_high else ~high
@@ -55,7 +57,7 @@ def compute_inter_advantages(rewards: Tensor, high: Tensor, group_size: int, alp
 
 
 def compute_intra_advantages(rewards: Tensor, high: Tensor, group_size: int) -> Tensor:
-    """(B,) -> (B,): against the mean of the own half."""
+    """(B,) -> (B,): compared with the mean of its own half."""
     low_mean, high_mean = half_means(rewards, high, group_size)
     return rewards - torch.where(high, high_mean, low_mean)
 
@@ -72,7 +74,7 @@ def compute_conditional_advantages(
 
 
 def cosine_intra(step: int, mirrored: bool) -> float:
-    """Weight of the intra term with cosine restarts, at a step counted from 1."""
+    """Weight of the intra term with cosine restarts; steps count from 1."""
     if step < WARM_UP:
         share = (step + 1) / WARM_UP
         return 1 - share if mirrored else HIGHEST * share
@@ -91,10 +93,16 @@ def scheduled_mu(schedule: Schedule, mu: float, step: int, mean_reward: float) -
 
 
 class Config(Strict):
-    metric: Literal["length", "entropy", "batch order"] = param("length", "What splits a group in halves; batch order is the control.")
-    mu: float = param(1.0, "Weight of the comparison between the halves; the rest goes to that within a half.", title="Inter weight (mu)", ge=0, le=1)
-    alpha: float = param(1.0, "Below 1 leans towards short (length) or uncertain (entropy) answers.", title="Lean (alpha)", gt=0, le=1)
-    schedule: Schedule = param("constant", "How mu changes as training goes on.")
+    metric: Literal["length", "entropy", "batch order"] = param("length", "Metric that splits each group in two; batch order is the control.")
+    mu: float = param(
+        1.0,
+        "Weight of the comparison between the halves; 1 - mu is the weight of the comparison within a half.",
+        title="Inter weight (mu)",
+        ge=0,
+        le=1,
+    )
+    alpha: float = param(1.0, "Below 1, favours short (length) or uncertain (entropy) completions.", title="Bias (alpha)", gt=0, le=1)
+    schedule: Schedule = param("constant", "How mu changes during training.")
 
 
 class CANON(Method):
@@ -107,14 +115,14 @@ class CANON(Method):
         provenance="code",
         source="github biuboomc/CANON: verl/trainer/ppo/core_algos.py, scripts/setups.sh",
         fit="core",
-        idea="Cut each group in two by length or entropy: comparing the halves shows which direction pays, with nothing decided beforehand.",
+        idea="Split each group in two by length or entropy and compare the halves: this shows which direction pays, without fixing it in advance.",
         formula=(
             r"A_i = \mu \left(r_i - R_{other\ half}\right) + (1 - \mu) \left(r_i - R_{own\ half}\right)",
             r"R_{Low} = \frac{1}{\lfloor G/2 \rfloor}\sum_{c_j\ low} r_j, \quad R_{High} = \frac{1}{\lceil G/2 \rceil}\sum_{c_j\ high} r_j",
         ),
         departures=(
-            "A group of one gets 0, where the code keeps the raw reward.",
-            "Ties keep the order of the batch.",
+            "A group of one gets advantage 0; the authors' code keeps the raw reward.",
+            "Ties keep the batch order.",
             "The division by the longest response is left to the base (dr-grpo).",
         ),
         claim=("completions/mean_length", "lower"),
@@ -165,11 +173,11 @@ class CANON(Method):
                     Series("canon/reward_high", "high half"),
                     Series("canon/high_pays", "difference", dashed=True),
                 ),
-                help="Which direction of the metric pays.",
+                help="A positive difference means that the high half of the metric earns more reward.",
             ),
             Panel("Metric of the two halves", (Series("canon/metric_low", "low half"), Series("canon/metric_high", "high half"))),
             Panel(
-                "Size of the two comparisons",
+                "Magnitude of the two comparisons",
                 (Series("canon/inter", "between halves"), Series("canon/intra", "within halves"), Series("canon/mu", "mu", dashed=True)),
             ),
         )

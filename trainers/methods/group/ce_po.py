@@ -1,14 +1,15 @@
-"""CE-PO: pays for answers that really depend on the working, and for working that really depends on the prompt (arXiv 2509.23095).
+"""CE-PO: rewards answers that causally depend on the reasoning, and reasoning that causally depends on the prompt (arXiv 2509.23095).
 
-Z prompt, X working, Y answer. J_ZX = d log p(X|Z) / d e(Z), J_XY = d log p(Y|Z, X) / d e(X), and J_ZY the same for Y and Z without what its
-projection on J_ZX * u explains, u the mean direction of J_XY; e are input embeddings, each J is positions x dimensions. Counterfactual hardening: J~
-= J - <J, J'> / |J'|^2 J', J' of a twin whose prompt (for ZX, ZY) or working (for XY) stands in random order. A channel's score is s = sqrt(shape x
-size), shape the share of J~'s energy in its first singular value, size |J~|^2 / |J|^2, lifted to [0.005, 1]. The reward is a power mean of four
-signals, accuracy with weight w and the three channels with (1 - w) / 3 each: p = 1 adds up, p -> 0 and below asks for all.
+Z is the prompt, X the reasoning, Y the answer. J_ZX = d log p(X|Z) / d e(Z) and J_XY = d log p(Y|Z, X) / d e(X); J_ZY is the same for Y and Z, minus
+its projection on J_ZX * u, where u is the mean direction of J_XY. e are input embeddings; each J has shape positions x dimensions. Counterfactual
+hardening: J~ = J - <J, J'> / |J'|^2 J', where J' belongs to a twin whose prompt (for ZX, ZY) or reasoning (for XY) is shuffled. The score of a
+channel is s = sqrt(shape x size), rescaled to [0.005, 1]; shape is the share of J~'s energy in its first singular value, and size is |J~|^2 / |J|^2.
+The reward is a power mean of four signals: accuracy with weight w, and the three channels with (1 - w) / 3 each. p = 1 is a weighted sum; p near 0
+and below requires all signals to be high.
 
-The card, written from the abstract, had s = |J~| / |J| without the shape, two channels, and took the direct one off; the released code has all three
-and pays for the direct one too. Its settings vary (w 0.6 to 0.8, p 0 to 1.3, one draw of the twin); 0.7 and 0.2 are among them. Step time: three
-forward and five backward passes over the measured rows, and a singular value decomposition of each channel.
+An earlier summary, written from the abstract, had s = |J~| / |J| without the shape and only two channels, and subtracted the direct one; the released
+code has all three channels and rewards the direct one too. The authors' settings vary (w 0.6 to 0.8, p 0 to 1.3, one sample of the twin); 0.7 and 0.2
+are among them. Step time: three forward and five backward passes over the measured rows, and a singular value decomposition for each channel.
 """
 
 import random
@@ -35,13 +36,15 @@ TINY, LEAST, NEAR_ZERO = 1e-12, 0.005, 1e-6
 
 
 def harden_jacobian(jacobian: Tensor, twin: Tensor) -> Tensor:
-    """(B, L, D) each -> (B, L, D): the part of every row's Jacobian that its twin's does not explain."""
+    """(B, L, D) each -> (B, L, D): the component of each row's Jacobian that its twin's does not explain."""
     along = (jacobian * twin).sum((1, 2), keepdim=True) / twin.square().sum((1, 2), keepdim=True).clamp(min=TINY)
     return jacobian - along * twin
 
 
 def scale_jacobian(jacobian: Tensor) -> Tensor:
-    """(B, L, D) with a largest entry of 1 in each row: gradients of sure answers are too small to be squared. Scores do not depend on the scale."""
+    """(B, L, D) scaled to a largest entry of 1 in each row, because gradients of confident answers are too small to square. Scores do not depend on
+    the scale.
+    """
     largest = jacobian.abs().amax((1, 2), keepdim=True)
     return jacobian / torch.where(largest > 0, largest, 1.0)
 
@@ -57,7 +60,7 @@ def channel_score(jacobian: Tensor, twin: Tensor) -> Tensor:
 
 
 def compute_direct_jacobian(to_prompt: Tensor, through: Tensor, to_working: Tensor) -> Tensor:
-    """d Y / d Z, d X / d Z, d Y / d X, (B, L, D) each -> (B, L, D): the prompt's influence on the answer that does not go through the working."""
+    """d Y / d Z, d X / d Z, d Y / d X, (B, L, D) each -> (B, L, D): the prompt's influence on the answer that does not go through the reasoning."""
     length = to_working.norm(dim=2, keepdim=True)
     there = (length > 0).to(length)
     way = (to_working / length.clamp(min=TINY)).sum(1, keepdim=True) / there.sum(1, keepdim=True).clamp(min=1.0)  # (B, 1, D)
@@ -65,7 +68,7 @@ def compute_direct_jacobian(to_prompt: Tensor, through: Tensor, to_working: Tens
 
 
 def power_mean(signals: Tensor, weights: Tensor, power: float) -> Tensor:
-    """(S, B) in [0, 1], (S,) that sum to 1 -> (B,): near p = 0 the weighted geometric mean, its limit."""
+    """(S, B) in [0, 1], (S,) that sum to 1 -> (B,); near p = 0 it is the weighted geometric mean, the limit."""
     shares = weights.double()[:, None]
     if power == 1.0:
         return (shares * signals.double()).sum(0).to(signals)
@@ -77,7 +80,7 @@ def power_mean(signals: Tensor, weights: Tensor, power: float) -> Tensor:
 
 @dataclass
 class Parts:
-    """(B, L) each, padded on the right: token ids, attention, and where the prompt, the working and the answer stand."""
+    """(B, L) each, padded on the right: token ids, attention mask, and masks of the prompt, the reasoning and the answer."""
 
     ids: Tensor
     there: Tensor
@@ -87,7 +90,7 @@ class Parts:
 
 
 def compute_jacobians(model: Any, parts: Parts) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, L, D) d X / d Z, d Y / d Z and d Y / d X. Rows do not touch each other, so one pass serves all."""
+    """(B, L, D) d X / d Z, d Y / d Z and d Y / d X. Rows are independent, so one pass computes all of them."""
     with torch.enable_grad():
         embedded = model.get_input_embeddings()(parts.ids).detach().requires_grad_()
         logits = model(inputs_embeds=embedded, attention_mask=parts.there, use_cache=False).logits[:, :-1].float()
@@ -99,7 +102,7 @@ def compute_jacobians(model: Any, parts: Parts) -> tuple[Tensor, Tensor, Tensor]
 
 
 def shuffle_tokens(ids: Tensor, places: Tensor, fixed: Collection[int], rng: random.Random) -> Tensor:
-    """(B, L) ids with the tokens of each row's ``places`` (B, L) in random order; ``fixed`` tokens stay."""
+    """(B, L) ids with the tokens at each row's ``places`` (B, L) in random order; ``fixed`` tokens stay in place."""
     twin = ids.clone()
     for row, marks in enumerate(places.bool().tolist()):
         free = [place for place, mark in enumerate(marks) if mark and int(ids[row, place]) not in fixed]
@@ -108,8 +111,14 @@ def shuffle_tokens(ids: Tensor, places: Tensor, fixed: Collection[int], rng: ran
 
 
 class Config(Strict):
-    weight: float = param(0.7, "Weight of accuracy against the three channels; 1 is accuracy alone.", title="Accuracy weight (w)", ge=0, le=1)
-    power: float = param(0.2, "Exponent of the mean: 1 adds up, smaller values ask for all signals at once.", title="Exponent (p)", ge=-64, le=64)
+    weight: float = param(0.7, "Weight of accuracy against the three channels; 1 uses accuracy alone.", title="Accuracy weight (w)", ge=0, le=1)
+    power: float = param(
+        0.2,
+        "Exponent of the power mean: 1 is a weighted sum; smaller values require all signals to be high at once.",
+        title="Exponent (p)",
+        ge=-64,
+        le=64,
+    )
     share: float = param(0.5, "Share of the groups whose coherence is measured.", gt=0, le=1)
 
 
@@ -123,16 +132,16 @@ class CEPO(Method):
         provenance="code",
         source="github XiangqiWang77/causalrl: reward_part/modi_signal.py (counterfactual Jacobians), reward_part/updated_server.py",
         fit="core",
-        idea="Reward an answer also for following from its working, and the working for following from the prompt, as input gradients tell.",
+        idea="Also reward an answer for depending on its reasoning, and the reasoning for depending on the prompt, measured with input gradients.",
         formula=(
             r"\tilde J = J - \frac{\langle J, J' \rangle}{\|J'\|^2} J'",
             r"s = \sqrt{\frac{\sigma_1^2(\tilde J)}{\sum_k \sigma_k^2(\tilde J)} \cdot \frac{\|\tilde J\|^2}{\|J\|^2}}",
             r"R = \left(w a^p + \frac{1 - w}{3}\sum_c s_c^p\right)^{1/p}",
         ),
         departures=(
-            "Order is shuffled by tokens, not words, so that twins have the same length.",
-            "Accuracy is the reward so far cut to [0, 1], where the code has BERTScore.",
-            "The current policy explains itself, where the code asks a fixed copy.",
+            "Tokens are shuffled, not words, so that twins have the same length.",
+            "Accuracy is the reward so far, clipped to [0, 1]; the authors' code uses BERTScore.",
+            "Gradients are taken from the current policy; the authors' code uses a fixed copy.",
             "Only a share of the groups is measured; the others keep their reward.",
         ),
         claim=("ce-po/coherence", "higher"),
@@ -154,7 +163,7 @@ class CEPO(Method):
         return fused
 
     def measured(self, batch: "RolloutBatch") -> Tensor:
-        """(M,) rows of the groups whose coherence is measured: at least one group."""
+        """(M,) rows of the groups whose coherence is measured; at least one group."""
         groups = len(batch.texts) // batch.group_size
         count = max(1, round(self.config.share * groups))
         chosen = sorted(self.run.rng(self.card.name, "groups", batch.step).sample(range(groups), count))
@@ -162,7 +171,7 @@ class CEPO(Method):
         return rows[chosen].flatten()
 
     def channels(self, batch: "RolloutBatch", rows: list[int]) -> Tensor:
-        """(3, M) scores of prompt to working, prompt to answer and working to answer."""
+        """(3, M) scores of prompt to reasoning, prompt to answer and reasoning to answer."""
         parts, rng, model = self.parts(batch, rows), self.run.rng(self.card.name, "twins", batch.step), self.run.model
         fixed = frozenset(self.run.tokenizer.all_special_ids)
         real = compute_jacobians(model, parts)
@@ -187,7 +196,7 @@ class CEPO(Method):
         return Parts(*padded)
 
     def marked(self, batch: "RolloutBatch", row: int, span: tuple[int, int] | None, head: int, kept: int) -> Tensor:
-        """(L,) float: the policy's tokens inside a span of the text, behind the prompt's ``head`` tokens."""
+        """(L,) float: marks the policy's tokens inside a span of the text, after the prompt's ``head`` tokens."""
         marks = torch.zeros(head + kept, device=batch.mask.device)
         if span is not None:
             marks[head:] = (batch.span(row, *span) * batch.mask[row])[:kept]
@@ -211,20 +220,20 @@ class CEPO(Method):
             Panel(
                 "Coherence",
                 (
-                    Series(f"{name}/coherence_right", "right answers"),
+                    Series(f"{name}/coherence_right", "correct answers"),
                     Series(f"{name}/coherence_wrong", "wrong answers"),
-                    Series(f"{name}/prompt_to_working", "prompt to working", dashed=True),
+                    Series(f"{name}/prompt_to_working", "prompt to reasoning", dashed=True),
                     Series(f"{name}/prompt_to_answer", "prompt to answer", dashed=True),
-                    Series(f"{name}/working_to_answer", "working to answer", dashed=True),
+                    Series(f"{name}/working_to_answer", "reasoning to answer", dashed=True),
                 ),
-                help="How much of the input gradients a shuffled twin does not explain, and how much of that lies in one direction.",
+                help="How much of the input gradients the shuffled twin does not explain, and how much of that lies in one direction.",
             ),
-            Panel("Coherence of the answers", (Series(f"{name}/coherence_of_answers"),), "histogram"),
+            Panel("Coherence of completions", (Series(f"{name}/coherence_of_answers"),), "histogram"),
         )
 
 
 def working_span(text: str) -> tuple[int, int] | None:
-    """The inside of <think>, or else all that stands before the answer: in a task of several turns, what the policy looked up."""
+    """The content of <think>, or else everything before the answer: in a multi-turn task, what the policy looked up."""
     thought, answer = thought_span(text), answer_span(text)
     if thought is not None or answer is None:
         return thought

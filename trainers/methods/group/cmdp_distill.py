@@ -1,19 +1,20 @@
-"""Constrained distillation: the task's reward within a budget of divergence from a teacher (arXiv 2509.22921).
+"""Constrained distillation: maximise the task's reward within a budget of divergence from a teacher (arXiv 2509.22921).
 
-Token cost c_t = KL(pi(.|s_t) || teacher(.|s_t)), remaining budget z_t = d - sum of c up to t: a function of the text, so no extra state is needed. R~
-= 1[z_T >= 0] R - lambda sum_t 1[z_t < 0] c_t: within the budget nothing but the task counts, past it nothing but the further divergence. The loss is
-the group's policy gradient on R~ plus lambda times the violating c_t themselves, which depend on the policy directly. The gradient of E[R~] has both
-as sums over a completion's tokens, so the direct term is reduced as the base reduces its own (divided by B times the longest completion under Dr.
-GRPO). The soft constraint, R - lambda sum_t c_t with every c_t in the loss, is the usual distillation penalty, for comparison.
+Token cost c_t = KL(pi(.|s_t) || teacher(.|s_t)); remaining budget z_t = d - sum of c up to t. Both are functions of the text, so no extra state is
+needed. R~ = 1[z_T >= 0] R - lambda sum_t 1[z_t < 0] c_t: within the budget only the task reward counts; beyond it only the further divergence counts.
+The loss is the group's policy gradient on R~ plus a direct term, lambda times the violating c_t, which depend on the policy directly. In the gradient
+of E[R~] both are sums over a completion's tokens, so the direct term is reduced as the base reduces its own loss (divided by B times the max
+completion length under Dr. GRPO). The soft constraint, R - lambda sum_t c_t with every c_t in the loss, is the usual distillation penalty, for
+comparison.
 
-Our reading of the abstract and the public reviews (Saute-style, a penalty that depends on the policy); the equations were not published where we
-looked. lambda and d were not found: 1, and 2 nats a completion, which the tiny policy reaches within some tens of steps. ``teacher``: a policy's
-folder with the same vocabulary, or the policy that the run began with; with that one the cost is 0 at first and the method is a hard trust region.
-Its parent is Dr. GRPO: advantages divided by the group's deviation would be on another scale than the direct term, and win. In the toy problem of the
-effect case the policy settles at the edge of its budget, not inside: about as many completions just beyond as within. z is compared with a tolerance
-of 1e-6, as sums of floats miss a budget that is met exactly. Step time: the distributions of the policy and, twice, of the teacher are three more
-forward passes, and the logits are materialised. Step time above the parent's: the teacher's forward pass, and logits (B, T, V) for the direct
-gradient of the divergence.
+This is our interpretation of the abstract and the public reviews (Saute-style, with a penalty that depends on the policy); we found no published
+equations. We found no values for lambda and d either: we use 1, and 2 nats per completion, which the tiny policy reaches within a few tens of steps.
+``teacher`` is the folder of a policy with the same vocabulary, or empty for the policy that the run started from; then the cost is 0 at first and the
+method is a hard trust region. The parent is Dr. GRPO, because advantages divided by the group's standard deviation would have a larger scale than the
+direct term and dominate it. In the toy problem of the effect case, the policy settles at the edge of its budget, not inside it: about as many
+completions are just beyond the budget as within it. z is compared with a tolerance of 1e-6, because rounding can miss a budget that is met exactly.
+Step time: the distributions of the policy and, twice, of the teacher take three more forward passes, and the logits are materialised. Extra step
+time: the teacher's forward pass, and logits (B, T, V) for the direct gradient of the divergence.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,12 +41,12 @@ def token_kl(policy: Tensor, teacher: Tensor) -> Tensor:
 
 
 def compute_remaining_budget(costs: Tensor, budget: Tensor) -> Tensor:
-    """(B, T), (B,) -> (B, T): z_t, what is left of the budget after each token."""
+    """(B, T), (B,) -> (B, T): z_t, the budget that remains after each token."""
     return budget[:, None] - costs.cumsum(1)
 
 
 def mask_budget_violations(costs: Tensor, budget: Tensor) -> Tensor:
-    """(B, T), (B,) -> (B, T) float: 1 where the budget is spent."""
+    """(B, T), (B,) -> (B, T) float: 1 where the budget is exceeded."""
     return (compute_remaining_budget(costs, budget) < -TOLERANCE).to(costs.dtype)
 
 
@@ -56,13 +57,11 @@ def constrain_rewards(rewards: Tensor, costs: Tensor, violating: Tensor, penalty
 
 
 class Config(Strict):
-    teacher: str = param("", "Folder of the teacher; empty: the policy that the run began with.", title="Teacher")
-    budget: float = param(
-        2.0, "Divergence that a completion may spend, or each of its tokens on average.", title="Budget (d)", unit="nats", ge=0, le=1e9
-    )
-    per_token: bool = param(False, "The budget is per token: a completion has it times its length.", title="Budget per token")
+    teacher: str = param("", "Folder of the teacher; empty uses the policy that the run started from.", title="Teacher")
+    budget: float = param(2.0, "Divergence budget per completion, or per token on average.", title="Budget (d)", unit="nats", ge=0, le=1e9)
+    per_token: bool = param(False, "The budget is per token: a completion's budget is this times its length.", title="Budget per token")
     penalty: float = param(1.0, "Weight of the divergence beyond the budget.", title="Penalty (lambda)", ge=0, le=1e4)
-    constraint: Literal["hard", "soft"] = param("hard", "soft: all divergence is penalised, as in plain distillation with a fixed weight.")
+    constraint: Literal["hard", "soft"] = param("hard", "soft penalises all divergence, as in plain distillation with a fixed weight.")
 
 
 class CMDPDistill(Method):
@@ -75,13 +74,16 @@ class CMDPDistill(Method):
         provenance="abstract",
         source="abstract and public reviews",
         fit="core",
-        idea="A completion keeps its reward while its divergence from the teacher stays within a budget; beyond it only further divergence counts.",
+        idea=(
+            "A completion keeps its reward while its divergence from the teacher stays within a budget; beyond that, only the "
+            "excess divergence counts."
+        ),
         formula=(
             r"z_t = d - \sum_{u \le t} \mathrm{KL}\left(\pi(\cdot|s_u)\,\|\,\pi_T(\cdot|s_u)\right)",
             r"\tilde R = 1[z_T \ge 0]\,R - \lambda \sum_t 1[z_t < 0]\,c_t",
         ),
-        reading="equations from the abstract and public reviews; the direct term is reduced as the base reduces its own",
-        departures=("Without a teacher's folder the policy that the run began with is the teacher.",),
+        reading="equations are based on the abstract and public reviews; the direct term is reduced as the base reduces its own loss",
+        departures=("Without a teacher folder, the teacher is the policy that the run started from.",),
         claim=("cmdp-distill/satisfied", "higher"),
     )
     Config = Config
@@ -113,7 +115,7 @@ class CMDPDistill(Method):
         return self.constrain(rewards, token_kl(policy, self.of_teacher(batch.prompt_ids, batch.ids)) * batch.mask, batch.lengths)
 
     def constrain(self, rewards: Tensor, costs: Tensor, lengths: Tensor) -> Tensor:
-        """(B,) rewards, (B, T) token costs, (B,) lengths -> (B,) R~; remembers which tokens the loss holds back."""
+        """(B,) rewards, (B, T) token costs, (B,) lengths -> (B,) R~; stores which tokens the loss penalises."""
         config = self.config
         budget = config.budget * (lengths if config.per_token else torch.ones_like(lengths))
         violating = mask_budget_violations(costs, budget)
@@ -129,7 +131,7 @@ class CMDPDistill(Method):
         return None if direct is None else batch.base_mean(direct)
 
     def direct(self, batch: "LossBatch") -> Tensor | None:
-        """(B, T) penalised divergence of the tokens past the budget, with gradient; None where there is none."""
+        """(B, T) penalised divergence of the tokens beyond the budget, with gradient; None where there is none."""
         held = batch.of(self.violating) * batch.mask
         if self.config.penalty == 0 or not held.any():
             return None
@@ -149,9 +151,9 @@ class CMDPDistill(Method):
         return (
             Panel(
                 "Divergence from the teacher",
-                (Series(f"{name}/divergence", "of a completion"), Series(f"{name}/budget", "budget", dashed=True)),
+                (Series(f"{name}/divergence", "per completion"), Series(f"{name}/budget", "budget", dashed=True)),
                 unit="nats",
             ),
             Panel("Completions within the budget", (Series(f"{name}/satisfied", "share"),)),
-            Panel("Budget spent", (Series(f"{name}/spent"),), "histogram", help="Share of completions by divergence over budget, from 0 to 2."),
+            Panel("Budget spent", (Series(f"{name}/spent"),), "histogram", help="Share of completions by divergence divided by budget, from 0 to 2."),
         )

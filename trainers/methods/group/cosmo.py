@@ -1,12 +1,12 @@
 """CoSMo: a budget for the number of reasoning segments instead of tokens (arXiv 2602.03141).
 
-R = -1 where the form is wrong, else r - kappa max(0, |n - n*| - delta) with r the reward so far (1 for a right answer), n the segments of the working
-and n* the problem's own number. For supervised data, split and merge: with too many segments the first neighbours judged to say one thing are merged,
-with too few the first one judged to hide a jump is split, one edit an iteration, until n = n* or no edit is accepted. Differs from GRPO in the
-reward, from a length penalty in leaving the length of a segment free.
+R = -1 if the format is wrong, else r - kappa max(0, |n - n*| - delta), where r is the reward so far (1 for a correct answer), n the number of
+segments in the reasoning and n* the problem's own number. Supervised data is split and merged: with too many segments, the first adjacent pair judged
+to be redundant is merged; with too few, the first segment judged to skip a step is split. There is one edit per iteration, until n = n* or no edit is
+accepted. It differs from GRPO in the reward, and from a length penalty in that segments may have any length.
 
-The rule merges equations that go on from one another, 3+3=6 6+5=11 into 3+3+5=11, and splits an equation of several operations into those. Rows of
-supervised data name their target in a column ``golden_segments``, as the authors' do. The card's delta of 1 is the training script's; the reward
+The rule merges consecutive equations, 3+3=6 6+5=11 into 3+3+5=11, and splits an equation with several operations in the same way. Rows of supervised
+data give their target in a column ``golden_segments``, as the authors' data does. The default delta of 1 is that of the training script; the reward
 function alone defaults to 0.
 """
 
@@ -39,7 +39,7 @@ def apply_segment_budget(outcome: Tensor, counts: Tensor, targets: Tensor, valid
 
 
 def split_merge(segments: Sequence[str], target: int, merge: Merge, split: Split, iterations: int = 5) -> tuple[list[str], int, str]:
-    """Edited segments, iterations taken and "aligned", "local optimum" (no edit accepted) or "out of iterations"."""
+    """Edited segments, iterations used, and "aligned", "local optimum" (no edit accepted) or "out of iterations"."""
     current = list(segments)
     for done in range(iterations):
         if len(current) == target:
@@ -74,7 +74,7 @@ def merge_equations(left: str, right: str) -> str | None:
 
 
 def split_equation(segment: str) -> list[str]:
-    """``3+3+5=11`` -> ``3+3=6``, ``6+5=11``; nothing for an equation of one operation, or one that goes below 0."""
+    """``3+3+5=11`` -> ``3+3=6``, ``6+5=11``; empty for an equation with one operation, or one that goes below 0."""
     match = SUM.fullmatch(segment)
     if match is None:
         return []
@@ -84,7 +84,7 @@ def split_equation(segment: str) -> list[str]:
 
 
 def refine_completion(text: str, target: int, iterations: int) -> str:
-    """A completion whose working is split and merged towards ``target`` segments; as it is where it shows none."""
+    """A completion whose reasoning is split and merged towards ``target`` segments; unchanged if it shows no reasoning."""
     thought = thought_span(text)
     spans = find_working_steps(text, *thought) if thought else []
     if not spans:
@@ -94,9 +94,9 @@ def refine_completion(text: str, target: int, iterations: int) -> str:
 
 
 class Config(Strict):
-    tolerance: int = param(1, "Segments more or fewer than the target that cost nothing.", title="Tolerance (delta)", ge=0, le=1000)
-    penalty: float = param(1.0, "Cost of each further segment; 0 leaves the form alone.", title="Penalty (kappa)", ge=0, le=10)
-    iterations: int = param(5, "Edits of one supervised completion at most.", title="Edits", advanced=True, ge=0, le=1000)
+    tolerance: int = param(1, "Deviation from the target number of segments that costs nothing.", title="Tolerance (delta)", ge=0, le=1000)
+    penalty: float = param(1.0, "Penalty per segment beyond the tolerance; 0 checks only the format.", title="Penalty (kappa)", ge=0, le=10)
+    iterations: int = param(5, "Max edits per supervised completion.", title="Edits", advanced=True, ge=0, le=1000)
 
 
 class CoSMo(Method):
@@ -109,16 +109,16 @@ class CoSMo(Method):
         provenance="code",
         source="github aintdoin/CoSMo: cosmo/split_merge.py, verl/workers/reward_manager/cosmo.py, main_rl.py",
         fit="core",
-        idea="Give every problem a number of reasoning steps rather than a number of tokens, and charge for steps beyond it, or missing.",
+        idea="Give each problem a target number of reasoning steps instead of tokens, and penalise completions with too many or too few steps.",
         formula=(
             r"R = r - \kappa \max(0, |n - n^*| - \delta)",
             r"R = -1 \quad \mathrm{if\ the\ form\ is\ wrong}",
         ),
         departures=(
-            "A segment is one equation of the working, or one search.",
-            "The target is the task's own solution, else the shortest right answer of the group; the code gives -1 without a target.",
-            "A rule judges merges and splits in place of a 72B model.",
-            "The form is what the task's own format function says.",
+            "A segment is one equation of the reasoning, or one search.",
+            "The target is the task's solution, else the shortest correct completion of the group; the authors' code gives -1 without a target.",
+            "A rule decides merges and splits instead of a 72B model.",
+            "The format is checked by the task's own format function.",
         ),
         claim=("completions/mean_length", "lower"),
     )
@@ -130,7 +130,7 @@ class CoSMo(Method):
         self.run = run
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
-        """Supervised rows that name a target are split and merged towards it."""
+        """Splits and merges supervised rows that name a target."""
         return [self.refine(row) if isinstance(row, dict) and "completion" in row else row for row in rows]
 
     def refine(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -175,14 +175,14 @@ class CoSMo(Method):
     def panels(cls) -> tuple[Panel, ...]:
         name = cls.card.name
         return (
-            Panel("Segments", (Series(f"{name}/segments", "of an answer"), Series(f"{name}/target", "target", dashed=True))),
+            Panel("Segments", (Series(f"{name}/segments", "per completion"), Series(f"{name}/target", "target", dashed=True))),
             Panel(
-                "Inside the budget",
+                "Within the budget",
                 (
                     Series(f"{name}/inside", "within the tolerance"),
-                    Series(f"{name}/valid", "form right"),
-                    Series(f"{name}/right", "answer right", dashed=True),
+                    Series(f"{name}/valid", "correct format"),
+                    Series(f"{name}/right", "correct answer", dashed=True),
                 ),
             ),
-            Panel("Characters in a segment", (Series(f"{name}/characters_per_segment"),), help="The budget leaves a segment's length free."),
+            Panel("Characters per segment", (Series(f"{name}/characters_per_segment"),), help="The budget does not limit the length of a segment."),
         )

@@ -1,12 +1,12 @@
-"""Critique-Coder: a fifth of the training prompts ask whether a given solution is right (arXiv 2509.22824).
+"""Critique-Coder: a fifth of the training prompts ask whether a given solution is correct (arXiv 2509.22824).
 
-With probability rho a prompt becomes a critique item: the question, a solution, a known label. Its reward is 1 when the verdict equals the label, 0
-otherwise or without a verdict; all other prompts keep their reward. One GRPO run, two rewards chosen by the kind of item. Advantages of completions
-that were cut off are 0 and they leave the mean over tokens, groups of equal rewards teach nothing anyway. The clip range [0.8, 1.3] and the mean over
-tokens are the base's to choose.
+With probability rho, a prompt becomes a critique item: the question, a solution, and a known label. Its reward is 1 when the verdict equals the
+label, and 0 otherwise or without a verdict; all other prompts keep their reward. It is one GRPO run with two rewards, chosen by the kind of item.
+Truncated completions get advantage 0 and are excluded from the mean over tokens; groups of equal rewards have no gradient in any case. The clip range
+[0.8, 1.3] and the mean over tokens are settings of the base.
 
-A verdict is the last conclusion{...}, or else the last <answer>; written as words, T in it is True, else F is False. As numbers nothing but 1 and 0
-counts. Step time above the parent's: the items that ask for a verdict have a solution in their prompt, so sequences are longer.
+A verdict is the last conclusion{...}, or else the last <answer>. In words, a verdict that contains T is True; otherwise one that contains F is False.
+As numbers, only 1 and 0 count. Extra step time: prompts of critique items contain a solution, so sequences are longer.
 """
 
 import random
@@ -33,7 +33,7 @@ Words = Literal["1/0", "True/False"]
 
 
 def parse_verdict(text: str, words: Words = "True/False") -> bool | None:
-    """What a critique concludes; None where it does not."""
+    """The verdict of a critique; None without one."""
     concluded = CONCLUSION.findall(text)
     said = concluded[-1] if concluded else extract_answer(text)
     if said is None:
@@ -48,7 +48,7 @@ def verdict_rewards(verdicts: list[bool | None], labels: list[bool]) -> list[flo
 
 
 def balance_critique_items(items: list[tuple[Example, str, bool]], count: int, rng: random.Random) -> list[tuple[Example, str, bool]]:
-    """At most ``count`` items, right and wrong solutions in equal number."""
+    """At most ``count`` items, with equal numbers of correct and wrong solutions."""
     right, wrong = ([item for item in items if item[2] is label] for label in (True, False))
     rng.shuffle(right)
     rng.shuffle(wrong)
@@ -57,7 +57,7 @@ def balance_critique_items(items: list[tuple[Example, str, bool]], count: int, r
 
 
 def make_critique_example(example: Example, solution: str, label: bool, words: Words) -> Example:
-    """The item that asks about a solution."""
+    """The critique item for a solution."""
     yes, no = words.split("/")
     question = example.prompt[-1].content
     prompt = [*example.prompt[:-1], Message("user", f"{question}\n{solution}\n{yes} or {no}?")]
@@ -66,9 +66,9 @@ def make_critique_example(example: Example, solution: str, label: bool, words: W
 
 class Config(Strict):
     share: float = param(0.2, "Share of the training prompts that become critique items.", title="Critique share (rho)", ge=0, le=1)
-    solutions: int = param(2, "Solutions sampled for each of these prompts, of which right and wrong ones are kept alike.", ge=1, le=64)
-    words: Words = param("1/0", "What a verdict is written as; the paper's is True/False.", title="Verdict")
-    mask_truncated: bool = param(True, "Completions that are cut off teach nothing.", title="Mask truncated")
+    solutions: int = param(2, "Solutions sampled for each of these prompts; equal numbers of correct and wrong ones are kept.", ge=1, le=64)
+    words: Words = param("1/0", "Words for a verdict; the paper uses True/False.", title="Verdict")
+    mask_truncated: bool = param(True, "Exclude truncated completions from the loss.", title="Mask truncated")
 
 
 class CritiqueCoder(Method):
@@ -81,12 +81,12 @@ class CritiqueCoder(Method):
         provenance="code",
         source="github TIGER-AI-Lab/Critique-Coder: verl_tool/workers/reward_manager/crl.py and training configs",
         fit="core",
-        idea="Ask the policy of a fifth of its prompts whether a given solution is right; judging solutions teaches to write them.",
+        idea="For a fifth of the prompts, ask the policy whether a given solution is correct; judging solutions helps it to write them.",
         formula=(r"r = 1[\hat c = c^*]", r"A_i = \frac{r_i - \mathrm{mean}(r)}{\mathrm{std}(r)}"),
         departures=(
-            "Solutions are the starting policy's own samples, labelled by the task's verifier; the paper takes those of a weaker model.",
-            "A verdict is 1 or 0 by default, where the paper has True and False.",
-            "The verdict may stand in an answer tag too, and a conclusion may be written with either slash.",
+            "Solutions are sampled from the starting policy and labelled by the task's verifier; the paper samples them from a weaker model.",
+            "A verdict is written as 1 or 0 by default; the paper uses True and False.",
+            "The verdict may also be in an answer tag, and the conclusion command may start with either slash.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -145,14 +145,14 @@ class CritiqueCoder(Method):
     def panels(cls) -> tuple[Panel, ...]:
         name = cls.card.name
         return (
-            Panel("Reward by kind of prompt", (Series(f"{name}/solve_reward", "solve"), Series(f"{name}/critique_reward", "critique"))),
+            Panel("Reward by prompt kind", (Series(f"{name}/solve_reward", "solve"), Series(f"{name}/critique_reward", "critique"))),
             Panel(
                 "Verdicts",
                 (
-                    Series(f"{name}/right_accepted", "right solutions accepted"),
+                    Series(f"{name}/right_accepted", "correct solutions accepted"),
                     Series(f"{name}/wrong_rejected", "wrong solutions rejected"),
                     Series(f"{name}/verdict_given", "verdict given", dashed=True),
                 ),
             ),
-            Panel("Groups of equal rewards", (Series(f"{name}/solve_flat", "solve"), Series(f"{name}/critique_flat", "critique"))),
+            Panel("Zero-variance groups", (Series(f"{name}/solve_flat", "solve"), Series(f"{name}/critique_flat", "critique"))),
         )

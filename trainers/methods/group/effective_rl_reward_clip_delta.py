@@ -1,14 +1,16 @@
-"""PR-Clip-Delta: step rewards that cannot be farmed by repeating easy steps (arXiv 2410.15115).
+"""PR-Clip-Delta: step rewards that cannot be gained by repeating easy steps (arXiv 2410.15115).
 
-q_1 … q_K score the steps of an answer, c is the reward so far (the outcome). Clip: q becomes min(q - eta, 0), so no step adds anything by being
-there. Delta: r_k = q_k - q_{k+1} for k < K - 1, q_k for k = K - 1 and 0 for k = K, so the sum telescopes to q_1. Clip-Delta: Delta of the clipped
-scores. The return at a step is a (r_k + … + r_K) + c, with Delta a q_k + c for k < K, and c for k = K, where the card has a q_k too.
+q_1 … q_K score the steps of a completion; c is the reward so far (the outcome). Clip: q becomes min(q - eta, 0), so no step can add reward just by
+existing. Delta: r_k = q_k - q_{k+1} for k < K - 1, q_k for k = K - 1 and 0 for k = K, so the sum telescopes to q_1. Clip-Delta applies Delta to the
+clipped scores. The return at a step is a (r_k + … + r_K) + c; with Delta this is a q_k + c for k < K, and c for k = K, where an earlier summary has a
+q_k too.
 
-Our reading of the abstract and a note that quotes the formulas; a and eta are ours. The paper trains with PPO. Here a token's advantage is its
-return (r_k stands on the last token of step k, so tokens up to there see it) minus the group's mean, over the group's deviation, both taken over all
-tokens with every answer weighing the same: with a = 0 this is GRPO's advantage. Standardising each step reward before summing would bring the length
-back in. A trained scorer is not part of the lab. ``arithmetic`` gives 0.9 to any true equation and 0.1 to all else: it can be farmed, as in the
-paper. ``solution`` gives 1 to steps of the task's own solution, ``endpoint`` asks the worker's judge.
+This is our interpretation of the abstract and a note that quotes the formulas; a and eta are our choices. The paper trains with PPO. Here, the
+advantage of a token is its return (r_k is paid on the last token of step k, so tokens up to there include it) minus the group's mean, divided by the
+group's standard deviation. Both statistics are taken over all tokens, with equal weight for every completion: with a = 0 this is GRPO's advantage.
+Standardising each step reward before summing would make the advantage depend on length again. The lab has no trained step scorer. ``arithmetic``
+gives 0.9 to any true equation and 0.1 to everything else; it can be exploited, as in the paper. ``solution`` gives 1 to steps of the task's own
+solution; ``endpoint`` asks the worker's judge.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -31,12 +33,12 @@ Shape = Literal["clip-delta", "clip", "delta", "sum"]
 
 
 def clip_step_scores(scores: Tensor, eta: float) -> Tensor:
-    """(K,) -> (K,), none above 0."""
+    """(K,) -> (K,), all at most 0."""
     return (scores - eta).clamp(max=0.0)
 
 
 def compute_score_deltas(scores: Tensor) -> Tensor:
-    """(K,) -> (K,): differences to the next step; the last score is paid nowhere."""
+    """(K,) -> (K,): differences to the next step; the last score is not paid."""
     kept = scores[:-1]
     return torch.cat([kept[:-1] - kept[1:], kept[-1:], scores.new_zeros(min(1, len(scores)))])
 
@@ -48,13 +50,13 @@ def step_rewards(scores: Tensor, shape: Shape, eta: float) -> Tensor:
 
 
 def compute_step_returns(rewards: Tensor, outcome: float, scale: float) -> Tensor:
-    """(K,) -> (K + 1,): reward to go from each step on, and after the last."""
+    """(K,) -> (K + 1,): return from each step on, and after the last."""
     to_go = rewards.flip(0).cumsum(0).flip(0)
     return scale * torch.cat([to_go, rewards.new_zeros(1)]) + outcome
 
 
 def spread_over_tokens(values: Tensor, places: list[int]) -> Tensor:
-    """(K + 1,), T places -> (T,): each token gets the value from the step it is in, or from the next one that begins after it."""
+    """(K + 1,), T step indices -> (T,): each token gets the value of its own step, or of the next step that starts after it."""
     made, ahead = [0] * len(places), len(values) - 1
     for token in range(len(places) - 1, -1, -1):
         ahead = places[token] if places[token] >= 0 else ahead
@@ -63,7 +65,9 @@ def spread_over_tokens(values: Tensor, places: list[int]) -> Tensor:
 
 
 def token_z_score(values: Tensor, mask: Tensor, group_size: int, epsilon: float = 1e-4) -> Tensor:
-    """(B, T), (B, T) -> (B, T): within the group, over all tokens, every row with tokens weighing the same; 0 where masked or where all are equal."""
+    """(B, T), (B, T) -> (B, T): standardised within the group over all tokens, with equal weight for every non-empty row; 0 where masked or where all
+    are equal.
+    """
     there = mask.any(1).view(-1, group_size).to(values.dtype)
     count = there.sum(1)
 
@@ -80,10 +84,14 @@ def token_z_score(values: Tensor, mask: Tensor, group_size: int, epsilon: float 
 
 
 class Config(Strict):
-    shape: Shape = param("clip-delta", "What is done to the scores; sum is what the method repairs.")
-    scale: float = param(0.5, "Weight of the step rewards beside the outcome; 0 is GRPO. The paper's is unknown.", title="Weight (a)", ge=0, le=10)
-    eta: float = param(0.5, "Scores above this add nothing once clipped. The paper's is unknown.", title="Threshold (eta)", ge=0, le=1)
-    scorer: Literal["solution", "arithmetic", "endpoint"] = param("solution", "Who scores steps: the task's solution, any true equation, or a judge.")
+    shape: Shape = param("clip-delta", "Transformation of the step scores; sum is the unmodified variant that the method fixes.")
+    scale: float = param(
+        0.5, "Weight of the step rewards relative to the outcome; 0 is GRPO. The paper's value is unknown.", title="Weight (a)", ge=0, le=10
+    )
+    eta: float = param(0.5, "After clipping, scores above this add nothing. The paper's value is unknown.", title="Threshold (eta)", ge=0, le=1)
+    scorer: Literal["solution", "arithmetic", "endpoint"] = param(
+        "solution", "Source of the step scores: the task's solution, any true equation, or a judge."
+    )
 
 
 class ClipDelta(Method):
@@ -96,15 +104,15 @@ class ClipDelta(Method):
         provenance="abstract",
         source="abstract; a note that quotes the formulas; open reviews",
         fit="core",
-        idea="Let step scores only take away, and let them telescope, so that repeating a safe step never pays.",
+        idea="Let step scores only subtract reward and make them telescope, so that repeating a safe step never pays.",
         formula=(
             r"\tilde q_k = \min(q_k - \eta, 0)",
             r"r_k = \tilde q_k - \tilde q_{k+1} \quad (k < K - 1), \qquad r_{K-1} = \tilde q_{K-1}, \qquad r_K = 0",
             r"G_k = \alpha \sum_{j \ge k} r_j + c",
         ),
-        reading="a, eta and the advantage from returns are ours; the paper uses PPO",
+        reading="a, eta and the computation of advantages from returns are our choices; the paper uses PPO",
         departures=(
-            "The paper trains with PPO; here returns are standardised within the group.",
+            "The paper trains with PPO; here, returns are standardised within the group.",
             "There is no trained scorer: the task's solution, true equations or a judge score steps.",
         ),
         claim=("completions/mean_length", "lower"),
@@ -150,14 +158,14 @@ class ClipDelta(Method):
             Panel(
                 "Step scores and rewards",
                 (
-                    Series(f"{name}/score", "score of a step"),
-                    Series(f"{name}/process", "step rewards of an answer"),
+                    Series(f"{name}/score", "score per step"),
+                    Series(f"{name}/process", "step rewards per completion"),
                     Series(f"{name}/outcome", "outcome", dashed=True),
                 ),
             ),
             Panel(
-                "Farming",
-                (Series(f"{name}/steps", "steps in an answer"), Series(f"{name}/repeated", "share repeated", dashed=True)),
-                help="A plain sum of scores pays for every step, needed or not.",
+                "Reward farming",
+                (Series(f"{name}/steps", "steps per completion"), Series(f"{name}/repeated", "share of repeated steps", dashed=True)),
+                help="A plain sum of scores rewards every step, needed or not.",
             ),
         )

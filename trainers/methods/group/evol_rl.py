@@ -1,12 +1,13 @@
-"""EVOL-RL: the majority's answer decides the sign of the reward, novelty of the working its size (arXiv 2509.15194).
+"""EVOL-RL: agreement with the majority answer decides the sign of the reward, novelty of the reasoning its size (arXiv 2509.15194).
 
-Of the valid answers in a group the most frequent one is the pseudo-label. s = cosine of two workings, clipped to [0, 1]; u_i = 1 - (mean of s to
-those of the same verdict + max of s to anyone) / 2; n_i = u_i scaled to [0, 1] within its verdict (1 for a verdict of one, 1/2 where all are equal).
-R = 0.5 + 0.5 n with the majority, -1 + 0.5 n against it, -1 without a valid answer. With no more than one valid answer in the group all get -1.
-Invalid answers are in no mean and no maximum: the card has them in "any group" and gives a single valid answer 1. Differs from GRPO in the reward,
-which needs no label; ``label`` "gold" puts the verifier in the majority's place.
+The most frequent of a group's valid answers is the pseudo-label. s is the cosine similarity of two reasoning texts, clipped to [0, 1]; u_i = 1 -
+(mean of s to completions with the same verdict + max of s to any other) / 2; n_i is u_i scaled to [0, 1] within its verdict (1 for a verdict with one
+member, 1/2 if all are equal). R = 0.5 + 0.5 n for the majority, -1 + 0.5 n against it, -1 without a valid answer. If the group has at most one valid
+answer, all completions get -1. Invalid answers are excluded from every mean and maximum; an earlier summary included them in "any group" and gave a
+single valid answer 1. Differs from GRPO in the reward, which needs no label; ``label`` "gold" uses the verifier instead of the majority.
 
-The wider upper clip of some of the authors' runs (0.28, off in the script, which the card has as default) is the base's; the entropy bonus is here.
+The higher upper clip of some of the authors' runs (0.28; off in the script, although an earlier summary has it as the default) is set in the base;
+the entropy bonus is part of this method.
 """
 
 from collections import Counter
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 
 
 def find_majority_answer(answers: Sequence[str | None]) -> str | None:
-    """The most frequent answer, the smaller text among equals; None where nobody has one."""
+    """The most frequent answer; ties go to the text that sorts first; None if there is no answer."""
     votes = Counter(answer for answer in answers if answer)
     return min(votes, key=lambda answer: (-votes[answer], answer)) if votes else None
 
 
 def compute_working_novelty(similarity: Tensor, verdict: Tensor) -> Tensor:
-    """(M, M), (M,) bool -> (M,): u, one minus the half mean within the verdict and the half maximum over all others."""
+    """(M, M), (M,) bool -> (M,): u, one minus half the mean similarity within the verdict and half the maximum over all others."""
     alone = torch.eye(len(verdict), dtype=torch.bool, device=similarity.device)
     peers = (verdict[:, None] == verdict[None, :]) & ~alone  # (M, M)
     mean = (similarity * peers).sum(1) / peers.sum(1).clamp(min=1)
@@ -43,7 +44,7 @@ def compute_working_novelty(similarity: Tensor, verdict: Tensor) -> Tensor:
 
 
 def scaled_within(novelties: Tensor, verdict: Tensor) -> Tensor:
-    """(M,), (M,) bool -> (M,): to [0, 1] within each verdict; 1 for a verdict of one, 1/2 where all are equal."""
+    """(M,), (M,) bool -> (M,): scaled to [0, 1] within each verdict; 1 for a verdict with one member, 1/2 if all are equal."""
     made = torch.full_like(novelties, 0.5)
     for side in (verdict, ~verdict):
         own = novelties[side]
@@ -55,7 +56,7 @@ def scaled_within(novelties: Tensor, verdict: Tensor) -> Tensor:
 
 
 def compute_novelty_rewards(similarity: Tensor, verdict: Tensor, valid: Tensor, band: float = 0.5) -> Tensor:
-    """(G, G), (G,) bool, (G,) bool -> (G,): the reward of one group. ``band``: how much of it novelty decides."""
+    """(G, G), (G,) bool, (G,) bool -> (G,): the reward of one group. ``band``: how much of the reward novelty decides."""
     rewards = similarity.new_full((len(verdict),), -1.0)
     if int(valid.sum()) <= 1:
         return rewards
@@ -66,9 +67,9 @@ def compute_novelty_rewards(similarity: Tensor, verdict: Tensor, valid: Tensor, 
 
 
 class Config(Strict):
-    label: Literal["majority", "gold"] = param("majority", "What decides the sign: the group's most frequent answer, or the task's verifier.")
+    label: Literal["majority", "gold"] = param("majority", "Source of the sign: the group's most frequent answer, or the task's verifier.")
     band: float = param(0.5, "How much of the reward novelty decides; 0 is majority voting alone.", title="Novelty band", ge=0, le=0.5)
-    entropy_weight: float = param(0.0, "Entropy bonus; the authors use 0.001 to 0.005 where they have one.", ge=0, le=10)
+    entropy_weight: float = param(0.0, "Weight of the entropy bonus; the authors use 0.001 to 0.005 where they have one.", ge=0, le=10)
 
 
 class EvolRL(Method):
@@ -81,17 +82,19 @@ class EvolRL(Method):
         provenance="code",
         source="github YujunZhou/EVOL-RL: workers/reward_manager/semantic_novelty.py, examples/labelfree/evol_rl.sh; arXiv id recalled",
         fit="core",
-        idea="Learn without labels: side with the group's majority, and among those who agree reward most the one who reasons differently.",
+        idea=(
+            "Learn without labels: reward agreement with the group's majority answer, and most of all majority completions with different reasoning."
+        ),
         formula=(
             r"u_i = 1 - \frac{1}{2} \mathrm{mean}_{j \in g(i)}\, s_{ij} - \frac{1}{2} \max_{j \ne i} s_{ij}",
             r"n_i = \frac{u_i - \min_{g} u}{\max_{g} u - \min_{g} u}",
             r"R_i = 0.5 + 0.5\, n_i \quad \mathrm{or} \quad -1 + 0.5\, n_i",
         ),
         departures=(
-            "Hashed character trigrams embed the workings in place of a 4B embedding model.",
-            "The group votes on itself, where the paper votes with 64 samples and trains on 32 of them.",
-            "An answer is valid if it is not empty, where the code wants a digit.",
-            "Ties go to the smaller text.",
+            "The reasoning is embedded with hashed character trigrams instead of a 4B embedding model.",
+            "The group votes on itself; the paper votes with 64 samples and trains on 32 of them.",
+            "An answer is valid if it is not empty; the authors' code requires a digit.",
+            "Ties go to the text that sorts first.",
         ),
         claim=("entropy", "higher"),
     )
@@ -128,21 +131,23 @@ class EvolRL(Method):
         name = cls.card.name
         return (
             Panel(
-                "The majority and the truth",
+                "Majority vs correct answer",
                 (
-                    Series(f"{name}/majority_share", "share of the majority"),
-                    Series(f"{name}/majority_right", "majority is right"),
+                    Series(f"{name}/majority_share", "majority share"),
+                    Series(f"{name}/majority_right", "majority is correct"),
                     Series(f"{name}/valid", "valid answers", dashed=True),
                 ),
-                help="The verifier's word is drawn here and not used in training.",
+                help="The verifier's judgement is only plotted, not used in training.",
             ),
             Panel(
-                "Variety", (Series(f"{name}/similarity", "likeness of workings"), Series("entropy", "entropy")), help="Without novelty both collapse."
+                "Diversity",
+                (Series(f"{name}/similarity", "similarity of reasoning"), Series("entropy", "entropy")),
+                help="Without the novelty reward, diversity and entropy collapse.",
             ),
         )
 
 
 def extract_working(text: str) -> str:
-    """What an answer says before it gives its result."""
+    """The reasoning before the answer."""
     span = thought_span(text)
     return text[slice(*span)] if span else text.partition(ANSWER)[0]

@@ -1,12 +1,12 @@
-"""FaithRL: rewards under which guessing does not pay, and advantages that shrink where a step and the outcome disagree (arXiv 2602.03507).
+"""FaithRL: rewards that make guessing worthless, and advantages that shrink where a step and the outcome disagree (arXiv 2602.03507).
 
-With x0 and y0 the initial policy's rates of right and wrong answers: right earns y0, wrong -x0, "I don't know" 0, so that answering at random as well
-as the initial policy does is worth nothing. Each step is supported (1) or not (0); a step like the one before it is not. A token's advantage is A
-alpha where A > 0 and its step is not supported, or A <= 0 and it is; else A. Tokens of the answer count as what the outcome says, tags as supported,
-tokens in no step as not supported. Differs from GRPO in both; the advantage that is shrunk is that of the base or of the methods before this one. THS
-= (x1 y0 - y1 x0) / y0 follows the current rates.
+x0 and y0 are the initial policy's rates of correct and wrong answers. A correct answer earns y0, a wrong one -x0 and "I don't know" 0, so answering
+at random as well as the initial policy does has expected reward 0. Each step is supported (1) or not (0); a step similar to the previous one is not
+supported. A token's advantage becomes alpha A if A > 0 and its step is not supported, or if A <= 0 and its step is supported; otherwise it stays A.
+Answer tokens follow the outcome, tags count as supported, and tokens outside any step count as not supported. It differs from GRPO in both; it
+shrinks the advantage computed by the base or by the methods before it. THS = (x1 y0 - y1 x0) / y0 uses the current rates x1 and y1.
 
-x0 and y0 are measured on ``probes`` prompts before the first update. The extra sampling happens once; a run's first step takes longer by it.
+x0 and y0 are measured on ``probes`` prompts before the first update. This extra sampling happens once and makes the run's first step longer.
 """
 
 from collections.abc import Sequence
@@ -42,19 +42,19 @@ def compute_geometric_rewards(right: Tensor, abstained: Tensor, x0: float, y0: f
 
 
 def truthful_helpfulness(x1: float, y1: float, x0: float, y0: float) -> float:
-    """THS: how much more the policy knows than one that guesses as the initial one did."""
+    """THS: how much more the policy knows than one that guesses at the initial policy's rates."""
     return (x1 * y0 - y1 * x0) / y0 if y0 else x1
 
 
 def modulate_advantages(advantages: Tensor, supported: Tensor, result: Tensor, alpha: float) -> Tensor:
-    """(B,) or (B, T), (B, T) bool, (B, T) bool -> (B, T): shrunk where outcome and step disagree; never in the answer's own tokens."""
+    """(B,) or (B, T), (B, T) bool, (B, T) bool -> (B, T): shrunk where outcome and step disagree; never on the answer's own tokens."""
     spread = advantages if advantages.dim() == 2 else advantages[:, None].expand(supported.shape)
     disagree = ((spread > 0) ^ supported) & ~result
     return torch.where(disagree, alpha * spread, spread)
 
 
 def without_repeats(texts: list[str], verdicts: list[float], similarity: float) -> list[float]:
-    """A step as similar to the one before it as ``similarity`` is not supported."""
+    """Marks a step as not supported if its similarity to the previous one is at least ``similarity``."""
     kept = list(verdicts)
     for place in range(1, len(texts)):
         if compute_text_similarity(texts[place - 1], texts[place]) >= similarity:
@@ -63,7 +63,7 @@ def without_repeats(texts: list[str], verdicts: list[float], similarity: float) 
 
 
 def tag_spans(text: str) -> list[Span]:
-    """Every tag, in order."""
+    """The spans of all tags, in order."""
     found = []
     for tag in TAGS:
         start = text.find(tag)
@@ -74,7 +74,7 @@ def tag_spans(text: str) -> list[Span]:
 
 
 def kinds_of(text: str, ends: Sequence[int], verdicts: Sequence[float]) -> list[int]:
-    """Of each token: its step's verdict, a tag, or the answer's own text."""
+    """For each token: its step's verdict, a tag, or the answer's own text."""
     answer = answer_span(text)
     inside, tags, result = (
         assign_tokens_to_spans(ends, find_step_spans(text)),
@@ -93,10 +93,12 @@ def kinds_of(text: str, ends: Sequence[int], verdicts: Sequence[float]) -> list[
 
 
 class Config(Strict):
-    alpha: float = param(0.75, "What is left of an advantage that a step disagrees with; 1 is off.", title="Shrinkage (alpha)", ge=0, le=1)
-    judge: Literal["rule", "repeats", "endpoint"] = param("rule", "Who says whether a step is supported: the task's solution, nobody, a judge.")
-    similarity: float = param(0.8, "From this likeness on a step repeats the one before it.", advanced=True, gt=0, le=1)
-    probes: int = param(128, "Prompts on which the initial policy's rates are measured.", title="Probes", advanced=True, ge=8, le=100_000)
+    alpha: float = param(0.75, "Factor on the advantage at a step that contradicts it; 1 is off.", title="Shrinkage (alpha)", ge=0, le=1)
+    judge: Literal["rule", "repeats", "endpoint"] = param(
+        "rule", "What decides whether a step is supported: the task's solution, only repetition, or a judge."
+    )
+    similarity: float = param(0.8, "Similarity from which a step counts as a repeat of the previous one.", advanced=True, gt=0, le=1)
+    probes: int = param(128, "Prompts used to measure the initial policy's rates.", title="Probes", advanced=True, ge=8, le=100_000)
 
 
 class FaithRL(Method):
@@ -109,16 +111,18 @@ class FaithRL(Method):
         provenance="code",
         source="github aintdoin/FaithRL: main.sh, verl/trainer/ppo/ray_trainer.py, verl/workers/fsdp_workers.py",
         fit="core",
-        idea="Make guessing worth nothing against the policy's own starting rates, and trust an outcome less at the steps that contradict it.",
+        idea=(
+            "Give guessing at the initial policy's success rate zero expected reward, and shrink the advantage at steps that contradict the outcome."
+        ),
         formula=(
             r"r = y_0 \quad \mathrm{right}, \qquad -x_0 \quad \mathrm{wrong}, \qquad 0 \quad \mathrm{abstained}",
             r"A_{it} = \alpha A_i \quad \mathrm{if}\ (A_i > 0) \ne (v_t = 1), \qquad A_i \quad \mathrm{else}",
             r"\mathrm{THS} = \frac{x_1 y_0 - y_1 x_0}{y_0}",
         ),
         departures=(
-            "A step is one equation of the working, or one search; the task's own solution judges it by default.",
-            "Rewards are set from the outcome alone, where the code leaves a length-penalised score as it is.",
-            "With y0 = 0 the THS is x1, and a group of one has no advantage.",
+            "A step is one equation of the reasoning, or one search; by default, it is checked against the task's own solution.",
+            "Rewards depend on the outcome alone; the authors' code leaves length-penalised scores unchanged.",
+            "With y0 = 0 the THS is x1; a group of one has no advantage.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -135,7 +139,7 @@ class FaithRL(Method):
             step_judge.require_judge(run.judge, self.card.name)
 
     def measure(self) -> tuple[float, float]:
-        """x0, y0 of the policy as it is now."""
+        """x0, y0 of the current policy."""
         rng = self.run.rng(self.card.name, "probes")
         examples = rng.choices(self.run.examples, k=self.config.probes)
         texts = [made.text for made in self.run.sample(examples, key=self.card.name)]
@@ -198,7 +202,7 @@ class FaithRL(Method):
             Panel(
                 "Steps and outcomes",
                 tuple(Series(f"{name}/{sign}_{kind}", f"{sign}, {kind}") for sign, kind in quarters),
-                help="Shares of the tokens. Positive and unsupported, or negative and supported: there the advantage shrinks.",
+                help="Share of tokens. The advantage shrinks on positive/unsupported and negative/supported tokens.",
             ),
         )
 

@@ -1,17 +1,17 @@
-"""GRPO-MA: several answers to each thought (arXiv 2509.24494), our reading of the abstract and a second-hand note.
+"""GRPO-MA: several answers for each thought (arXiv 2509.24494), our interpretation of the abstract and a second-hand note.
 
-K thoughts are sampled to a prompt, each up to its closing tag, and M answers to each thought. V_i = mean reward of thought i's answers; a thought's
-advantage is V_i standardised over the K thoughts, an answer's its reward standardised over all K M answers. With Jclip(o, A) the mean over the
-tokens of a segment of the clipped surrogate, J = (1/K) sum_i Jclip(thought_i, A_i) + (1/(K M)) sum_ij Jclip(answer_ij, A_ij). Differs from GRPO,
-where a thought is judged by the luck of one answer: the part of its advantage's variance that is due to answers falls as 1/M. M = 1 is GRPO with
-each segment averaged on its own. The scope of the answers' standardisation is our reading.
+K thoughts are sampled for a prompt, each up to its closing tag, and then M answers for each thought. V_i is the mean reward of thought i's answers. A
+thought's advantage is V_i standardised over the K thoughts; an answer's advantage is its reward standardised over all K M answers. Jclip(o, A) is the
+mean over a segment's tokens of the clipped surrogate, and J = (1/K) sum_i Jclip(thought_i, A_i) + (1/(K M)) sum_ij Jclip(answer_ij, A_ij). In GRPO, a
+thought is judged by a single answer, which may be lucky; here, the part of its advantage's variance that comes from answers falls as 1/M. M = 1 is
+GRPO with each segment averaged separately. The scope of the standardisation of answers is our interpretation.
 
-In the lab a thought is what stands before and with </think>, and the group holds K M rows: K = group size / M. A thought's tokens occur in all M of
-its rows but are in the loss of the first only, where they weigh M times a row, which makes the sum above exact whatever the base's own averaging.
-A thought that ends without its tag (end token, length) is its own and only answer, M times over; the copies are masked, so a task whose answers have
-no thoughts (kb) only loses variety. Standard deviations are sample ones plus 1e-4 as in TRL; K = 1 gives thoughts no advantage. The clip range is the
-base's. The paper's T4A4 needs groups of 16.
-Two generations a step, one of K thoughts and one of K M answers, in place of one of K M: about x 1.15 of a GRPO step on the tiny policy.
+In the lab, a thought is the text up to and including </think>, and a group has K M rows: K = group size / M. A thought's tokens occur in all M of its
+rows, but only in the loss of the first, with M times the weight of a row; this makes the sum above exact, however the base averages. A thought that
+ends without its tag (end token, length) is its own and only answer, copied M times; the copies are masked, so a task whose completions have no
+thoughts (kb) only loses diversity. Standard deviations are sample ones plus 1e-4, as in TRL; with K = 1 thoughts have no advantage. The clip range is
+the base's. The paper's T4A4 needs groups of 16. A step takes two generations, one of K thoughts and one of K M answers, instead of one of K M: about
+1.15 times a GRPO step on the tiny policy.
 """
 
 from copy import deepcopy
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def thought_values(rewards: Tensor, answers: int) -> Tensor:
-    """(B,) -> (B / M,): mean reward of each thought's answers, which are neighbours."""
+    """(B,) -> (B / M,): mean reward of each thought's answers, which are adjacent rows."""
     return rewards.view(-1, answers).mean(1)
 
 
@@ -52,7 +52,7 @@ def compute_clipped_surrogate(ratio: Tensor, advantages: Tensor, epsilon: tuple[
 
 
 def segment_objective(surrogate: Tensor, mask: Tensor, thought: Tensor, answers: int) -> Tensor:
-    """(B, T) each, ``thought`` 1 on its tokens -> scalar J: thoughts are in the mask of one of their M rows."""
+    """(B, T) each, ``thought`` is 1 on its tokens -> scalar J; a thought is in the mask of only one of its M rows."""
     own, rest = mask * thought, mask * (1 - thought)
     return (answers * masked_row_mean(surrogate, own) + masked_row_mean(surrogate, rest)).mean()
 
@@ -64,7 +64,7 @@ def thought_tokens(counts: list[int], like: Tensor) -> Tensor:
 
 
 class Config(Strict):
-    answers: int = param(2, "Answers to each thought; the group size over this is the number of thoughts.", title="Answers (M)", ge=1, le=64)
+    answers: int = param(2, "Answers per thought; the group size divided by this is the number of thoughts.", title="Answers (M)", ge=1, le=64)
 
 
 class GRPOMA(Method):
@@ -77,7 +77,7 @@ class GRPOMA(Method):
         provenance="abstract",
         source="abstract and a secondary note for the notation",
         fit="core",
-        idea="Judge a thought by several answers instead of one, and give answers an advantage of their own: thoughts no longer pay for bad luck.",
+        idea="Judge a thought by several answers instead of one, so that its advantage depends less on luck; answers get their own advantage.",
         formula=(
             r"V_i = \frac{1}{M}\sum_j R_{ij}, \quad A_i = \frac{V_i - \mathrm{mean}(V)}{\mathrm{std}(V)}",
             r"A_{ij} = \frac{R_{ij} - \mathrm{mean}(R)}{\mathrm{std}(R)}",
@@ -130,20 +130,20 @@ class GRPOMA(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Where the reward varies",
-                (Series("grpo-ma/thought_spread", "between thoughts"), Series("grpo-ma/answer_spread", "among a thought's answers")),
-                help="Standard deviation of the values of a prompt's thoughts, and of the rewards of one thought's answers.",
+                "Reward spread",
+                (Series("grpo-ma/thought_spread", "between thoughts"), Series("grpo-ma/answer_spread", "within a thought")),
+                help="Standard deviation between the mean rewards of a prompt's thoughts, and between the rewards of one thought's answers.",
             ),
             Panel(
                 "Thoughts",
-                (Series("grpo-ma/closed_thoughts", "closed by their tag"), Series("grpo-ma/split_thoughts", "with unequal answers")),
+                (Series("grpo-ma/closed_thoughts", "closed with a tag"), Series("grpo-ma/split_thoughts", "answers differ in reward")),
             ),
-            Panel("Gradient norm", (Series("grad_norm"),), help="Fewer spikes are what several answers are for."),
+            Panel("Gradient norm", (Series("grad_norm"),), help="Several answers per thought should reduce spikes."),
         )
 
 
 def join_thought_and_answer(thought: "Completion", answer: "Completion | None", first: bool) -> "Completion":
-    """A row of the group: the thought, in the loss of its first row only, and its answer."""
+    """One row of the group: the thought, in the loss of its first row only, and its answer."""
     made = deepcopy(thought) if answer is None else answer
     count = len(thought.ids)
     made.mask[:count] = thought.mask if first else [0] * count

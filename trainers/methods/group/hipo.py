@@ -1,14 +1,14 @@
-"""HiPO: one advantage for the choice to think or not, another for the answer in that mode (arXiv 2509.23967).
+"""HiPO: one advantage for the choice to think or not, another for the answer within that mode (arXiv 2509.23967).
 
-r = reward + 0.2 form; M_on, M_off = mean of r over the group's answers with and without thinking. Bias correction, b = omega M_on: where
-0 <= M_on - M_off <= b, M_off becomes M_off + b, so that thinking has to win by more than a trifle. Tokens of the choice get
-(M_mode - mean) / std + gamma (r - mean) / std over the group; all others (r - M_mode) / std_mode within the mode, uncorrected.
+r = reward + 0.2 form. M_on and M_off are the means of r over the group's completions with and without thinking. Bias correction with b = omega M_on:
+if 0 <= M_on - M_off <= b, M_off becomes M_off + b, so that thinking has to win by a clear margin. Tokens that choose the mode get (M_mode - mean) /
+std + gamma (r - mean) / std over the group; all others get (r - M_mode) / std_mode within the mode, without the correction.
 
-Our reading of the abstract and of reviews that name both advantages, gamma and omega; neither value is confirmed. Standard deviations are the
-sample's. A mode without members leaves the other's mean to the group, one of a single member or of equal rewards has an answer advantage of 0. The
-modes here are written without a judgement of their own: an answer thinks if its <think> part is not empty, and the choice is made by everything up
-to the first token after <think>. In tasks without <think> every answer is in the same mode and has no tokens of choice. The paper's cold start with
-both modes is the lab's own: a third of its demonstrations show no working.
+This is our interpretation of the abstract and of reviews that name both advantages, gamma and omega; neither value is confirmed. Standard deviations
+are sample ones. If a mode has no members, its mean is the group's mean; if it has one member or equal rewards, its answer advantage is 0. Completions
+contain no explicit statement of the mode: a completion thinks if its <think> part is not empty, and the choice is made by all tokens up to the first
+one after <think>. In tasks without <think>, all completions are in the same mode and there are no choice tokens. The paper's cold start with both
+modes is replaced by the lab's own, in which a third of the demonstrations show no reasoning.
 """
 
 from typing import TYPE_CHECKING
@@ -41,14 +41,14 @@ def mode_means(rewards: Tensor, thinks: Tensor, group_size: int) -> tuple[Tensor
 
 
 def correct_mode_bias(on: Tensor, off: Tensor, both: Tensor, omega: float) -> Tensor:
-    """(N,), (N,), (N,) bool -> (N,): M_off with the bias correction, in groups that have both modes."""
+    """(N,), (N,), (N,) bool -> (N,): M_off after the bias correction, in groups that have both modes."""
     margin, gap = omega * on, on - off
     # a tie may be off by rounding, depending on the order of the rows
     return torch.where(both & (gap >= -EPSILON) & (gap <= margin), off + margin, off)
 
 
 def choice_advantages(rewards: Tensor, thinks: Tensor, group_size: int, omega: float, gamma: float) -> Tensor:
-    """(B,), (B,) bool -> (B,): of the tokens that choose the mode."""
+    """(B,), (B,) bool -> (B,): for the tokens that choose the mode."""
     on, off = mode_means(rewards, thinks, group_size)
     members = thinks.view(-1, group_size)
     off = correct_mode_bias(on, off, members.any(1) & ~members.all(1), omega)
@@ -59,7 +59,7 @@ def choice_advantages(rewards: Tensor, thinks: Tensor, group_size: int, omega: f
 
 
 def answer_advantages(rewards: Tensor, thinks: Tensor, group_size: int) -> Tensor:
-    """(B,), (B,) bool -> (B,): of all other tokens, within the mode."""
+    """(B,), (B,) bool -> (B,): for all other tokens, within the mode."""
     return z_score_within(rewards, strata_of(thinks, group_size), EPSILON)
 
 
@@ -69,9 +69,11 @@ def has_thinking(text: str) -> bool:
 
 
 class Config(Strict):
-    format_weight: float = param(0.2, "Added to the reward for a right form, in tasks that have one.", ge=0, le=10)
-    omega: float = param(0.01, "Lead, as a share of its mean, that thinking must have.", title="Bias correction (omega)", ge=0, le=1)
-    gamma: float = param(0.3, "Weight of an answer's own reward in the advantage of its choice.", title="Own reward (gamma)", ge=0, le=10)
+    format_weight: float = param(0.2, "Added to the reward for a correct format, in tasks that check it.", ge=0, le=10)
+    omega: float = param(
+        0.01, "Margin by which thinking must win, as a share of the mean reward with thinking.", title="Bias correction (omega)", ge=0, le=1
+    )
+    gamma: float = param(0.3, "Weight of a completion's own reward in the advantage of its mode choice.", title="Own reward (gamma)", ge=0, le=10)
 
 
 class HiPO(Method):
@@ -84,15 +86,15 @@ class HiPO(Method):
         provenance="abstract",
         source="abstract; secondary notes and open reviews",
         fit="core",
-        idea="Judge the choice to think by how the two ways of answering compare, and the answer by others given in the same way.",
+        idea="Judge the choice to think by comparing the two modes, and the answer by comparing completions within the same mode.",
         formula=(
             r"A^{J}_i = \frac{M_{m_i} - \mathrm{mean}(r)}{\mathrm{std}(r)} + \gamma\, \frac{r_i - \mathrm{mean}(r)}{\mathrm{std}(r)}",
             r"A^{A}_i = \frac{r_i - M_{m_i}}{\mathrm{std}_{m_i}}",
             r"M_{off} \leftarrow M_{off} + \omega M_{on} \quad \mathrm{if}\ 0 \le M_{on} - M_{off} \le \omega M_{on}",
         ),
-        reading="exact forms and values are ours; the notes confirm two advantages, gamma and omega",
+        reading="the exact forms and values are our choices; the notes confirm two advantages, gamma and omega",
         departures=(
-            "The modes are written without a judgement of their own: an answer thinks if its thinking part is not empty.",
+            "Completions do not state their mode: a completion thinks if its thinking part is not empty.",
             "The cold start with both modes is the lab's own.",
         ),
         claim=("completions/mean_length", "lower"),
@@ -116,7 +118,7 @@ class HiPO(Method):
         return torch.where(marks, choice[:, None], answer[:, None]) * batch.mask
 
     def choosing(self, batch: "RolloutBatch") -> Tensor:
-        """(B, T) bool: everything up to the first token after <think>, which decides between working and </think>."""
+        """(B, T) bool: all tokens up to the first one after <think>, which decides between reasoning and </think>."""
         marks = torch.zeros_like(batch.mask, dtype=torch.bool)
         for row, (text, ends) in enumerate(zip(batch.texts, batch.ends, strict=True)):
             span = thought_span(text)
@@ -149,15 +151,15 @@ class HiPO(Method):
                 (
                     Series(f"{name}/think_rate", "all"),
                     Series(f"{name}/think_rate_easy", "prompts solved at least half the time"),
-                    Series(f"{name}/think_rate_hard", "harder ones"),
+                    Series(f"{name}/think_rate_hard", "prompts solved less often"),
                 ),
-                help="Share of answers with working.",
+                help="Share of completions with reasoning.",
             ),
             Panel(
-                "What thinking earns",
+                "Benefit of thinking",
                 (
                     Series(f"{name}/gap", "mean reward with thinking minus without"),
-                    Series(f"{name}/margin", "margin it has to beat"),
+                    Series(f"{name}/margin", "required margin"),
                     Series(f"{name}/corrected", "share of groups corrected", dashed=True),
                 ),
             ),

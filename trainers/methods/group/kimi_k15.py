@@ -1,17 +1,18 @@
-"""Kimi k1.5: online policy mirror descent with a length reward and hard prompts first (arXiv 2501.12599), our reading of second-hand notes.
+"""Kimi k1.5: online policy mirror descent with a length reward and hard prompts first (arXiv 2501.12599), our interpretation of second-hand notes.
 
-Per iteration the policy is frozen as the reference pi_i; k answers are sampled to a prompt, and with lp = sum of an answer's token log-probabilities
-L = mean_j [-(r_j - rbar) lp_j + (tau / 2) (lp_j - lp_j^ref)^2]; then the reference becomes the policy. Differs from GRPO: no ratio and no clipping
-but a squared log-ratio of the whole answer to the iteration's start, no division by the standard deviation. rbar is the group's mean, or the exact
-tau log mean exp(r / tau). Sequence sums are large, so L is divided by the longest completion, as in Dr. GRPO: with tau = 0 the first pass is it.
-Length reward over the k answers: lambda = 0.5 - (len - min) / (max - min); right: lambda, wrong: min(0, lambda), 0 if all are as long.
-Sampling weight of a prompt: 1 - its last success rate, 1 for a prompt not seen yet.
+At the start of each iteration the policy is frozen as the reference pi_i. k completions are sampled per prompt, and with lp = the sum of a
+completion's token log-probabilities, L = mean_j [-(r_j - rbar) lp_j + (tau / 2) (lp_j - lp_j^ref)^2]; then the reference becomes the policy. It
+differs from GRPO in three ways: there is no importance ratio and no clipping; instead, the squared log-ratio of the whole completion to the start of
+the iteration is penalised; and advantages are not divided by the standard deviation. rbar is the group's mean, or the exact tau log mean exp(r /
+tau). Sequence sums are large, so L is divided by the max completion length, as in Dr. GRPO: with tau = 0 the first pass equals Dr. GRPO. Length
+reward over the k completions: lambda = 0.5 - (len - min) / (max - min); a correct completion gets lambda, a wrong one min(0, lambda), and all get 0
+if their lengths are equal. Sampling weight of a prompt: 1 minus its last success rate, and 1 for a prompt not sampled yet.
 
-What the card has wrong: the length weight is not warmed up from 0 to 1. The report has no length penalty at first and a constant one then, of a
-size it does not give; here 0.2 from half of the run on. Length is response tokens as in the report (the quoted code counts characters).
-tau and the length of an iteration are not disclosed either. The reference is refreshed where an iteration begins, before its first batch is
-sampled, so that its log-ratio is exactly 0 there. Left out: the reset of Adam at each iteration (a method does not reach the optimiser), partial
-rollouts and long-to-short distillation. Costs the reference's forward pass: about x 1.2 of a Dr. GRPO step.
+Unlike an earlier summary says, the length weight is not warmed up from 0 to 1: the report uses no length penalty at first and then a constant one,
+whose size it does not give; here it is 0.2 from half of the run on. Length counts response tokens, as in the report (the quoted code counts
+characters). tau and the length of an iteration are not disclosed either. The reference is updated when an iteration begins, before its first batch is
+sampled, so that its log-ratio is exactly 0 there. Not implemented: the reset of Adam at each iteration (a method has no access to the optimiser),
+partial rollouts and long-to-short distillation. It costs the reference's forward pass: about 1.2 times a Dr. GRPO step.
 """
 
 import math
@@ -41,7 +42,7 @@ def exact_baseline(rewards: Tensor, group_size: int, tau: float) -> Tensor:
 
 
 def length_reward(lengths: Tensor, correct: Tensor, group_size: int) -> Tensor:
-    """(B,), (B,) bool -> (B,) in [-0.5, 0.5]: short among its group is good, but a wrong answer is never paid for it."""
+    """(B,), (B,) bool -> (B,) in [-0.5, 0.5]: shorter completions in a group earn more, but a wrong one never earns more than 0."""
     groups = lengths.view(-1, group_size)
     low, high = groups.amin(1, keepdim=True), groups.amax(1, keepdim=True)
     value = torch.where(high > low, 0.5 - (groups - low) / (high - low).clamp(min=1), torch.zeros_like(groups)).flatten()
@@ -49,17 +50,19 @@ def length_reward(lengths: Tensor, correct: Tensor, group_size: int) -> Tensor:
 
 
 def mirror_descent_loss(gaps: Tensor, log_p: Tensor, log_reference: Tensor, tau: float) -> Tensor:
-    """(B,) each -> (B,): reward minus baseline, log-probability of the whole answer under policy and reference."""
+    """(B,) each -> (B,): reward minus baseline, and log-probability of the whole completion under policy and reference."""
     return -gaps * log_p + 0.5 * tau * (log_p - log_reference) ** 2
 
 
 class Config(Strict):
-    tau: float = param(0.1, "How strongly an iteration is held to its start; not disclosed.", title="Regularisation (tau)", ge=0, le=1000)
-    baseline: Literal["mean", "exact"] = param("mean", "What is subtracted from the reward: the group's mean, or its soft maximum at tau.")
-    refresh_every: int = param(5, "Optimiser steps of an iteration, after which the reference becomes the policy.", title="Iteration", ge=1)
+    tau: float = param(
+        0.1, "Strength of the pull towards the policy at the start of the iteration; not disclosed.", title="Regularisation (tau)", ge=0, le=1000
+    )
+    baseline: Literal["mean", "exact"] = param("mean", "Baseline subtracted from the reward: the group's mean, or its soft maximum at tau.")
+    refresh_every: int = param(5, "Optimiser steps per iteration, after which the reference becomes the policy.", title="Iteration length", ge=1)
     length_weight: float = param(0.2, "Weight of the length reward once it is on; not disclosed.", title="Length weight", ge=0, le=100)
     length_from: float = param(0.5, "Share of the run after which the length reward is on.", title="Length reward from", ge=0, le=1)
-    hard_prompts: bool = param(True, "Draw prompts in proportion to 1 - their last success rate.", title="Hard prompts first")
+    hard_prompts: bool = param(True, "Draw prompts in proportion to 1 minus their last success rate.", title="Hard prompts first")
 
 
 class KimiK15(Method):
@@ -72,16 +75,19 @@ class KimiK15(Method):
         provenance="abstract",
         source="a public study note that quotes equations 1 to 3 and section 2.3; open-r1's length reward",
         fit="core",
-        idea="Improve the policy against its own state at the start of each iteration, held there by a squared log-ratio; later, pay for brevity.",
+        idea=(
+            "Optimise the policy relative to its own state at the start of each iteration, with a squared log-ratio penalty; "
+            "later, also reward brevity."
+        ),
         formula=(
             r"L = \frac{1}{k}\sum_j -\left(r_j - \bar r\right) \log \pi_\theta(y_j)"
             r" + \frac{\tau}{2}\left(\log \frac{\pi_\theta(y_j)}{\pi_i(y_j)}\right)^2",
             r"\lambda_j = \frac{1}{2} - \frac{len_j - \min len}{\max len - \min len}",
         ),
-        reading="the report was not read; tau, the length weight and the length of an iteration are ours, and Adam is not reset",
+        reading="the report was not read; tau, the length weight and the length of an iteration are our choices, and Adam is not reset",
         departures=(
             "Adam is not reset at each iteration.",
-            "Partial rollouts and long-to-short distillation are left out.",
+            "Partial rollouts and long-to-short distillation are not implemented.",
         ),
         claim=("completions/mean_length", "lower"),
     )
@@ -99,7 +105,7 @@ class KimiK15(Method):
         self.run = run
 
     def curriculum(self, history: "History") -> Tensor | None:
-        """Called before each batch is sampled, which is where an iteration can begin."""
+        """Called before each batch is sampled, where an iteration can begin."""
         if history.step - self.began >= self.config.refresh_every:
             self.run.reference.load_state_dict(self.run.model.state_dict())
             self.began = history.step
@@ -144,18 +150,22 @@ class KimiK15(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Distance to the iteration's start",
+                "Distance from the start of the iteration",
                 (
                     Series("kimi-k15/squared_log_ratio", "mean squared log-ratio"),
-                    Series("kimi-k15/reference_updated", "reference refreshed", dashed=True),
+                    Series("kimi-k15/reference_updated", "reference updated", dashed=True),
                 ),
             ),
             Panel(
-                "Length of answers",
+                "Completion length",
                 (Series("kimi-k15/length_right", "right"), Series("kimi-k15/length_wrong", "wrong")),
                 unit="tokens",
             ),
-            Panel("Lengths of right answers", (Series("kimi-k15/lengths_right"),), "histogram", unit="tokens"),
-            Panel("Lengths of wrong answers", (Series("kimi-k15/lengths_wrong"),), "histogram", unit="tokens"),
-            Panel("Sampling weight of prompts", (Series("kimi-k15/prompt_weight", "mean over prompts"),), help="1 - success rate; 1 when not seen."),
+            Panel("Lengths of correct completions", (Series("kimi-k15/lengths_right"),), "histogram", unit="tokens"),
+            Panel("Lengths of wrong completions", (Series("kimi-k15/lengths_wrong"),), "histogram", unit="tokens"),
+            Panel(
+                "Sampling weight of prompts",
+                (Series("kimi-k15/prompt_weight", "mean over prompts"),),
+                help="1 minus the last success rate; 1 for prompts not sampled yet.",
+            ),
         )

@@ -1,9 +1,10 @@
-"""Kimi K2.5's reinforcement learning: masked ratios, a squared log-ratio, and Toggle (arXiv 2602.02276, sections 3 and 4.4.2).
+"""The RL of Kimi K2.5: masked ratios, a squared log-ratio penalty, and Toggle (arXiv 2602.02276, sections 3 and 4.4.2).
 
-Maximises (1 / N) sum over tokens of clip(rho, a, b) (r_j - rbar) - tau (log rho)^2 with rho = pi / pi_old, N = all tokens and rbar the group's mean:
-outside [a, b] a token has no gradient from the first term whatever the sign of its advantage, where PPO's minimum keeps one side. Differs from GRPO
-in that, in the penalty and in the missing standard deviation. Toggle changes phase every m steps. In the limited phase, where a prompt's mean reward
-reaches the gate, answers longer than the prompt's budget earn 0; in the free phase nothing changes, so that the policy keeps what more tokens buy.
+Maximises (1 / N) sum over tokens of clip(rho, a, b) (r_j - rbar) - tau (log rho)^2 with rho = pi / pi_old, N = number of all tokens and rbar the
+group's mean. Outside [a, b], a token has no gradient from the first term, whatever the sign of its advantage; PPO's minimum keeps one side. It
+differs from GRPO in this, in the penalty, and in not dividing by the standard deviation. Toggle changes phase every m steps. In the limited phase, if
+a prompt's mean reward reaches the gate, completions longer than the prompt's budget earn 0; in the free phase nothing changes, so the policy keeps
+the benefit of longer completions.
 """
 
 from collections.abc import Sequence
@@ -37,12 +38,12 @@ def mask_ratios_in_bounds(log_ratio: Tensor, low: float, high: float) -> Tensor:
 
 
 def limited_phase(step: int, period: int) -> bool:
-    """Whether answers are held to their budgets at a step counted from 1."""
+    """Whether the budgets apply at a step counted from 1."""
     return (step - 1) // period % 2 == 0
 
 
 def toggle_rewards(rewards: Tensor, lengths: Tensor, budgets: Tensor, group_size: int, gate: float) -> Tensor:
-    """(B,) each -> (B,): rewards of the limited phase."""
+    """(B,) each -> (B,): rewards in the limited phase."""
     able = is_at_least(group_mean(rewards, group_size), gate)
     return torch.where(able & (lengths > budgets), torch.zeros_like(rewards), rewards)
 
@@ -54,17 +55,19 @@ def parl_reward(performance: float, parallel: float, finished: int, assigned: in
 
 
 def critical_steps(stages: Sequence[tuple[int, Sequence[int]]]) -> int:
-    """Steps on the critical path: of each stage the orchestrator's own and those of its slowest sub-agent."""
+    """Steps on the critical path: for each stage, the orchestrator's own steps plus those of its slowest sub-agent."""
     return sum(main + max(agents, default=0) for main, agents in stages)
 
 
 class Config(Strict):
-    low: float = param(0.5, "Below this ratio a token has no policy gradient.", title="Ratio from (a)", gt=0, lt=1)
-    high: float = param(2.0, "Above this ratio a token has no policy gradient.", title="Ratio to (b)", gt=1, le=100)
+    low: float = param(0.5, "Below this ratio a token has no policy gradient.", title="Ratio lower bound (a)", gt=0, lt=1)
+    high: float = param(2.0, "Above this ratio a token has no policy gradient.", title="Ratio upper bound (b)", gt=1, le=100)
     tau: float = param(1e-3, "Weight of the squared log-ratio.", title="Regularisation (tau)", ge=0, le=100)
-    period: int = param(10, "Steps of a phase; 0 = no Toggle, always free.", title="Phase (m)", ge=0)
-    gate: float = param(0.7, "Mean reward of a prompt from which on its answers are held to the budget.", title="Gate (lambda)", ge=0, le=1)
-    percentile: float = param(50.0, "Budget: this percentile of the a prompt's first right lengths.", title="Budget percentile", ge=0, le=100)
+    period: int = param(10, "Steps per phase; 0 = no Toggle, always free.", title="Phase length (m)", ge=0)
+    gate: float = param(0.7, "Mean reward of a prompt from which its budget applies.", title="Gate (lambda)", ge=0, le=1)
+    percentile: float = param(
+        50.0, "Length budget: this percentile of the lengths of a prompt's first correct completions.", title="Budget percentile", ge=0, le=100
+    )
 
 
 class KimiK25(Method):
@@ -77,17 +80,20 @@ class KimiK25(Method):
         provenance="paper",
         source="technical report, sections 3 and 4.4.2, in a public transcription",
         fit="core",
-        idea="Drop tokens whose probability moved too far, in either direction; and ask for short answers half of the time, where they are easy.",
+        idea=(
+            "Mask tokens whose probability moved too far in either direction; in every other phase, limit completion length on "
+            "prompts that are mostly solved."
+        ),
         formula=(
             r"J = \frac{1}{N}\sum_j \sum_t \mathrm{clip}(\rho_{jt}, a, b)\left(r_j - \bar r\right) - \tau \left(\log \rho_{jt}\right)^2",
             r"\tilde r_j = r_j\, 1\left[\bar r < \lambda \ \mathrm{or}\ |y_j| \le budget\right]",
         ),
         departures=(
-            "The numbers are ours: bounds, tau, phase, gate and percentile are not given.",
-            "The clip is taken on the ratio, as the report prints it; its words speak of the log-ratio.",
-            "A budget comes from the first group that has a right answer, where the report estimates it from initial rollouts.",
-            "The mean reward is taken after Toggle, which the report leaves open.",
-            "Of PARL only the reward and the episode budget are here, as functions.",
+            "The values are our choices: bounds, tau, phase length, gate and percentile are not given.",
+            "The clip applies to the ratio, as the report's formula does; its text speaks of the log-ratio.",
+            "A budget comes from the first group with a correct completion; the report estimates it from initial rollouts.",
+            "The mean reward is computed after Toggle; the report does not say when.",
+            "Of PARL, only the reward and the episode budget are implemented, as functions.",
         ),
         claim=("completions/mean_length", "lower"),
     )
@@ -99,7 +105,7 @@ class KimiK25(Method):
             "training.num_iterations",
             "at least",
             2,
-            "in a single pass every ratio is 1, so that nothing is masked and only Toggle acts",
+            "in a single pass every ratio is 1, so nothing is masked and only Toggle has an effect",
             hard=False,
             or_field="training.steps_per_generation",
         ),
@@ -124,7 +130,7 @@ class KimiK25(Method):
         return shaped
 
     def estimate(self, batch: "RolloutBatch") -> None:
-        """Budgets of prompts that have a right answer for the first time."""
+        """Sets the budgets of prompts that have a correct completion for the first time."""
         lengths, right = batch.grouped(batch.lengths), batch.grouped(batch.correct)
         for group, example in enumerate(batch.example_ids[:: batch.group_size]):
             if example not in self.budgets and right[group].any():
@@ -150,17 +156,17 @@ class KimiK25(Method):
         name = cls.card.name
         return (
             Panel(
-                "Length over the phases",
+                "Length by phase",
                 (Series("completions/mean_length", "mean length"), Series(f"{name}/budget", "mean budget", dashed=True)),
                 "phases",
                 unit="tokens",
                 phase=f"{name}/phase",
                 phase_names=("limited", "free"),
-                help="Answers are held to their prompt's budget in the limited phase only.",
+                help="A prompt's budget applies in the limited phase only.",
             ),
             Panel(
-                "What Toggle takes",
-                (Series(f"{name}/over_budget", "answers over budget"), Series(f"{name}/reward_lost", "mean reward lost")),
+                "Effect of Toggle",
+                (Series(f"{name}/over_budget", "completions over budget"), Series(f"{name}/reward_lost", "mean reward lost")),
                 "phases",
                 phase=f"{name}/phase",
                 phase_names=("limited", "free"),

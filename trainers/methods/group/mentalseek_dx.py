@@ -1,14 +1,14 @@
-"""MentalSeek-Dx: rewards that move from the category over the hypotheses to the exact answer (arXiv 2602.03340).
+"""MentalSeek-Dx: rewards that move from the category through the hypotheses to the exact answer (arXiv 2602.03340).
 
-R = a1 R_cat + a2 R_hypo + a3 R_diff: the category is right; the right answer is the i-th hypothesis, worth 1 - (i - 1) / 4 for i <= 4; the answer
-itself is right. Training has five parts of equal length with weights (1, 0, 0), (1, 0, 0), (.5, .5, 0), (.3, .4, .3) and (.2, .3, .5). A completion
-of the wrong form gets 0. Everything else is GRPO. The card, written from the abstract, guessed a linear hand-over from category to answer, a bonus
-for the form and a sampler from easy to hard; the code has none of them, and so has this.
+R = a1 R_cat + a2 R_hypo + a3 R_diff. R_cat: the category is correct. R_hypo: the correct answer is the i-th hypothesis, worth 1 - (i - 1) / 4 for i
+<= 4. R_diff: the answer itself is correct. Training has five stages of equal length with weights (1, 0, 0), (1, 0, 0), (.5, .5, 0), (.3, .4, .3) and
+(.2, .3, .5). A completion with a wrong format gets 0. Everything else is GRPO. An earlier summary, written from the abstract, guessed a linear shift
+from category to answer, a format bonus and an easy-to-hard sampler; the authors' code has none of these, and neither has this.
 
-A category is ``category`` of an example's data where a dataset has one, else the band of ``band`` numbers that a number lies in (5 by default, near
-the paper's 76 disorders in 16 categories), else a word's first letter. The hypotheses are what the working arrives at, the last first: the right
-sides of equations, or else its words; a short name of three letters or more (Thu) stands for what it begins. Step time was x 1.22 of the parent's in
-one comparison beside other work; the hooks only read the text of each completion.
+The category of an answer is ``category`` of the example's data if the dataset has one, else the band of ``band`` numbers that contains it (5 by
+default, similar to the paper's 76 disorders in 16 categories), else a word's first letter. The hypotheses are the results of the reasoning, the last
+one first: the right-hand sides of equations, or otherwise its words; a short name of three letters or more (Thu) matches any answer it is a prefix
+of. Step time was 1.22 times the parent's in one comparison on a machine with other load; the hooks only read the text of each completion.
 """
 
 import re
@@ -33,12 +33,12 @@ SHORT = 3  # letters that a short name has at least
 
 
 def stage_of(step: int, total: int) -> int:
-    """Which of the five parts of the run a step belongs to; steps count from 1."""
+    """Which of the five stages a step belongs to; steps count from 1."""
     return min(len(STAGES) - 1, (step - 1) * len(STAGES) // max(1, total))
 
 
 def category_of(answer: str, band: int) -> str:
-    """The coarse class of an answer: a number's band, a word's first letter."""
+    """The coarse class of an answer: a number's band, or a word's first letter."""
     answer = answer.strip()
     if answer.isascii() and answer.isdigit() and len(answer) <= 9:
         return f"from {int(answer) // band * band}"
@@ -46,7 +46,7 @@ def category_of(answer: str, band: int) -> str:
 
 
 def list_hypotheses(text: str) -> list[str]:
-    """The candidates of a completion's working, best first, each once."""
+    """The candidate answers in a completion's reasoning, best first, without duplicates."""
     span = thought_span(text)
     words = re.split(r"[\s,;]+", text[slice(*span)]) if span else []
     found = [word.rpartition("=")[2] for word in words if "=" in word] or words
@@ -54,7 +54,7 @@ def list_hypotheses(text: str) -> list[str]:
 
 
 def rank_reward(candidates: list[str], answer: str) -> float:
-    """R_hypo: 1 - (i - 1) / 4 where the i-th of the candidates is the right answer and i <= 4, else 0."""
+    """R_hypo: 1 - (i - 1) / 4 if the i-th candidate is the correct answer and i <= 4, else 0."""
     for place, candidate in enumerate(candidates[:RANKS]):
         if candidate == answer or (len(candidate) >= SHORT and candidate.isalpha() and answer.startswith(candidate)):
             return 1.0 - place / RANKS
@@ -62,13 +62,13 @@ def rank_reward(candidates: list[str], answer: str) -> float:
 
 
 def combine_graded_rewards(category: Tensor, hypothesis: Tensor, exact: Tensor, form: Tensor, weights: tuple[float, float, float]) -> Tensor:
-    """(B,) each -> (B,): the weighted reward; 0 for a wrong form."""
+    """(B,) each -> (B,): the weighted reward; 0 for a wrong format."""
     return (weights[0] * category + weights[1] * hypothesis + weights[2] * exact) * form
 
 
 class Config(Strict):
-    schedule: Literal["progressive", "exact"] = param("progressive", "exact: the exact answer alone from the first step on.")
-    band: int = param(5, "A number's category is the band of this many numbers it lies in.", ge=1, le=1_000_000)
+    schedule: Literal["progressive", "exact"] = param("progressive", "exact rewards only the exact answer, from the first step on.")
+    band: int = param(5, "Size of a number band; a number's category is the band that contains it.", ge=1, le=1_000_000)
 
 
 class MentalSeekDx(Method):
@@ -81,15 +81,15 @@ class MentalSeekDx(Method):
         provenance="code",
         source="github sunxiaofupo/MentalSeek-DX: verl/recipe/MentalSeek-Dx/compute_score.py and its training script",
         fit="variant",
-        idea="Pay for the right category first, then for having the right answer among the hypotheses, and for the exact answer last.",
+        idea="First reward the correct category, then the correct answer among the hypotheses, and finally the exact answer.",
         formula=(
             r"R = \alpha_1 R_{\mathrm{cat}} + \alpha_2 R_{\mathrm{hypo}} + \alpha_3 R_{\mathrm{diff}}",
             r"R_{\mathrm{hypo}} = 1[i \le 4]\left(1 - \frac{i - 1}{4}\right)",
         ),
         departures=(
-            "The hierarchy is that of the lab's answers: bands of numbers and first letters in place of clinical categories.",
-            "Hypotheses are what the working arrives at, the last first.",
-            "The stage of supervised reasoning traces is the lab's cold start.",
+            "The hierarchy is that of the lab's answers: number bands and first letters instead of clinical categories.",
+            "Hypotheses are the results of the reasoning, the last one first.",
+            "The lab's cold start replaces the stage of supervised reasoning traces.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -97,7 +97,7 @@ class MentalSeekDx(Method):
     roles = {"rewards": "makes"}
 
     def category(self, example: "Example", answer: str) -> str:
-        """Of an answer to ``example``; its own category may be given by a dataset."""
+        """Category of an answer to ``example``; a dataset may give the correct answer's category."""
         given = example.data.get("category")
         return str(given) if given is not None and answer == example.reference else category_of(answer, self.config.band)
 
@@ -114,7 +114,7 @@ class MentalSeekDx(Method):
         return combine_graded_rewards(torch.maximum(category, exact), hypothesis, exact, form, weights)
 
     def form(self, batch: "RolloutBatch", said: list[str | None]) -> Tensor:
-        """(B,) the task's own judgement of the form where it has one, else whether there is an answer."""
+        """(B,) the task's own format reward if it has one, else whether there is an answer."""
         if "format" in batch.reward_names:
             return batch.rewards[:, batch.reward_names.index("format")].nan_to_num(0.0)
         return torch.tensor([float(answer is not None) for answer in said], device=batch.rewards.device)
@@ -132,18 +132,18 @@ class MentalSeekDx(Method):
         name = cls.card.name
         return (
             Panel(
-                "Right at each level",
+                "Accuracy at each level",
                 (
                     Series(f"{name}/category_right", "category"),
                     Series(f"{name}/hypothesis", "hypotheses"),
                     Series(f"{name}/exact_right", "exact answer"),
-                    Series(f"{name}/confused_inside", "confused inside the category", dashed=True),
+                    Series(f"{name}/confused_inside", "correct category, wrong answer", dashed=True),
                 ),
             ),
             Panel(
-                "Weights of the levels",
+                "Level weights",
                 tuple(Series(f"{name}/{level}_weight", level) for level in ("category", "hypothesis", "exact")),
                 "stack",
-                help="The reward is handed over from the category to the hypotheses and the exact answer.",
+                help="The reward shifts from the category to the hypotheses and then to the exact answer.",
             ),
         )

@@ -1,14 +1,14 @@
-"""MRPO: right answers earn more, the wider the space their hidden states move through (arXiv 2602.02545); its second stage, our reading.
+"""MRPO: correct completions earn more reward if their hidden states span a larger space (arXiv 2602.02545); its second stage, our interpretation.
 
-erank(W) = exp(entropy of the normalised singular values) of a window W of w consecutive last-layer states, not centred; rank(y) = the smallest over
-the sliding windows of a response; R(y) = 1[right] (1 + alpha NormRank(y)) with NormRank the batch's ranks scaled to [0, 1]; then GRPO on R.
-Differs from GRPO in the reward of right answers alone: a wrong answer never earns by wandering, so alpha = 0 is GRPO.
+erank(W) = exp(entropy of the normalised singular values) of a window W of w consecutive last-layer states, not centred; rank(y) is the smallest over
+the sliding windows of a response; R(y) = 1[right] (1 + alpha NormRank(y)), where NormRank is the batch's ranks scaled to [0, 1]; then GRPO on R. It
+differs from GRPO only in the reward of correct responses: a wrong one never earns a rank bonus. alpha = 0 is GRPO.
 
-Read: the abstract and a third-party summary with formulas; no code of the authors was found. Ours: the last layer, NormRank over the batch, wrong
-answers included in its range, and that other reward functions of the run add to R unchanged. A response shorter than the window is one window;
-one without tokens has no rank and is left out of the range. The paper's window of 64 is for answers of 1,000 tokens.
-The first stage (continuations orthogonal to the policy's own states, then SFT on those that are right) needs a teacher policy: only its measure,
-``novelty``, is here. Costs one forward pass for the hidden states and an SVD a window: about x 1.15 of a GRPO step on the tiny policy.
+Sources: the abstract and a third-party summary with formulas; we found no code by the authors. Our choices: the last layer, NormRank over the batch,
+including wrong responses in its range, and adding the run's other reward functions to R unchanged. A response shorter than the window is a single
+window; one without tokens has no rank and is excluded from the range. The paper's window of 64 is for responses of 1,000 tokens. The first stage
+(continuations orthogonal to the policy's own states, then SFT on the correct ones) needs a teacher policy: only its measure, ``novelty``, is
+implemented. It costs one forward pass for the hidden states and one SVD per window: about 1.15 times a GRPO step on the tiny policy.
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def smallest_window_rank(states: Tensor, window: int) -> float:
-    """(T, D) -> the smallest effective rank of ``window`` neighbours; of all of them where there are fewer, 0 without any."""
+    """(T, D) -> the smallest effective rank of any ``window`` consecutive states; of all states if there are fewer; 0 without any."""
     if not len(states):
         return 0.0
     windows = states.unfold(0, min(window, len(states)), 1).mT  # (T - w + 1, w, D)
@@ -40,7 +40,7 @@ def trajectory_ranks(hidden: Tensor, mask: Tensor, window: int) -> Tensor:
 
 
 def norm_rank(ranks: Tensor) -> Tensor:
-    """(B,) -> (B,) in [0, 1] over the batch; ranks of 0 are missing and stay 0, as does everything where all are the same."""
+    """(B,) -> (B,) in [0, 1] over the batch; ranks of 0 are missing values and stay 0; all are 0 if all ranks are equal."""
     there = ranks > 0
     if not there.any():
         return torch.zeros_like(ranks)
@@ -49,20 +49,22 @@ def norm_rank(ranks: Tensor) -> Tensor:
 
 
 def rank_bonus(correct: Tensor, ranks: Tensor, alpha: float) -> Tensor:
-    """(B,) bool, (B,) -> (B,): what a right answer earns for its rank."""
+    """(B,) bool, (B,) -> (B,): bonus of correct completions for their rank."""
     return correct.to(ranks.dtype) * alpha * norm_rank(ranks)
 
 
 def compute_state_novelty(states: Tensor, mean: Tensor, directions: Tensor) -> Tensor:
-    """(M, D), (D,), (D, k) orthonormal -> (M,) in [0, 1]: share of each state's length outside the dominant directions (the first stage's Omega)."""
+    """(M, D), (D,), (D, k) orthonormal -> (M,) in [0, 1]: share of each state's norm outside the dominant directions (Omega of the first stage)."""
     centred = states - mean
     outside = centred - centred @ directions @ directions.mT
     return outside.norm(dim=1) / (centred.norm(dim=1) + 1e-12)
 
 
 class Config(Strict):
-    alpha: float = param(0.5, "What the batch's widest right answer earns on top; 0 is GRPO.", title="Rank bonus (alpha)", ge=0, le=10)
-    window: int = param(8, "Tokens of a window; the paper's 64 goes with answers of 1,000 tokens.", title="Window", ge=2, le=4096)
+    alpha: float = param(
+        0.5, "Bonus of the correct completion with the highest rank in the batch; 0 is GRPO.", title="Rank bonus (alpha)", ge=0, le=10
+    )
+    window: int = param(8, "Window length in tokens; the paper's 64 is for completions of 1,000 tokens.", title="Window", ge=2, le=4096)
 
 
 class MRPO(Method):
@@ -75,15 +77,15 @@ class MRPO(Method):
         provenance="abstract",
         source="abstract; formulas and settings from a third-party summary of the sections",
         fit="core",
-        idea="Training narrows the space a policy's thoughts move through. Paying right answers for the rank of their hidden states keeps it wide.",
+        idea="Training shrinks the space spanned by a policy's hidden states; a rank bonus for correct completions keeps it wide.",
         formula=(
             r"\rho(y) = \min_W \exp\left(-\sum_i p_i \log p_i\right), \quad p_i = \frac{\sigma_i(W)}{\sum_j \sigma_j(W)}",
             r"R(y) = 1_{right}\left(1 + \alpha\, \frac{\rho(y) - \min \rho}{\max \rho - \min \rho}\right)",
         ),
-        reading="the layer, the normalisation over the batch and uncentred windows are ours; the first stage is left out",
+        reading="the layer, the normalisation over the batch and the uncentred windows are our choices; the first stage is not implemented",
         departures=(
-            "The first stage, continuations orthogonal to the policy's own states, is left out; only its measure is here.",
-            "A window is 8 tokens, where the paper has 64 for answers of 1,000 tokens.",
+            "The first stage (continuations orthogonal to the policy's own states) is not implemented; only its measure is.",
+            "The window is 8 tokens; the paper uses 64 for completions of 1,000 tokens.",
         ),
         claim=("mrpo/rank", "higher"),
     )
@@ -107,10 +109,10 @@ class MRPO(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Rank of the narrowest window",
+                "Lowest window rank",
                 (Series("mrpo/rank", "all"), Series("mrpo/rank_right", "right"), Series("mrpo/rank_wrong", "wrong")),
-                help="How many directions the hidden states of an answer use where they use the fewest.",
+                help="Effective number of directions of the hidden states, in the window of a completion where it is lowest.",
             ),
-            Panel("Ranks of a batch", (Series("mrpo/ranks"),), "histogram", help="From 1 to the width of the window."),
-            Panel("Share of the reward that is rank bonus", (Series("mrpo/bonus_share"),)),
+            Panel("Ranks in a batch", (Series("mrpo/ranks"),), "histogram", help="From 1 to the window length."),
+            Panel("Rank bonus as a share of the reward", (Series("mrpo/bonus_share"),)),
         )

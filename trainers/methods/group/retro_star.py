@@ -1,13 +1,13 @@
-"""Retro*: a judge that scores relevance from 0 to 100, rewarded for agreeing with itself and for the right order (arXiv 2509.24869).
+"""Retro*: a judge that scores relevance from 0 to 100, rewarded for consistent scores and for the correct order (arXiv 2509.24869).
 
-K trajectories score one (query, document) pair; their mean is the integrated score. R_intra is +1 for the trajectory nearest to the mean, -1 for the
-furthest, 0 for the others, and 0 for all unless the furthest is at least tau away. R_inter of a relevant document is the share of the trajectories of
-the query's other documents with a lower score, of another document the share of the relevant one's with a higher score. R = alpha R_intra + (1 -
-alpha) R_inter. A GRPO group is the trajectories of one document; the documents of a query are sampled in the same batch.
+K trajectories score one (query, document) pair; their mean is the integrated score. R_intra is +1 for the trajectory closest to the mean, -1 for the
+furthest and 0 for the others, and 0 for all unless the furthest is at least tau away. R_inter of a relevant document is the share of the trajectories
+of the query's other documents with a lower score; for another document, it is the share of the relevant document's trajectories with a higher score.
+R = alpha R_intra + (1 - alpha) R_inter. A GRPO group holds the trajectories of one document; the documents of a query are sampled in the same batch.
 
-Section 3.2.2 and appendix C have alpha = 0.75, tau = 20, one relevant and one other document for each query; the card's 0.5 was a guess
-and its tau was missing. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method: its ``auc``
-does. Step time above the parent's: its prompts, a query and a document each, are longer than the task's own.
+Section 3.2.2 and appendix C use alpha = 0.75, tau = 20, and one relevant and one other document per query; an earlier summary guessed 0.5 and had no
+tau. The task's own reward is not used, and held-out accuracy, measured on the task, says nothing about this method; its metric ``auc`` does. Extra
+step time: each prompt holds a query and a document, so prompts are longer than the task's own.
 """
 
 from math import ceil
@@ -35,14 +35,14 @@ HIGHEST = 100
 
 
 def score_of(text: str) -> float:
-    """The relevance that a completion answers with; nan where it is not a whole number of 0 to 100."""
+    """The relevance score in a completion; nan unless it is a whole number from 0 to 100."""
     said = extract_answer(text) or ""
     known = said.isascii() and said.isdigit() and len(said) <= 3 and int(said) <= HIGHEST
     return float(said) if known else float("nan")
 
 
 def compute_agreement_rewards(scores: Tensor, least: float) -> Tensor:
-    """(N, G) scores, nan where there is none -> (N, G): +1 for the nearest to the group's mean, -1 for the furthest, -1 for no score."""
+    """(N, G) scores, nan where missing -> (N, G): +1 for the score closest to the group's mean, -1 for the furthest, -1 for a missing score."""
     distance = (scores - scores.nanmean(1, keepdim=True)).abs()
     far = distance.nan_to_num(-1.0).amax(1, keepdim=True)
     near = distance.nan_to_num(float("inf")).amin(1, keepdim=True)
@@ -52,7 +52,7 @@ def compute_agreement_rewards(scores: Tensor, least: float) -> Tensor:
 
 
 def compute_order_rewards(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
-    """(B,) each -> (B,): share of the trajectories of the query's documents of the other class that are on the right side of each score."""
+    """(B,) each -> (B,): for each score, the share of trajectories of the query's documents of the other class that it ranks correctly."""
     others = (queries[:, None] == queries) & (relevant[:, None] != relevant) & ~scores.isnan()  # (B, B)
     side = torch.where(relevant[:, None], scores < scores[:, None], scores > scores[:, None])
     share = (side & others).sum(1) / others.sum(1).clamp(min=1)
@@ -60,40 +60,45 @@ def compute_order_rewards(scores: Tensor, queries: Tensor, relevant: Tensor) -> 
 
 
 def compute_ordering_auc(scores: Tensor, queries: Tensor, relevant: Tensor) -> Tensor:
-    """(N,) mean scores of documents -> scalar: how often a relevant document has more than another of its query (AUC); nan without a pair."""
+    """(N,) mean scores of documents -> scalar: how often a relevant document scores higher than another document of its query (AUC); nan without a
+    pair.
+    """
     pairs = (queries[:, None] == queries) & relevant[:, None] & ~relevant & ~scores.isnan() & ~scores.isnan()[:, None]
     gaps = (scores[:, None] - scores)[pairs]
     return ((gaps > 0).float() + 0.5 * (gaps == 0)).mean()
 
 
 class Config(Strict):
-    alpha: float = param(0.75, "Weight of consistency against the order.", title="Consistency (alpha)", ge=0, le=1)
+    alpha: float = param(0.75, "Weight of consistency; 1 - alpha is the weight of the order.", title="Consistency (alpha)", ge=0, le=1)
     tau: float = param(
-        20.0, "Consistency counts only where the furthest score is at least this far from the mean.", title="Least spread (tau)", ge=0, le=100
+        20.0, "Consistency counts only if the furthest score is at least this far from the mean.", title="Min spread (tau)", ge=0, le=100
     )
-    others: int = param(1, "Documents of other questions for each relevant one.", ge=1, le=64)
+    others: int = param(1, "Documents from other questions per relevant document.", ge=1, le=64)
 
 
 class RetroStar(Method):
     card = Card(
         name="retro-star",
-        title="Relevance scores that agree and order",
+        title="Consistent and ordered relevance scores",
         arxiv="2509.24869",
         system="Retro*",
         base="grpo",
         provenance="paper",
         source="arXiv 2509.24869, section 3.2.2 and appendix C",
         fit="core",
-        idea="Score a document several times: the score nearest to the mean earns most, and so does one that ranks relevant documents above others.",
+        idea="Score a document several times; reward scores close to the mean and scores that rank relevant documents above others.",
         formula=(
             r"R_{\mathrm{inter}}(i) = \frac{1}{|O|}\sum_{j \in O} 1[s_j < s_i]",
             r"R = \alpha R_{\mathrm{intra}} + (1 - \alpha) R_{\mathrm{inter}}",
         ),
         departures=(
-            "Queries are the task's questions; the relevant document is the question's solution, the others solve other questions.",
-            "Ties for nearest or furthest all count, and when all are equally far nobody gets anything.",
-            "A trajectory without a score gets the lowest reward and is in no mean.",
-            "The supervised start on consensus trajectories is the lab's cold start, which knows nothing about relevance.",
+            (
+                "Queries are the task's questions; the relevant document is the question's solution, and the other documents are "
+                "solutions of other questions."
+            ),
+            "All ties for closest or furthest count; if all scores are equally far from the mean, the consistency reward is 0.",
+            "A trajectory without a score gets the lowest reward and is excluded from every mean.",
+            "The lab's cold start replaces the supervised start on consensus trajectories; it teaches nothing about relevance.",
         ),
         claim=("retro-star/auc", "higher"),
     )
@@ -101,15 +106,15 @@ class RetroStar(Method):
     roles = {"data": "makes", "rewards": "makes"}
     owns = frozenset({"curriculum"})
     excludes = {
-        "critique-coder": "its documents take the place of the prompts that critique-coder turns into questions about a solution",
-        "rest-rl": "it lays out documents of its own: prompts that rest-rl drops and answers it begins would be lost",
+        "critique-coder": "both replace the training prompts: retro-star with documents, critique-coder with questions about a solution",
+        "rest-rl": "retro-star replaces the training prompts with documents, so the filtering and the prefixes of rest-rl would be lost",
     }
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
-        """Documents of a query are neighbours: the relevant one first."""
+        """Documents of a query are adjacent: the relevant one first."""
         solutions = [(example, text) for example in rows if (text := solution_of(run, example))]
         rng, made = run.rng(self.card.name, "documents"), list[Example]()
         if len(solutions) <= self.config.others:
@@ -124,7 +129,7 @@ class RetroStar(Method):
         return made
 
     def curriculum(self, history: "History") -> Tensor:
-        """All documents of a few queries, no other: their scores are compared."""
+        """Draws all documents of a few queries and no others, because their scores are compared."""
         documents = 1 + self.config.others
         rng = self.run.rng(self.card.name, history.step)
         queries = history.size // documents
@@ -157,11 +162,11 @@ class RetroStar(Method):
     def panels(cls) -> tuple[Panel, ...]:
         name = cls.card.name
         return (
-            Panel("Order of documents", (Series(f"{name}/auc", "AUC of mean scores"), Series(f"{name}/scored", "gave a score", dashed=True))),
+            Panel("Document ranking", (Series(f"{name}/auc", "AUC of mean scores"), Series(f"{name}/scored", "gave a score", dashed=True))),
             Panel(
                 "Scores",
                 (Series(f"{name}/relevant", "relevant"), Series(f"{name}/others", "others"), Series(f"{name}/spread", "spread", dashed=True)),
-                help="The spread is the deviation of the scores of one document.",
+                help="The spread is the standard deviation of one document's scores.",
             ),
             Panel("Scores of relevant documents", (Series(f"{name}/scores_relevant"),), "histogram"),
             Panel("Scores of other documents", (Series(f"{name}/scores_others"),), "histogram"),
@@ -169,7 +174,7 @@ class RetroStar(Method):
 
 
 def solution_of(run: "RunContext", example: Example) -> str:
-    """The task's solution; empty for an example that does not say how it is solved."""
+    """The task's solution; empty for an example without one."""
     try:
         return run.task.gold(example)
     except LookupError:

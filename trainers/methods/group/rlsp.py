@@ -1,11 +1,13 @@
-"""RLSP: a reward for exploring beside the reward for being right (arXiv 2502.06773).
+"""RLSP: a reward for exploration in addition to the reward for correctness (arXiv 2502.06773).
 
-R = alpha r + (1 - alpha) e with r the reward so far (the outcome verifier: 1 for a right answer) and e = min(1, steps / reference) for any answer.
-With alpha > 1/2 no wrong answer earns as much as a right one, however long it is; below that length pays more than being right, and is hacked.
+R = alpha r + (1 - alpha) e, where r is the reward so far (the outcome verifier: 1 for a correct completion) and e = min(1, steps / reference) for any
+completion. With alpha > 1/2, no wrong completion earns as much as a correct one, however long it is; with a smaller alpha, length pays more than
+correctness and the reward is hacked.
 
-Our reading of the abstract, which names three stages (demonstrations, exploration reward, outcome verifier) and no formula: the mixture and the count
-of steps are ours. A step is one equation of the working, or one search. The paper trains with PPO; here both rewards go into the group's advantage.
-``target`` pays for exploring only while fewer answers than that are right. Differs from GRPO in the reward alone.
+This is our interpretation of the abstract, which names three stages (demonstrations, exploration reward, outcome verifier) and no formula: the
+mixture and the way steps are counted are our choices. A step is one equation of the reasoning, or one search. The paper trains with PPO; here, both
+rewards go into the group's advantage. With ``target``, exploration is rewarded only while the share of correct completions is at most that value.
+Differs from GRPO only in the reward.
 """
 
 from typing import TYPE_CHECKING
@@ -34,9 +36,15 @@ def mix_exploration_rewards(outcome: Tensor, exploration: Tensor, alpha: float) 
 
 
 class Config(Strict):
-    alpha: float = param(0.8, "Weight of the outcome; 1 is the base. From 0.5 down, wrong answers can earn more than right ones.", ge=0, le=1)
-    reference: int = param(6, "Steps that earn the whole exploration reward; 20 for long reasoning.", title="Reference steps", ge=1, le=100_000)
-    target: float = param(1.0, "Pay for exploring while the batch's share of right answers is at most this; 1 = always.", advanced=True, ge=0, le=1)
+    alpha: float = param(
+        0.8, "Weight of the outcome reward; 1 is the base. At 0.5 and below, wrong completions can earn more than correct ones.", ge=0, le=1
+    )
+    reference: int = param(
+        6, "Number of steps that earns the full exploration reward; 20 for long reasoning.", title="Reference steps", ge=1, le=100_000
+    )
+    target: float = param(
+        1.0, "Reward exploration while the batch's share of correct completions is at most this; 1 = always.", advanced=True, ge=0, le=1
+    )
 
 
 class RLSP(Method):
@@ -49,10 +57,10 @@ class RLSP(Method):
         provenance="abstract",
         source="abstract only",
         fit="core",
-        idea="Pay a little for every step of working whether or not the answer is right, and much more for a right answer.",
+        idea="Pay a little for every reasoning step, whether or not the answer is correct, and much more for a correct answer.",
         formula=(r"R = \alpha\, r + (1 - \alpha) \min\left(1, \frac{n_{steps}}{n_{ref}}\right)",),
-        reading="the mixture and the form of the exploration reward are ours; the abstract has no formula",
-        departures=("The paper trains with PPO; here both rewards go into the group's advantage.",),
+        reading="the mixture and the form of the exploration reward are our choices; the abstract has no formula",
+        departures=("The paper trains with PPO; here, both rewards go into the group's advantage.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
@@ -79,19 +87,19 @@ class RLSP(Method):
         name = cls.card.name
         return (
             Panel(
-                "Exploring and being right",
+                "Exploration and correctness",
                 (
                     Series(f"{name}/exploration", "exploration reward"),
-                    Series(f"{name}/outcome", "right answers"),
-                    Series(f"{name}/hacked", "groups where a wrong answer earns most", dashed=True),
+                    Series(f"{name}/outcome", "share correct"),
+                    Series(f"{name}/hacked", "groups where a wrong completion earns most", dashed=True),
                 ),
             ),
-            Panel("Steps", (Series(f"{name}/steps", "steps in an answer"), Series(f"{name}/repeated", "share of repeated steps", dashed=True))),
+            Panel("Steps", (Series(f"{name}/steps", "steps per completion"), Series(f"{name}/repeated", "share of repeated steps", dashed=True))),
         )
 
 
 def hacked_groups(mixture: Tensor, right: Tensor, group_size: int) -> Tensor:
-    """Scalar: share of the groups in which some wrong answer earns more than some right one."""
+    """Scalar: share of the groups in which some wrong completion earns more than some correct one."""
     least = mixture.masked_fill(~right, float("inf")).view(-1, group_size).amin(1)
     most = mixture.masked_fill(right, -float("inf")).view(-1, group_size).amax(1)
     return (most > least).float().mean()

@@ -1,16 +1,16 @@
 """ROVER: random policy valuation (arXiv 2509.24981).
 
-In a tree of tokens with a reward at the leaves, acting softly on the values of the *uniform* policy already finds every rewarded leaf. So training is
-a Bellman regression: Q(a_t|s_t) = rho (log pi(a_t|s_t) - log pi_old(a_t|s_t)) is pulled by a squared error to the detached target
-r~ + rho mean over the vocabulary of (log pi - log pi_old)(.|s_{t+1}), without the second term at the last token; r~ = reward minus the group's mean.
-Differs from GRPO: no ratio, no clipping, no KL term, no standard deviation. In the first pass Q = 0, the target is r~ and the gradient is
--2 rho r~ grad log pi, the plain policy gradient; the next-state term speaks in later passes.
+In a tree of tokens with rewards at the leaves, a softmax over the values of the *uniform* policy already finds every rewarded leaf. Training is
+therefore a Bellman regression: a squared error pulls Q(a_t|s_t) = rho (log pi(a_t|s_t) - log pi_old(a_t|s_t)) towards the detached target r~ + rho
+mean over the vocabulary of (log pi - log pi_old)(.|s_{t+1}), without the second term at the last token; r~ = reward minus the group's mean. It
+differs from GRPO: there is no importance ratio, no clipping, no KL term and no standard deviation. In the first pass Q = 0, the target is r~ and the
+gradient is -2 rho r~ grad log pi, the plain policy gradient; the next-state term acts only in later passes.
 
-What the card has wrong: the standard deviation is off in the Countdown code only; the released maths script divides by it (``normalise``). rho
-multiplies Q and the next term in that code only, Countdown has rho = 1. The old policy's vocabulary means are those of the first pass over a batch,
-which is the sampling policy when all of the batch is passed before the weights move; with more micro-batches per generation than accumulated ones the
-later slices would take a policy some updates younger. Needs the logits, which TRL's fused head does not build: the forward pass materialises (B, T,
-V); no slower on a small vocabulary.
+Two details of the authors' code are easy to get wrong. Only the Countdown code does not divide by the standard deviation; the released maths script
+does (``normalise``). Only the maths script multiplies Q and the next term by rho; Countdown has rho = 1. The old policy's vocabulary means are those
+of the first pass over a batch. That is the sampling policy if the whole batch is passed before the weights are updated; with more micro-batches per
+generation than accumulated ones, later slices would use a policy that is some updates newer. The method needs the logits, which TRL's fused head does
+not build: the forward pass materialises (B, T, V); this is no slower on a small vocabulary.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -40,13 +40,13 @@ def next_term(now: Tensor, old: Tensor, mask: Tensor, rho: float) -> Tensor:
 
 
 def bellman_errors(log_ratio: Tensor, gaps: Tensor, following: Tensor, rho: float) -> Tensor:
-    """(B, T), (B, 1) or (B, T), (B, T) -> (B, T): squared distance of Q to its target."""
+    """(B, T), (B, 1) or (B, T), (B, T) -> (B, T): squared distance of Q from its target."""
     return (rho * log_ratio - (gaps + following).detach()) ** 2
 
 
 class Config(Strict):
-    rho: float = param(1.0, "Temperature of the values: how far the policy moves for the same reward.", title="Temperature (rho)", gt=0, le=100)
-    normalise: bool = param(False, "Divide by the group's standard deviation, as the maths script does.", title="Divide by the spread")
+    rho: float = param(1.0, "Temperature of the values: how far the policy moves for a given reward.", title="Temperature (rho)", gt=0, le=100)
+    normalise: bool = param(False, "Divide by the group's standard deviation, as the maths script does.", title="Divide by the std")
 
 
 class ROVER(Method):
@@ -59,15 +59,15 @@ class ROVER(Method):
         provenance="code",
         source="github tinnerhrhe/ROVER: Countdown and Math, verl/workers/actor/dp_actor.py, trainer/ppo/core_algos.py",
         fit="core",
-        idea="Regress token values of a policy that acts at random; following them softly finds all the right answers, not only the likeliest.",
+        idea="Regress the token values of a uniformly random policy; a softmax over them finds all correct answers, not only the most likely.",
         formula=(
             r"Q_t = \rho \left(\log \pi_\theta(a_t|s_t) - \log \pi_{old}(a_t|s_t)\right)",
             r"y_t = \tilde r + \frac{\rho}{|V|}\sum_a \log \frac{\pi_\theta(a|s_{t+1})}{\pi_{old}(a|s_{t+1})}",
             r"L = \left(Q_t - \mathrm{sg}[y_t]\right)^2",
         ),
         departures=(
-            "A group of one gets 0, where the code keeps the raw reward.",
-            "One rho for both scripts, 1 by default; the maths script's division by the standard deviation is a setting.",
+            "A group of one gets advantage 0; the authors' code keeps the raw reward.",
+            "Both scripts share one rho, 1 by default; the maths script's division by the standard deviation is a setting.",
         ),
         claim=("entropy", "higher"),
     )
@@ -77,7 +77,11 @@ class ROVER(Method):
     needs = frozenset({"logits"})
     requires = (
         Requirement(
-            "training.num_iterations", "at least", 2, "in a single pass it is the plain policy gradient: the next-state term is 0", hard=False
+            "training.num_iterations",
+            "at least",
+            2,
+            "in a single pass this is the plain policy gradient, because the next-state term is 0",
+            hard=False,
         ),
     )
 
@@ -106,7 +110,7 @@ class ROVER(Method):
         return batch.token_mean(bellman_errors(log_ratio, gaps, following, self.config.rho))
 
     def old_means(self, batch: "LossBatch", now: Tensor) -> Tensor:
-        """(B, T) of the rows at hand, remembered from their first pass."""
+        """(B, T) of this micro-batch's rows, stored in their first pass."""
         rows = batch.rows.to(now.device)
         if self.source is not batch.rollout:
             self.source, self.old = batch.rollout, now.new_zeros(batch.rollout.mask.shape)
@@ -118,9 +122,9 @@ class ROVER(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Values and their targets",
+                "Q values and targets",
                 (Series("rover/q", "Q"), Series("rover/target", "target"), Series("rover/next_term", "next-state term", dashed=True)),
             ),
-            Panel("Size of the next-state term", (Series("rover/next_term_size"),), help="0 in the first pass over a batch."),
-            Panel("Diversity", (Series("rover/distinct_right", "distinct among right answers"), Series("entropy", "token entropy"))),
+            Panel("Magnitude of the next-state term", (Series("rover/next_term_size"),), help="0 in the first pass over a batch."),
+            Panel("Diversity", (Series("rover/distinct_right", "share of distinct correct answers"), Series("entropy", "token entropy"))),
         )

@@ -1,8 +1,8 @@
 """RS-GRPO: risk-sensitive advantages (arXiv 2509.24261).
 
-Maximises J(pi) = E_x (1/b) log E_y exp(b r(y)) instead of the mean reward: with b > 0 a rare success counts more than its share and a nearly solved
-prompt counts less, which keeps pass@k. In a group: A_i = (exp(b (r_i - V)) - 1) / b with V = (logsumexp(b r) - log G) / b, and A_i = r_i - mean at b
-= 0. Differs from GRPO in the advantage alone; it is not divided by the group's standard deviation and always sums to 0 over the group.
+Maximises J(pi) = E_x (1/b) log E_y exp(b r(y)) instead of the mean reward: with b > 0, a rare success counts more and a nearly solved prompt counts
+less, which preserves pass@k. In a group, A_i = (exp(b (r_i - V)) - 1) / b with V = (logsumexp(b r) - log G) / b, and A_i = r_i - mean for b = 0. It
+differs from GRPO only in the advantage, which is not divided by the group's standard deviation and always sums to 0 over the group.
 """
 
 import math
@@ -31,7 +31,9 @@ def risk_sensitive(rewards: Tensor, group_size: int, risk: float) -> Tensor:
 
 
 class Config(Strict):
-    risk: float = param(2.0, "Risk parameter b: 0 is the mean, larger values chase the group's best.", title="Risk (beta)", ge=0, le=64)
+    risk: float = param(
+        2.0, "Risk parameter b: 0 optimises the mean; larger values optimise towards the group's best.", title="Risk (beta)", ge=0, le=64
+    )
 
 
 class RSGRPO(Method):
@@ -44,12 +46,14 @@ class RSGRPO(Method):
         provenance="code",
         source="github Jackory/RS-GRPO: codes/risk_sensitive_adv.py",
         fit="core",
-        idea="Optimise a soft maximum of the reward instead of its mean: rare successes count more, easy prompts less, so answers stay diverse.",
+        idea=(
+            "Optimise a soft maximum of the reward instead of its mean: rare successes count more and easy prompts less, so completions stay diverse."
+        ),
         formula=(
             r"V = \frac{1}{b}\log \frac{1}{G}\sum_j e^{b r_j}",
             r"A_i = \frac{1}{b}\left(e^{b (r_i - V)} - 1\right)",
         ),
-        departures=("A group of one gets 0, where the code keeps a raw value.",),
+        departures=("A group of one gets advantage 0; the authors' code keeps a raw value.",),
         claim=("entropy", "higher"),
     )
     Config = Config
@@ -71,8 +75,8 @@ class RSGRPO(Method):
             Panel(
                 "Risk-sensitive advantage",
                 (
-                    Series("rs-grpo/advantage_right", "right answers"),
-                    Series("rs-grpo/advantage_wrong", "wrong answers"),
+                    Series("rs-grpo/advantage_right", "correct completions"),
+                    Series("rs-grpo/advantage_wrong", "wrong completions"),
                     Series("rs-grpo/solve_rate", "solve rate", dashed=True),
                 ),
                 help="The rarer a success, the larger its advantage; it shrinks as the solve rate rises.",

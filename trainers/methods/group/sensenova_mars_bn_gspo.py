@@ -1,10 +1,10 @@
-"""BN-GSPO of SenseNova-MARS: the group's advantages standardised again over the whole batch, with GSPO's ratio (arXiv 2512.24330).
+"""BN-GSPO of SenseNova-MARS: the group's advantages are standardised again over the whole batch, and the ratio is GSPO's (arXiv 2512.24330).
 
-a = (R - mean_group) / (std_group + 1e-6) with the sample deviation; A = (a - mean_batch) / (std_batch + 1e-9) with the population's, over all answers
-of the step. Saturated groups have a = 0 and are counted, so what is left of the signal keeps its size as prompts are solved. s_i = exp(mean_t [log pi
-- log pi_old]); loss = -mean_i mean_t min(s A, clip(s, 1 - e_low, 1 + e_high) A), where a token carries the detached s_i and the gradient of its own
-log-probability. R also pays ``format_weight`` for a right form. The KL penalty stays with the base. Differs from GSPO in the second standardisation
-and in clip ranges a thousand times wider, taken over from GRPO.
+a = (R - mean_group) / (std_group + 1e-6) with the sample standard deviation; A = (a - mean_batch) / (std_batch + 1e-9) with the population standard
+deviation, over all completions of the step. Zero-variance groups have a = 0 and are included, so the remaining signal keeps its magnitude as prompts
+get solved. s_i = exp(mean_t [log pi - log pi_old]); loss = -mean_i mean_t min(s A, clip(s, 1 - e_low, 1 + e_high) A), where a token has the detached
+value s_i and the gradient of its own log-probability. R also adds ``format_weight`` for a correct format. The KL penalty stays with the base. It
+differs from GSPO in the second standardisation and in clip ranges about a thousand times wider, taken from GRPO.
 """
 
 from typing import TYPE_CHECKING
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def batch_normalised(advantages: Tensor, epsilon: float = 1e-9) -> Tensor:
-    """(B,) -> (B,): mean 0 and deviation 1 over the batch; zeros where all are equal."""
+    """(B,) -> (B,): mean 0 and standard deviation 1 over the batch; zeros if all are equal."""
     if advantages.amax() == advantages.amin():
         return torch.zeros_like(advantages)
     return (advantages - advantages.mean()) / (advantages.std(correction=0) + epsilon)
 
 
 def sequence_ratios(logprobs: Tensor, old: Tensor, mask: Tensor) -> Tensor:
-    """(B, T) x 3 -> (B, T): the value of each completion's ratio on all of its tokens, the gradient of each token's own log-probability."""
+    """(B, T) x 3 -> (B, T): each completion's ratio as the value of all its tokens, with the gradient of each token's own log-probability."""
     ratio = masked_row_mean(logprobs.detach() - old, mask).exp()[:, None]  # (B, 1)
     return ratio * (logprobs - logprobs.detach()).exp()
 
@@ -42,10 +42,10 @@ def clipped_loss(ratios: Tensor, advantages: Tensor, mask: Tensor, low: float, h
 
 
 class Config(Strict):
-    batch_norm: bool = param(True, "Standardise advantages over the batch once more; off is GSPO.", title="Batch normalisation")
+    batch_norm: bool = param(True, "Standardise advantages again over the batch; off is GSPO.", title="Batch normalisation")
     epsilon_low: float = param(0.2, "Clip range of the sequence ratio below 1.", title="Clip ε low", gt=0, lt=1)
     epsilon_high: float = param(0.28, "Clip range of the sequence ratio above 1.", title="Clip ε high", gt=0, lt=10)
-    format_weight: float = param(0.5, "Added to the reward for a right form, in tasks that have one.", ge=0, le=10)
+    format_weight: float = param(0.5, "Added to the reward for a correct format, in tasks that check it.", ge=0, le=10)
 
 
 class BNGSPO(Method):
@@ -58,16 +58,16 @@ class BNGSPO(Method):
         provenance="code",
         source="github OpenSenseNova/SenseNova-MARS: verl/verl/trainer/ppo/core_algos.py; arXiv id recalled",
         fit="core",
-        idea="Standardise advantages in each group and then over the batch, so that updates keep their size while more and more prompts are solved.",
+        idea="Standardise advantages in each group and then over the batch, so that updates keep their magnitude as more prompts get solved.",
         formula=(
             r"a_i = \frac{R_i - \mathrm{mean}_{g}}{\mathrm{std}_{g}}",
             r"A_i = \frac{a_i - \mathrm{mean}_{batch}(a)}{\mathrm{std}_{batch}(a)}",
             r"J = \frac{1}{B}\sum_i \min\left(s_i A_i,\ \mathrm{clip}(s_i, 1 - \epsilon_{low}, 1 + \epsilon_{high}) A_i\right)",
         ),
         departures=(
-            "A group of one has a = 0, where the code keeps the raw reward.",
-            "Equal rewards are recognised by their range, where the code divides rounding noise by 1e-6.",
-            "The form is what the task's own format function says.",
+            "A group of one has a = 0; the authors' code keeps the raw reward.",
+            "Equal rewards are detected by their range; the authors' code divides rounding noise by 1e-6.",
+            "The format is checked by the task's own format function.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -104,13 +104,13 @@ class BNGSPO(Method):
         name = cls.card.name
         return (
             Panel(
-                "Size of the advantages",
+                "Magnitude of the advantages",
                 (
-                    Series(f"{name}/std_before", "deviation in the batch, before"),
+                    Series(f"{name}/std_before", "std over the batch, before"),
                     Series(f"{name}/std_after", "after"),
-                    Series(f"{name}/saturated", "share of groups without spread", dashed=True),
+                    Series(f"{name}/saturated", "zero-variance groups", dashed=True),
                 ),
-                help="The more groups are saturated, the smaller the batch's deviation; the second standardisation takes that back.",
+                help="The more zero-variance groups, the smaller the batch's standard deviation; the second standardisation compensates for this.",
             ),
             Panel("Sequence ratio", (Series(f"{name}/ratio", "mean ratio"), Series(f"{name}/clipped", "share clipped", dashed=True))),
             Panel("Advantages before", (Series(f"{name}/advantages_before"),), "histogram", low=-3, high=3),

@@ -1,12 +1,13 @@
-"""Stratified GRPO: advantages within strata of alike trajectories, blended with those of the group (arXiv 2510.06214).
+"""Stratified GRPO: advantages within strata of similar trajectories, blended with the group's advantages (arXiv 2510.06214).
 
-A_GN = (R - mean_G) / (std_G + eps) over the group, A_SAN the same over the rows of the group with the same structure (number of searches),
-A = alpha A_SAN + (1 - alpha) A_GN. A stratum of one row, or of equal rewards, has A_SAN = 0. Differs from GRPO in the advantage alone: what a group's
-mean says about another kind of trajectory, the cross-stratum bias mean_k - mean_G, is left out to the share alpha.
+A_GN = (R - mean_G) / (std_G + eps) over the group; A_SAN is the same over the rows of the group with the same structure (number of searches); A =
+alpha A_SAN + (1 - alpha) A_GN. A stratum with one row or equal rewards has A_SAN = 0. It differs from GRPO only in the advantage: the share alpha of
+it is free of the cross-stratum bias mean_k - mean_G, which comes from comparing different kinds of trajectories.
 
-Our reading of the abstract and of reviews that quote the equations. Population or sample deviation is not said: population here, as in the card's
-example. The paper's alpha was not found: 0.5. In tasks without searches the stratum is the number of steps shown in the working.
-Equal rewards are recognised by their range; with eps = 1e-8 rounding would give advantages near 1.
+This is our interpretation of the abstract and of reviews that quote the equations. They do not say whether the standard deviation is the population
+or the sample one; the default is population, as in the example of our paper summary. We did not find the paper's alpha; ours is 0.5. In tasks without
+searches, the stratum is the number of steps shown in the reasoning. Equal rewards are detected by their range; with eps = 1e-8, rounding would give
+advantages near 1.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -40,10 +41,12 @@ def cross_stratum_bias(rewards: Tensor, keys: Tensor, group_size: int) -> Tensor
 
 
 class Config(Strict):
-    alpha: float = param(0.5, "Weight of the advantage within the stratum; 0 is GRPO. The paper's is unknown.", title="Blend (alpha)", ge=0, le=1)
-    strata: Literal["auto", "searches", "steps"] = param("auto", "What makes trajectories alike; auto: searches where there are any, else steps.")
-    deviation: Literal["population", "sample"] = param("population", "Which standard deviation divides.", advanced=True)
-    epsilon: float = param(1e-8, "Added to the deviations.", advanced=True, gt=0, le=1)
+    alpha: float = param(
+        0.5, "Weight of the advantage within the stratum; 0 is GRPO. The paper's value is unknown.", title="Blend (alpha)", ge=0, le=1
+    )
+    strata: Literal["auto", "searches", "steps"] = param("auto", "What defines a stratum; auto uses searches if there are any, else steps.")
+    deviation: Literal["population", "sample"] = param("population", "Standard deviation used as the divisor.", advanced=True)
+    epsilon: float = param(1e-8, "Added to the standard deviations.", advanced=True, gt=0, le=1)
 
 
 class StratifiedGRPO(Method):
@@ -56,13 +59,13 @@ class StratifiedGRPO(Method):
         provenance="abstract",
         source="abstract; a review that quotes Proposition 1 and Theorem 1, and a third-party port",
         fit="core",
-        idea="Compare an answer with those of the same structure, say the same number of searches, and only partly with the whole group.",
+        idea="Compare completions with others of the same structure (such as the same number of searches), and only partly with the whole group.",
         formula=(
             r"A_{SAN,i} = \frac{R_i - \mathrm{mean}_{k(i)}}{\mathrm{std}_{k(i)} + \epsilon}",
             r"A_i = \alpha A_{SAN,i} + (1 - \alpha) \frac{R_i - \mathrm{mean}_G}{\mathrm{std}_G + \epsilon}",
         ),
-        reading="alpha and the kind of deviation are ours; the equations are second-hand",
-        departures=("In tasks without searches a stratum is the number of steps of the working.",),
+        reading="alpha and the kind of standard deviation are our choices; the equations are second-hand",
+        departures=("In tasks without searches, a stratum is the number of steps in the reasoning.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
@@ -94,11 +97,11 @@ class StratifiedGRPO(Method):
             Panel(
                 "Cross-stratum bias",
                 (
-                    Series(f"{name}/bias", "stratum's mean from its group's"),
+                    Series(f"{name}/bias", "stratum mean minus group mean"),
                     Series(f"{name}/alone", "rows alone in their stratum", dashed=True),
                 ),
-                help="What the group's mean adds to the advantage for a trajectory's structure alone.",
+                help="The part of the group's advantage that comes only from a trajectory's structure.",
             ),
-            Panel("Strata in a group", (Series(f"{name}/strata", "strata"), Series(f"{name}/structure", "searches or steps, mean"))),
+            Panel("Strata per group", (Series(f"{name}/strata", "strata"), Series(f"{name}/structure", "mean searches or steps"))),
             Panel("Searches or steps", (Series(f"{name}/structures"),), "histogram", low=0, high=MOST),
         )

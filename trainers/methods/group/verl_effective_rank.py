@@ -1,14 +1,15 @@
 """VERL: a bonus on the advantage from the effective rank of a response's hidden states (arXiv 2509.23808).
 
-ER = exp(entropy of the normalised singular values) of the centred last-layer states of a response: exploration. With m_j = ER of the first j s + 1
-tokens (s = stride), delta_j = m_j - mean(m_1 .. m_{j-1}): ERV = mean delta_j is its velocity, exploitation; ERA = mean (delta_j - delta_{j-1}) its
-acceleration. Against running means mu (0 at first), d_X = clip((X - mu_X) / (|mu_X| + 1e-8), -5, 5), w = sigmoid(g d_ERA), Phi = w tanh(d_ER) + (1 -
-w) tanh(d_ERV), and A' = A + min(relu(lambda Phi), |A| / kappa). Differs from GRPO in that bonus alone, which is never negative and never turns a
-sign; it is off in the first step. The means follow one step behind: the update after step t uses the batch of t - 1.
+ER = exp(entropy of the normalised singular values) of the centred last-layer states of a response; it measures exploration. With m_j = ER of the
+first j s + 1 tokens (s = stride) and delta_j = m_j - mean(m_1 .. m_{j-1}), ERV = mean delta_j is its velocity, a measure of exploitation, and ERA =
+mean (delta_j - delta_{j-1}) its acceleration. Relative to running means mu (0 at first), d_X = clip((X - mu_X) / (|mu_X| + 1e-8), -5, 5), w =
+sigmoid(g d_ERA), Phi = w tanh(d_ER) + (1 - w) tanh(d_ERV), and A' = A + min(relu(lambda Phi), |A| / kappa). It differs from GRPO only in that bonus,
+which is never negative and never changes the sign of an advantage; it is off in the first step. The means lag one step behind: the update after step
+t uses the batch of t - 1.
 
-What the card has wrong: T >= 2 s is not enough for ERV, which needs T > 2 s (ERA: T > 3 s), else they are 0; and lambda is multiplied by 1 - (running
-score + 1) / 2 unless ``aux_fix``, which the released training sets, so here it is off unless asked for. Costs one forward pass for the hidden states
-and some fifteen small SVDs a response: about x 1.2 of a GRPO step on the tiny policy.
+Two details of the authors' code are easy to get wrong. T >= 2 s is not enough: ERV needs T > 2 s (ERA: T > 3 s), otherwise they are 0. lambda is
+multiplied by 1 - (running score + 1) / 2 unless ``aux_fix`` is set, which the released training does; here, this factor is off by default. It costs
+one forward pass for the hidden states and about fifteen small SVDs per response: about 1.2 times a GRPO step on the tiny policy.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -47,13 +48,13 @@ def velocity_and_acceleration(ranks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def nan_mean(values: Tensor) -> Tensor:
-    """(B, K) -> (B,): mean of what is a number; 0 without any."""
+    """(B, K) -> (B,): mean of the non-nan values; 0 without any."""
     there = ~values.isnan()
     return values.nan_to_num(0.0).sum(1) / there.sum(1).clamp(min=1)
 
 
 def compute_relative_deviation(values: Tensor, baseline: float) -> Tensor:
-    """(B,) relative to a running mean, within [-5, 5]."""
+    """(B,) relative to a running mean, clipped to [-5, 5]."""
     return ((values - baseline) / (abs(baseline) + EPSILON)).clamp(-LIMIT, LIMIT)
 
 
@@ -69,13 +70,13 @@ def compute_rank_bonus(advantages: Tensor, phi: Tensor, scale: float, kappa: flo
 
 
 class Config(Strict):
-    stride: int = param(5, "Tokens between two looks at the effective rank; the paper's 40 goes with answers of 1,000 tokens.", ge=1, le=4096)
-    rate: float = param(0.3, "How fast the running means follow, per step.", title="Rate (alpha)", gt=0, le=1)
+    stride: int = param(5, "Tokens between two measurements of the effective rank; the paper's 40 is for completions of 1,000 tokens.", ge=1, le=4096)
+    rate: float = param(0.3, "Update rate of the running means, per step.", title="Rate (alpha)", gt=0, le=1)
     gain: float = param(2.0, "How sharply the acceleration switches between exploration and exploitation.", title="Gain (g)", ge=0, le=100)
     weight: float = param(1.0, "Scale of the bonus; 0 is GRPO.", title="Weight (lambda)", ge=0, le=100)
-    kappa: float = param(2.0, "The bonus is at most the size of the advantage divided by this.", title="Cap (kappa)", ge=1, le=1000)
-    place: Literal["response", "last token"] = param("response", "Where the bonus goes: the paper's whole response, or the code's last token.")
-    fade: bool = param(False, "Let the bonus shrink as the mean score rises, the code's behaviour without aux_fix.", title="Fade with the score")
+    kappa: float = param(2.0, "The bonus is at most the magnitude of the advantage divided by this.", title="Cap (kappa)", ge=1, le=1000)
+    place: Literal["response", "last token"] = param("response", "Where the bonus is added: the whole response (paper) or the last token (code).")
+    fade: bool = param(False, "Reduce the bonus as the mean score rises, as the authors' code does without aux_fix.", title="Fade with the score")
 
 
 class VERL(Method):
@@ -88,15 +89,18 @@ class VERL(Method):
         provenance="code",
         source="github hf618/VERL: verl/trainer/metrics_utils.py, reward_manager_versions.py, ppo/ray_trainer.py, train.sh",
         fit="core",
-        idea="Read exploration off the rank of an answer's hidden states and exploitation off its growth; whichever pays now earns a small bonus.",
+        idea=(
+            "Measure exploration by the rank of a completion's hidden states and exploitation by its growth; both earn a small "
+            "bonus, weighted by the acceleration."
+        ),
         formula=(
             r"\Phi = w \tanh d_{ER} + (1 - w) \tanh d_{ERV}, \quad w = \sigma(g\, d_{ERA})",
             r"A' = A + \min\left(\max(\lambda \Phi, 0),\ \frac{|A|}{\kappa}\right)",
         ),
         departures=(
-            "The bonus goes to the whole response, as in the paper; the released path puts it on the last token.",
-            "The stride is 5, where the paper has 40 for answers of 1,000 tokens.",
-            "Fewer than two tokens have rank 0, equal states 1.",
+            "The bonus is added to the whole response, as in the paper; the released code adds it to the last token.",
+            "The stride is 5; the paper uses 40 for completions of 1,000 tokens.",
+            "A completion with fewer than two tokens has rank 0, and one with equal states rank 1.",
         ),
         claim=("verl-effective-rank/er", "higher"),
     )
@@ -166,9 +170,9 @@ class VERL(Method):
         name = cls.card.name
         return (
             Panel(
-                "Effective rank of answers",
+                "Effective rank of completions",
                 (Series(f"{name}/er", "all"), Series(f"{name}/er_right", "right"), Series(f"{name}/er_wrong", "wrong")),
-                help="How many directions the hidden states of an answer use.",
+                help="Effective number of directions of a completion's hidden states.",
             ),
             Panel(
                 "Velocity and acceleration of the rank",
@@ -178,7 +182,7 @@ class VERL(Method):
                     Series(f"{name}/era_right", "acceleration, right"),
                     Series(f"{name}/era_wrong", "acceleration, wrong"),
                 ),
-                help="High acceleration rewards exploration, low acceleration exploitation.",
+                help="High acceleration favours exploration, low acceleration exploitation.",
             ),
             Panel(
                 "Bonus",

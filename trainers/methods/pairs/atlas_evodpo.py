@@ -1,18 +1,18 @@
 """EvoDPO: iterated DPO whose reference moves only through a gate (ATLAS, arXiv 2602.02709).
 
-Training is cut into phases. In phase k the loss is DPO's against ref_k. At its end the candidates C are the phase's intermediate checkpoints and the
-policy as it is; on a random gate subset G of the pairs
+Training is split into phases. In phase k, the loss is DPO's against ref_k. At its end, the candidates C are the phase's intermediate checkpoints and
+the current policy; on a random gate subset G of the pairs
 
     S(pi) = mean score of pi's answers,   KL(pi) = mean over G of (1 / |y+|) sum_t KL(pi(. | y+_<t) || ref_k(. | y+_<t))    (whole vocabulary)
     pi* = argmax over C of S(pi) - beta_ref KL(pi)
     ref_{k+1} = pi*  if  S(pi*) - S(ref_k) >= eps_s  and  KL(pi*) <= delta_H,   else ref_k.
 
-Score is the run's reward of a sampled answer, with the same random numbers for each candidate; for rows without a known answer it is whether y+ is
-likelier than y- per token.
+The score is the run's reward of a sampled answer, with the same random numbers for each candidate; for rows without a known answer it is whether y+
+is more likely than y- per token.
 
-Differs from DPO in the moving reference; a reference that always moves is ``gate`` off. The policy itself goes on from where it is, whatever the gate
-says. The gate looks at weights before a phase's first update, which is still measured from the old reference. Steps take as long as DPO's, except for
-the first of each phase, which samples and scores the gate subset once for every candidate and the reference.
+It differs from DPO in the moving reference; with ``gate`` off, the reference moves after every phase. Training of the policy continues from its
+current weights, whatever the gate decides. The gate runs just before a phase's first update, whose loss still uses the old reference. Steps take as
+long as DPO's, except for the first of each phase, which samples and scores the gate subset once for every candidate and for the reference.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -48,7 +48,7 @@ def answer_divergence(divergence: Tensor, mask: Tensor) -> Tensor:
 
 
 def best_candidate(scores: list[float], divergences: list[float], weight: float) -> int:
-    """The first with the largest S - beta_ref KL."""
+    """The first candidate with the largest S - beta_ref KL."""
     worth = [score - weight * divergence for score, divergence in zip(scores, divergences, strict=True)]
     return worth.index(max(worth))
 
@@ -58,13 +58,13 @@ def may_promote_candidate(gain: float, divergence: float, least_gain: float, mos
 
 
 class Config(Strict):
-    phase_steps: int = param(20, "Steps of a phase (ours).", title="Steps per phase", ge=1)
-    candidates: int = param(2, "Checkpoints of a phase that may become the reference, the last one among them.", title="Candidates", ge=1, le=16)
-    gate: bool = param(True, "Promote through the gate; off: the policy becomes the reference at the end of every phase.", title="Gate")
-    gate_size: int = param(32, "Pairs in the gate subset (ours).", title="Gate subset", ge=1, le=4096)
-    divergence_weight: float = param(0.5, "What divergence costs in the choice among candidates (beta_ref, ours).", title="beta_ref", ge=0)
-    least_gain: float = param(0.01, "How much better than the reference a candidate has to score (eps_s, ours).", title="eps_s")
-    most_divergence: float = param(0.05, "How far from the reference it may be (delta_H, ours).", title="delta_H", unit="nats per token", ge=0)
+    phase_steps: int = param(20, "Steps per phase (our value).", title="Steps per phase", ge=1)
+    candidates: int = param(2, "Checkpoints per phase that may become the reference, including the last one.", title="Candidates", ge=1, le=16)
+    gate: bool = param(True, "Promote only through the gate; off: the policy becomes the reference at the end of every phase.", title="Gate")
+    gate_size: int = param(32, "Number of pairs in the gate subset (our value).", title="Gate subset", ge=1, le=4096)
+    divergence_weight: float = param(0.5, "Weight of the divergence when choosing among candidates (beta_ref, our value).", title="beta_ref", ge=0)
+    least_gain: float = param(0.01, "Min score gain over the reference (eps_s, our value).", title="eps_s")
+    most_divergence: float = param(0.05, "Max divergence from the reference (delta_H, our value).", title="delta_H", unit="nats per token", ge=0)
     temperature: float = param(1.0, "Sampling temperature of the scored answers.", advanced=True, gt=0, le=10)
 
 
@@ -85,9 +85,9 @@ class EvoDPO(Method):
             r"\widehat{KL}(\pi^{*}) \le \delta_H",
         ),
         departures=(
-            "Thresholds and the length of a phase are ours: the appendix was not read.",
-            "Pairs come from the task's prompts, in place of islands.",
-            "The supporter models that tune a run while it goes are left out.",
+            "Thresholds and the phase length are our choices: the appendix was not read.",
+            "Pairs come from the task's prompts instead of islands.",
+            "The supporter models that tune a run during training are not implemented.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -175,7 +175,7 @@ class EvoDPO(Method):
 
     @torch.no_grad()
     def divergence(self, gate: list[int], model: Any, reference: Any) -> float:
-        """KL from the reference on the gate subset's preferred answers."""
+        """KL from the reference on the chosen answers of the gate subset."""
         found: list[Tensor] = []
         for start in range(0, len(gate), AT_ONCE):
             pairs = [pair_rows.token_ids(self.run, self.rows[place], "chosen") for place in gate[start : start + AT_ONCE]]
@@ -195,13 +195,18 @@ class EvoDPO(Method):
         scores = tuple(Series(f"{name}/candidate_score/{place:02d}", f"candidate {place + 1}") for place in range(2))
         return (
             Panel(
-                "The reference",
+                "Reference promotions",
                 (Series(f"{name}/promotions", "promotions"), Series(f"{name}/phase", "phase", dashed=True)),
-                help="A phase without a promotion kept its reference.",
+                help="Without a promotion, the reference stays the same for the next phase.",
             ),
-            Panel("Score at the gate", (Series(f"{name}/score_reference", "reference", dashed=True), *scores), help="On the phase's gate subset."),
+            Panel(
+                "Score at the gate", (Series(f"{name}/score_reference", "reference", dashed=True), *scores), help="On the gate subset of the phase."
+            ),
             Panel("Divergence at the gate", (Series(f"{name}/divergence", "chosen candidate"),), unit="nats per token"),
-            Panel("Why candidates were kept back", (Series(f"{name}/too_little_gain", "too little gain"), Series(f"{name}/too_far", "too far"))),
+            Panel(
+                "Why candidates were rejected",
+                (Series(f"{name}/too_little_gain", "gain too small"), Series(f"{name}/too_far", "divergence too large")),
+            ),
         )
 
 

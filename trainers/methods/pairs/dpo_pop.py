@@ -1,19 +1,20 @@
 """DPO-PoP: adaptive margins from preferences over preferences (arXiv 2509.22851).
 
-Somebody, or a difference of scores, says which of two preference pairs is the stronger one. With h(k) the DPO margin of pair k and pair i stronger
-than pair j, the margin that i has to beat is the one j has already:
+An annotator, or a difference of scores, says which of two preference pairs is the stronger one. Let h(k) be the DPO margin of pair k, and let pair i
+be stronger than pair j. The margin required of i is the one that j has already:
 
     m_i = clip(h_target(j), 0, m_max),    loss = -log sigmoid(h(i) - m_i) - log sigmoid(h(j)),
 
-where the target policy is a Polyak average of the trained one, target <- tau target + (1 - tau) pi. Pairs that are never the stronger one keep
-margin 0. Our reading: only the abstract and public reviews were read (they confirm the clipped margin, the averaged target and the two samplers);
-beta, m_max, tau and the number of partners are ours, and whether the weaker pair's term belongs to the loss is open: ``weaker`` switches it.
+where the target policy is a Polyak average of the trained one, target <- tau target + (1 - tau) pi. Pairs that are never the stronger one have margin
+0. This is our interpretation: only the abstract and public reviews were read (they confirm the clipped margin, the averaged target and the two
+samplers); beta, m_max, tau and the number of partners are our choices. It is unclear whether the weaker pair's term belongs to the loss: ``weaker``
+switches it.
 
-Differs from DPO in the margin alone; a fixed margin is the same for every pair. Strength: the column ``strength`` or ``gap`` of the rows; ``partner``
-(number of the row that this one is stronger than), as people would label it; else the difference of all the task's reward functions between the two
-answers. Pairs of equal strength are no label. "random" draws couples and trains on the stronger of each, so strong pairs are seen more often;
-"iterative" goes through all pairs and gives each one partner. A step has a forward pass of the target, of the reference and of the policy on the
-weaker pairs besides DPO's own: two to three times its time.
+It differs from DPO only in the margin; a fixed margin would be the same for every pair. The strength of a pair is the column ``strength`` or ``gap``
+of its row, or ``partner`` (the number of the row that this one is stronger than), as annotators would label it; otherwise the difference between its
+two answers, summed over all the task's reward functions. Pairs of equal strength are not compared. "random" draws couples of pairs and trains on the
+stronger one, so strong pairs are seen more often; "iterative" goes through all pairs and gives each one partner. In addition to DPO's own passes, a
+step has forward passes of the target, the reference and the policy on the weaker pairs: two to three times its time.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,7 +41,7 @@ COLUMNS = ("strength", "gap")
 
 
 def adaptive_margin(weaker: Tensor, most: float) -> Tensor:
-    """(B,) target margins of the weaker pairs -> (B,): what the stronger ones have to beat."""
+    """(B,) target margins of the weaker pairs -> (B,): the margins required of the stronger ones."""
     return weaker.detach().clamp(0.0, most)
 
 
@@ -49,13 +50,13 @@ def compute_polyak_average(target: Tensor, policy: Tensor, tau: float) -> Tensor
 
 
 def rank_values(values: Tensor) -> Tensor:
-    """(K,) -> (K,): places from 0, those of equal values averaged."""
+    """(K,) -> (K,): ranks from 0, averaged over equal values."""
     below, same = (values[:, None] > values).sum(1), (values[:, None] == values).sum(1)
     return below + (same - 1) / 2
 
 
 def rank_correlation(one: Tensor, other: Tensor) -> Tensor:
-    """Spearman's; 0 where either has no spread."""
+    """Spearman's rank correlation; 0 if either has no variance."""
     a, b = (rank_values(values).double() for values in (one, other))
     a, b = a - a.mean(), b - b.mean()
     return (a * b).sum() / (a.norm() * b.norm()).clamp(min=1e-12)
@@ -76,16 +77,23 @@ def draw_couples(strengths: list[float], sampler: str, partners: int, rng: "rand
 
 
 class Config(Strict):
-    max_margin: float = param(5.0, "Largest margin (m_max); the paper's was not found.", title="Largest margin", ge=0)
+    max_margin: float = param(5.0, "Largest required margin (m_max); the paper's value was not found.", title="Max margin", ge=0)
     target: Literal["polyak", "policy"] = param(
-        "polyak", "Whose margin of the weaker pair counts: an average of the policy, or its own.", title="Target"
+        "polyak", "Policy whose margin of the weaker pair is used: a Polyak average, or the policy itself.", title="Target"
     )
-    tau: float = param(0.99, "How slowly the average follows the policy; the paper's was not found.", title="tau", advanced=True, ge=0, lt=1)
+    tau: float = param(
+        0.99,
+        "Decay of the average: larger values follow the policy more slowly; the paper's value was not found.",
+        title="tau",
+        advanced=True,
+        ge=0,
+        lt=1,
+    )
     sampler: Literal["random", "iterative"] = param(
-        "iterative", "iterative: every pair once, with a partner; random: the stronger one of couples drawn at random.", title="Couples"
+        "iterative", "iterative: every pair once, with a partner; random: the stronger one of two pairs drawn at random.", title="Pair sampling"
     )
-    partners: int = param(1, "Partners of each pair; the paper's number was not found.", title="Partners", advanced=True, ge=1, le=16)
-    weaker: bool = param(True, "Train on the weaker pair of each couple too.", title="Weaker pair's term")
+    partners: int = param(1, "Partners per pair; the paper's number was not found.", title="Partners", advanced=True, ge=1, le=16)
+    weaker: bool = param(True, "Also train on the weaker pair of each couple.", title="Weaker pair's term")
 
 
 class DPOPoP(Method):
@@ -96,23 +104,23 @@ class DPOPoP(Method):
         system="DPO-PoP",
         base="dpo",
         provenance="abstract",
-        source="abstract and public reviews; the loss is put together from them",
+        source="abstract and public reviews; the loss is assembled from them",
         fit="core",
-        idea="Know which of two preferences is the stronger one, and ask its margin to be larger than the weaker one's is now.",
+        idea="Compare preference pairs by strength, and require the margin of a stronger pair to exceed the current margin of a weaker one.",
         formula=(
             r"m_i = \mathrm{clip}\left(h_{\bar\theta}(j), 0, m_{max}\right)",
             r"L = -\log \sigma\left(h_\theta(i) - m_i\right) - \log \sigma\left(h_\theta(j)\right)",
             r"\bar\theta \leftarrow \tau \bar\theta + (1 - \tau)\,\theta",
         ),
-        reading="the loss is ours from the abstract and the reviews; m_max, tau and the number of partners are ours",
-        departures=("Whether the weaker pair's term belongs to the loss is open; a setting switches it.",),
+        reading="the loss is assembled from the abstract and the reviews; m_max, tau and the number of partners are our choices",
+        departures=("It is unclear whether the weaker pair's term belongs to the loss; a setting switches it.",),
         claim=("dpo-pop/rank_correlation", "higher"),
     )
     Config = Config
     roles = {"data": "arranges"}
     trains = frozenset({"dpo"})
     owns = frozenset({"pair loss"})
-    excludes = {"ipo": "its margin is a mean over tokens with a fixed aim, which leaves no room for another one"}
+    excludes = {"ipo": "the ipo loss pulls a mean over tokens to a fixed target, which leaves no room for another margin"}
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
@@ -150,7 +158,7 @@ class DPOPoP(Method):
         return found
 
     def coupled(self, batch: "PairBatch") -> list[int]:
-        """Places of the batch whose pair has a weaker one."""
+        """Indices of the pairs in the batch that have a weaker partner."""
         return [place for place, partner in enumerate(batch.column("partner")) if partner is not None]
 
     @torch.no_grad()
@@ -165,11 +173,11 @@ class DPOPoP(Method):
         return self.margins
 
     def difference(self, rows: list[Row], model: Any) -> Tensor:
-        """(B,) log-probability of chosen less that of rejected."""
+        """(B,) log-probability of chosen minus that of rejected."""
         return pair_rows.sum_side_logprobs(self.run, rows, "chosen", model) - pair_rows.sum_side_logprobs(self.run, rows, "rejected", model)
 
     def loss(self, batch: "PairBatch") -> Tensor | None:  # type: ignore[override]
-        """The weaker pairs' own term, and what is known once the scores are."""
+        """The loss term of the weaker pairs; also logs metrics that need the scores."""
         self.report(batch)
         places = self.coupled(batch)
         if not self.config.weaker or not places:
@@ -188,7 +196,7 @@ class DPOPoP(Method):
                 self.log(f"accuracy_{name}", (own.cpu()[which] > 0).float().mean())
 
     def target(self) -> Any:
-        """The average; it begins as the policy the run starts from. None, the policy itself, where that is the target."""
+        """The Polyak average; it starts as the policy the run started from. None stands for the policy itself, if that is the target."""
         if self.config.target == "policy":
             return None
         if self.average is None:
@@ -198,7 +206,7 @@ class DPOPoP(Method):
         return self.average
 
     def gradients(self, model: Any) -> None:
-        """Once a step: the average follows the weights that this step began with."""
+        """Once per step: the average follows the weights from the start of this step."""
         if self.config.target == "polyak":
             with torch.no_grad():
                 for held, own in zip(self.target().parameters(), model.parameters(), strict=True):
@@ -214,11 +222,11 @@ class DPOPoP(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Margins of the stronger pairs",
-                (Series("dpo-pop/margin", "all pairs"), Series("dpo-pop/weaker_margin", "the weaker pairs' own", dashed=True)),
-                help="What the stronger pair of a couple has to beat; 0 where a pair has no weaker partner.",
+                "Required margins of the stronger pairs",
+                (Series("dpo-pop/margin", "all pairs"), Series("dpo-pop/weaker_margin", "margins of the weaker pairs", dashed=True)),
+                help="Margin required of the stronger pair of a couple; 0 for a pair without a weaker partner.",
             ),
-            Panel("Margins", (Series("dpo-pop/margins"),), "histogram", help="From 0 to the largest margin."),
-            Panel("Implicit gap against strength", (Series("dpo-pop/rank_correlation"),), help="Spearman's rank correlation over the batch."),
+            Panel("Margins", (Series("dpo-pop/margins"),), "histogram", help="From 0 to the max margin."),
+            Panel("Implicit gap vs strength", (Series("dpo-pop/rank_correlation"),), help="Spearman's rank correlation over the batch."),
             Panel("Accuracy by strength", (Series("dpo-pop/accuracy_strong", "strong pairs"), Series("dpo-pop/accuracy_weak", "weak pairs"))),
         )

@@ -1,20 +1,22 @@
-"""IPO (intervened preference optimisation): cut a chain where it goes wrong, go on safely, prefer the new suffix (arXiv 2509.24393).
+"""IPO (intervened preference optimisation): cut a chain of thought where it goes wrong, continue it safely, and prefer the new suffix (arXiv
+2509.24393).
 
 An unsafe chain z is cut at h, the start of its first compliance cue; a trigger sentence and a regenerated suffix follow, z' = z_{<h} + trigger +
-suffix. The loss compares the suffixes alone, the chain before h being the same in both:
+suffix. The loss compares only the suffixes, because the chain before h is the same in both:
 
     L = -log sigmoid(beta [sum_{t>=h} log pi/pi_ref(z'_t) - sum_{t>=h} log pi/pi_ref(z_t)]) + 0.2 NLL(z'_{t>=h}),
 
-NLL per token of each suffix, with more pairs on benign prompts, a normal answer preferred to a refusal. The cue is the first step whose continuation
-safety ratio (share of continuations from there that end safe) falls below 0.1. Our reading of the abstract and a reading note; the original text was
-not read. beta is ours.
+where the NLL is per token of each suffix. Additional pairs on benign prompts prefer a normal answer to a refusal. The cue is the first step whose
+continuation safety ratio (share of continuations from there that end safely) falls below 0.1. This is our interpretation of the abstract and a
+reading note; the original text was not read. beta is our choice.
 
-On the lab's tasks, unsafe means wrong: the steps are the equations of the thought, safe is what the task's accuracy calls right. The cue is found by
-rule (the first step that differs from the gold solution) or by continuations; the suffix is the gold solution's, or the policy's own, judged, and
-sampled again where it is still wrong (the paper cuts the new chain again). Rows without a known solution, or with a right rejected side, stay as they
-are. In every pair the loss begins at the first token in which the sides differ: the trigger in a pair made here. In a sum over tokens the shared
-prefix cancels anyway; the cut matters for means, for the NLL and for where other methods look. Continuations are sampled before training; steps take
-as long as DPO's. Step time above the parent's: the likelihood term, and chains that are longer for the sentence put into them.
+On the lab's tasks, unsafe means wrong: steps are the equations of the thought, and a chain is safe if the task's accuracy counts it as correct. The
+cue is found by a rule (the first step that differs from the gold solution) or by continuations. The suffix is the gold solution's, or it is written
+by the policy, checked, and sampled again if it is still wrong (the paper cuts the new chain again). Rows without a known solution, or with a correct
+rejected side, stay unchanged. In every pair, the loss starts at the first token in which the two sides differ: in a pair made here, this is the
+trigger. In a sum over tokens the shared prefix cancels anyway; the cut matters for means, for the NLL and for other methods that read these tokens.
+Continuations are sampled before training; steps take as long as DPO's. Extra step time: the likelihood term, and the inserted trigger sentence makes
+chains longer.
 """
 
 import re
@@ -46,18 +48,18 @@ def compliance_cue(ratios: list[float], eta: float) -> int | None:
 
 
 def safety_trigger(ratios: list[float], mu: float, patience: int) -> int | None:
-    """First step from which the ratio stays above mu for ``patience`` steps, or to the end of the chain."""
+    """First step from which the ratio stays above mu for ``patience`` steps, or until the end of the chain."""
     starts = (place for place, ratio in enumerate(ratios) if ratio > mu and (not place or ratios[place - 1] <= mu))
     return next((place for place in starts if all(ratio > mu for ratio in ratios[place : place + patience])), None)
 
 
 def find_tagged_step_spans(text: str) -> list[tuple[int, int]]:
-    """Characters [start, end) of every step and tag."""
+    """Character spans [start, end) of every step and tag."""
     return [match.span() for match in STEP.finditer(text)]
 
 
 def first_difference(text: str, gold: str) -> int:
-    """Character at which the first step begins that is not the gold solution's."""
+    """Index of the character at which the first step starts that differs from the gold solution."""
     for (start, end), (gold_start, gold_end) in zip(find_tagged_step_spans(text), find_tagged_step_spans(gold), strict=False):
         if text[start:end] != gold[gold_start:gold_end] or start != gold_start:
             return min(start, gold_start)
@@ -65,31 +67,35 @@ def first_difference(text: str, gold: str) -> int:
 
 
 def shared_prefix(chosen: Tensor, rejected: Tensor) -> Tensor:
-    """(B, T), (B, T') token ids -> (B,): how many positions the two sides have in common from the start, the prompt included."""
+    """(B, T), (B, T') token ids -> (B,): number of leading positions that the two sides have in common, including the prompt."""
     width = min(chosen.shape[1], rejected.shape[1])
     return (chosen[:, :width] == rejected[:, :width]).long().cumprod(1).sum(1)
 
 
 def from_cut(values: Tensor, start: Tensor) -> Tensor:
-    """(B, T), (B,) -> (B, T): 0 before each row's start."""
+    """(B, T), (B,) -> (B, T): 0 before each row's start index."""
     return values * (torch.arange(values.shape[1], device=values.device) >= start[:, None])
 
 
 class Config(Strict):
     detect: Literal["rule", "continuations"] = param("rule", "How the first unsafe step is found.", title="Cue")
-    continuations: int = param(32, "Continuations sampled from every step, for that.", title="Continuations", advanced=True, ge=1, le=256)
-    eta: float = param(0.1, "A step whose continuations are safe less often than this is a compliance cue.", title="eta", advanced=True, ge=0, le=1)
+    continuations: int = param(32, "Continuations sampled from every step to find it.", title="Continuations", advanced=True, ge=1, le=256)
+    eta: float = param(0.1, "A step is a compliance cue if its continuations are safe less often than this.", title="eta", advanced=True, ge=0, le=1)
     mu: float = param(
-        0.9, "A step after which they stay safe more often than this is a safety trigger (drawn, not trained on).", advanced=True, ge=0, le=1
+        0.9,
+        "A step is a safety trigger if the continuations after it are safe more often than this (shown in charts, not trained on).",
+        advanced=True,
+        ge=0,
+        le=1,
     )
-    patience: int = param(15, "For so many steps (K).", advanced=True, ge=1)
-    regenerate: Literal["gold", "policy"] = param("gold", "Who writes the safe suffix.", title="Suffix")
-    tries: int = param(3, "How often the policy's suffix is sampled before the gold one is taken.", advanced=True, ge=1, le=16)
-    trigger: str = param("Careful: ", "What is written at the cut. The paper has six sentences.", title="Trigger", max_length=200)
+    patience: int = param(15, "Number of steps for which this must hold (K).", advanced=True, ge=1)
+    regenerate: Literal["gold", "policy"] = param("gold", "Source of the safe suffix.", title="Suffix")
+    tries: int = param(3, "Attempts to sample a correct suffix from the policy before the gold one is used.", advanced=True, ge=1, le=16)
+    trigger: str = param("Careful: ", "Text inserted at the cut. The paper has six sentences.", title="Trigger", max_length=200)
     benign: float = param(
-        0.5, "Further pairs that prefer a normal answer to a refusal, as a share of the pairs; the paper has about as many.", ge=0, le=4
+        0.5, "Additional pairs that prefer a normal answer to a refusal, as a share of all pairs; the paper has about as many.", ge=0, le=4
     )
-    refusal: str = param("I cannot help with that.", "The refusal in these.", advanced=True, min_length=1, max_length=200)
+    refusal: str = param("I cannot help with that.", "Text of the refusal in these pairs.", advanced=True, min_length=1, max_length=200)
     nll: float = param(0.2, "Weight of the negative log-likelihood of the chosen suffix.", title="NLL weight", ge=0)
 
 
@@ -103,16 +109,16 @@ class IPOSafe(Method):
         provenance="abstract",
         source="abstract and a reading note that quotes the formulas",
         fit="core",
-        idea="Cut a chain where it turns wrong, write a correction from there, and prefer the corrected rest to the old one.",
+        idea="Cut a chain of thought where it turns wrong, write a correction from there, and prefer the corrected suffix to the original one.",
         formula=(
             r"\tilde z = z_{<h} + \mathrm{trigger} + \mathrm{suffix}",
             r"m = \sum_{t \ge h} \log \frac{\pi(\tilde z_t)}{\pi_{ref}(\tilde z_t)} - \sum_{t \ge h} \log \frac{\pi(z_t)}{\pi_{ref}(z_t)}",
             r"L = -\log \sigma(\beta m) - \frac{\alpha}{|\tilde z_{\ge h}|} \sum_{t \ge h} \log \pi(\tilde z_t)",
         ),
-        reading="the original text was not read; safe is read as right on verifiable tasks, beta is ours",
+        reading="the original text was not read; on verifiable tasks, safe is interpreted as correct; beta is our choice",
         departures=(
-            "Unsafe means wrong on the lab's tasks; the gold solution continues a cut chain by default.",
-            "A suffix that is still wrong is sampled again, where the paper cuts the new chain again.",
+            "Unsafe means wrong on the lab's tasks; by default, the gold solution continues a cut chain.",
+            "A suffix that is still wrong is sampled again; the paper cuts the new chain again.",
         ),
         claim=("ipo-safe/prefix_drift", "lower"),
     )
@@ -132,7 +138,7 @@ class IPOSafe(Method):
         return made + [{**row, "rejected": pair_rows.to_answer_messages(self.config.refusal), "benign": True} for row in refusals]
 
     def intervened(self, row: Row, example: Example, place: int) -> Row:
-        """The pair of an unsafe chain and the same chain, cut and continued; the row itself where its rejected side is safe or has no cue."""
+        """Pairs an unsafe chain with its cut and corrected version; returns the row unchanged if its rejected side is safe or has no cue."""
         text, gold = pair_rows.join_message_texts(row["rejected"]), pair_rows.gold_of(self.run, example)
         if gold is None or self.run.right(example, text):
             return row
@@ -147,7 +153,7 @@ class IPOSafe(Method):
         }
 
     def cue(self, example: Example, text: str, place: int) -> int | None:
-        """Character at which the first step begins from whose end on the policy's continuations are hardly ever right."""
+        """Index of the character at which the first step starts after which the policy's continuations are rarely correct."""
         steps = find_tagged_step_spans(text)
         prefixes = [text[:end] for _, end in steps for _ in range(self.config.continuations)]
         safe = [self.run.right(example, made) for made in self.continued(example, prefixes, ("ratio", place))]
@@ -159,7 +165,7 @@ class IPOSafe(Method):
         return None if found is None else steps[found][0]
 
     def corrected(self, example: Example, prefix: str, gold: str, place: int) -> str:
-        """The safe chain. A gold suffix goes on from as much of the prefix as is gold itself."""
+        """The safe chain. A gold suffix continues from the part of the prefix that agrees with the gold solution."""
         for attempt in range(self.config.tries if self.config.regenerate == "policy" else 0):
             (text,) = self.continued(example, [prefix + self.config.trigger], ("suffix", place, attempt))
             if self.run.right(example, text):
@@ -169,7 +175,7 @@ class IPOSafe(Method):
         return prefix[:kept] + self.config.trigger + gold[kept:]
 
     def continued(self, example: Example, prefixes: list[str], key: object) -> list[str]:
-        """Each prefix with what the policy writes after it."""
+        """Each prefix, followed by the policy's continuation."""
         run, room = self.run, self.run.training.max_completion_length
         sampler = Sampler(run.model, run.tokenizer, run.task, Sampling(1.0, room, len(prefixes), statistics=False))
         ids, made = [run.completion_ids(prefix, end=False) for prefix in prefixes], []
@@ -206,7 +212,7 @@ class IPOSafe(Method):
             ),
             Panel(
                 "The chain before the cut",
-                (Series("ipo-safe/prefix_drift", "change of log-probability"), Series("ipo-safe/prefix_share", "share of the chain", dashed=True)),
-                help="How far the policy has moved where both sides are the same (nats per token), and how much of the corrected chain that is.",
+                (Series("ipo-safe/prefix_drift", "change in log-probability"), Series("ipo-safe/prefix_share", "share of the chain", dashed=True)),
+                help="How far the policy has moved on the shared prefix (nats per token), and the prefix's share of the corrected chain.",
             ),
         )

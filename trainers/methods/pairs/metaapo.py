@@ -1,16 +1,17 @@
 """MetaAPO: meta-weighted online sampling (arXiv 2509.23371).
 
-A small meta-learner reads how well the policy fits an offline pair already and says how much that pair is worth beside one the policy makes itself:
+A small meta-learner looks at how well the policy already fits an offline pair, and decides the weight of that pair relative to a pair sampled from
+the policy:
 
     Delta = [log pi(y+) - log pi(y-)] - [log pi_ref(y+) - log pi_ref(y-)]      (no beta)
     s = log sigmoid(Delta_off),   w = h(s) = sigmoid(W2 tanh(W1 s + b1) + b2)  (100 hidden units, all weights .1, biases 0)
     online sampling: u ~ U(0, 1); if u > w, eight answers are sampled and the best and the worst by reward are the online pair
     L = w l_off + (1 - w) l_on,   l = -log sigmoid(beta Delta)                 (w without gradient)
 
-and every eight batches h takes an AdamW step of its own on the same expression, in which only w has a gradient: dL/dw = l_off - l_on.
+Every eight batches, h takes its own AdamW step on the same expression, in which only w has a gradient: dL/dw = l_off - l_on.
 
-Differs from DPO, which has offline pairs only. Sampling, and two more forward passes of policy and reference on the online pairs, make steps several
-times longer.
+It differs from DPO, which uses only offline pairs. Sampling, and two more forward passes of policy and reference on the online pairs, make steps
+several times longer.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ class MetaLearner(torch.nn.Module):
 
 
 def meta_optimiser(learner: MetaLearner, rate: float, decay: float) -> torch.optim.AdamW:
-    """Adam with decoupled weight decay, of weights alone."""
+    """Adam with decoupled weight decay, applied to weights only."""
     layers = (learner.inner, learner.outer)
     groups = [
         {"params": [layer.weight for layer in layers], "weight_decay": decay},
@@ -67,18 +68,20 @@ def mix_pair_losses(weight: Tensor, offline: Tensor, online: Tensor) -> Tensor:
 
 
 def best_and_worst(texts: list[str], rewards: list[float]) -> tuple[str, str] | None:
-    """The first of the best and the first of the worst; None where all are worth the same."""
+    """The first of the best answers and the first of the worst; None if all have the same reward."""
     best, worst = max(rewards), min(rewards)
     return (texts[rewards.index(best)], texts[rewards.index(worst)]) if best > worst else None
 
 
 class Config(Strict):
-    answers: int = param(8, "Answers sampled for an online pair.", title="Answers", ge=2, le=64)
+    answers: int = param(8, "Answers sampled for each online pair.", title="Answers", ge=2, le=64)
     temperature: float = param(1.0, "Sampling temperature.", title="Temperature", advanced=True, gt=0, le=10)
-    rounds: int = param(3, "Rounds: in each, every row is drawn for anew, and the reference becomes the policy.", title="Rounds", ge=1, le=100)
+    rounds: int = param(
+        3, "Number of rounds: in each round, every row is drawn again, and the reference becomes the policy.", title="Rounds", ge=1, le=100
+    )
     meta_rate: float = param(0.005, "Learning rate of the meta-learner.", title="Meta learning rate", ge=0, le=1)
     meta_decay: float = param(1e-4, "Weight decay of the meta-learner.", advanced=True, ge=0, le=1)
-    meta_every: int = param(8, "Batches between its steps.", title="Meta step every", advanced=True, ge=1)
+    meta_every: int = param(8, "Batches between two steps of the meta-learner.", title="Meta step every", advanced=True, ge=1)
 
 
 class MetaAPO(Method):
@@ -91,7 +94,7 @@ class MetaAPO(Method):
         provenance="code",
         source="junming-yang/MetaAPO: meta_learner.py, loss.py, meta_dpo_trainer.py, cli/sample.py",
         fit="core",
-        idea="Let a tiny network decide, from how well a pair is fitted, whether to keep it or to sample a fresh one, and how to mix the two.",
+        idea="Let a tiny network decide, from how well an offline pair is already fitted, whether to sample a fresh pair and how to weight the two.",
         formula=(
             r"s = \log \sigma(\Delta_{off})",
             r"w = h_\phi(s) = \sigma\left(W_2 \tanh(W_1 s + b_1) + b_2\right)",
@@ -99,10 +102,10 @@ class MetaAPO(Method):
             r"\frac{\partial L}{\partial w} = \ell_{off} - \ell_{on}",
         ),
         departures=(
-            "Rounds are parts of one run: a row is drawn for when it is first visited, where the code samples for all rows between rounds.",
-            "The verifier is the reward model.",
-            "Rows without an online pair train on their offline one, as in the paper; the released script leaves them out.",
-            "The SimPO variant is left out.",
+            "Rounds are parts of one run: a row is drawn when it is first visited; the authors' code samples for all rows between rounds.",
+            "The task's verifier replaces the reward model.",
+            "Rows without an online pair train on their offline one, as in the paper; the released script drops them.",
+            "The SimPO variant is not implemented.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -111,12 +114,12 @@ class MetaAPO(Method):
     trains = frozenset({"dpo"})
     owns = frozenset({"pair loss", "reference"})
     excludes = {
-        "ipo": "the weight mixes losses whose scale is that of log-odds",
-        "rlhi": "its pairs are about a user's wishes, so no row says what a right answer is and new answers cannot be ranked",
+        "ipo": "its weight mixes losses that have the scale of log-odds",
+        "rlhi": "rlhi pairs express a user's preferences, so no row has a known correct answer and new answers cannot be ranked",
     }
     cautions = {
-        "sail": "tokens are weighted in the offline pairs only, not in those that are sampled",
-        "ipo-safe": "only the offline pairs are cut, not those that are sampled",
+        "sail": "tokens are weighted only in the offline pairs, not in the sampled ones",
+        "ipo-safe": "only the offline pairs are cut, not the sampled ones",
     }
 
     def __init__(self, config: Any = None) -> None:
@@ -134,7 +137,7 @@ class MetaAPO(Method):
         self.starts = stage_starts(run.training.max_steps, self.config.rounds)
 
     def data(self, rows: list[Row], run: "RunContext") -> list[Row]:
-        """Rows are numbered as they come."""
+        """Stores the examples in row order."""
         self.examples = pair_rows.examples_of(rows, run)
         if not any(self.examples):
             fix = "give the rows a reference, or let the task sample the pairs"
@@ -162,7 +165,7 @@ class MetaAPO(Method):
         return losses
 
     def draw(self, batch: "PairBatch", weight: Tensor) -> None:
-        """Rows seen for the first time in this round: the weight decides who gets an online pair."""
+        """For rows seen for the first time in this round, decides from the weight which ones get an online pair."""
         current = stage_of(batch.step, self.starts)
         new = [place for place, row in enumerate(batch.indices) if row < len(self.examples) and self.drawn.get(row, (-1,))[0] != current]
         wanted = []
@@ -196,7 +199,7 @@ class MetaAPO(Method):
         return pair_rows.compute_side_log_ratios(self.run, rows, "chosen") - pair_rows.compute_side_log_ratios(self.run, rows, "rejected")
 
     def learn(self, rows: Tensor) -> None:
-        """A step of the meta-learner on what was buffered, every so many batches."""
+        """Every few batches: one step of the meta-learner on the buffered pairs."""
         self.buffer.append(rows)
         self.batches += 1
         if self.batches % self.config.meta_every:
@@ -258,8 +261,8 @@ class MetaAPO(Method):
         shares = tuple(Series(f"metaapo/online_share{name}", label) for name, label in kinds.items())
         curve = tuple(Series(f"metaapo/curve/{place:02d}", f"h({value:g})") for place, value in enumerate(CURVE))
         return (
-            Panel("Pairs with an online pair beside them", shares, help="Share of the batch."),
-            Panel("Loss of the two kinds of pair", (Series("metaapo/offline_loss", "offline"), Series("metaapo/online_loss", "online"))),
+            Panel("Pairs with an additional online pair", shares, help="Share of the batch."),
+            Panel("Loss of offline and online pairs", (Series("metaapo/offline_loss", "offline"), Series("metaapo/online_loss", "online"))),
             Panel("The meta-learner", (*curve, Series("metaapo/offline_weight", "mean weight", dashed=True)), help="h at three values of s."),
             Panel("Weights of the offline pairs", (Series("metaapo/weights"),), "histogram", low=0.0, high=1.0),
         )

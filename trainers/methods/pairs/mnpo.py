@@ -1,13 +1,13 @@
-"""MNPO: multiplayer Nash preference optimisation (arXiv 2509.23102), the time-dependent variant TD-MNPO as its code trains it.
+"""MNPO: multiplayer Nash preference optimisation (arXiv 2509.23102), the time-dependent variant TD-MNPO as in its code.
 
-The policy plays against a population: the reference and its own past checkpoints. With D(p) the difference of the length-averaged log-probabilities
-of chosen and rejected under p,
+The policy plays against a population: the reference and its own past checkpoints. Let D(p) be the difference between the length-averaged
+log-probabilities of chosen and rejected under p. Then
 
     h = D(pi) - rho D(ref) - (1 - rho) sum_j lambda_j D(past_j),   loss = (h - 1 / (2 eta))^2.
 
-Differs from IPO, its parent, only in who the margin is measured from. rho = 1 is IPO, one past checkpoint is INPO. Iterations are runs: each samples
-pairs from its own policy, and names the policies of the runs before it in ``history``. Log-probabilities under the frozen checkpoints are computed
-once for each pair: in the first epoch a step takes two forward passes more for each of them.
+It differs from its parent IPO only in the policies that the margin is measured against. rho = 1 is IPO; one past checkpoint is INPO. Iterations are
+runs: each samples pairs from its own policy and lists the policies of earlier runs in ``history``. Log-probabilities under the frozen checkpoints are
+computed once for each pair: in the first epoch, a step takes two more forward passes for each checkpoint.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -48,12 +48,12 @@ def parsed_weights(text: str, count: int) -> list[float]:
 
 
 class Config(Strict):
-    rho: float = param(1 / 3, "Weight of the reference in the population; the rest is shared by the past policies.", title="rho", ge=0, le=1)
-    eta: float = param(0.0075, "The margin aims at 1 / (2 eta). The paper's runs use 0.005 to 0.01.", title="eta", gt=0)
-    history: str = param("", "Folders of past policies, newest first, separated by commas; empty: the first iteration.", title="Past policies")
-    weights: str = param("", "Their weights, separated by commas; empty: all the same.", title="Weights of the past", advanced=True)
-    most: int = param(2, "At most so many past policies are used, the first ones.", title="Opponents", advanced=True, ge=1)
-    reward_scale: float = param(10.0, "Scale of the implicit rewards in the log (the paper's beta); not in the loss.", advanced=True, gt=0)
+    rho: float = param(1 / 3, "Weight of the reference in the population; the past policies share the rest.", title="rho", ge=0, le=1)
+    eta: float = param(0.0075, "The target margin is 1 / (2 eta). The paper's runs use 0.005 to 0.01.", title="eta", gt=0)
+    history: str = param("", "Folders of past policies, newest first, separated by commas; empty for the first iteration.", title="Past policies")
+    weights: str = param("", "Weights of the past policies, separated by commas; empty: equal weights.", title="Past policy weights", advanced=True)
+    most: int = param(2, "Max number of past policies used; the first ones are taken.", title="Max past policies", advanced=True, ge=1)
+    reward_scale: float = param(10.0, "Scale of the logged implicit rewards (the paper's beta); not used in the loss.", advanced=True, gt=0)
 
 
 class MNPO(Method):
@@ -66,16 +66,18 @@ class MNPO(Method):
         provenance="code",
         source="smiles724/MNPO: mnpo_trainer.py, mnpo_config.py, precompute.py and the training configurations",
         fit="core",
-        idea="Improve on a weighted crowd of opponents, the reference and the policy's own past, in place of the reference alone.",
+        idea=(
+            "Improve against a weighted population of opponents (the reference and the policy's own past checkpoints) instead of only the reference."
+        ),
         formula=(
             r"D_p = \frac{1}{|y_w|} \log p(y_w|x) - \frac{1}{|y_l|} \log p(y_l|x)",
             r"h = D_{\pi} - \rho\, D_{ref} - (1 - \rho) \sum_j \lambda_j D_{\pi_{t-j}}",
             r"L = \left(h - \frac{1}{2 \eta}\right)^2",
         ),
         departures=(
-            "Past checkpoints weigh the same by default; the released configurations mean .25 and .75 under a name that nothing reads.",
-            "Without a past checkpoint all of the weight is the reference's, where the code drops the second term.",
-            "The heterogeneous variant, a reward model for each opponent, is left out.",
+            "Past checkpoints have equal weights by default; the released configurations set .25 and .75 under a name that the trainer never reads.",
+            "Without a past checkpoint, the reference has the full weight; the authors' code drops the second term.",
+            "The heterogeneous variant, with a reward model for each opponent, is not implemented.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -136,9 +138,9 @@ class MNPO(Method):
         return (
             Panel(
                 "Margin over the opponents",
-                (Series("mnpo/h", "h"), Series("mnpo/from_reference", "the reference's part"), Series("mnpo/from_past", "the past policies' part")),
+                (Series("mnpo/h", "h"), Series("mnpo/from_reference", "reference part"), Series("mnpo/from_past", "past policies part")),
                 unit="nats per token",
-                help="h is the policy's margin less the population's; the two parts are what is taken off. It aims at 1 / (2 eta).",
+                help="h is the policy's margin minus the population's; the two parts are subtracted. The target is 1 / (2 eta).",
             ),
             Panel("h of the pairs", (Series("mnpo/h_of_pairs"),), "histogram", unit="nats per token", low=-10.0, high=10.0),
         )

@@ -1,17 +1,17 @@
-"""OrthAlign: the next objective's gradients stay out of the directions that the last one used (arXiv 2509.24610).
+"""OrthAlign: keeps the next objective's gradients out of the directions that the previous one used (arXiv 2509.24610).
 
 With Delta W = U S V^T the update that objective 1 made to a weight (d_out x d_in), its strong left singular directions U_r are protected:
 
     P = I - U_r U_r^T,   g <- P g
 
-for the gradient of the weight, or of lora_B (d_out x r) under adapters. The next objective trains with its own loss, here DPO's. Protected are all
-but the last ``null_ratio`` of the singular directions, of which at least one stays free.
+for the gradient of the weight, or of lora_B (d_out x r) with adapters. The next objective trains with its own loss, here DPO's. All singular
+directions except the last ``null_ratio`` of them are protected, and at least one stays free.
 
 With null_ratio 1 nothing is protected and this is the base. Several earlier objectives are joined into one orthonormal basis.
 
-What it assumes: Adam rescales coordinates, so a projected gradient does not make a projected update. ``exact`` projects, at each step, what the
-updates so far have added (the paper's code does not); the last update alone is then left as Adam made it. ``earlier`` names the policy that an
-earlier run ended with, or its adapters; ``start`` the policy that run began with (empty: the one this run begins with; adapters know their own).
+Limitation: Adam rescales coordinates, so a projected gradient does not give a projected update. With ``exact``, each step also projects the
+accumulated updates so far (the paper's code does not); the most recent update alone then stays as Adam made it. ``earlier`` is the final policy of an
+earlier run, or its adapters; ``start`` is the policy that run started from (empty: the one this run starts from; adapters know their own).
 """
 
 from pathlib import Path
@@ -33,8 +33,9 @@ SHOWN = 10  # points of the drawn spectrum
 
 
 def protected_basis(update: Tensor, null_ratio: float) -> Tensor:
-    """(d_out, d_in) -> (d_out, r) orthonormal: strong left singular directions, without those that have no energy. At least one direction
-    stays free, so that a matrix with a single singular value is not protected at all."""
+    """(d_out, d_in) -> (d_out, r) orthonormal: the strong left singular directions, without those of zero energy. At least one direction stays free,
+    so a matrix with a single singular value is not protected at all.
+    """
     left, values, _ = torch.linalg.svd(update.float(), full_matrices=False)
     count = len(values) - max(1, int(null_ratio * len(values)))
     alive = int((values > values[:1] * max(update.shape) * torch.finfo(values.dtype).eps).sum()) if len(values) else 0
@@ -42,7 +43,7 @@ def protected_basis(update: Tensor, null_ratio: float) -> Tensor:
 
 
 def join_bases(bases: list[Tensor]) -> Tensor:
-    """(d_out, r_k) each -> (d_out, r): an orthonormal basis of all of them."""
+    """(d_out, r_k) each -> (d_out, r): an orthonormal basis of their joint span."""
     if len(bases) == 1:
         return bases[0]
     left, values, _ = torch.linalg.svd(torch.cat(bases, 1), full_matrices=False)
@@ -50,23 +51,29 @@ def join_bases(bases: list[Tensor]) -> Tensor:
 
 
 def project_gradient(gradient: Tensor, basis: Tensor) -> Tensor:
-    """(d_out, n), (d_out, r) -> (d_out, n): what lies outside of the basis."""
+    """(d_out, n), (d_out, r) -> (d_out, n): the part outside the basis."""
     return gradient - basis @ (basis.T @ gradient)
 
 
 def weight_of(name: str) -> str | None:
-    """The weight that a trained parameter changes from the left: itself, or the one its lora_B is added to. None for a lora_A."""
+    """The weight whose output side a trained parameter changes: itself, or the one its lora_B is added to. None for a lora_A."""
     if ".lora_A." in name:
         return None
     return name.removeprefix("base_model.model.").replace(".lora_B.default.weight", ".weight").replace(".base_layer.", ".")
 
 
 class Config(Strict):
-    earlier: str = param("", "What earlier objectives ended with: folders of policies or adapters, separated by commas.", title="Earlier policies")
-    start: str = param("", "The policy those runs began with; empty: the one this run begins with.", title="Their start")
-    null_ratio: float = param(0.8, "Share of singular directions that stay free, the weak ones; 1 protects nothing.", title="Null ratio", ge=0, le=1)
-    targets: str = param("", "Only weights whose name has one of these parts, for example q_proj,v_proj; empty: all matrices.", advanced=True)
-    exact: bool = param(False, "Project what was added to the weights too, since Adam's updates leave the projected directions.", title="Exact")
+    earlier: str = param("", "Final policies of earlier objectives: folders of policies or adapters, separated by commas.", title="Earlier policies")
+    start: str = param("", "Policy that those runs started from; empty: the one this run starts from.", title="Starting policy of earlier runs")
+    null_ratio: float = param(
+        0.8, "Share of singular directions that stay free (the weakest ones); 1 protects nothing.", title="Null ratio", ge=0, le=1
+    )
+    targets: str = param(
+        "", "Use only weights whose name contains one of these parts, for example q_proj,v_proj; empty: all matrices.", advanced=True
+    )
+    exact: bool = param(
+        False, "Also project the accumulated weight update, because Adam's updates leave the projected subspace.", title="Exact projection"
+    )
 
 
 class OrthAlign(Method):
@@ -79,17 +86,20 @@ class OrthAlign(Method):
         provenance="code",
         source="233liang/OrthAlign: project.py, accuracy.py, scripts/dpo.py",
         fit="core",
-        idea="Take the directions in which an earlier objective changed each weight, and keep the next objective's gradients out of them.",
+        idea="Find the directions in which an earlier objective changed each weight, and project the next objective's gradients out of them.",
         formula=(
             r"\Delta W = U S V^\top",
             r"P = I - U_r U_r^\top",
             r"g \leftarrow P g",
         ),
         departures=(
-            "Everything but the protected directions stays free; the code keeps columns of the economy SVD, fewer in tall matrices.",
-            "Directions without energy are never protected.",
-            "The search for the null ratio and the clipping of the new update's norm are left out.",
-            "Projecting the weights too is a setting; the code projects gradients alone.",
+            (
+                "All directions except the protected ones stay free; the authors' code keeps columns of the economy SVD, which are "
+                "fewer in tall matrices."
+            ),
+            "Directions of zero energy are never protected.",
+            "The search for the null ratio and the norm clipping of the new update are not implemented.",
+            "Projecting the weights too is a setting; the authors' code projects only gradients.",
         ),
         claim=("orthalign/leak", "lower"),
     )
@@ -123,7 +133,7 @@ class OrthAlign(Method):
         return SpecError([Problem("methods", "orthalign", message, fix)])
 
     def updates(self, folder: Path) -> dict[str, Tensor]:
-        """What an earlier run added to each matrix. Raises SpecError."""
+        """The update of an earlier run to each matrix. Raises SpecError."""
         start = Path(self.config.start) if self.config.start else policies.base_of(folder) or self.run.attempt.policy.folder
         before, after = (dict(policies.load_model(place, torch.float32).named_parameters()) for place in (start, folder))
         wanted = [part.strip() for part in self.config.targets.split(",") if part.strip()]
@@ -160,7 +170,7 @@ class OrthAlign(Method):
             self.log("leak", torch.stack(inside).norm() / torch.stack(changed).norm().clamp(min=1e-12))
 
     def added(self, name: str, parameter: Tensor) -> Tensor:
-        """What this run has added to a weight so far; a lora_B begins at 0."""
+        """This run's accumulated update to a weight; a lora_B starts at 0."""
         if ".lora_B." in name:
             return parameter
         if not self.begun:
@@ -171,9 +181,9 @@ class OrthAlign(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Gradient left by the projection",
-                (Series("orthalign/gradient_kept", "of the gradient"), Series("orthalign/leak", "update in protected directions")),
-                help="Norm after and before the projection; norm of what was added to the weights inside of the protected directions.",
+                "Gradient after projection",
+                (Series("orthalign/gradient_kept", "share of gradient norm kept"), Series("orthalign/leak", "update in protected directions")),
+                help="Gradient norm after projection divided by the norm before it; share of the weight update's norm in protected directions.",
             ),
             Panel(
                 "Singular values of the earlier update",

@@ -1,16 +1,16 @@
-"""PNS: plausible negative samples (arXiv 2602.03516). A second policy learns by reverse reinforcement to write well-formed, coherent answers that are
-wrong; its best ones become the rejected side of preference pairs, which are harder and teach more than answers that just came out wrong.
+"""PNS: plausible negative samples (arXiv 2602.03516). A second policy is trained with a reversed reward to write well-formed, coherent completions
+that are wrong. Its best ones become the rejected side of preference pairs, which are harder and more informative than completions that are wrong by
+chance.
 
-On the grpo trainer (the negative generator) the reward is replaced: R = -1 without the wanted form, 0 for a right answer, and
-1 + w_rm q_rm + w_cot q_cot for a wrong one. On the dpo trainer each rejected answer is replaced by the candidate of the generator with the highest R
-among its wrong ones; where it has none, the pair keeps its own. The loss is the base's.
-Our reading of an abstract and second-hand notes: how the three parts combine, and both weights. In place of the paper's reward model,
-RM = logit of the geometric mean of the answer's token probabilities under the policy the run began with, so q_rm = sigmoid(RM) is that mean.
-In place of the judge's four dimensions, a rule that never sees the gold answer: structure (the answer is what the working ends with), coherence (each
-line goes on from the one before), notation (the working is equations), plausibility (the arithmetic is right); texts without such a chain get 0.
-A candidate is wrong when its answer is not that of the chosen side, which is taken as right.
-Plausibility gap of a pair: RM(chosen) - RM(rejected). Differs from the base in rewards, or in rejected answers, alone. On grpo it must come before
-methods that shape rewards, and needs a forward pass of the reference.
+On the grpo trainer (the negative generator) the reward is replaced: R = -1 without the required format, 0 for a correct completion, and 1 + w_rm q_rm
++ w_cot q_cot for a wrong one. On the dpo trainer, each rejected answer is replaced by the generator's wrong candidate with the highest R; if there is
+none, the pair keeps its own. The loss is the base's. This is our interpretation of an abstract and second-hand notes: how the three parts combine,
+and both weights, are our choices. Instead of the paper's reward model, RM is the logit of the geometric mean of the answer's token probabilities
+under the policy the run started from, so q_rm = sigmoid(RM) is that mean. Instead of the judge's four dimensions, a rule that never sees the gold
+answer scores structure (the reasoning ends with the answer), coherence (each line continues the one before), notation (the reasoning consists of
+equations) and plausibility (the arithmetic is correct); texts without such a chain get 0. A candidate is wrong if its answer differs from that of the
+chosen side, which is assumed to be correct. The plausibility gap of a pair is RM(chosen) - RM(rejected). It differs from the base only in rewards, or
+in rejected answers. On grpo it acts before methods that shape rewards, and it needs a forward pass of the reference.
 """
 
 from collections.abc import Sequence
@@ -49,12 +49,12 @@ def compute_mean_likelihood(logprobs: Tensor, mask: Tensor) -> Tensor:
 
 
 def compute_plausibility(model: Tensor) -> Tensor:
-    """(B,) in [0, 1] -> (B,): RM, the logit of it."""
+    """(B,) in [0, 1] -> (B,): RM, the logit of the mean likelihood."""
     return torch.logit(model, eps=LEAST)
 
 
 def reasoning_quality(text: str) -> float:
-    """Mean of structure, coherence, notation and plausibility, each in [0, 1]; looks at the text alone."""
+    """Mean of structure, coherence, notation and plausibility, each in [0, 1]; uses only the text."""
     parts, found = worked_answer(text), chain_of(text)
     words = parts[0].split() if parts else []
     notation = sum(EQUATION.fullmatch(word) is not None for word in words) / len(words) if words else 0.0
@@ -63,10 +63,10 @@ def reasoning_quality(text: str) -> float:
 
 
 class Config(Strict):
-    w_rm: float = param(0.5, "Weight of how likely the answer is (ours).", title="Weight of the model", ge=0, le=10)
-    w_cot: float = param(0.5, "Weight of how well it reasons (ours).", title="Weight of the reasoning", ge=0, le=10)
+    w_rm: float = param(0.5, "Weight of the completion's likelihood (our value).", title="Likelihood weight", ge=0, le=10)
+    w_cot: float = param(0.5, "Weight of the reasoning quality (our value).", title="Reasoning weight", ge=0, le=10)
     generator: str = param("", "DPO: folder of the negative generator's policy; empty = the policy itself.", title="Negative generator")
-    candidates: int = param(4, "DPO: answers sampled for each pair, the best wrong one is kept.", title="Candidates", ge=1, le=256)
+    candidates: int = param(4, "DPO: answers sampled for each pair; the best wrong one is kept.", title="Candidates", ge=1, le=256)
     temperature: float = param(1.0, "DPO: sampling temperature of the candidates.", title="Temperature", gt=0, le=10, advanced=True)
 
 
@@ -80,14 +80,14 @@ class PNS(Method):
         provenance="abstract",
         source="abstract and an excerpt; two third-party notes",
         fit="core",
-        idea="Learn most from wrong answers that look right: train a policy to write them, and prefer the right answer to those.",
+        idea="Learn from wrong answers that look right: train a policy to write them, and prefer the correct answer over them.",
         formula=(
             r"R_{neg}(y) = 1 + w_{rm}\, \sigma(RM(x, y)) + w_{cot}\, q_{cot}(y) \quad (y\ \mathrm{formed,\ wrong})",
             r"y^- = \mathrm{arg}\max_{y \sim \nu} R_{neg}(y)",
             r"L = -\log \sigma\left(\beta \left[\log\frac{\pi(y^+|x)}{\pi_{ref}(y^+|x)} - \log\frac{\pi(y^-|x)}{\pi_{ref}(y^-|x)}\right]\right)",
         ),
-        reading="how the parts of the reward combine, their weights, and the rules that stand for reward model and judge",
-        departures=("A rule stands in for the judge of reasoning, a likelihood for the reward model.",),
+        reading="how the parts of the reward combine, their weights, and the rules that replace the reward model and the judge",
+        departures=("A rule replaces the judge of the reasoning, and a likelihood replaces the reward model.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
@@ -131,7 +131,7 @@ class PNS(Method):
         return [{"negative": "own", **row, "gap": gap} for row, gap in zip(made, gaps, strict=True)]
 
     def examples(self, run: "RunContext") -> dict[str, Example]:
-        """The task's own examples by their question, where the pairs were sampled from them."""
+        """The task's own examples by question, if the pairs were sampled from them."""
         spec = run.attempt.spec
         if spec.dataset:
             return {}
@@ -141,7 +141,7 @@ class PNS(Method):
         }
 
     def worths(self, places: Sequence[int], texts: Sequence[str], rows: Sequence[Any], run: "RunContext") -> list[float]:
-        """R of every candidate; 0 and less for one that is no wrong answer in the right form."""
+        """R of every candidate; 0 or less for one that is not wrong and well-formed."""
         wanted = [extract_answer(read_last_message(rows[place]["chosen"])) for place in places]
         right = [answer == extract_answer(text) for answer, text in zip(wanted, texts, strict=True)]
         formed = torch.tensor([extract_answer(text) is not None for text in texts], dtype=torch.bool)
@@ -158,7 +158,7 @@ class PNS(Method):
         return [float(gap) for gap in compute_plausibility(chosen) - compute_plausibility(rejected)]
 
     def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
-        """The base's loss; what kinds of pairs it is on is logged."""
+        """The base's loss; logs which kinds of pairs it is computed on."""
         self.log("gap", sum(batch.column("gap", 0.0)) / len(batch.rows))
         for name in ("plausible", "own"):
             own = torch.tensor([kind == name for kind in batch.column("negative", "own")], device=score.device)
@@ -171,13 +171,17 @@ class PNS(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Well formed and wrong",
-                (Series("pns/formed", "well formed"), Series("pns/wrong", "well formed, wrong"), Series("pns/reasoning", "reasoning", dashed=True)),
-                help="The negative generator: its accuracy turns over while its form stays.",
+                "Well-formed and wrong completions",
+                (
+                    Series("pns/formed", "well-formed"),
+                    Series("pns/wrong", "well-formed and wrong"),
+                    Series("pns/reasoning", "reasoning", dashed=True),
+                ),
+                help="For the negative generator: accuracy falls while the format stays correct.",
             ),
-            Panel("Plausibility (RM)", (Series("pns/plausibility_right", "right answers"), Series("pns/plausibility_wrong", "wrong answers"))),
+            Panel("Plausibility (RM)", (Series("pns/plausibility_right", "correct answers"), Series("pns/plausibility_wrong", "wrong answers"))),
             Panel("Plausibility gap of the pairs", (Series("pns/gap_of_pairs"),), "histogram", low=-8.0, high=8.0),
-            Panel("Preferred as wanted", (Series("pns/accuracy/plausible", "plausible negatives"), Series("pns/accuracy/own", "other negatives"))),
+            Panel("Pair accuracy", (Series("pns/accuracy/plausible", "plausible negatives"), Series("pns/accuracy/own", "other negatives"))),
         )
 
 
@@ -187,7 +191,7 @@ def read_last_message(messages: Sequence[dict[str, str]]) -> str:
 
 @torch.no_grad()
 def compute_text_likelihoods(prompts: Sequence[Any], texts: Sequence[str], run: "RunContext") -> Tensor:
-    """(B,): likelihood of each text after its prompt, under the policy the run begins with."""
+    """(B,): likelihood of each text after its prompt, under the policy the run started from."""
     asked = run.prompt_ids([[Message(**message) for message in prompt] for prompt in prompts]) if prompts else []
     answers, size = [run.completion_ids(text) for text in texts], run.attempt.sampling_batch
     found = [torch.zeros(0)]

@@ -1,19 +1,19 @@
-"""PrefCleanBench: thirteen cleaners of preference data before training (arXiv 2509.23564).
+"""PrefCleanBench: thirteen methods that clean preference data before training (arXiv 2509.23564).
 
 Every pair (x, c, d) of prompt, chosen and rejected gets a score; bad pairs are removed (_r) or have their sides swapped (_f):
 
-- llm_judge: a judge scores both answers; bad when J(c) < J(d).
+- llm_judge: a judge scores both answers; a pair is bad if J(c) < J(d).
 - rw_gap: g = mean over proxy reward models of R(c) - R(d), here implicit rewards log pi_k / pi_ref of policies trained on preferences; bad: the
   lowest share p of g.
-- vote_all, vote_maj: each reward model votes; bad when none prefers c, or fewer than half do.
-- ifd_r: IFD(c) = PPL(c|x) / PPL(c) = exp(mean log p(c) - mean log p(c|x)); pairs with IFD(c) > 1 go, and of the others the lowest share p.
-  ifd_gap: bad is the lowest share p of IFD(c) - IFD(d).
-- ins_tag: prompts are tagged; going through them by falling number of tags, one is kept if it adds a new tag; _cmp fills up to the budget at random,
-  _div stops when all tags are covered.
+- vote_all, vote_maj: each reward model votes; a pair is bad if none prefers c, or if fewer than half do.
+- ifd_r: IFD(c) = PPL(c|x) / PPL(c) = exp(mean log p(c) - mean log p(c|x)); removes pairs with IFD(c) > 1 and the lowest share p of the others.
+  ifd_gap: bad are the pairs in the lowest share p of IFD(c) - IFD(d).
+- ins_tag: prompts are tagged; in order of decreasing number of tags, a pair is kept if its prompt adds a new tag; _cmp fills up to the budget at
+  random, _div stops when all tags are covered.
 
-The judge is the run's reward or an endpoint. p is one of .1 to .4 in the paper.
+The judge is the run's reward or an endpoint. The paper uses p from .1 to .4.
 
-Differs from its parent only in the data. ``flipped``, where the data says which labels are wrong, is used for precision and recall, never to clean.
+It differs from its parent only in the data. ``flipped``, where the data marks wrong labels, is used for precision and recall, never to clean.
 """
 
 import re
@@ -47,19 +47,19 @@ QUESTION = "Rate the answer to the question from 0 (useless or wrong) to 10 (rig
 
 
 def instruction_difficulty(given: Tensor, alone: Tensor) -> Tensor:
-    """Mean log-probabilities (K,) of answers after their prompts and without -> (K,): IFD."""
+    """Mean log-probabilities (K,) of answers with and without their prompts -> (K,): IFD."""
     return torch.exp(alone - given)
 
 
 def mark_lowest_share(scores: Tensor, share: float) -> Tensor:
-    """(K,) -> (K,) bool: the lowest share, rounded down; the earlier row of equals first."""
+    """(K,) -> (K,) bool: the lowest share, rounded down; of equal values, the earlier row first."""
     bad = torch.zeros_like(scores, dtype=torch.bool)
     bad[scores.argsort(stable=True)[: int(len(scores) * share)]] = True
     return bad
 
 
 def mark_easiest_pairs(scores: Tensor, share: float) -> Tensor:
-    """(K,) IFD -> (K,) bool: those above 1, and the lowest share of the others."""
+    """(K,) IFD -> (K,) bool: values above 1, and the lowest share of the others."""
     bad = scores > 1
     inside = (~bad).nonzero()[:, 0]
     bad[inside[mark_lowest_share(scores[inside], share)]] = True
@@ -67,13 +67,13 @@ def mark_easiest_pairs(scores: Tensor, share: float) -> Tensor:
 
 
 def mark_outvoted_pairs(votes: Tensor, voters: Tensor, rule: str) -> Tensor:
-    """(K,) votes for the chosen side of (K,) voters -> (K,) bool: none ("all"), or fewer than half ("maj"); never without voters."""
+    """(K,) votes for the chosen side out of (K,) voters -> (K,) bool: none ("all"), or fewer than half ("maj"); never without voters."""
     few = votes == 0 if rule == "all" else votes < voters / 2
     return few & (voters > 0)
 
 
 def select_covering_rows(tags: list[set[str]], budget: int, fill: bool, rng: "random.Random") -> list[int]:
-    """Rows to keep, in the order of the data."""
+    """Indices of the rows to keep, in the order of the data."""
     kept, covered = list[int](), set[str]()
     for place in sorted(range(len(tags)), key=lambda place: -len(tags[place])):
         if len(kept) < budget and not tags[place] <= covered:
@@ -86,14 +86,16 @@ def select_covering_rows(tags: list[set[str]], budget: int, fill: bool, rng: "ra
 
 
 class Config(Strict):
-    cleaner: Cleaner = param("vote_maj_f", "_r removes bad pairs, _f swaps their sides; ins_tag keeps a varied part.", title="Cleaner")
-    share: float = param(0.2, "Share of pairs that rw_gap and ifd call bad (p); the paper tries 0.1 to 0.4.", title="Share (p)", ge=0, lt=1)
-    budget: int = param(6000, "Pairs that ins_tag keeps.", title="Pairs to keep", advanced=True, ge=1)
+    cleaner: Cleaner = param("vote_maj_f", "_r removes bad pairs, _f swaps their sides; ins_tag keeps a diverse subset.", title="Cleaner")
+    share: float = param(0.2, "Share of pairs that rw_gap and ifd mark as bad (p); the paper tries 0.1 to 0.4.", title="Bad share (p)", ge=0, lt=1)
+    budget: int = param(6000, "Number of pairs that ins_tag keeps.", title="Pairs to keep", advanced=True, ge=1)
     folders: str = param(
-        "", "Policies trained on preferences, as reward models: folders, separated by commas. rw_gap needs some.", title="Reward models"
+        "",
+        "Reward models for rw_gap and voting: folders of policies trained on preferences, separated by commas. rw_gap needs at least one.",
+        title="Reward models",
     )
     judge: Literal["rule", "endpoint"] = param(
-        "rule", "Who judges in llm_judge: the run's reward, or the worker's endpoint.", title="Judge", advanced=True
+        "rule", "Judge for llm_judge: the run's reward, or the worker's endpoint.", title="Judge", advanced=True
     )
 
 
@@ -107,18 +109,18 @@ class PrefCleanBench(Method):
         provenance="code",
         source="a public copy of the official repository: data_cleaning.py, clean_ifd.py, clean_rw_gap.py, clean_voting.py",
         fit="core",
-        idea="Score every pair once before training; drop the ones that look mislabelled, or swap their sides.",
+        idea="Score every pair once before training; remove the ones that look mislabelled, or swap their sides.",
         formula=(
             r"\mathrm{bad}_{vote} = \left[\sum_k \left[R_k(c) > R_k(d)\right] < \frac{n}{2}\right]",
             r"g = \frac{1}{n} \sum_k R_k(c) - R_k(d)",
             r"\mathrm{IFD}(y|x) = \exp\left(\frac{1}{|y|} \sum_t \log p(y_t|y_{<t}) - \frac{1}{|y|} \sum_t \log p(y_t|x, y_{<t})\right)",
         ),
         departures=(
-            "Log-probabilities are of the tokens themselves, where the IFD script reads them one position off.",
-            "ifd_r removes the pairs that it ranked, where the script mixes up places.",
+            "Log-probabilities are those of the tokens themselves; the IFD script reads them shifted by one position.",
+            "ifd_r removes the pairs that it ranked; the script mixes up indices.",
             "ins_tag fills without repeating pairs, and _div does not fill.",
             "The voters are the task's reward functions and policies in folders; a tie is an abstention.",
-            "Tags are the prompt's words without numbers.",
+            "Tags are the words of the prompt, without numbers.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -151,7 +153,7 @@ class PrefCleanBench(Method):
         return [swap_pair_sides(row) if out else row for row, out in zip(marked, bad.tolist(), strict=True)]
 
     def judged(self, rows: list[Row]) -> tuple[Tensor, Tensor]:
-        """Scores (K,), low is bad, and which pairs are bad (K,)."""
+        """Scores (K,), where low is bad, and which pairs are bad (K,)."""
         name = self.config.cleaner.rpartition("_")[0]
         if name == "llm_judge":
             gaps = self.judge_gaps(rows)
@@ -168,7 +170,7 @@ class PrefCleanBench(Method):
         return chosen - rejected, mark_lowest_share(chosen - rejected, self.config.share)
 
     def judge_gaps(self, rows: list[Row]) -> Tensor:
-        """(K,) J(c) - J(d); 0 where the judge has no opinion."""
+        """(K,) J(c) - J(d); 0 where the judge gives no score."""
         if self.config.judge == "endpoint":
             assert self.run.judge is not None
             asked = [
@@ -193,7 +195,7 @@ class PrefCleanBench(Method):
         return torch.tensor([float(sum(gap > 0 for gap in own)) for own in gaps]), torch.tensor([float(sum(gap != 0 for gap in own)) for own in gaps])
 
     def reward_gaps(self, row: Row, example: Any) -> list[float]:
-        """R(c) - R(d) of every reward function with an opinion on both."""
+        """R(c) - R(d) of every reward function that scores both."""
         if example is None:
             return []
         chosen, rejected = (rewards.score_all(self.run.task, pair_rows.join_message_texts(row[side]), example) for side in SIDES)
@@ -208,7 +210,7 @@ class PrefCleanBench(Method):
 
     @torch.no_grad()
     def difficulty(self, rows: list[Row], side: str) -> Tensor:
-        """(K,) IFD of one side under the policy; an answer stands alone after the template's opening of an answer."""
+        """(K,) IFD of one side under the policy; without its prompt, an answer follows only the template's start of an answer."""
         given, alone = pair_rows.frozen_scores(self.run, rows, side, mean=True), list[Tensor]()
         opening = [
             pair_rows.tokenize_messages(self.run, row["prompt"], True)[len(pair_rows.tokenize_messages(self.run, row["prompt"], False)) :]
@@ -232,17 +234,17 @@ class PrefCleanBench(Method):
     @classmethod
     def panels(cls) -> tuple[Panel, ...]:
         found = (
-            Series("prefcleanbench/bad", "called bad"),
+            Series("prefcleanbench/bad", "marked as bad"),
             Series("prefcleanbench/precision", "precision"),
             Series("prefcleanbench/recall", "recall"),
         )
         return (
-            Panel("Pairs called bad", found, help="Precision and recall are known in synthetic data only. Logged once, with the first step."),
+            Panel("Pairs marked as bad", found, help="Precision and recall are known only for synthetic data. Logged once, in the first step."),
             Panel("Scores of the pairs", (Series("prefcleanbench/scores"),), "histogram", unit="standard deviations", low=-3.0, high=3.0),
         )
 
 
 def swap_pair_sides(row: Row) -> Row:
-    """The pair the other way round; a known mark of a wrong label turns with it."""
+    """The pair with its sides swapped; a known mark of a wrong label is inverted too."""
     known = {"flipped": not row["flipped"]} if "flipped" in row else {}
     return {**row, "chosen": row["rejected"], "rejected": row["chosen"], "cleaned": True, **known}

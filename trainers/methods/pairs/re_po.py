@@ -1,11 +1,11 @@
 """RE-PO: robust preference optimisation by expectation-maximisation over label correctness (arXiv 2509.24159; first called RPO).
 
-Each label may be wrong. With p_i = sigmoid(L(l > w) - L(w > l)) for any pairwise loss L (for DPO: sigmoid of the margin) and eta_k the reliability of
-the pair's annotator, the posterior that the label is right is w_i = p_i eta_k / (p_i eta_k + (1 - p_i)(1 - eta_k)), detached; the loss is
--[w_i log p_i + (1 - w_i) log(1 - p_i)]; eta_k follows the mean posterior of its annotator's pairs, eta_k <- (1 - a) eta_k + a mean w.
-Our reading of second-hand notes that quote the equations (the abstract alone does not): the original text was not read.
-Differs from label smoothing, whose weight is the same for every pair for ever. Rows may name an ``annotator``; without one there is a single
-virtual annotator. A column ``flipped`` (known in synthetic data) is never used for training, only drawn.
+Each label may be wrong. Let p_i = sigmoid(L(l > w) - L(w > l)) for any pairwise loss L (for DPO: sigmoid of the margin), and let eta_k be the
+reliability of the pair's annotator. The posterior that the label is correct is w_i = p_i eta_k / (p_i eta_k + (1 - p_i)(1 - eta_k)), detached; the
+loss is -[w_i log p_i + (1 - w_i) log(1 - p_i)]; eta_k follows the mean posterior of its annotator's pairs, eta_k <- (1 - a) eta_k + a mean w. This is
+our interpretation of second-hand notes that quote the equations (the abstract alone does not): the original text was not read. It differs from label
+smoothing, which uses one fixed weight for every pair. Rows may name an ``annotator``; without one, there is a single virtual annotator. A column
+``flipped`` (known in synthetic data) is never used for training, only for charts.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def compute_label_posterior(belief: Tensor, reliability: Tensor) -> Tensor:
-    """(B,), (B,) -> (B,): probability that the label is right, given the model's belief p in it and the annotator's reliability eta."""
+    """(B,), (B,) -> (B,): probability that the label is correct, given the model's probability p and the annotator's reliability eta."""
     right, wrong = belief * reliability, (1 - belief) * (1 - reliability)
     return right / (right + wrong).clamp(min=torch.finfo(belief.dtype).tiny)
 
@@ -34,8 +34,8 @@ def soft_loss(evidence: Tensor, weight: Tensor) -> Tensor:
 
 
 class Config(Strict):
-    reliability: float = param(0.9, "Reliability that every annotator starts with.", title="Reliability (eta)", gt=0.5, lt=1)
-    rate: float = param(0.1, "How fast reliabilities follow the posteriors, per step.", title="Rate (alpha)", ge=0, le=1)
+    reliability: float = param(0.9, "Initial reliability of every annotator.", title="Reliability (eta)", gt=0.5, lt=1)
+    rate: float = param(0.1, "Update rate of the reliabilities, per step.", title="Rate (alpha)", ge=0, le=1)
 
 
 class REPO(Method):
@@ -48,14 +48,14 @@ class REPO(Method):
         provenance="abstract",
         source="abstract; equations from two second-hand readings of arXiv v1 and v3",
         fit="core",
-        idea="Treat each label as possibly wrong: weigh it and its opposite by how probable each is, and learn how reliable every annotator is.",
+        idea="Treat each label as possibly wrong: weight it and its opposite by their probabilities, and learn how reliable every annotator is.",
         formula=(
             r"w_i = \frac{p_i \eta_k}{p_i \eta_k + (1 - p_i)(1 - \eta_k)}",
             r"L_i = -\left[w_i \log p_i + (1 - w_i) \log (1 - p_i)\right]",
             r"\eta_k \leftarrow (1 - \alpha)\,\eta_k + \alpha\,\overline{w}_k",
         ),
         reading="the original text was not read; equations and defaults are quoted by second-hand notes",
-        departures=("A row without an annotator belongs to a single virtual one.",),
+        departures=("Rows without an annotator belong to a single virtual one.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
@@ -107,9 +107,9 @@ class REPO(Method):
                     Series("re-po/posterior", "all pairs"),
                     Series("re-po/posterior_clean", "clean pairs"),
                     Series("re-po/posterior_flipped", "flipped pairs"),
-                    Series("re-po/reliability", "annotators' reliability", dashed=True),
+                    Series("re-po/reliability", "annotator reliability", dashed=True),
                 ),
-                help="Probability that a label is right. Clean and flipped are known in synthetic data only.",
+                help="Probability that a label is correct. Clean and flipped are known only in synthetic data.",
             ),
             Panel(
                 "Posteriors of the pairs",

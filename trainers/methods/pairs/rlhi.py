@@ -1,16 +1,16 @@
-"""RLHI: reinforcement from human interaction (arXiv 2509.25137). Preference pairs from conversations, with the user's persona in the prompt.
+"""RLHI: reinforcement from human interaction (arXiv 2509.25137). Builds preference pairs from conversations, with the user's persona in the prompt.
 
-(a) User-guided rewrites: when a user's follow-up complains about an answer, the answer is rewritten as the user wants; the rewrite is preferred to
-it. (b) User-based rewards: several answers are sampled with the persona in the prompt and scored by a reward model that knows it; the best is
-preferred to the worst. A follow-up that is not about the answer gives no pair, nor does a gap of scores below a threshold. The loss is the base's,
-on the prompt with the persona.
-Our reading of the abstract and the introduction: the DPO form, and both numbers. Rows with a column ``followup`` are such conversations: rejected
-is the answer it is about, chosen the rewrite, and ``persona`` what is known of the user. Other rows get a simulated user with a rule of style:
-short (no working), steps (one line for each change of the story) or last (one line only), who complains in words when the answer breaks it.
-Complaints are told from thanks by their words. The rewriter and the reward model are rules too: the rewrite keeps the answer's result where the
-style has no working and tells the story's steps where it has; the score is the mean of how well the style is kept and whether the result is that
-of the pair's chosen side. Differs from the base in its pairs alone: what was rejected before is not used for simulated users.
-Step time above the parent's: the user's persona stands in the prompt, and rewritten answers are longer.
+(a) User-guided rewrites: when a user's follow-up complains about an answer, the answer is rewritten as the user wants; the rewrite is preferred over
+it. (b) User-based rewards: several answers are sampled with the persona in the prompt and scored by a reward model that knows the persona; the best
+is preferred over the worst. A follow-up that is not about the answer gives no pair, and neither does a score gap below a threshold. The loss is the
+base's, on the prompt with the persona. This is our interpretation of the abstract and the introduction: the DPO form and both numbers are our
+choices. Rows with a column ``followup`` are such conversations: rejected is the answer that the follow-up is about, chosen is the rewrite, and
+``persona`` describes the user. Other rows get a simulated user with a style rule: short (no reasoning), steps (one line for each change of the story)
+or last (one line only). The simulated user complains in words when the answer breaks the rule. Complaints are distinguished from thanks by their
+words. The rewriter and the reward model are rules too: the rewrite keeps the answer's result if the style has no reasoning, and otherwise states the
+story's steps; the score is the mean of how well the style is followed and whether the result equals that of the pair's chosen side. It differs from
+the base only in its pairs: for simulated users, the original rejected answer is not used. Extra step time: the persona is added to the prompt, and
+rewritten answers are longer.
 """
 
 import re
@@ -47,14 +47,14 @@ class User:
     lines: int | None  # of working that the user wants; None: one for each change of the story
 
     def wanted(self, question: str) -> int | None:
-        """Lines of working for this question; None where the style says nothing about it."""
+        """Number of reasoning lines wanted for this question; None if the style does not say."""
         if self.lines is not None:
             return self.lines
         story = stories.parse_story(question)
         return None if story is None else len(story.changes)
 
     def style(self, question: str, answer: str) -> float:
-        """How well an answer keeps the style: 1 / (1 + lines too many or missing); 0 for one that cannot be read."""
+        """How well an answer follows the style: 1 / (1 + number of extra or missing lines); 0 for one that cannot be parsed."""
         wanted, found = self.wanted(question), chain_of(answer)
         if found is None:
             return 0.0
@@ -64,7 +64,7 @@ class User:
         return self.complaint if self.style(question, answer) < 1 else THANKS
 
     def rewrite(self, question: str, answer: str) -> str | None:
-        """The answer as the user wants it; None where the rule does not know how."""
+        """The answer as the user wants it; None if the rule cannot rewrite it."""
         story, result = stories.parse_story(question), extract_answer(answer)
         if self.lines == 0:
             return None if result is None else write_answer([], result)
@@ -87,15 +87,17 @@ def is_complaint(followup: str) -> bool:
 
 
 def best_and_worst(scores: Sequence[float], gap: float) -> tuple[int, int] | None:
-    """Places of the highest and the lowest score, the first of each; None where they are not ``gap`` apart."""
+    """Indices of the highest and the lowest score, the first of each; None if they differ by less than ``gap``."""
     best, worst = max(range(len(scores)), key=scores.__getitem__), min(range(len(scores)), key=scores.__getitem__)
     return (best, worst) if best != worst and scores[best] - scores[worst] >= gap else None
 
 
 class Config(Strict):
-    source: Literal["both", "rewrite", "reward"] = param("both", "Pairs from complaints, from a reward that knows the user, or from both.")
-    samples: int = param(8, "Answers scored for each pair of the second kind (ours).", title="Answers (n)", ge=2, le=256)
-    gap: float = param(0.2, "Least difference of their scores (ours).", title="Least gap", gt=0, le=1)
+    source: Literal["both", "rewrite", "reward"] = param(
+        "both", "Build pairs from complaints (rewrite), from a reward that knows the user (reward), or from both."
+    )
+    samples: int = param(8, "Answers scored for each user-based reward pair (our value).", title="Answers (n)", ge=2, le=256)
+    gap: float = param(0.2, "Min difference between their scores (our value).", title="Min gap", gt=0, le=1)
     persona: bool = param(True, "Put the persona into the prompt.", title="Persona in the prompt")
     temperature: float = param(1.0, "Sampling temperature of the answers.", title="Temperature", gt=0, le=10, advanced=True)
 
@@ -110,7 +112,7 @@ class RLHI(Method):
         provenance="abstract",
         source="abstract and introduction of arXiv 2509.25137",
         fit="core",
-        idea="What a user says after a poor answer tells what a good one would be; who the user is tells which of several answers is the better one.",
+        idea="A user's reaction to a poor answer tells how to improve it; the user's persona tells which of several answers is better.",
         formula=(
             r"y^+ = \mathrm{Rewrite}(x, y, f, p_u), \quad y^- = y",
             r"y^+, y^- = \mathrm{arg}\max_i,\ \mathrm{arg}\min_i\ RM(y_i | x, p_u)",
@@ -140,7 +142,7 @@ class RLHI(Method):
         return made
 
     def asked(self, row: dict[str, Any], persona: str, user: str, source: str, chosen: str = "", rejected: str = "") -> dict[str, Any]:
-        """The row as a pair of ours: persona before the prompt, and new answers where they are given."""
+        """The row as a preference pair: persona before the prompt, and new answers if given."""
         prompt = [*([{"role": "system", "content": persona}] if persona and self.config.persona else []), *row["prompt"]]
         sides = {name: [{"role": "assistant", "content": text}] for name, text in (("chosen", chosen), ("rejected", rejected)) if text}
         return {**row, **sides, "prompt": prompt, "user": user, "source": source}
@@ -175,7 +177,7 @@ class RLHI(Method):
         return made
 
     def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
-        """The base's loss; margins by source and by user are logged."""
+        """The base's loss; logs margins by source and by user."""
         for column, names in (("source", ("rewrite", "reward")), ("user", tuple(USERS))):
             values = batch.column(column, "")
             for name in names:
@@ -189,11 +191,13 @@ class RLHI(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel("Margin by source", (Series("rlhi/margin/rewrite", "rewrites"), Series("rlhi/margin/reward", "user-based rewards"))),
-            Panel("Margin by user", tuple(Series(f"rlhi/margin/{name}", name) for name in USERS), help="The same policy, asked by different users."),
+            Panel(
+                "Margin by user", tuple(Series(f"rlhi/margin/{name}", name) for name in USERS), help="The same policy, prompted by different users."
+            ),
         )
 
 
 def score_for_user(user: User, question: str, answer: str, chosen: str) -> float:
-    """What the reward model that knows the user gives: mean of the style kept and the chosen side's result reached; in [0, 1]."""
+    """Score of the reward model that knows the user: mean of the style score and whether the result equals the chosen side's; in [0, 1]."""
     result = extract_answer(answer)
     return (user.style(question, answer) + float(result is not None and result == extract_answer(chosen))) / 2

@@ -1,19 +1,20 @@
-"""SAIL: instruction-following alignment where the conflict lives: focal layers only, tokens weighted by attention (arXiv 2509.23188).
+"""SAIL: instruction-following alignment where the conflict is: trains focal layers only, with tokens weighted by attention (arXiv 2509.23188).
 
-Diagnose: score role adherence (CRAS, the mean of four rubric scores). Localise: for each layer, how much the attention of answer tokens on the
-instruction changes when system and user conflict; the focal layers F are the k with the largest drift. Align: train in F alone, with DPO in which
-each token counts by how much F attends to the instruction there:
+Diagnose: score role adherence (CRAS, the mean of four rubric scores). Localise: for each layer, measure how much the attention of answer tokens to
+the instruction changes when system and user conflict; the focal layers F are the k with the largest drift. Align: train only in F, with DPO in which
+each token is weighted by how much F attends to the instruction there:
 
     a_t = mean over F of the attention mass on the instruction span,   w_t = |y| a_t / sum_u a_u,
     L = -log sigmoid(beta [sum_t w_t Delta_t(y+) - sum_t w_t Delta_t(y-)]),   Delta_t = log pi(y_t) - log pi_ref(y_t).
 
-Our reading of the abstract and a note on CRAS: the equations, beta and k are ours. Attention is the reference's, read at the position that predicts
-the token, and averaged over heads; an answer that nowhere attends to the span has weights of 1. The instruction span is the system messages, or the
-whole prompt where there are none, as in the lab's tasks. Rows with a column ``plain`` (the prompt without the conflict) are diagnosed; without any,
-the focal layers are the middle ones. The rubric is the task's reward functions. Parameters outside of F keep still because their gradients are set
-to zero, adapters among them, where the paper puts adapters into F alone; a step computes what plain DPO does.
+This is our interpretation of the abstract and a note on CRAS: the equations, beta and k are our choices. Attention is taken from the reference, at
+the position that predicts the token, and averaged over heads; an answer that never attends to the span has weights of 1. The instruction span is the
+system messages, or the whole prompt if there are none, as in the lab's tasks. Rows with a column ``plain`` (the prompt without the conflict) are used
+for the diagnosis; without any, the focal layers are the middle ones. The rubric is the task's reward functions. Parameters outside of F stay
+unchanged because their gradients are set to zero, including those of adapters; the paper puts adapters only into F. A step therefore computes as much
+as plain DPO.
 
-Differs from DPO in the weights (mean 1) and the layers. Attention is computed once for each row by a frozen copy with eager attention: two more
+It differs from DPO in the weights (mean 1) and the layers. Attention is computed once for each row by a frozen copy with eager attention: two more
 forward passes in the first epoch, none later.
 """
 
@@ -39,7 +40,7 @@ SHOWN_LAYERS = 8  # of the drift and attention curves, evenly spaced
 
 
 def token_weights(mass: Tensor) -> Tensor:
-    """(T,) attention on the instruction of an answer's tokens -> (T,) weights with mean 1."""
+    """(T,) attention of an answer's tokens to the instruction -> (T,) weights with mean 1."""
     total = mass.sum()
     return mass / total * len(mass) if total > 1e-12 else torch.ones_like(mass)
 
@@ -70,10 +71,10 @@ def layer_of(name: str) -> int | None:
 
 
 class Config(Strict):
-    layers: int = param(0, "How many focal layers; 0: a third of them (ours).", title="Focal layers", ge=0)
-    localise: bool = param(True, "Train the focal layers only.", title="Train focal layers only")
-    weigh: bool = param(True, "Weigh tokens by attention on the instruction.", title="Token weights")
-    diagnosed: int = param(32, "Rows looked at to find the focal layers, where rows have a plain prompt.", advanced=True, ge=1)
+    layers: int = param(0, "Number of focal layers; 0: a third of all layers (our value).", title="Focal layers", ge=0)
+    localise: bool = param(True, "Train only the focal layers.", title="Train focal layers only")
+    weigh: bool = param(True, "Weight tokens by their attention to the instruction.", title="Token weights")
+    diagnosed: int = param(32, "Rows used to find the focal layers, if rows have a plain prompt.", advanced=True, ge=1)
 
 
 class SAIL(Method):
@@ -86,14 +87,14 @@ class SAIL(Method):
         provenance="abstract",
         source="abstract and a note on CRAS",
         fit="core",
-        idea="Find the layers in which a conflict turns attention away from the instruction, train only these, and count tokens by that attention.",
+        idea="Find the layers in which a conflict shifts attention away from the instruction, train only these, and weight tokens by that attention.",
         formula=(
             r"a_t = \frac{1}{|F|} \sum_{l \in F} A_l(t)",
             r"w_t = \frac{|y|\, a_t}{\sum_u a_u}",
             r"L = -\log \sigma\left(\beta \left[\sum_t w_t \Delta_t(y_w) - \sum_t w_t \Delta_t(y_l)\right]\right)",
         ),
-        reading="the equations, the number of layers and beta are ours; the posted text is a submission draft",
-        departures=("Gradients outside of the focal layers are set to 0, where the paper puts adapters into those layers alone.",),
+        reading="the equations, the number of layers and beta are our choices; the posted text is a submission draft",
+        departures=("Gradients outside of the focal layers are set to 0; the paper puts adapters only into those layers.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
@@ -126,7 +127,7 @@ class SAIL(Method):
         return compute_attention_drift(*(self.masses([one], "chosen")[0].mean(-1) for one in (row, plain)))
 
     def adherence(self, rows: list[Row], run: "RunContext") -> None:
-        """CRAS of both sides, with the task's reward functions for a rubric."""
+        """CRAS of both sides, with the task's reward functions as the rubric."""
         for row, example in zip(rows, pair_rows.examples_of(rows, run), strict=True):
             if example is None:
                 continue
@@ -139,7 +140,7 @@ class SAIL(Method):
 
     @torch.no_grad()
     def masses(self, rows: list[Row], side: str) -> list[Tensor]:
-        """(L, H, T) of every row: attention of its answer's tokens on the instruction, under the policy the run began with."""
+        """(L, H, T) of every row: attention of its answer's tokens to the instruction, under the policy the run started from."""
         if self.scorer is None:
             self.scorer = self.run.frozen("")
             self.scorer.set_attn_implementation("eager")  # the other implementations do not give attention weights
@@ -155,7 +156,7 @@ class SAIL(Method):
         ]
 
     def span(self, row: Row, prompt: int, width: int) -> Tensor:
-        """(S,) 1 at the tokens of the system messages; of the whole prompt where there are none."""
+        """(S,) 1 at the tokens of the system messages; of the whole prompt if there are none."""
         marks, messages, before = torch.zeros(width, device=self.run.device), row["prompt"], 0
         for place, message in enumerate(messages):
             if message["role"] == "system":
@@ -215,9 +216,9 @@ class SAIL(Method):
             ),
             Panel("Token weights", (Series("sail/weights"),), "histogram", help="Weights of the chosen tokens; their mean is 1.", low=0.0, high=3.0),
             Panel(
-                "Attention on the instruction",
+                "Attention to the instruction",
                 tuple(Series(f"sail/attention/{place:02d}", f"layer {place}") for place in range(2)),
-                help="Share of attention of chosen tokens, in the first layers; of new rows only.",
+                help="Share of the attention of chosen tokens, in the first layers; only for new rows.",
             ),
             Panel("Share of parameters trained", (Series("sail/trained_share"),)),
         )

@@ -1,20 +1,21 @@
 """SCPO: semantic curriculum preference optimisation with a two-way objective (arXiv 2509.24491).
 
-Two contexts I and I' (pictures in the paper) and two answers: y_w is true of I, y_l of I'. With s(I, y) = beta log pi(y|x, I) / pi_ref(y|x, I),
+There are two contexts I and I' (images in the paper) and two answers: y_w is true for I, y_l for I'. With s(I, y) = beta log pi(y|x, I) / pi_ref(y|x,
+I),
 
     L_text = -log sigmoid(s(I, y_w) - s(I, y_l)) - log sigmoid(s(I', y_l) - s(I', y_w))      the answers swap order with the context
     L_vis  = -log sigmoid(s(I, y_w) - s(I', y_w)) - log sigmoid(s(I', y_l) - s(I, y_l))      each answer prefers its own context
     L = (L_text + L_vis) / 4.
 
-Pairs are sorted from coarse to fine differences and cut into stages; at the start of each stage the reference becomes the policy. Our reading of
-the abstract: the symmetric loss, the schedule, three stages and beta are ours.
+Pairs are sorted from coarse to fine differences and split into stages; at the start of each stage, the reference becomes the policy. This is our
+interpretation of the abstract: the symmetric loss, the schedule, three stages and beta are our choices.
 
-The lab's contexts are texts: a story and the same story with something else in it. Where rows bring a ``contrast`` prompt it is taken; else, for
-word problems, the story is another one (object), starts with another number (attribute), or has another last change (relation), in turns; both
-answers are then the gold ones, and the policy's sampled answers are not used. Other tasks have the first kind only. Difficulty is the similarity of
-the two answers. A row without a contrast is trained on as in DPO, and so is every row with ``two_way`` off. Differs from DPO in three more margins a
-pair, which take two more forward passes of policy and reference: about twice its time. The reference moves just before the first update of a
-stage, so that update is still measured from the old one. Rows are laid out stage by stage for the whole run and not shuffled.
+The lab's contexts are texts: a story, and the same story with one change. If rows have a ``contrast`` prompt, it is used. Otherwise, for word
+problems, the second story is in turn another one (object), one with a different start number (attribute), or one with a different last change
+(relation); both answers are then the gold ones, and the policy's sampled answers are not used. Other tasks have only the first kind. Difficulty is
+the similarity of the two answers. Rows without a contrast are trained on as in DPO, and so are all rows with ``two_way`` off. It differs from DPO in
+three more margins per pair, which take two more forward passes of policy and reference: about twice its time. The reference moves just before the
+first update of a stage, so that update is still measured against the old one. Rows are arranged by stage for the whole run and not shuffled.
 """
 
 import itertools
@@ -50,14 +51,14 @@ def four_margins(own_right: Tensor, own_wrong: Tensor, other_right: Tensor, othe
 
 
 def cut_into_stages(rows: list[Row], stages: int) -> list[list[Row]]:
-    """The rows by rising similarity, in parts of nearly the same size; fewer parts where there are fewer rows."""
+    """The rows by increasing similarity, in parts of nearly equal size; fewer parts if there are fewer rows."""
     ordered, count = sorted(rows, key=lambda row: row["similarity"]), min(stages, len(rows))
     bounds = [place * len(rows) // count for place in range(count + 1)]
     return [ordered[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def retell_problem(example: Example, level: str) -> Example:
-    """A word problem that starts with one more (attribute), or whose last change is one more gained or one less lost (relation)."""
+    """A word problem whose start number is one larger (attribute), or whose last change is one more gained or one less lost (relation)."""
     start, changes = int(example.data["start"]), [int(change) for change in example.data["changes"]]
     if level == "relation" and changes[-1] != -1:  # nothing lost is no change: such a story starts with one more instead
         place, value = -1, abs(changes[-1] + 1)
@@ -77,9 +78,9 @@ def compute_swap_share(right: Tensor, wrong: Tensor, other_right: Tensor, other_
 
 
 class Config(Strict):
-    stages: int = param(3, "Parts of the run, from coarse differences to fine ones (ours).", title="Stages", ge=1, le=20)
-    refresh: bool = param(True, "At the start of a stage the reference becomes the policy.", title="Move the reference")
-    two_way: bool = param(True, "All four margins; off: the pair in its own context alone, as in DPO.", title="Two-way loss")
+    stages: int = param(3, "Number of stages of the run, from coarse to fine differences (our value).", title="Stages", ge=1, le=20)
+    refresh: bool = param(True, "At the start of each stage, the reference becomes the policy.", title="Move the reference")
+    two_way: bool = param(True, "Use all four margins; off: only the pair in its own context, as in DPO.", title="Two-way loss")
 
 
 class SCPO(Method):
@@ -92,17 +93,20 @@ class SCPO(Method):
         provenance="abstract",
         source="abstract",
         fit="needs-modality",
-        idea="Give each pair a second context in which the other answer is true, and train the order to swap with it; coarse differences come first.",
+        idea=(
+            "Give each pair a second context in which the other answer is true, and train the preference to swap with it; coarse "
+            "differences come first."
+        ),
         formula=(
             r"s(I, y) = \beta \log \frac{\pi(y|x, I)}{\pi_{ref}(y|x, I)}",
             r"L_{text} = -\log \sigma\left(s(I, y_w) - s(I, y_l)\right) - \log \sigma\left(s(I', y_l) - s(I', y_w)\right)",
             r"L_{vis} = -\log \sigma\left(s(I, y_w) - s(I', y_w)\right) - \log \sigma\left(s(I', y_l) - s(I, y_l)\right)",
             r"L = \frac{L_{text} + L_{vis}}{4}",
         ),
-        reading="the symmetric loss and the schedule are ours from the abstract; texts stand in for pictures",
+        reading="the symmetric loss and the schedule are our interpretation of the abstract; texts replace images",
         departures=(
-            "Texts stand in for pictures.",
-            "Where a task makes the second context, gold answers take the place of sampled ones.",
+            "Texts replace images.",
+            "If the task makes the second context, gold answers replace sampled ones.",
         ),
         claim=("scpo-semantic-curriculum/flips", "higher"),
     )
@@ -111,10 +115,12 @@ class SCPO(Method):
     trains = frozenset({"dpo"})
     owns = frozenset({"pair loss", "reference"})
     excludes = {
-        "ipo": "its margins are means with an aim, not log-odds",
-        "ipo-safe": "rows are laid out in stages and both answers written: corrected chains would be lost, and further pairs break the stages",
+        "ipo": "ipo margins are means with a fixed target, not log-odds",
+        "ipo-safe": (
+            "scpo arranges rows in stages and rewrites both answers: corrected chains would be lost, and additional pairs would break the stages"
+        ),
     }
-    cautions = {"prefcleanbench": "both answers of a known example are written anew, so that swapping its sides changes nothing"}
+    cautions = {"prefcleanbench": "both answers of a known example are rewritten, so swapping its sides has no effect"}
     ordered = True
 
     def prepare(self, run: "RunContext") -> None:
@@ -178,7 +184,7 @@ class SCPO(Method):
         return losses.index_copy(0, torch.tensor(places, device=losses.device), both)
 
     def margins(self, batch: "PairBatch", places: list[int]) -> Tensor:
-        """(4, K) of the K rows with a contrast; the first from the passes there are, the others from passes in the other context."""
+        """(4, K) margins of the K rows with a contrast; the first from existing forward passes, the others from passes in the other context."""
         rows = [batch.rows[place] for place in places]
         own = [(values * mask).sum(1)[places] for values, mask in with_masks(batch, batch.chosen_logprobs, batch.rejected_logprobs)]
         held = [(values * mask).sum(1)[places] for values, mask in with_masks(batch, batch.chosen_reference, batch.rejected_reference)]
@@ -216,9 +222,9 @@ class SCPO(Method):
                 "phases",
                 phase=f"{name}/stage",
                 phase_names=("stage 1", "stage 2", "stage 3"),
-                help="Implicit rewards; they begin at 0 again where the reference moves.",
+                help="Implicit rewards; they restart at 0 when the reference moves.",
             ),
-            Panel("Answers that swap order with the context", (Series(f"{name}/flips"),), help="By the policy's log-probabilities."),
+            Panel("Pairs whose order swaps with the context", (Series(f"{name}/flips"),), help="Based on the policy's log-probabilities."),
             Panel("Accuracy by difference", tuple(Series(f"{name}/accuracy_{level}", level) for level in LEVELS)),
         )
 

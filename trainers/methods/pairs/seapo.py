@@ -1,10 +1,10 @@
-"""SeaPO: strategic error amplification (arXiv 2509.24781). The rejected answer of every pair is the chosen one with one typical error written into
-it, so that it is worse for sure and worse in a known way; the preference loss itself is the base's.
+"""SeaPO: strategic error amplification (arXiv 2509.24781). The rejected answer of every pair is the chosen one with one typical error inserted, so
+that it is certainly worse, and in a known way; the preference loss itself is the base's.
 
-For each pair an error is drawn uniformly from three (mix), or it is always the same. The chosen answer stays, what was rejected before is dropped. On
-chains of equations: logic = one result is wrong, fact = one number is not the question's, instruction = one step is left out; each is carried on to
-the answer. The injector is a language model in the paper; here it is a rule, or the endpoint that the worker is set up with. Differs from the base in
-the rejected answers alone.
+For each pair, an error is drawn uniformly from three (mix), or it is always the same. The chosen answer stays, and the original rejected answer is
+dropped. On chains of equations: logic = one result is wrong, fact = one number differs from the question, instruction = one step is left out; each
+error is carried through to the answer. The paper inserts errors with a language model; here, this is done by a rule or by the worker's judge
+endpoint. It differs from the base only in the rejected answers.
 """
 
 from collections import Counter
@@ -34,13 +34,13 @@ REQUEST = "Question: {question}\nAnswer: {answer}\nRewrite the answer so that {e
 
 
 def drawn_error(setting: str, rng: "random.Random") -> Error:
-    """The error of a row: always the same, or one of all."""
+    """The error of a row: always the same, or one drawn from all."""
     fixed: dict[str, Error] = {error: error for error in ERRORS}
     return fixed[setting] if setting in fixed else rng.choice(ERRORS)
 
 
 def inject_error(text: str, error: Error, mix: bool, rng: "random.Random") -> tuple[str, Error] | None:
-    """The text with the error, or (in a mix) with another one where it has no place for that; None where it has for none."""
+    """The text with the error, or (in a mix) with another one if it has no place for that error; None if it has a place for none."""
     others = [other for other in ERRORS if other != error] if mix else []
     rng.shuffle(others)
     for kind in (error, *others):
@@ -51,8 +51,8 @@ def inject_error(text: str, error: Error, mix: bool, rng: "random.Random") -> tu
 
 
 class Config(Strict):
-    error: Literal["mix", "logic", "fact", "instruction"] = param("mix", "The error written into rejected answers; mix draws one for each pair.")
-    injector: Literal["rule", "endpoint"] = param("rule", "Who writes the error: a rule, or the worker's judge endpoint.", title="Written by")
+    error: Literal["mix", "logic", "fact", "instruction"] = param("mix", "Error inserted into rejected answers; mix draws one for each pair.")
+    injector: Literal["rule", "endpoint"] = param("rule", "Who inserts the error: a rule, or the worker's judge endpoint.", title="Inserted by")
 
 
 class SeaPO(Method):
@@ -65,16 +65,16 @@ class SeaPO(Method):
         provenance="code",
         source="README of the SeaPO repository; its loss is stock preference training",
         fit="core",
-        idea="Make sure that the rejected answer is the worse one: take the chosen answer and put a known error into it.",
+        idea="Make sure that the rejected answer is worse: insert a known error into the chosen answer.",
         formula=(
             r"e \sim \mathrm{Uniform}(E), \quad y^- = \mathrm{Inject}(x, y^+, e)",
             r"L = -\log \sigma\left(\beta \left[\log\frac{\pi(y^+|x)}{\pi_{ref}(y^+|x)} - \log\frac{\pi(y^-|x)}{\pi_{ref}(y^-|x)}\right]\right)",
         ),
         departures=(
-            "Two of the three errors and the rule that writes them are ours.",
-            "The error is drawn once for each row; the paper draws again every epoch.",
+            "Two of the three errors and the rule that inserts them are our choices.",
+            "The error is drawn once for each row; the paper draws again in every epoch.",
             "A row without a place for any error is dropped.",
-            "The loss is DPO's, where the authors train with KTO on the two halves.",
+            "The loss is DPO's; the authors train with KTO on the two halves.",
         ),
         claim=("rewards/accuracies", "higher"),
     )
@@ -111,7 +111,7 @@ class SeaPO(Method):
         return [(made, kind) if made and made != text.strip() else None for made, text, kind in zip(answers, texts, kinds, strict=True)]
 
     def pair_loss(self, batch: "PairBatch", score: Tensor, base: Any) -> Tensor:
-        """The base's loss; margin and accuracy by error are what the method is about."""
+        """The base's loss; logs margin and accuracy by error."""
         kinds = batch.column("error")
         for error in ERRORS:
             own = torch.tensor([kind == error for kind in kinds], device=score.device)
@@ -127,7 +127,7 @@ class SeaPO(Method):
             Panel(
                 "Margin by error",
                 tuple(Series(f"seapo/margin/{error}", error) for error in ERRORS),
-                help="How far the chosen answer stands above the same answer with an error of each kind.",
+                help="How much the policy prefers the chosen answer over the same answer with each kind of error.",
             ),
             Panel("Accuracy by error", tuple(Series(f"seapo/accuracy/{error}", error) for error in ERRORS)),
         )

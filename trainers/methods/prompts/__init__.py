@@ -1,1 +1,1 @@
-"""Methods that choose prompts, rewrite them, or decide how completions are generated."""
+"""Methods that choose or rewrite prompts, or decide how completions are generated."""

@@ -1,15 +1,16 @@
-"""CLPO: curriculum-guided learning (arXiv 2509.25184). The share of right answers of each group is its difficulty: hard up to 0.3, medium up to 0.7,
-easy above. Hard and medium prompts are written anew once (hard: simpler, medium: in other words; the answer stays), answered again, and the update
-uses the groups that are neither solved nor hopeless: originals and rewrites with accuracy strictly between 0 and 1 (all originals where there is
-none). Advantages are those of each group; the KL penalty of a sample is kl * s, s = 0.5 for hard ones, 1 otherwise.
+"""CLPO: curriculum-guided learning (arXiv 2509.25184). The share of correct completions of each group defines its difficulty: hard up to 0.3, medium
+up to 0.7, easy above. Hard and medium prompts are rewritten once (hard: simplified, medium: rephrased; the answer stays the same) and sampled again.
+The update uses the originals and rewrites with accuracy strictly between 0 and 1 (all originals if there are none). Advantages are computed in each
+group; the KL penalty of a sample is kl * s, with s = 0.5 for hard samples and 1 otherwise.
 
-The card had the scale wrong: 0.5 holds for every kept sample that is labelled hard, originals with accuracy up to 0.3 as well as rewritten hard
-prompts, and in the fallback too. With more groups than places rewritten hard ones come first (as in the code), then originals, then rewritten medium
-ones. A place that stays empty keeps its original, which is left out of the loss. ``writer`` = rule tells word problems again (hard: the first change
-already made; medium: other person, things and verbs) in place of the policy, which writes them with policy; other texts are rewritten by the policy
-only. A rewrite that names the answer is dropped. Rewritten word problems are still scored with the original's reference; functions that look at its
-steps (working, brevity) are not meaningful on simpler ones. Differs from the base in the groups it trains on and in a KL of its own (so
-``training.beta`` is 0). Step time: a second rollout of up to the whole batch, and a forward pass of the reference.
+s = 0.5 applies to every kept sample labelled hard: originals with accuracy up to 0.3 as well as rewritten hard prompts, and in the fallback too (an
+earlier summary had this wrong). If there are more groups than places in the batch, rewritten hard ones come first (as in the authors' code), then
+originals, then rewritten medium ones. A place without a usable group keeps its original, which is excluded from the loss. With ``writer`` = rule, a
+rule rewrites word problems (hard: the first change is already applied; medium: different person, objects and verbs); with policy, the policy writes
+the rewrites. Other texts can be rewritten only by the policy. A rewrite that contains the answer is dropped. Rewritten word problems are scored
+against the original's reference; reward functions that look at its steps (working, brevity) are not meaningful for simplified ones. It differs from
+the base in the groups it trains on and in having its own KL penalty (so ``training.beta`` is 0). Step time: a second rollout of up to the whole
+batch, and a forward pass of the reference.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def difficulty_of(accuracy: float, hard: float, medium: float) -> Difficulty:
 
 @dataclass(frozen=True)
 class Group:
-    """One group of answers. ``place``: which group of the batch it belongs to or was rewritten from."""
+    """One group of completions. ``place``: the group of the batch it belongs to or was rewritten from."""
 
     place: int
     rewritten: bool
@@ -60,12 +61,12 @@ class Group:
 
     @property
     def rank(self) -> int:
-        """Who goes first when there are more groups than places."""
+        """Priority when there are more groups than places; lower comes first."""
         return 1 if not self.rewritten else 0 if self.difficulty == "hard" else 2
 
 
 def assign_group_places(groups: list[Group], count: int) -> list[tuple[Group, bool]]:
-    """The group in each of ``count`` places and whether it is trained on. Originals keep their places."""
+    """The group in each of ``count`` places, and whether it is trained on. Originals keep their places."""
     originals = {group.place: group for group in groups if not group.rewritten}
     chosen = sorted((group for group in groups if group.teaches), key=lambda group: group.rank)[:count]
     if not chosen:
@@ -85,12 +86,12 @@ def kl_terms(logprobs: Tensor, reference: Tensor) -> Tensor:
 
 
 class Config(Strict):
-    hard: float = param(0.3, "Prompts up to this accuracy are hard.", title="Hard up to", ge=0, le=1)
-    medium: float = param(0.7, "Prompts above hard and up to this accuracy are medium.", title="Medium up to", ge=0, le=1)
-    mode: Literal["both", "hard", "medium", "none"] = param("both", "Which prompts are written anew.", title="Rewrite")
-    writer: Literal["rule", "policy"] = param("rule", "Who writes them anew: a rule for word problems, or the policy.", title="Written by")
+    hard: float = param(0.3, "Prompts with accuracy up to this are hard.", title="Hard: max accuracy", ge=0, le=1)
+    medium: float = param(0.7, "Prompts above hard and with accuracy up to this are medium.", title="Medium: max accuracy", ge=0, le=1)
+    mode: Literal["both", "hard", "medium", "none"] = param("both", "Which prompts are rewritten.", title="Rewrite")
+    writer: Literal["rule", "policy"] = param("rule", "Who rewrites them: a rule for word problems, or the policy.", title="Rewritten by")
     kl: float = param(0.001, "Weight of the KL penalty.", title="KL weight", ge=0, le=100)
-    hard_scale: float = param(0.5, "Multiplier on it for hard prompts.", title="KL scale, hard", ge=0, le=10)
+    hard_scale: float = param(0.5, "Multiplier on the KL weight for hard prompts.", title="KL scale, hard", ge=0, le=10)
 
 
 class CLPO(Method):
@@ -103,16 +104,19 @@ class CLPO(Method):
         provenance="code",
         source="github csuking/CLPO: verl/trainer/ppo/ray_trainer.py, scripts/clpo_qwen3_8b.sh",
         fit="core",
-        idea="Use the group's own accuracy as a curriculum: write hard prompts simpler and medium ones anew, and train on what is within reach.",
+        idea=(
+            "Use the group's accuracy as a curriculum: simplify hard prompts, rephrase medium ones, and train on prompts that "
+            "are solved only sometimes."
+        ),
         formula=(
             r"B = \{q : 0 < \mathrm{acc}(q) < 1\} \cup \{q' : 0 < \mathrm{acc}(q') < 1\}",
             r"L = L_{GRPO}(B) + \beta\, s_i\, \mathrm{KL}_i, \quad s_i = 0.5 \; (\mathrm{hard}), \; 1 \; (\mathrm{else})",
         ),
         departures=(
-            "A batch has a fixed number of groups, so rewrites take the places of the groups that are dropped.",
-            "A rule rewrites word problems unless the policy is told to.",
-            "A rewrite that names the answer is dropped.",
-            "Version 2, which trains the rewriting itself, is left out.",
+            "A batch has a fixed number of groups, so rewrites replace the groups that are dropped.",
+            "By default, a rule rewrites word problems; a setting lets the policy do it.",
+            "A rewrite that contains the answer is dropped.",
+            "Version 2, which trains the rewriting itself, is not implemented.",
         ),
         claim=("frac_reward_zero_std", "lower"),
     )
@@ -120,7 +124,7 @@ class CLPO(Method):
     roles = {"advantages": "gates"}
     owns = frozenset({"rollout", "prompt"})
     needs = frozenset({"reference"})
-    requires = (Requirement("training.beta", "equals", 0.0, "it has a KL penalty of its own, scaled for each sample"),)
+    requires = (Requirement("training.beta", "equals", 0.0, "it has its own KL penalty, scaled for each sample"),)
 
     def rollout(self, session: "Session") -> "list[Completion]":
         size, count = session.group_size, len(session.examples) // session.group_size
@@ -141,7 +145,7 @@ class CLPO(Method):
         return Group(place, difficulty is not None, accuracy, difficulty or difficulty_of(accuracy, self.config.hard, self.config.medium))
 
     def seat(self, session: "Session", seats: list[tuple[Group, bool]], made: Any, asked: dict[int, list[Message]]) -> "list[Completion]":
-        """The answers of the batch, and in the session what each of them was asked."""
+        """Returns the completions of the batch and writes the prompt of each into the session."""
         size, before = session.group_size, (list(session.examples), list(session.prompts))
         chosen: list[Completion] = []
         for place, (group, trained) in enumerate(seats):
@@ -156,7 +160,7 @@ class CLPO(Method):
         return chosen
 
     def rewrites(self, session: "Session", originals: list[Group]) -> dict[int, list[Message]]:
-        """The new prompt of each group that gets one."""
+        """The new prompt of each group that is rewritten."""
         wanted = [group for group in originals if group.difficulty != "easy" and self.config.mode in ("both", group.difficulty)]
         first = {group.place: session.prompts[group.place * session.group_size] for group in wanted}
         examples = {group.place: session.examples[group.place * session.group_size] for group in wanted}
@@ -215,7 +219,7 @@ class CLPO(Method):
                     for when in ("before", "after")
                 ),
             ),
-            Panel("What is trained on", (Series("clpo/trained", "trained"), Series("clpo/rewritten", "rewritten"))),
+            Panel("Groups in training", (Series("clpo/trained", "trained"), Series("clpo/rewritten", "rewritten"))),
             Panel("KL to the reference", (Series("clpo/kl/hard", "hard"), Series("clpo/kl/other", "other")), unit="nats"),
         )
 
@@ -229,6 +233,6 @@ def build_rewrite_request(prompt: list[Message], example: "Example", difficulty:
 
 
 def has_leaked_answer(text: str, question: str, answer: str) -> bool:
-    """Whether a rewrite has the answer in it where the question had not."""
+    """Whether a rewrite contains the answer although the question did not."""
     words = [part.strip(".,!?:;") for part in text.split()]
     return answer in words and answer not in [part.strip(".,!?:;") for part in question.split()]

@@ -1,12 +1,12 @@
-"""Prompt augmentation (arXiv 2602.03190): a random reasoning template each time a prompt is used.
+"""Prompt augmentation (arXiv 2602.03190): uses a random reasoning template each time a prompt is sampled.
 
-For every group a template f is drawn uniformly from a set; all members see f(x). Reward = task reward + F_f, where F_f is the share of the template's
-own tags that occur exactly once in the completion (1 for a template without tags). Advantages and loss are the base's; no KL, no entropy bonus.
-Differs from the base, which shows every prompt in one form: there the policy collapses onto that form after a few epochs.
+For every group, a template f is drawn uniformly from a set, and all members get f(x). Reward = task reward + F_f, where F_f is the share of the
+template's own tags that occur exactly once in the completion (1 for a template without tags). Advantages and loss are the base's; there is no KL
+penalty and no entropy bonus. It differs from the base, which shows every prompt in one form, onto which the policy collapses after a few epochs.
 
-``draw`` = member gives every member of a group a template of its own, which the paper does not do: a tag-free member then has the full format reward.
-Held-out prompts keep the plain template, as the authors evaluate with a fixed one. Step time above the parent's: templates lengthen prompts, and
-answers to them.
+``draw`` = member draws a separate template for every member of a group, which the paper does not do: a member with a tag-free template then always
+has the full format reward. Held-out prompts keep the plain template; the authors also evaluate with a fixed one. Extra step time: templates lengthen
+prompts and their completions.
 """
 
 from collections.abc import Sequence
@@ -56,14 +56,14 @@ def format_share(text: str, tags: Sequence[str]) -> float:
 
 
 def apply_prompt_template(prompt: Sequence[Message], template: Template) -> list[Message]:
-    """The prompt with its last message in the form of the template."""
+    """The prompt, with its last message put into the template."""
     return [*prompt[:-1], Message(prompt[-1].role, template.write(prompt[-1].content))]
 
 
 class Config(Strict):
-    templates: int = param(len(TEMPLATES), "How many of the templates are drawn from; 1 = the plain prompt alone.", ge=1, le=len(TEMPLATES))
-    draw: Literal["group", "member"] = param("group", "A template for each group (the paper), or for each of its members.", title="Draw for each")
-    format_weight: float = param(1.0, "Weight of the format reward beside the task's.", title="Format weight", ge=0, le=100)
+    templates: int = param(len(TEMPLATES), "Number of templates to draw from; 1 = the plain prompt only.", ge=1, le=len(TEMPLATES))
+    draw: Literal["group", "member"] = param("group", "Draw one template per group (the paper) or per member.", title="Draw per")
+    format_weight: float = param(1.0, "Weight of the format reward, relative to the task's.", title="Format weight", ge=0, le=100)
 
 
 class PromptAugmentation(Method):
@@ -76,14 +76,14 @@ class PromptAugmentation(Method):
         provenance="code",
         source="github wenquanlu/prompt-augmentation-GRPO: verl/utils/dataset/templates.py, rl_dataset.py, reward_score/format_reward.py",
         fit="core",
-        idea="Ask the same question in many forms: rollouts stay diverse enough to train on a small dataset for dozens of epochs.",
+        idea="Ask the same question in many forms, so that rollouts stay diverse enough to train on a small dataset for dozens of epochs.",
         formula=(
             r"f \sim \mathrm{Uniform}(T), \quad y_i \sim \pi(\cdot | f(x))",
             r"r(y) = \mathbf{1}[\mathrm{correct}] + F_f(y), \quad F_f(y) = \frac{1}{|K_f|} \sum_{k \in K_f} \mathbf{1}[\mathrm{count}(k, y) = 1]",
         ),
         departures=(
-            "Nine templates around the one answer form of the lab's tasks, in place of the authors' thirteen in several forms.",
-            "Teacher-forced starts of answers are left out.",
+            "There are nine templates around the lab's single answer format; the authors have thirteen in several formats.",
+            "Teacher-forced starts of completions are not implemented.",
         ),
         claim=("entropy", "higher"),
     )
@@ -105,7 +105,7 @@ class PromptAugmentation(Method):
         return [apply_prompt_template(example.prompt, TEMPLATES[name]) for name in drawn]
 
     def templates_of(self, batch: "RolloutBatch") -> list[str]:
-        """B names: the template whose form each prompt has; plain where another method rewrote the prompt."""
+        """B names: the template of each prompt; plain where another method rewrote the prompt."""
         forms = [{apply_prompt_template(example.prompt, TEMPLATES[name])[-1].content: name for name in self.names} for example in batch.examples]
         return [form.get(prompt[-1].content, "plain") for form, prompt in zip(forms, batch.prompts, strict=True)]
 
@@ -126,7 +126,7 @@ class PromptAugmentation(Method):
             Panel(
                 "Accuracy under each template",
                 tuple(Series(f"prompt-augmentation/accuracy/{name}", name) for name in TEMPLATES),
-                help="Held-out prompts are asked in the plain form.",
+                help="Held-out prompts use the plain form.",
             ),
             Panel("Templates in use", tuple(Series(f"prompt-augmentation/share/{name}", name) for name in TEMPLATES), "stack"),
             Panel("Entropy and format", (Series("entropy", "entropy"), Series("prompt-augmentation/format", "format reward", dashed=True))),

@@ -1,17 +1,16 @@
-"""RC-GRPO: reward-conditioned GRPO (arXiv 2602.03025). First fine-tune on good and bad answers, each marked with its quality in the prompt, so that
-the mark controls quality; then give the members of a GRPO group different marks, so that a group always mixes qualities and its rewards differ.
+"""RC-GRPO: reward-conditioned GRPO (arXiv 2602.03025). First, fine-tune on good and bad completions whose prompts carry a quality mark, so that the
+mark controls quality. Then give the members of a GRPO group different marks, so that each group mixes qualities and its rewards differ.
 
-Stage 1 (trainer sft): demonstrations are judged by the task; the prompt of a wrong answer gets the low mark, that of a right one the high mark.
-Stage 2 (trainer grpo): each member draws high with probability p, by lot or in fixed numbers (round(p G) high). Reward and advantage know nothing of
-the marks: mean and deviation are those of the mixed group. The mark stays in the prompt when log-probabilities are computed.
-Floor: Var(R) >= p (1 - p) (mu_high - mu_low)^2, the variance between the marks. Deployed with the high mark.
+Stage 1 (trainer sft): the task judges the demonstrations; the prompt of a wrong one gets the low mark, that of a correct one the high mark. Stage 2
+(trainer grpo): each member gets the high mark with probability p, by random draw or in fixed numbers (round(p G) high). Reward and advantage ignore
+the marks: mean and standard deviation are those of the mixed group. The mark stays in the prompt when log-probabilities are computed. Lower bound:
+Var(R) >= p (1 - p) (mu_high - mu_low)^2, the variance between the marks. The policy is deployed with the high mark.
 
-Our reading of an abstract and second-hand notes (no official code): the reward of a low-marked answer is not inverted. The marks are text in the last
-message in place of special tokens. By default the high mark is empty: then the plain prompt is the deployed condition, and held-out measurements and
-later stages see it without knowing of marks.
-Differs from the base in the prompts alone. Assumes stage 1, else marks mean nothing: start from the policy of an SFT run with this method. Rows of a
-dataset say how good they are in a column ``reward`` (1 = right); rows nobody can judge stay unmarked.
-Step time above the parent's: the mark lengthens the prompts of the members that carry one.
+This is our interpretation of an abstract and second-hand notes (no official code): the reward of a low-marked completion is not inverted. The marks
+are text in the last message instead of special tokens. By default the high mark is empty: the plain prompt is then the deployed condition, and
+held-out evaluation and later stages use it without knowing about marks. It differs from the base only in the prompts. It assumes stage 1, because
+otherwise the marks mean nothing: start from the policy of an SFT run with this method. Rows of a dataset can give their quality in a column
+``reward`` (1 = correct); rows that cannot be judged stay unmarked. Extra step time: the mark lengthens the prompts of the members that have one.
 """
 
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def draw_quality_marks(members: int, share: float, fixed: bool, rng: "random.Random") -> list[bool]:
-    """Which of the members get the high mark; in fixed numbers the first ones do."""
+    """Which members get the high mark; with fixed numbers, the first ones do."""
     if fixed:
         high = round(share * members)
         return [place < high for place in range(members)]
@@ -55,11 +54,13 @@ def append_quality_mark(text: str, mark: str) -> str:
 
 class Config(Strict):
     share: float = param(
-        0.5, "Probability of the high mark; the paper takes the share of successes in the stage-1 data.", title="Share (p)", ge=0, le=1
+        0.5, "Probability of the high mark; the paper uses the share of successes in the stage-1 data.", title="High-mark share (p)", ge=0, le=1
     )
-    numbers: Literal["fixed", "lot"] = param("fixed", "fixed: round(p G) members are marked high. lot: each one draws.", title="Numbers")
-    high: str = param("", "Text at the end of the prompt for good answers; empty = the plain prompt.", title="High mark", max_length=60)
-    low: str = param("(low)", "Text at the end of the prompt for bad answers.", title="Low mark", min_length=1, max_length=60)
+    numbers: Literal["fixed", "lot"] = param(
+        "fixed", "fixed: round(p G) members get the high mark. lot: each member draws its mark at random.", title="Assignment of marks"
+    )
+    high: str = param("", "Text appended to the prompt for good completions; empty = the plain prompt.", title="High mark", max_length=60)
+    low: str = param("(low)", "Text appended to the prompt for bad completions.", title="Low mark", min_length=1, max_length=60)
 
 
 class RCGRPO(Method):
@@ -72,13 +73,13 @@ class RCGRPO(Method):
         provenance="abstract",
         source="abstract and a review-style summary; two third-party implementations",
         fit="core",
-        idea="Teach the policy to be good or bad on request, then request both in every group, so that a group never agrees with itself.",
+        idea="Teach the policy to write good or bad completions on request, then request both in every group, so that rewards in a group differ.",
         formula=(
             r"c_i \sim \mathrm{Bernoulli}(p), \quad y_i \sim \pi(\cdot | x, c_i), \quad A_i = \frac{R_i - \mathrm{mean}(R)}{\mathrm{std}(R)}",
             r"\mathrm{Var}(R) \ge p (1 - p) (\mu_{high} - \mu_{low})^2",
         ),
-        reading="abstract only; marks are text, the high one empty by default; rewards of low-marked answers are not inverted",
-        departures=("Marks are text in the last message in place of special tokens.",),
+        reading="abstract only; marks are text, and the high one is empty by default; rewards of low-marked completions are not inverted",
+        departures=("Marks are text in the last message instead of special tokens.",),
         claim=("frac_reward_zero_std", "lower"),
     )
     Config = Config
@@ -90,7 +91,7 @@ class RCGRPO(Method):
         self.run = run
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
-        """Stage 1: supervised rows with the mark of their quality. GRPO's examples stay as they are."""
+        """Stage 1: adds the quality mark to supervised rows. GRPO's examples stay unchanged."""
         if run.attempt.spec.training.trainer != "sft":
             return rows
         known = {} if run.attempt.spec.dataset else {read_last_message(example.prompt): example for example in self.examples(run)}
@@ -102,7 +103,7 @@ class RCGRPO(Method):
         return [{**row, "prompt": with_mark(row["prompt"], marks[quality])} for row, quality in zip(rows, qualities, strict=True)]
 
     def examples(self, run: "RunContext") -> "list[Example]":
-        """Those the task's demonstrations were written for."""
+        """The examples that the task's demonstrations were written for."""
         spec = run.attempt.spec
         return run.task.examples("train", run.training.demonstrations, spec.seed, spec.task.difficulty)
 
@@ -134,12 +135,12 @@ class RCGRPO(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Reward under each mark",
+                "Reward by mark",
                 (Series("rc-grpo/reward_high", "high"), Series("rc-grpo/reward_low", "low")),
-                help="Apart: the mark still controls quality. Together: groups vary no more than without marks.",
+                help="A gap means that the mark controls quality. Without a gap, groups vary no more than without marks.",
             ),
             Panel(
-                "Groups that teach nothing",
+                "Zero-variance groups",
                 (Series("rc-grpo/silent", "equal rewards"), Series("rc-grpo/between", "variance between the marks", dashed=True)),
             ),
         )

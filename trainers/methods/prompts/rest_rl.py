@@ -1,13 +1,13 @@
-"""ReST-RL, its training stage ReST-GRPO: train on prompts whose answers vary, and on good answers begun (arXiv 2508.19576).
+"""ReST-RL, its training stage ReST-GRPO: trains on prompts with varying rewards and on prefixes of good completions (arXiv 2508.19576).
 
-Before training every prompt is sampled n times and kept iff the population deviation of its rewards is at least sigma0. Where the best answer has at
-least r0, ceil(rho L) of its L lines are drawn with replacement, P(k) = alpha^(k-1) / sum_j alpha^(j-1) (early ones favoured), and each gives a new
-prompt: the question with lines 1..k written already. Then GRPO; the reward of an answer is that of prefix and continuation together, plus 1e-3 where
-the end of an answer is written, minus 1e-6 for every character after the first one.
+Before training, every prompt is sampled n times and kept only if the population standard deviation of its rewards is at least sigma0. If the best
+completion has reward at least r0, ceil(rho L) of its L lines are drawn with replacement, P(k) = alpha^(k-1) / sum_j alpha^(j-1) (favouring early
+ones), and each gives a new prompt: the question with lines 1..k already written. Then GRPO; a completion's reward is computed on prefix and
+continuation together, plus 1e-3 if it closes its answer, minus 1e-6 for every character after the first closing tag.
 
 Prompts that were not sampled are not trained on. The paper's learning rate of 1e-7 is for models ten thousand times as large. Completions are
-generated outside of TRL's own loop, with the same model and cache; sampling before training is a one-time cost. Where solutions are two or three
-lines, as in the easy word problems, a beginning leaves little to fail at: more groups have equal rewards with it than without.
+generated outside of TRL's own loop, with the same model and cache; sampling before training is a one-time cost. If solutions have only two or three
+lines, as in the easy word problems, a prefix leaves little room for failure: more groups have equal rewards with prefixes than without.
 """
 
 import math
@@ -36,7 +36,7 @@ KEY = "begun"  # in Example.data: what the answer begins with, and which share o
 
 
 def has_varying_rewards(rewards: Tensor, least: float) -> Tensor:
-    """(N, n) -> (N,) bool: population deviation of at least ``least``."""
+    """(N, n) -> (N,) bool: whether the population standard deviation is at least ``least``."""
     return is_at_least(rewards.std(1, correction=0), least)
 
 
@@ -47,7 +47,7 @@ def place_odds(lines: int, alpha: float) -> list[float]:
 
 
 def list_beginnings(text: str) -> list[str]:
-    """A text up to the end of each of its lines; up to the end of each step of its working where it is a single line."""
+    """The prefixes of a text that end at each of its lines, or at each step of its reasoning if it is a single line."""
     if "\n" in text.strip():
         pieces = text.strip().splitlines(keepends=True)
         return ["".join(pieces[: place + 1]) for place in range(len(pieces))]
@@ -59,7 +59,7 @@ def list_beginnings(text: str) -> list[str]:
 
 
 def draw_beginnings(text: str, share: float, alpha: float, rng: random.Random) -> list[tuple[str, float]]:
-    """ceil(share x lines) beginnings of a good answer, with the share of its lines that each has."""
+    """ceil(share x lines) prefixes of a good completion, each with its share of the lines."""
     found = list_beginnings(text)
     if not found:
         return []
@@ -69,7 +69,7 @@ def draw_beginnings(text: str, share: float, alpha: float, rng: random.Random) -
 
 
 def count_trailing_characters(text: str) -> int:
-    """Characters after the first end of an answer; 0 where there is none."""
+    """Number of characters after the first closing tag of an answer; 0 without one."""
     return len(text.partition(END_ANSWER)[2])
 
 
@@ -79,37 +79,41 @@ def upper_confidence(value: float, visits: int, parent_visits: int, weight: floa
 
 
 class Config(Strict):
-    least_std: float = param(0.05, "Prompts whose rewards deviate less are dropped; 0 keeps all.", title="Least deviation (sigma0)", ge=0, le=1000)
-    good: float = param(0.9, "Answers with at least this reward give beginnings.", title="Good reward (r0)", ge=-1000, le=1000)
-    early: float = param(0.95, "Each further line is this much less likely to be kept.", title="Early lines (alpha)", gt=0, le=1)
-    share: float = param(0.5, "Beginnings per line of a good answer; 0 adds none.", title="Beginnings (rho)", ge=0, le=10)
-    samples: int = param(5, "Answers sampled for each prompt before training.", ge=2, le=256)
-    temperature: float = param(0.7, "Sampling temperature of these answers.", gt=0, le=10)
-    prompts: int = param(256, "Prompts that are sampled; the paper samples all.", ge=1, le=1_000_000)
-    stop_bonus: float = param(0.001, "Reward of a completion that writes the end of an answer.", title="Answer ended", ge=0, le=10)
-    trailing_penalty: float = param(1e-6, "Taken off for each character after the first end of an answer.", title="Trailing text", ge=0, le=1)
+    least_std: float = param(
+        0.05, "Prompts with a smaller standard deviation of rewards are dropped; 0 keeps all.", title="Min standard deviation (sigma0)", ge=0, le=1000
+    )
+    good: float = param(0.9, "Completions with at least this reward provide prefixes.", title="Min reward (r0)", ge=-1000, le=1000)
+    early: float = param(0.95, "Factor by which each further line is less likely to be kept.", title="Decay over lines (alpha)", gt=0, le=1)
+    share: float = param(0.5, "Prefixes per line of a good completion; 0 adds none.", title="Prefixes (rho)", ge=0, le=10)
+    samples: int = param(5, "Completions sampled for each prompt before training.", ge=2, le=256)
+    temperature: float = param(0.7, "Sampling temperature of these completions.", gt=0, le=10)
+    prompts: int = param(256, "Number of prompts to sample; the paper samples all.", ge=1, le=1_000_000)
+    stop_bonus: float = param(0.001, "Bonus for a completion that closes its answer.", title="Closed answer", ge=0, le=10)
+    trailing_penalty: float = param(1e-6, "Penalty for each character after the first closed answer.", title="Trailing text penalty", ge=0, le=1)
 
 
 class ReSTRL(Method):
     card = Card(
         name="rest-rl",
-        title="ReST-GRPO: prompts that vary, answers begun",
+        title="ReST-GRPO: varied prompts and prefixes",
         arxiv="2508.19576",
         system="ReST-RL",
         base="grpo",
         provenance="code",
         source="github THUDM/ReST-RL: experiment/process_gen_data.py, utils/sample_utils.py, algorithms/MCTS/mcts.py, models/grpo_utils.py",
         fit="core",
-        idea="Train only on prompts that are sometimes solved and sometimes not, and let the policy go on from the first lines of good answers.",
+        idea=(
+            "Train only on prompts that are sometimes solved and sometimes not, and let the policy continue from the first lines of good completions."
+        ),
         formula=(
             r"\mathrm{std}_j\, r(x, y_j) \ge \sigma_0",
             r"P(k) = \frac{\alpha^{k-1}}{\sum_{j=1}^{L} \alpha^{j-1}}",
         ),
         departures=(
-            "The lines that are begun are forced tokens of the completion, context without loss, where the code puts them in the prompt.",
-            "Lines are the steps of the thinking part where an answer is a single line.",
+            "Prefix lines are forced tokens of the completion (context without loss); the authors' code puts them in the prompt.",
+            "If a completion is a single line, lines are the steps of its thinking part.",
             "256 prompts are sampled before training, not all.",
-            "The value model and decoding by tree search are left out.",
+            "The value model and decoding by tree search are not implemented.",
         ),
         claim=("frac_reward_zero_std", "lower"),
     )
@@ -181,12 +185,15 @@ class ReSTRL(Method):
         name = cls.card.name
         return (
             Panel(
-                "Groups that teach nothing",
-                (Series(f"{name}/flat_groups", "equal rewards"), Series(f"{name}/begun", "prompts with a beginning", dashed=True)),
+                "Zero-variance groups",
+                (Series(f"{name}/flat_groups", "equal rewards"), Series(f"{name}/begun", "prompts with a prefix", dashed=True)),
             ),
-            Panel("Reward", (Series(f"{name}/reward_whole", "whole answers"), Series(f"{name}/reward_begun", "answers begun"))),
+            Panel("Reward", (Series(f"{name}/reward_whole", "without a prefix"), Series(f"{name}/reward_begun", "with a prefix"))),
             Panel(
-                "Deviation of rewards before filtering", (Series(f"{name}/deviation_before"),), "histogram", help="Of all sampled prompts, step 1."
+                "Standard deviation of rewards before filtering",
+                (Series(f"{name}/deviation_before"),),
+                "histogram",
+                help="Over all sampled prompts, logged at step 1.",
             ),
-            Panel("Lines given", (Series(f"{name}/lines_begun"),), "histogram", help="Share of the good answer's lines that a prompt begins with."),
+            Panel("Prefix length", (Series(f"{name}/lines_begun"),), "histogram", help="Share of the good completion's lines in the prefix."),
         )

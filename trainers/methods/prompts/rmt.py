@@ -1,15 +1,15 @@
-"""RMT: reinforcement mid-training, thinking before the next token of plain text (arXiv 2509.24375).
+"""RMT: reinforcement mid-training, which thinks before predicting the next token of plain text (arXiv 2509.24375).
 
-An item is a text up to a chosen position; the policy thinks l tokens and predicts the token y that comes next. The prompt names a thinking budget
-B_t = max(B_min, floor(B_0 gamma^(t/T))). r = (1 - w) 1[y = token] + w r_len(l), r_len rising to 1 at the budget and falling to 0 at twice the budget.
-Positions are in three tiers by the starting policy's entropy there; tiers are drawn with probabilities that move from easy to hard between 30 and
-70 % of the run. L = L_GRPO + lambda L_NTP, the ordinary next-token loss on all positions of the same texts that were not chosen.
+An item is a text up to a chosen position; the policy thinks for l tokens and predicts the next token y. The prompt states a thinking budget B_t =
+max(B_min, floor(B_0 gamma^(t/T))). r = (1 - w) 1[y = token] + w r_len(l), where r_len rises to 1 at the budget and falls to 0 at twice the budget.
+Positions are divided into three tiers by the starting policy's entropy there; the probabilities of the tiers shift from easy to hard between 30 and
+70 % of the run. L = L_GRPO + lambda L_NTP, where L_NTP is the ordinary next-token loss on all positions of the same texts that were not chosen.
 
-Our reading of the abstract and a second-hand note that quotes the formulas; w = 0.2, r_max = 1 and the tiers' probabilities were not found, and an
-exponent that one note has on t/T is 1 here. The corpus is a stand-in, the solutions of the task's questions: the question and the beginning of its
-solution are the prefix, the answer tag holds the predicted token, and only tokens with a visible text that are no tags are chosen. The paper's budget
-of 800 tokens is 24 here, near the length of a thought of the tiny policy. The task's own reward is not used.
-Step time: the next-token loss is one more forward and backward pass over the texts of the batch, each taken once.
+This is our interpretation of the abstract and a second-hand note that quotes the formulas. We did not find w, r_max and the tiers' probabilities
+(here w = 0.2, r_max = 1), and an exponent that one note has on t/T is 1 here. The corpus is a substitute, the solutions of the task's questions: the
+question and the start of its solution are the prefix, and the answer tag holds the predicted token. Only tokens with visible text that are not part
+of a tag are chosen. The paper's budget of 800 tokens is 24 here, close to the length of the tiny policy's thoughts. The task's own reward is not
+used. Step time: the next-token loss takes one more forward and backward pass over the texts of the batch, each used once.
 """
 
 import math
@@ -45,7 +45,7 @@ def compute_thinking_budget(progress: float, first: int, last: int, decay: float
 
 
 def length_reward(lengths: Tensor, budgets: Tensor) -> Tensor:
-    """(B,), (B,) -> (B,): 1 at the budget, 0 without a thought and from twice the budget on."""
+    """(B,), (B,) -> (B,): 1 at the budget; 0 without a thought and from twice the budget on."""
     return torch.where(lengths <= budgets, lengths / budgets, (2 * budgets - lengths) / budgets).clamp(min=0.0)
 
 
@@ -55,20 +55,21 @@ def mix_prediction_rewards(hits: Tensor, lengths: Tensor, budgets: Tensor, weigh
 
 
 def tier_odds(progress: float, start: float, end: float) -> list[float]:
-    """Probabilities of easy, medium and hard: constant before ``start`` and after ``end``, in a straight line between."""
+    """Probabilities of easy, medium and hard: constant before ``start`` and after ``end``, linear in between."""
     along = min(1.0, max(0.0, (progress - start) / (end - start))) if end > start else float(progress >= end)
     return [(1 - along) * early + along * late for early, late in zip(EARLY, LATE, strict=True)]
 
 
 def tiers_of(entropies: Tensor) -> Tensor:
-    """(P,) -> (P,) 0, 1 or 2 by thirds."""
+    """(P,) -> (P,) tier 0, 1 or 2, by thirds."""
     cuts = torch.quantile(entropies, torch.tensor([1 / 3, 2 / 3], dtype=entropies.dtype))
     return torch.bucketize(entropies, cuts)
 
 
 def kept_loss(logprobs: Tensor, mask: Tensor, chosen: Sequence[Sequence[int]], count: float | None = None) -> Tensor:
-    """(D, T) log-probabilities of texts -> scalar: mean negative log-likelihood of the positions that are not ``chosen``, or its sum over
-    the mask's weights divided by ``count``."""
+    """(D, T) log-probabilities of texts -> scalar: mean negative log-likelihood of the positions that are not ``chosen``, or its sum over the mask's
+    weights divided by ``count``.
+    """
     kept = mask.clone()
     for row, places in enumerate(chosen):
         kept[row, list(places)] = 0.0
@@ -76,14 +77,16 @@ def kept_loss(logprobs: Tensor, mask: Tensor, chosen: Sequence[Sequence[int]], c
 
 
 class Config(Strict):
-    first_budget: int = param(24, "Thinking budget at the start; the paper's is 800.", title="First budget (B0)", unit="tokens", ge=1, le=1_000_000)
-    last_budget: int = param(1, "The budget does not fall below this.", title="Least budget", unit="tokens", ge=1, le=1_000_000)
-    decay: float = param(0.2, "Share of the first budget that is left at the end.", title="Decay (gamma)", gt=0, le=1)
-    length_weight: float = param(0.2, "Weight of the thought's length against the prediction.", title="Length weight (w)", ge=0, le=1)
-    start: float = param(0.3, "Share of the run before tiers begin to move (t1).", ge=0, le=1)
-    end: float = param(0.7, "Share of the run after which they stay (t2).", ge=0, le=1)
+    first_budget: int = param(24, "Thinking budget at the start; the paper uses 800.", title="Initial budget (B0)", unit="tokens", ge=1, le=1_000_000)
+    last_budget: int = param(1, "Lower limit of the budget.", title="Min budget", unit="tokens", ge=1, le=1_000_000)
+    decay: float = param(0.2, "Share of the initial budget that remains at the end of the run.", title="Decay (gamma)", gt=0, le=1)
+    length_weight: float = param(
+        0.2, "Weight of the thought-length reward; 1 - w is the weight of the prediction.", title="Length weight (w)", ge=0, le=1
+    )
+    start: float = param(0.3, "Fraction of the run at which the tier probabilities start to shift (t1).", ge=0, le=1)
+    end: float = param(0.7, "Fraction of the run at which the shift ends (t2).", ge=0, le=1)
     next_token: float = param(0.1, "Weight of the next-token loss on all other positions.", title="Next-token weight (lambda)", ge=0, le=100)
-    texts: int = param(256, "Texts of the corpus.", ge=1, le=1_000_000)
+    texts: int = param(256, "Number of texts in the corpus.", ge=1, le=1_000_000)
 
 
 class RMT(Method):
@@ -96,16 +99,18 @@ class RMT(Method):
         provenance="abstract",
         source="abstract and a second-hand note that quotes the formulas",
         fit="core",
-        idea="Think before predicting a chosen next token of plain text, with ever less room for it; all other tokens keep their ordinary loss.",
+        idea=(
+            "Think before predicting a chosen next token of plain text, with a shrinking thinking budget; all other tokens keep their ordinary loss."
+        ),
         formula=(
             r"B_t = \max\left(B_{\min}, \lfloor B_0 \gamma^{t/T} \rfloor\right)",
             r"r = (1 - w)\,1[y = \tau] + w\,r_{\mathrm{len}}(l)",
             r"L = L_{\mathrm{GRPO}} + \lambda L_{\mathrm{NTP}}",
         ),
-        reading="formulas from a second-hand note; w, the tiers' probabilities and the corpus, solutions of the task, are ours",
+        reading="formulas from a second-hand note; w, the tiers' probabilities and the corpus (solutions of the task) are our choices",
         departures=(
-            "The corpus is made of the solutions of the task's questions.",
-            "The first budget is 24 tokens, where the paper has 800.",
+            "The corpus consists of the solutions of the task's questions.",
+            "The initial budget is 24 tokens; the paper uses 800.",
         ),
         claim=("rmt/next_token_loss", "lower"),
     )
@@ -113,8 +118,8 @@ class RMT(Method):
     roles = {"data": "makes", "rewards": "makes"}
     owns = frozenset({"curriculum", "prompt"})
     excludes = {
-        "critique-coder": "its positions in texts take the place of the prompts that critique-coder turns into questions about a solution",
-        "rest-rl": "it lays out positions of its own: prompts that rest-rl drops and answers it begins would be lost",
+        "critique-coder": "both replace the training prompts: rmt with positions in texts, critique-coder with questions about a solution",
+        "rest-rl": "rmt replaces the training prompts with positions in texts, so the filtering and the prefixes of rest-rl would be lost",
     }
 
     def __init__(self, config: Any = None) -> None:
@@ -126,7 +131,7 @@ class RMT(Method):
         self.run = run
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
-        """One item of each tier from each text, where it has one."""
+        """One item of each tier from each text, if the text has one."""
         found = [(example, ids) for example in rows[: self.config.texts] if (ids := solution_ids(run, example))]
         self.texts = [(run.prompt_ids([example.prompt])[0], ids, []) for example, ids in found]
         places = [(text, place) for text, (_, ids, _) in enumerate(self.texts) for place in range(1, len(ids)) if is_visible_token(run, ids[place])]
@@ -155,7 +160,7 @@ class RMT(Method):
 
     @torch.no_grad()
     def entropies(self, text: int) -> Tensor:
-        """(T,) of the starting policy along a text."""
+        """(T,) entropies of the starting policy along a text."""
         prompt, ids, _ = self.texts[text]
         every = next_token_logprobs(self.run.model, [prompt], torch.tensor([ids], device=self.run.device), self.run.tokenizer.pad_token_id)[0]
         return -(every.exp() * every).sum(-1).cpu()
@@ -205,15 +210,17 @@ class RMT(Method):
     def panels(cls) -> tuple[Panel, ...]:
         name = cls.card.name
         return (
-            Panel("Thinking budget", (Series(f"{name}/thought", "thought"), Series(f"{name}/budget", "budget", dashed=True)), unit="tokens"),
+            Panel("Thinking budget", (Series(f"{name}/thought", "thought length"), Series(f"{name}/budget", "budget", dashed=True)), unit="tokens"),
             Panel("Tiers drawn", tuple(Series(f"{name}/tier_{tier}", tier) for tier in TIERS), "stack"),
-            Panel("Next token predicted", (Series(f"{name}/predicted", "all"), *(Series(f"{name}/predicted_{tier}", tier) for tier in TIERS))),
-            Panel("Next-token loss of the other positions", (Series(f"{name}/next_token_loss"),), unit="nats"),
+            Panel(
+                "Next-token prediction accuracy", (Series(f"{name}/predicted", "all"), *(Series(f"{name}/predicted_{tier}", tier) for tier in TIERS))
+            ),
+            Panel("Next-token loss at the other positions", (Series(f"{name}/next_token_loss"),), unit="nats"),
         )
 
 
 def solution_ids(run: "RunContext", example: Example) -> list[int]:
-    """The task's solution, without an end token; empty for an example that does not say how it is solved."""
+    """The task's solution, without an end token; empty for an example without one."""
     try:
         return run.completion_ids(run.task.gold(example), end=False)
     except LookupError:
@@ -221,12 +228,12 @@ def solution_ids(run: "RunContext", example: Example) -> list[int]:
 
 
 def is_visible_token(run: "RunContext", token: int) -> bool:
-    """Whether a token can be the answer: some text, no part of a tag."""
+    """Whether a token can be a prediction target: visible text, and not part of a tag."""
     text: str = run.tokenizer.decode([token]).strip()
     return bool(text) and not set("<>\ufffd") & set(text)
 
 
 def thought_length(batch: "RolloutBatch", row: int) -> Tensor:
-    """() tokens of the policy inside <think>."""
+    """() number of the policy's tokens inside <think>."""
     span = thought_span(batch.texts[row])
     return batch.mask.new_zeros(()) if span is None else (batch.span(row, *span) * batch.mask[row]).sum()

@@ -1,14 +1,14 @@
-"""SAGE: self-hinting (arXiv 2602.03143). A prompt whose whole group fails is asked again with a hint, a stronger one each time, until some answer is
-right or the strongest hint has been used. The answers that are kept were sampled with the hint in the prompt and are trained with it there; the
-reward is unchanged, and no hint is used when the policy is measured. Advantages and loss are the base's.
+"""SAGE: self-hinting (arXiv 2602.03143). If the whole group of a prompt fails, the prompt is sampled again with a hint, which gets stronger each time
+until some completion is correct or the strongest hint has been used. The kept completions were sampled with the hint in the prompt and are trained on
+with it there. The reward is unchanged, and evaluation uses no hints. Advantages and loss are the base's.
 
-Two variants. sage: level 0 (no hint) first, then 1 to L within the same step, for the groups without a right answer. light: a prompt begins at the
-level it has got to; after a group, one level up where the accuracy is at most ``low``, one down where it is above ``high``. Gate: with success rate p
-a group of G teaches something with probability u(p) = 1 - (1 - p)^G - p^G.
+There are two variants. sage: level 0 (no hint) first, then levels 1 to L in the same step, for the groups without a correct completion. light: a
+prompt starts at the level it has reached; after each group, its level goes up by one if the accuracy is at most ``low`` and down by one if it is
+above ``high``. Gate: with success rate p, a group of G has a learning signal with probability u(p) = 1 - (1 - p)^G - p^G.
 
-The rule takes the gold answer's working and gives its first l / L, never past the piece before the answer appears. ``writer`` = policy asks the
-policy itself, and falls back on the rule where its text is empty or names the answer. Differs from the base in the groups it trains on. Step time: up
-to L more rollouts of the failed groups (the authors: 2.3 x GRPO; light 1.2 x).
+The rule reveals the first l / L of the gold answer's reasoning, and never goes beyond the part before the answer appears. With ``writer`` = policy,
+the policy writes the hint; the rule is the fallback if its text is empty or contains the answer. It differs from the base in the groups it trains on.
+Step time: up to L more rollouts of the failed groups (the authors report 2.3 times GRPO's step time, and 1.2 times for light).
 """
 
 import re
@@ -35,12 +35,12 @@ REQUEST = "{question} The solution is {solution}. Give hint {level} of {levels} 
 
 
 def compute_gate_probability(success: float, group_size: int) -> float:
-    """Probability that a group of independent answers has both right and wrong ones."""
+    """Probability that a group of independent completions has both correct and wrong ones."""
     return float(1 - (1 - success) ** group_size - success**group_size)
 
 
 def hint_of(working: str, answer: str, level: int, levels: int) -> str:
-    """The first ``level`` / ``levels`` of the working up to where it first shows the answer; "" when there is nothing to tell."""
+    """The first ``level`` / ``levels`` of the reasoning, up to where it first shows the answer; "" if there is nothing to reveal."""
     pieces = [(match.start(), match.end()) for match in PIECE.finditer(working)]
     sums = "=" in working  # what stands left of an equals sign tells nothing new
     shown = [i for i, (start, end) in enumerate(pieces) if (working[start] == "=" or not sums) and has_answer_word(working[start:end], answer)]
@@ -50,7 +50,7 @@ def hint_of(working: str, answer: str, level: int, levels: int) -> str:
 
 
 def has_answer_word(text: str, answer: str) -> bool:
-    """Whether ``answer`` stands in the text as a word or number of its own."""
+    """Whether ``answer`` occurs in the text as a separate word or number."""
     return bool(answer) and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text) is not None
 
 
@@ -63,11 +63,15 @@ def with_hint(prompt: Sequence[Message], hint: str) -> list[Message]:
 
 
 class Config(Strict):
-    variant: Literal["sage", "light"] = param("sage", "sage: re-roll failed groups at once. light: raise or lower a prompt's level once a visit.")
-    levels: int = param(3, "Strengths of hints.", title="Levels (L)", ge=1, le=STRONGEST)
-    writer: Literal["rule", "policy"] = param("rule", "Who writes hints: a rule from the gold working, or the policy.", title="Hints by")
-    low: float = param(0.1, "light: a prompt with at most this accuracy gets a stronger hint.", title="Stronger at", ge=0, le=1, advanced=True)
-    high: float = param(0.35, "light: a prompt above this accuracy gets a weaker hint.", title="Weaker above", ge=0, le=1, advanced=True)
+    variant: Literal["sage", "light"] = param("sage", "sage: resample failed groups at once. light: raise or lower a prompt's level once per visit.")
+    levels: int = param(3, "Number of hint levels.", title="Levels (L)", ge=1, le=STRONGEST)
+    writer: Literal["rule", "policy"] = param("rule", "Who writes hints: a rule based on the gold reasoning, or the policy.", title="Hints from")
+    low: float = param(
+        0.1, "light: a prompt with at most this accuracy gets a stronger hint next time.", title="Stronger hint at", ge=0, le=1, advanced=True
+    )
+    high: float = param(
+        0.35, "light: a prompt above this accuracy gets a weaker hint next time.", title="Weaker hint above", ge=0, le=1, advanced=True
+    )
 
 
 class SAGE(Method):
@@ -80,15 +84,15 @@ class SAGE(Method):
         provenance="paper",
         source="github BaohaoLiao/SAGE: paper/SAGE.pdf sections 2 to 5, recipe/hint",
         fit="core",
-        idea="When every answer to a prompt is wrong there is nothing to learn, so ask again with a hint, only as strong as is needed.",
+        idea="If every completion of a prompt is wrong, there is no learning signal; sample it again with a hint that is only as strong as needed.",
         formula=(
             r"l^* = \min\left\{l \in \{0, \dots, L\} : \sum_i R_i^{(l)} > 0\right\}, \quad y_i \sim \pi(\cdot | x, h_{l^*})",
             r"u(p) = 1 - (1 - p)^G - p^G",
         ),
         departures=(
-            "A rule cuts hints from the gold answer's working unless the policy is told to write them.",
-            "Tasks without working in their gold answer get no hint.",
-            "The light variant's level falls again, as in the authors' code; the paper's text only ever goes up.",
+            "By default, a rule takes hints from the gold answer's reasoning; a setting lets the policy write them.",
+            "Tasks without reasoning in their gold answer get no hint.",
+            "In the light variant, the level can fall again, as in the authors' code; in the paper's text it only rises.",
         ),
         claim=("frac_reward_zero_std", "lower"),
     )
@@ -110,7 +114,7 @@ class SAGE(Method):
         return [made[row] for row in range(len(made))]
 
     def roll(self, session: "Session", made: "dict[int, Completion]", levels: dict[int, int]) -> None:
-        """Samples the groups that begin at the rows of ``levels``, each with a hint of its level; a sampled group without a hint to give stays."""
+        """Samples the groups that start at the rows of ``levels``, each with a hint of its level; a sampled group without an available hint stays."""
         hints = self.hints(session, levels)
         again = [row for row in levels if hints[row] or row not in made]
         rows = [row + member for row in again for member in range(session.group_size)]
@@ -124,7 +128,7 @@ class SAGE(Method):
             made[row], session.prompts[row] = one, prompt
 
     def hints(self, session: "Session", levels: dict[int, int]) -> dict[int, str]:
-        """The hint for each group that is to have one, "" for one of level 0."""
+        """The hint for each group that gets one; "" for level 0."""
         task, most = session.run.task, self.config.levels
         ruled = {row: hint_of(working_of(task, session.examples[row]), session.examples[row].reference, level, most) for row, level in levels.items()}
         ruled = {row: hint if levels[row] else "" for row, hint in ruled.items()}
@@ -167,14 +171,18 @@ class SAGE(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Hints that were needed",
+                "Hints needed",
                 tuple(Series(f"sage/level/{level}", f"level {level}" if level else "no hint") for level in range(4)),
                 "stack",
-                help="Share of answers by the strength of the hint they were sampled with.",
+                help="Share of completions by the level of their hint.",
             ),
             Panel(
                 "Accuracy with and without a hint",
-                (Series("sage/accuracy_plain", "no hint"), Series("sage/accuracy_hinted", "hinted"), Series("sage/gate_open", "groups that teach")),
+                (
+                    Series("sage/accuracy_plain", "no hint"),
+                    Series("sage/accuracy_hinted", "hinted"),
+                    Series("sage/gate_open", "groups with mixed rewards"),
+                ),
             ),
         )
 
@@ -184,7 +192,7 @@ def make_example_key(example: Example) -> str:
 
 
 def working_of(task: "Task", example: Example) -> str:
-    """What the gold answer works out before it answers; "" where there is no gold answer or no working in it."""
+    """The reasoning of the gold answer; "" without a gold answer or without reasoning in it."""
     try:
         text = task.gold(example)
     except LookupError:

@@ -1,12 +1,12 @@
-"""SIRI: reinforcement with an oscillating length limit (arXiv 2509.25176).
+"""SIRI: RL with an oscillating length limit (arXiv 2509.25176).
 
-A completion is right only if the answer stands in its first L(t) tokens. L swings between a longest and a shortest limit: cosine L = mid + amp cos(2
-pi t / T); stair = the longest for half a cycle, then the shortest; stair-cosine = a cosine with flat top and bottom. Short phases press the reasoning
-together, long ones leave room to explore. Nothing else changes; the paper's clip range [0.8, 1.28] and token mean are those of the base dapo, without
-KL.
+A completion is correct only if the answer is in its first L(t) tokens. L oscillates between a longest and a shortest limit: cosine L = mid + amp
+cos(2 pi t / T); stair = the longest for half a cycle, then the shortest; stair-cosine = a cosine with flat top and bottom. Phases with a short limit
+compress the reasoning; phases with a long limit leave room to explore. Nothing else changes; the paper's clip range [0.8, 1.28] and token mean are
+those of the base dapo, without KL.
 
-t counts from 0 at the first step. Differs from a length reward (rmt): a long answer is cut, not priced. Assumes that an answer that was cut off gets
-no reward, which the built-in tasks' strict form sees to.
+t counts from 0 at the first step. It differs from a length reward (rmt) in that a long completion is truncated, not penalised. It assumes that
+truncated completions get no reward, which the strict format of the built-in tasks ensures.
 """
 
 import math
@@ -25,7 +25,7 @@ Schedule = Literal["cosine", "stair", "stair-cosine"]
 
 
 def compute_length_limit(step: int, cycle: int, longest: float, shortest: float, schedule: Schedule) -> float:
-    """Tokens a completion may have in step ``step`` (from 0)."""
+    """Max completion tokens in step ``step`` (from 0)."""
     mid, amplitude = (longest + shortest) / 2, (longest - shortest) / 2
     place = step % cycle / cycle  # of the cycle, in [0, 1)
     if schedule == "stair":
@@ -37,7 +37,7 @@ def compute_length_limit(step: int, cycle: int, longest: float, shortest: float,
 
 
 def compute_stair_angle(place: float) -> float:
-    """Angle of the stair-cosine at a share of the cycle: still for an eighth on both sides of top and bottom, twice as fast between."""
+    """Angle of the stair-cosine at a fraction of the cycle: constant for an eighth on both sides of top and bottom, twice as fast in between."""
     if place < 1 / 8 or place >= 7 / 8:
         return 0.0
     if 3 / 8 <= place < 5 / 8:
@@ -46,10 +46,14 @@ def compute_stair_angle(place: float) -> float:
 
 
 class Config(Strict):
-    schedule: Schedule = param("cosine", "How the limit swings between longest and shortest.", title="Schedule")
-    cycle: int = param(40, "Steps of one cycle; the paper's best is 640.", title="Cycle (T)", unit="steps", ge=2, le=1_000_000)
+    schedule: Schedule = param("cosine", "How the limit oscillates between longest and shortest.", title="Schedule")
+    cycle: int = param(40, "Steps per cycle; the paper's best is 640.", title="Cycle (T)", unit="steps", ge=2, le=1_000_000)
     longest: int = param(
-        0, "Longest limit (paper: 16384); 0 = the run's longest completion, which bounds it anyway.", title="Longest (Lmax)", unit="tokens", ge=0
+        0,
+        "Longest limit (paper: 16384); 0 = the run's max completion tokens, which is the upper limit in any case.",
+        title="Longest limit (Lmax)",
+        unit="tokens",
+        ge=0,
     )
     shortest: float = param(0.5, "Shortest limit as a share of the longest (paper: 8192 of 16384).", title="Shortest share", gt=0, le=1)
 
@@ -64,16 +68,16 @@ class SIRI(Method):
         provenance="paper",
         source="arXiv 2509.25176: reward, schedules and objective",
         fit="core",
-        idea="Let the length limit breathe: tight phases teach the policy to say it shortly, loose ones to try new things, cycle after cycle.",
+        idea="Let the length limit oscillate: phases with a short limit teach the policy to be concise, phases with a long limit let it explore.",
         formula=(
             r"L(t) = \frac{L_{\max} + L_{\min}}{2} + \frac{L_{\max} - L_{\min}}{2} \cos\left(\frac{2 \pi t}{T}\right)",
             r"R(y) = \mathbf{1}\left[\mathrm{answer}(y_{1..L(t)}) = \mathrm{reference}\right]",
         ),
         departures=(
-            "The stair changes at half a cycle, which the paper leaves open.",
-            "The limit is rounded before sampling, so that the policy stops there instead of being cut afterwards.",
-            "Limits and cycle are the run's: the paper has 16384, 8192 and 640.",
-            "The export of policies at troughs and peaks is left out.",
+            "The stair changes at half a cycle; the paper does not specify this.",
+            "The limit is rounded before sampling, so that generation stops there instead of being truncated afterwards.",
+            "Limits and cycle are set for the run; the paper uses 16384, 8192 and 640.",
+            "The export of policies at minima and maxima of the limit is not implemented.",
         ),
         claim=("completions/mean_length", "lower"),
     )
@@ -104,11 +108,11 @@ class SIRI(Method):
                 "Length limit",
                 (Series("siri/limit", "limit L(t)", dashed=True), Series("siri/length", "mean length")),
                 unit="tokens",
-                help="Length follows the limit with a delay: it is learnt, not only cut.",
+                help="Length follows the limit with a delay: the policy learns it and is not only truncated.",
             ),
             Panel(
-                "Right and cut off",
-                (Series("siri/accuracy", "right answers"), Series("siri/cut", "cut off")),
-                help="Accuracy falls in tight phases and should come back higher in each loose one.",
+                "Correct and truncated completions",
+                (Series("siri/accuracy", "correct"), Series("siri/cut", "truncated")),
+                help="Accuracy falls in phases with a short limit and should recover to a higher level in each phase with a long limit.",
             ),
         )

@@ -1,1 +1,1 @@
-"""Methods that weigh or constrain single tokens."""
+"""Methods that weight or constrain individual tokens."""

@@ -1,13 +1,15 @@
-"""Annealed RLVR: a short burst of imitation at the turning point of a GRPO run (arXiv 2509.23629), our reading of the abstract and two reading notes.
+"""Annealed RLVR: a short burst of imitation at the turning point of a GRPO run (arXiv 2509.23629), our interpretation of the abstract and two reading
+notes.
 
-GRPO first learns islands of skill, while right completions get shorter, then joins them, while they get longer. Heating begins when the smoothed
-mean length of right completions has passed its minimum (no new one for P checks) and the mean reward has passed its knee (slope over the last checks
-at most f times the steepest so far): for a few tens of steps cross-entropy on H = prompts solved at least once whose accuracy over the run is
-below 0.1, each with its first right completion, and no policy gradient. Then GRPO goes on from the heated weights ("cooling"). One burst a run.
-Differs from GRPO in that burst alone. Ours: smoothing, how often is checked, both slopes, accuracy as the share of all samples so far, and that
-heating waits while H is empty (with groups of 8, a prompt met once has an accuracy of at least 1/8). Completions are still sampled while heating, to
-be watched. ``at`` starts the burst at a fixed step instead: the paper's control for the wrong moment.
-Step time while heating: one forward and backward pass over ``answers`` stored completions more, for ``steps`` steps of the run.
+GRPO first learns separate islands of skill, while correct completions get shorter, and then joins them, while completions get longer. Heating starts
+when the smoothed mean length of correct completions has passed its minimum (no new minimum for P checks) and the mean reward has passed its knee
+(slope over the last checks at most f times the steepest so far). For a few tens of steps, the loss is cross-entropy on H without a policy gradient: H
+is the set of prompts solved at least once whose accuracy over the run is below 0.1, each with its first correct completion. Then GRPO continues from
+the heated weights ("cooling"). There is one burst per run. It differs from GRPO only in that burst. Our choices: the smoothing, the interval between
+checks, both slopes, accuracy as the share of all samples so far, and that heating is postponed while H is empty (with groups of 8, a solved prompt
+that was sampled once has an accuracy of at least 1/8). Completions are still sampled during heating, for monitoring. ``at`` starts the burst at a
+fixed step instead: the paper's control for a badly timed burst. Step time during heating: one more forward and backward pass over ``answers`` stored
+completions, for ``steps`` steps of the run.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,31 +33,31 @@ PHASES = ("islands", "heating", "web")
 
 
 def has_passed_minimum(lengths: list[float], patience: int) -> bool:
-    """Whether the last ``patience`` values are all above the lowest before them."""
+    """Whether the last ``patience`` values are all above the minimum of the values before them."""
     return len(lengths) > patience and min(lengths[-patience:]) > min(lengths[:-patience])
 
 
 def past_knee(rewards: list[float], fraction: float) -> bool:
-    """Whether the reward has risen and now rises at most ``fraction`` times as fast as at its steepest."""
+    """Whether the reward has risen and its slope is now at most ``fraction`` times the steepest slope."""
     slopes = [after - before for before, after in zip(rewards, rewards[WINDOW:], strict=False)]
     return bool(slopes) and max(slopes) > 0 and slopes[-1] <= fraction * max(slopes)
 
 
 def heating_set(accuracies: list[float], solved: list[int], threshold: float) -> list[int]:
-    """Places of the prompts that were solved at least once and are almost unsolved."""
+    """Indices of the prompts that were solved at least once but have a low accuracy."""
     return [
         place for place, (accuracy, count) in enumerate(zip(accuracies, solved, strict=True)) if count > 0 and not is_at_least(accuracy, threshold)
     ]
 
 
 class Config(Strict):
-    threshold: float = param(0.1, "Prompts solved at least once with an accuracy below this are heated on.", title="Accuracy threshold", gt=0, le=1)
-    steps: int = param(30, "Steps of the burst.", title="Heating steps", ge=0, le=100_000)
-    answers: int = param(32, "Stored completions in each of its steps.", title="Completions a step", ge=1, le=65_536)
-    patience: int = param(2, "Checks without a new lowest length that mean the minimum has passed.", title="Patience (P)", ge=1, le=1000)
-    knee: float = param(0.3, "The reward's knee: slope now at most this share of the steepest.", title="Knee (f)", ge=0, le=1)
-    every: int = param(5, "Steps from one check to the next.", title="Check every", ge=1, le=100_000)
-    at: int = param(0, "Begin heating after this step instead, as a control; 0 = at the turning point.", title="Fixed time", ge=0)
+    threshold: float = param(0.1, "Accuracy below which prompts solved at least once are used for heating.", title="Accuracy threshold", gt=0, le=1)
+    steps: int = param(30, "Number of heating steps.", title="Heating steps", ge=0, le=100_000)
+    answers: int = param(32, "Stored completions per heating step.", title="Completions per step", ge=1, le=65_536)
+    patience: int = param(2, "Checks without a new minimum length after which the minimum counts as passed.", title="Patience (P)", ge=1, le=1000)
+    knee: float = param(0.3, "The reward's knee: the slope is at most this share of the steepest slope.", title="Knee (f)", ge=0, le=1)
+    every: int = param(5, "Steps between two checks.", title="Check every (steps)", ge=1, le=100_000)
+    at: int = param(0, "Start heating after this step instead, as a control; 0 = at the turning point.", title="Fixed start step", ge=0)
 
 
 class AnnealedRLVR(Method):
@@ -68,16 +70,16 @@ class AnnealedRLVR(Method):
         provenance="abstract",
         source="abstract; trigger and selection from two reading notes of the ICLR 2026 paper",
         fit="core",
-        idea="When right answers stop getting shorter and the reward stops rising fast, imitate rare successes for a few steps, then reinforce on.",
+        idea="When correct completions stop getting shorter and the reward levels off, imitate rare successes for a few steps, then continue RL.",
         formula=(
             r"t^* = \min \left\{t : \bar\ell_t > \min_{s < t} \bar\ell_s, \; \dot r_t \le f\, \max_{s < t} \dot r_s\right\}",
             r"H = \left\{q : n_q > 0,\; acc(q) < 0.1\right\}",
             r"L_{heat} = -\frac{1}{|y|} \sum_t \log \pi_\theta(y_t \mid q), \quad q \in H",
         ),
-        reading="smoothing, checks, slopes and the accuracy over the whole run are ours; the notes give the trigger and the set in words",
+        reading="smoothing, checks, slopes and the accuracy over the whole run are our choices; the notes describe the trigger and the set in words",
         departures=(
-            "Heating waits while no prompt is rarely solved.",
-            "Completions are still sampled while heating, to be watched.",
+            "Heating is postponed while there are no rarely solved prompts.",
+            "Completions are still sampled during heating, for monitoring.",
         ),
         claim=("heldout/accuracy", "higher"),
     )
@@ -133,7 +135,7 @@ class AnnealedRLVR(Method):
                 self.solutions.setdefault(example, text)
 
     def check(self, step: int) -> None:
-        """Begins to heat with the next batch when the moment has come and there is something to heat on."""
+        """Starts heating with the next batch if the trigger has fired and the heating set is not empty."""
         if self.length is None or self.reward is None:
             return
         self.lengths.append(self.length)
@@ -173,13 +175,13 @@ class AnnealedRLVR(Method):
         shaded: dict[str, Any] = {"kind": "phases", "phase": "annealed-rlvr/phase", "phase_names": PHASES}
         return (
             Panel(
-                "Length of right completions",
-                (Series("annealed-rlvr/length_right", "of a step"), Series("annealed-rlvr/length_smoothed", "smoothed", dashed=True)),
+                "Length of correct completions",
+                (Series("annealed-rlvr/length_right", "per step"), Series("annealed-rlvr/length_smoothed", "smoothed", dashed=True)),
                 unit="tokens",
-                help="Falls while islands of skill form, rises while they are joined. Heating begins past the minimum.",
+                help="Falls while islands of skill form, rises while they are joined. Heating starts after the minimum.",
                 **shaded,
             ),
-            Panel("Reward", (Series("reward", "of a step"), Series("annealed-rlvr/reward_smoothed", "smoothed", dashed=True)), **shaded),
+            Panel("Reward", (Series("reward", "per step"), Series("annealed-rlvr/reward_smoothed", "smoothed", dashed=True)), **shaded),
             Panel("Heating", (Series("annealed-rlvr/heating_loss", "cross-entropy on the heating set"),), unit="nats"),
         )
 

@@ -1,14 +1,14 @@
-"""E2C: a plan, then its execution, told apart in the advantage and in the reward (arXiv 2509.23946).
+"""E2C: a plan and its execution, treated differently in the advantage and in the reward (arXiv 2509.23946).
 
 A response is a plan, a split token and an execution. Advantages of plan tokens (before the split) are multiplied by c; a response without a split
-keeps its advantage. Constrained reward: align = share of the plan's step titles that an execution title contains or shares more than 0.3 of the
-shorter one's words with (longest common subsequence); the reward is align for a right answer and 0 else. The plain reward is the run's own. Differs
-from GRPO in these two. On the SFT trainer it is EF-SFT (from the abstract and README): cross-entropy on the plan tokens alone. The paper's first
-stage is c = 1 with the plain reward, hot and wide; the defaults are its second.
+keeps its advantage. Constrained reward: align is the share of the plan's step titles that an execution title contains, or shares more than 0.3 of the
+shorter one's words with (longest common subsequence); a correct response earns align, a wrong one 0. The plain reward is the run's own. It differs
+from GRPO in these two. On the SFT trainer it is EF-SFT (based on the abstract and README): cross-entropy on the plan tokens only. The paper's first
+stage uses c = 1 with the plain reward, a high sampling temperature and large groups; the defaults are those of its second stage.
 
-On the lab's tasks the plan is the <think> part and the split is </think>. Numbered titles ("1. set up the equation") count as there; working in
-equations has no titles and its execution is the answer alone, so there align is 1 when the answer is what the last equation came to and 0 when not. A
-right guess without working is worth nothing then. The search task has no plan and would earn nothing under the constrained reward.
+On the lab's tasks, the plan is the <think> part and the split is </think>. Numbered titles ("1. set up the equation") count as in the paper.
+Reasoning in equations has no titles, and its execution is only the answer: align is then 1 if the answer equals the result of the last equation, else
+0. A correct guess without reasoning therefore earns nothing. The search task has no plan and would earn nothing under the constrained reward.
 """
 
 import re
@@ -54,7 +54,7 @@ def aligned_titles(planned: list[str], executed: list[str]) -> float:
 
 
 def score_conclusion(plan: str, answer: str | None) -> float:
-    """1 when the answer is what the last equation of the plan came to; a name may be cut short in the plan (Fri for Friday)."""
+    """1 if the answer is the result of the last equation of the plan; the plan may abbreviate a name (Fri for Friday)."""
     result = plan.rpartition("=")[2].strip()
     if "=" not in plan or not result or answer is None:
         return 0.0
@@ -62,7 +62,7 @@ def score_conclusion(plan: str, answer: str | None) -> float:
 
 
 def compute_plan_alignment(text: str, split: str) -> float:
-    """Share of the plan that the execution used; 0 for a response without a split."""
+    """Share of the plan that the execution uses; 0 for a response without a split."""
     plan, found, execution = text.partition(split)
     if not found:
         return 0.0
@@ -76,7 +76,7 @@ def plan_tokens(batch: "RolloutBatch", row: int, split: str) -> Tensor:
 
 
 def before_split(ids: Tensor, mask: Tensor, split: list[int]) -> Tensor:
-    """(B, T), (B, T) -> (B, T) float: loss tokens before the first occurrence of the ids ``split`` among them; 0 in a row without one."""
+    """(B, T), (B, T) -> (B, T) float: loss tokens before the first occurrence of the ids ``split``; 0 in a row without one."""
     plan = torch.zeros_like(mask)
     for row in range(len(ids)):
         own = mask[row].nonzero()[:, 0]
@@ -87,8 +87,10 @@ def before_split(ids: Tensor, mask: Tensor, split: list[int]) -> Tensor:
 
 
 class Config(Strict):
-    weight: float = param(2.0, "Multiplier on the advantage of plan tokens; 1 = none.", title="Plan weight (c)", ge=0, le=100)
-    reward: Literal["constrained", "plain"] = param("constrained", "Pay a right answer by how much of its plan it used, or the run's own reward.")
+    weight: float = param(2.0, "Multiplier on the advantage of plan tokens; 1 = unchanged.", title="Plan weight (c)", ge=0, le=100)
+    reward: Literal["constrained", "plain"] = param(
+        "constrained", "constrained: a correct completion earns the share of its plan that it used. plain: the run's own reward."
+    )
     split: str = param("</think>", "Text that ends the plan.", title="Split", min_length=1, max_length=100)
 
 
@@ -102,15 +104,15 @@ class E2C(Method):
         provenance="code",
         source="github yks23/Explore-Execute-Chain: verl/workers/actor/dp_actor.py, verl/utils/reward_score/e2c.py, scripts/e2c_rl.sh",
         fit="core",
-        idea="Plan first, then execute: the tokens of the plan learn faster, and an answer pays only as far as it follows its plan.",
+        idea="Plan first, then execute: plan tokens get larger updates, and a correct completion earns reward only as far as it follows its plan.",
         formula=(
             r"A_t = c \cdot A \quad (t < s), \qquad A_t = A \quad (t \ge s)",
             r"r = 1[right] \cdot \frac{1}{|P|} \sum_{p \in P} 1[p \in execution]",
         ),
         departures=(
-            "The plan is the thinking part of the lab's tasks; where it has no numbered titles its conclusion stands for them.",
-            "Fine-tuning on plan tokens alone follows the abstract and README.",
-            "Separate entropy and KL coefficients, overlong shaping, choosing among plans at test time and the forced phase tag are left out.",
+            "The plan is the thinking part of the lab's tasks; if it has no numbered titles, its conclusion is used instead.",
+            "Fine-tuning on plan tokens only follows the abstract and README.",
+            "Not implemented: separate entropy and KL coefficients, overlong shaping, plan selection at test time, and the forced phase tag.",
         ),
         claim=("e2c-explore-execute/alignment", "higher"),
     )
@@ -119,7 +121,7 @@ class E2C(Method):
     idle = {"rewards": ("reward", "plain")}
     trains = frozenset({"grpo", "sft"})
     requires = (
-        Requirement("task.name", "differs from", "kb", "the search task has no plan: the constrained reward is 0 for every answer", hard=False),
+        Requirement("task.name", "differs from", "kb", "the search task has no plan: the constrained reward is 0 for every completion", hard=False),
     )
 
     def prepare(self, run: "RunContext") -> None:
@@ -148,9 +150,9 @@ class E2C(Method):
     def panels(cls) -> tuple[Panel, ...]:
         own = "e2c-explore-execute"
         return (
-            Panel("Alignment", (Series(f"{own}/alignment", "all answers"), Series(f"{own}/alignment_right", "right answers", dashed=True))),
+            Panel("Alignment", (Series(f"{own}/alignment", "all completions"), Series(f"{own}/alignment_right", "correct completions", dashed=True))),
             Panel(
                 "Entropy of plan and execution", (Series(f"{own}/plan_entropy", "plan"), Series(f"{own}/execution_entropy", "execution")), unit="nats"
             ),
-            Panel("Tokens spent", (Series(f"{own}/plan_tokens", "plan"), Series(f"{own}/execution_tokens", "execution")), "stack", unit="tokens"),
+            Panel("Tokens per phase", (Series(f"{own}/plan_tokens", "plan"), Series(f"{own}/execution_tokens", "execution")), "stack", unit="tokens"),
         )

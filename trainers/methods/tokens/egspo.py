@@ -1,14 +1,14 @@
-"""EGSPO: entropy-gated token weights on top of a fading imitation term (arXiv 2602.03309), our reading of the abstract.
+"""EGSPO: entropy-gated token weights plus an imitation term that fades out (arXiv 2602.03309), our interpretation of the abstract.
 
-H_t = entropy of the policy that sampled, tau = its q quantile over the tokens of the sampled batch (or a fixed number); a token at or above tau keeps
-its whole gradient, one below gets the share phi_t = p_t (1 - p_t) of it, p_t = probability of the sampled token, detached (or a constant share). Loss
-= (1 - mu) clipped policy loss with these weights + mu cross-entropy on the gold answers, mu falling linearly over the first part of the run. The sign
-of the advantage stays, so a confident mistake is still pushed down, only more gently; masking it out (share 0) would leave it alone. Differs from
-GRPO in the weights and the imitation term. The abstract says "attenuated" and compares with CHORD-phi: that the attenuation is CHORD's phi, that tau
-is a quantile and how mu falls are ours; p is that of the rollout policy (the first pass), which the card leaves open. The SFT warm-up before RL is
-the lab's cold start or an earlier SFT stage. The gold answer of the task is the expert; a prompt without one has no imitation term. Step time: one
-more forward and backward pass over one gold answer a prompt (B / G rows); where the sampled batch is cut into micro-batches, one forward pass over it
-for tau.
+H_t is the entropy of the sampling policy, and tau its q quantile over the tokens of the sampled batch (or a fixed number). A token at or above tau
+keeps its full gradient; one below gets the share phi_t = p_t (1 - p_t) of it, where p_t is the probability of the sampled token, detached (or a
+constant share). Loss = (1 - mu) clipped policy loss with these weights + mu cross-entropy on the gold answers; mu falls linearly over the first part
+of the run. The sign of the advantage is kept, so a confident mistake is still pushed down, only more gently; masking it (share 0) would leave it
+unchanged. It differs from GRPO in the weights and the imitation term. The abstract says "attenuated" and compares with CHORD-phi: the use of CHORD's
+phi as attenuation, tau as a quantile and the schedule of mu are our choices; p is that of the rollout policy (the first pass), which our paper
+summary leaves open. The SFT warm-up before RL is the lab's cold start or an earlier SFT stage. The expert is the task's gold answer; a prompt without
+one has no imitation term. Step time: one more forward and backward pass over one gold answer per prompt (B / G rows); if the sampled batch is split
+into micro-batches, one forward pass over it for tau.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -42,25 +42,29 @@ def compute_attenuation(logprobs: Tensor) -> Tensor:
 
 
 def gated_weights(entropies: Tensor, tau: Tensor, share: Tensor) -> Tensor:
-    """(B, T): 1 where the entropy reaches ``tau``, else ``share`` (B, T)."""
+    """(B, T): 1 where the entropy is at least ``tau``, else ``share`` (B, T)."""
     return torch.where(entropies >= tau, torch.ones_like(share), share)
 
 
 def imitation_share(step: int, total_steps: int, first: float, last: float, part: float) -> float:
-    """mu: linear from ``first`` in step 1 to ``last`` after ``part`` of the run."""
+    """mu: linear from ``first`` in step 1 to ``last`` after the fraction ``part`` of the run."""
     way = min(1.0, (step - 1) / max(1.0, part * total_steps))
     return first + (last - first) * way
 
 
 class Config(Strict):
-    gate: Literal["quantile", "fixed"] = param("quantile", "Whether the entropy threshold is a quantile of the batch or a number.", title="Gate")
-    quantile: float = param(0.8, "Tokens at or above this quantile of entropy keep their whole gradient; 0 = all.", title="Quantile (q)", ge=0, le=1)
+    gate: Literal["quantile", "fixed"] = param(
+        "quantile", "Whether the entropy threshold is a quantile of the batch or a fixed number.", title="Gate"
+    )
+    quantile: float = param(0.8, "Tokens at or above this entropy quantile keep their full gradient; 0 = all.", title="Quantile (q)", ge=0, le=1)
     nats: float = param(0.5, "Entropy threshold of the fixed gate.", title="Threshold (tau)", unit="nats", ge=0, le=20)
-    attenuation: Literal["phi", "constant"] = param("phi", "Share of the gradient below the threshold: p (1 - p) or constant.", title="Attenuation")
-    share: float = param(0.1, "The constant share.", title="Constant share", ge=0, le=1)
-    first: float = param(0.9, "Share of imitation (mu) in the first step.", title="Imitation at first", ge=0, le=1)
-    last: float = param(0.05, "Share of imitation (mu) once it has fallen.", title="Imitation at last", ge=0, le=1)
-    part: float = param(0.5, "Part of the run over which the share of imitation falls.", title="Falls over", ge=0, le=1)
+    attenuation: Literal["phi", "constant"] = param(
+        "phi", "Share of the gradient kept below the threshold: p (1 - p) or a constant.", title="Attenuation"
+    )
+    share: float = param(0.1, "The share if it is constant.", title="Constant share", ge=0, le=1)
+    first: float = param(0.9, "Imitation share (mu) in the first step.", title="Initial imitation", ge=0, le=1)
+    last: float = param(0.05, "Imitation share (mu) after it has fallen.", title="Final imitation", ge=0, le=1)
+    part: float = param(0.5, "Fraction of the run over which the imitation share falls.", title="Fade-out", ge=0, le=1)
 
 
 class EGSPO(Method):
@@ -73,14 +77,16 @@ class EGSPO(Method):
         provenance="abstract",
         source="abstract of v1; the EGSPO baseline in the first author's github huyuelin/EGSPO-CA; CHORD for phi and mu",
         fit="core",
-        idea="Tokens where the policy really chooses get the whole gradient, sure ones a small share of it with the same sign;"
-        " a fading imitation term holds the run on course meanwhile.",
+        idea=(
+            "High-entropy tokens, where the policy makes real choices, keep their full gradient; confident tokens keep a small "
+            "share with the same sign. An imitation term that fades out stabilises training."
+        ),
         formula=(
             r"w_t = 1[H_t \ge \tau] + 1[H_t < \tau]\, p_t (1 - p_t)",
             r"L = (1 - \mu)\, L_{PG}(w_t A_i) + \mu\, L_{SFT}",
         ),
-        reading="the quantile threshold, phi as the attenuation and the linear fall of mu are ours; the abstract names none of them",
-        departures=("The warm-up before reinforcement is the lab's cold start or an earlier stage.",),
+        reading="the quantile threshold, phi as the attenuation and the linear fall of mu are our choices; the abstract names none of them",
+        departures=("The warm-up before RL is the lab's cold start or an earlier stage.",),
         claim=("heldout/accuracy", "higher"),
     )
     Config = Config
@@ -94,7 +100,9 @@ class EGSPO(Method):
         self.run = run
 
     def tau_of(self, batch: "LossBatch") -> Tensor:
-        """Scalar: the threshold of the sampled batch. One more forward pass where that is cut into micro-batches and its entropies are not known."""
+        """Scalar: the threshold of the sampled batch. Takes one more forward pass if the batch is split into micro-batches and its entropies are not
+        known.
+        """
         whole = batch.rollout
         if self.config.gate == "fixed":
             return batch.entropies.new_tensor(self.config.nats)
@@ -141,7 +149,7 @@ class EGSPO(Method):
             Panel(
                 "Gated tokens",
                 (Series("egspo/gated_tokens", "share of tokens"), Series("egspo/gated_mass", "share of weighted advantage")),
-                help="Tokens below the entropy threshold, and how much of the policy gradient's weight is left on them.",
+                help="Tokens below the entropy threshold, and their share of the policy gradient's total weight.",
             ),
             Panel("Imitation", (Series("egspo/imitation_share", "mu"), Series("egspo/imitation_loss", "cross-entropy on gold answers"))),
             Panel(

@@ -1,10 +1,10 @@
-"""FARL: unlearning the bare answer while learning to reason (arXiv 2509.24156).
+"""FARL: unlearns the direct answer while learning to reason (arXiv 2509.24156).
 
-A policy may be right from memory, with reasoning that decides nothing. So beside GRPO it is pushed away from the shortcut on the same prompts: with M
-= the tokens of the gold answer after an empty chain of thought, loss term = coefficient * mean over M of -log sigmoid(log pi_ref - log pi) (NPO): d/d
-log pi = coefficient / |M| * sigmoid(log pi - log pi_ref), which fades once the shortcut is far less likely than it was. Assumes one gold answer a
-prompt (example.reference). The KL to the reference (0.001) is the base's beta. Step time: two forward passes over one short sequence a prompt (policy
-and reference), one of them backward.
+A policy may answer correctly from memory, with reasoning that has no influence. In addition to GRPO, FARL therefore pushes it away from this shortcut
+on the same prompts. M is the set of tokens of the gold answer after an empty chain of thought; loss term = coefficient * mean over M of -log
+sigmoid(log pi_ref - log pi) (NPO). Its gradient, d/d log pi = coefficient / |M| * sigmoid(log pi - log pi_ref), fades once the shortcut is far less
+likely than before. It assumes one gold answer per prompt (example.reference). The KL to the reference (0.001) is the base's beta. Step time: two
+forward passes over one short sequence per prompt (policy and reference), and one backward pass.
 """
 
 from typing import TYPE_CHECKING
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def forget_loss(logprobs: Tensor, reference: Tensor, mask: Tensor, count: Tensor | float | None = None) -> Tensor:
-    """(B, T) each -> scalar: negative preference optimisation, token by token, averaged over the mask, or its sum divided by ``count``."""
+    """(B, T) each -> scalar: token-level negative preference optimisation, averaged over the mask, or its sum divided by ``count``."""
     return masked_mean(-logsigmoid(reference - logprobs), mask, count)
 
 
 def answer_tokens(pieces: list[str], start: int, end: int) -> list[float]:
-    """1 for each piece of a text that holds any of its characters [start, end)."""
+    """1 for each token text that contains any of the characters [start, end)."""
     marks, before = [], 0
     for piece in pieces:
         marks.append(float(before < end and before + len(piece) > start))
@@ -53,12 +53,12 @@ class FARL(Method):
         provenance="code",
         source="github ZJUWYH/FARL: train/farl.py, script/run_farl.sh, loss npo_logistic_gate in the readme",
         fit="core",
-        idea="Make the policy forget the bare answer of each prompt it trains on, so that only reasoning can earn the reward.",
+        idea="Make the policy forget the direct answer (without reasoning) to each training prompt, so that only reasoning can earn the reward.",
         formula=(r"L = L_{GRPO} + \frac{c}{|M|} \sum_{t \in M} -\log \sigma\left(\log \pi_{ref}(y_t) - \log \pi_\theta(y_t)\right)",),
         departures=(
-            "GRPO's update and the forgetting are one loss; the code makes two updates, one after the other.",
-            "Of the bare answer all but the answer itself is masked; the code masks a fixed number of tokens.",
-            "The perturbation tests of the paper are no part of training.",
+            "GRPO's update and the forgetting are one loss; the authors' code makes two separate updates.",
+            "In the direct answer, only the answer tokens are in the loss; the authors' code masks a fixed number of tokens.",
+            "The paper's perturbation tests are not part of training.",
         ),
         claim=("farl/bare_probability", "lower"),
     )
@@ -68,7 +68,7 @@ class FARL(Method):
         self.run = run
 
     def targets(self, references: list[str]) -> tuple[list[list[int]], Tensor]:
-        """Token ids of bare answers and the mask (B, T) of the answers proper in them."""
+        """Token ids of direct answers and the mask (B, T) of the answer tokens in them."""
         texts = [write_answer([], reference) for reference in references]
         ids = [self.run.completion_ids(text, end=False) for text in texts]
         marks = []
@@ -103,11 +103,11 @@ class FARL(Method):
     def panels(cls) -> tuple[Panel, ...]:
         return (
             Panel(
-                "Probability of the bare answer",
+                "Probability of the direct answer",
                 (Series("farl/bare_probability", "policy"), Series("farl/bare_probability_reference", "reference", dashed=True)),
-                help="Of the right answer straight after an empty chain of thought, on the prompts of the step.",
+                help="Probability of the correct answer right after an empty chain of thought, on the prompts of the step.",
             ),
             Panel(
-                "Loss terms", (Series("loss", "whole loss"), Series("farl/loss", "forgetting, weighted"), Series("farl/forget_loss", "forgetting"))
+                "Loss terms", (Series("loss", "total loss"), Series("farl/loss", "forgetting, weighted"), Series("farl/forget_loss", "forgetting"))
             ),
         )

@@ -1,11 +1,12 @@
-"""Humanline: clipped token log-ratios against a reference that follows the policy (arXiv 2509.24207).
+"""Humanline: token log-ratios clipped against a reference that follows the policy (arXiv 2509.24207).
 
-d_t = log pi(y_t) - log pi_ref(y_t), clipped to [lP, lR], so that a token beyond either end has no gradient; every k steps, after the backward pass
-and before the optimiser step, the policy is copied into the reference, which stays one update behind. Motivated by how people perceive probability.
-DPO: R(y) = sum of the clipped d_t and the base's loss of beta (R_w - R_l). GRPO: the ratio is exp(clipped d_t) against the reference instead of the
-policy that sampled, then the base's clipped objective, and kl times the k3 estimate of the *unclipped* d_t is added. Differs from its parents in
-these two edits. The card's bounds of -1.5 and 1.5 are the released runs'; the repository's default configuration has -1 and 1.5. For GRPO the
-reference's log-probabilities are those of the moment the batch was sampled. Step time: for GRPO one forward pass of the reference.
+d_t = log pi(y_t) - log pi_ref(y_t), clipped to [lP, lR], so that a token outside has no gradient. Every k steps, after the backward pass and before
+the optimiser step, the policy is copied into the reference, which therefore stays one update behind. The method is motivated by how people perceive
+probability. DPO: R(y) is the sum of the clipped d_t, and the base's loss is applied to beta (R_w - R_l). GRPO: the ratio is exp(clipped d_t), against
+the reference instead of the sampling policy, followed by the base's clipped objective; kl times the k3 estimate of the *unclipped* d_t is added. It
+differs from its parents in these two changes. The default bounds of -1.5 and 1.5 are those of the released runs; the repository's default
+configuration has -1 and 1.5. For GRPO, the reference's log-probabilities are computed when the batch is sampled. Step time: for GRPO, one forward
+pass of the reference.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,9 +42,9 @@ def estimate_k3_kl(ratios: Tensor) -> Tensor:
 
 
 class Config(Strict):
-    lowest: float = param(-1.5, "Lower end of a token's log-ratio.", title="Lowest (lP)", le=0, ge=-100)
-    highest: float = param(1.5, "Upper end of a token's log-ratio.", title="Highest (lR)", ge=0, le=100)
-    every: int = param(4, "Steps from one copy of the policy into the reference to the next; 0 never copies.", title="Sync every (k)", ge=0)
+    lowest: float = param(-1.5, "Lower bound of a token's log-ratio.", title="Lower bound (lP)", le=0, ge=-100)
+    highest: float = param(1.5, "Upper bound of a token's log-ratio.", title="Upper bound (lR)", ge=0, le=100)
+    every: int = param(4, "Steps between two copies of the policy into the reference; 0 never copies.", title="Sync every (k)", ge=0)
     kl: float = param(0.01, "GRPO only: weight of the KL estimate on unclipped log-ratios.", title="KL weight", ge=0, le=100)
 
 
@@ -57,18 +58,20 @@ class Humanline(Method):
         provenance="code",
         source="github ContextualAI/HALOs: train/trainers.py, config/config.yaml; k from notes on the ICLR 2026 paper",
         fit="core",
-        idea="Make training on given answers behave like training on fresh ones: let the reference follow the policy,"
-        " and ignore tokens whose probability has moved further than a person would notice.",
+        idea=(
+            "Make training on offline completions behave like on-policy training: let the reference follow the policy, and "
+            "ignore tokens whose probability changed more than people would perceive."
+        ),
         formula=(
             r"\hat d_t = \mathrm{clip}\left(\log \frac{\pi_\theta(y_t)}{\pi_{ref}(y_t)},\, l_P,\, l_R\right)",
             r"L_{DPO} = -\log \sigma\left(\beta \left(\sum_t \hat d_t^{\,w} - \sum_t \hat d_t^{\,l}\right)\right)",
             r"\rho_t = e^{\hat d_t} \quad (GRPO)",
         ),
         departures=(
-            "The reference follows every 4 steps, where the released code syncs every step.",
+            "By default, the reference is synchronised every 4 steps; the released code does so every step.",
             "The clip range is the base's; the paper's is 0.01.",
-            "The advantage is the base's; the code has the population deviation + 0.01.",
-            "KTO and the sampling variant are left out.",
+            "The advantage is the base's; the authors' code divides by the population standard deviation + 0.01.",
+            "KTO and the sampling variant are not implemented.",
         ),
         claim=("heldout/accuracy", "higher"),
     )

@@ -1,12 +1,12 @@
-"""LLDS: keeping the likelihood of good actions from sliding (arXiv 2512.04220).
+"""LLDS: keeps the likelihood of good actions from falling (arXiv 2512.04220).
 
-Several passes over one batch lower the likelihood even of right completions, until a run collapses. d_t = log pi_old(y_t) - log pi(y_t), old
-detached; preserved tokens are those in the loss with advantage >= 0; an action is a maximal run of them (a turn of the policy between two answers of
-the world; one completion is one action in a single-turn task). Loss term = lambda / N * sum over the tokens of actions whose d sums to more than 0 of
-max(0, d_t), N = number of loss tokens of the batch. Gate "response" (LLDS-R) takes the preserved tokens of a completion as one action, "action" is
-LLDS-A. Differs from GRPO in that term alone. It is 0 where the policy is still the one that sampled, so it needs several passes over a batch or
-several optimiser steps a batch. The three phases (stagnation, decay, collapse) are the paper's words: decay when the mean log-likelihood of right
-completions has fallen ``decay`` nats a token below its best, collapse at five times that.
+Several passes over one batch lower the likelihood even of correct completions, until a run collapses. d_t = log pi_old(y_t) - log pi(y_t), with old
+detached. Preserved tokens are loss tokens with advantage >= 0. An action is a maximal run of them (a turn of the policy between two observations; in
+a single-turn task, one completion is one action). Loss term = lambda / N * sum of max(0, d_t) over the tokens of actions whose d sums to more than 0,
+where N is the number of loss tokens of the batch. The gate "response" (LLDS-R) treats the preserved tokens of a completion as one action; "action" is
+LLDS-A. It differs from GRPO only in that term. The term is 0 while the policy is still the sampling policy, so it needs several passes over a batch
+or several optimiser steps per batch. The three phases (stagnation, decay, collapse) are the paper's terms: decay starts when the mean log-likelihood
+of correct completions is ``decay`` nats per token below its best value, collapse at five times that.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,13 +29,13 @@ PHASES = ("stagnation", "decay", "collapse")
 
 
 def number_token_runs(kept: Tensor) -> Tensor:
-    """(B, T) bool -> (B, T) int64: number of the maximal run a kept token belongs to, from 1 in each row; 0 on other tokens."""
+    """(B, T) bool -> (B, T) int64: index of the maximal run that a kept token belongs to, from 1 in each row; 0 on other tokens."""
     before = torch.nn.functional.pad(kept, (1, 0))[:, :-1]
     return (kept & ~before).cumsum(1) * kept
 
 
 def mask_displaced_tokens(drop: Tensor, kept: Tensor, gate: Literal["action", "response"]) -> Tensor:
-    """(B, T) d_t, (B, T) bool -> (B, T) bool: kept tokens of actions whose likelihood has fallen as a whole."""
+    """(B, T) d_t, (B, T) bool -> (B, T) bool: kept tokens of actions whose total likelihood has fallen."""
     action = number_token_runs(kept) if gate == "action" else kept.long()
     sums = torch.zeros(drop.shape[0], drop.shape[1] + 1, dtype=drop.dtype, device=drop.device)
     sums.scatter_add_(1, action, drop * kept)
@@ -45,7 +45,7 @@ def mask_displaced_tokens(drop: Tensor, kept: Tensor, gate: Literal["action", "r
 def displacement_loss(
     logprobs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor, gate: Literal["action", "response"], count: Tensor | float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(B, T) each, advantages (B, T) or (B, 1) -> the term before its weight, and the gated tokens (B, T) bool. ``count``: N, or the mask's own."""
+    """(B, T) each, advantages (B, T) or (B, 1) -> the unweighted term, and the gated tokens (B, T) bool. ``count``: N, or the mask's own."""
     drop = old.detach() - logprobs
     gated = mask_displaced_tokens(drop.detach(), (mask > 0) & (advantages >= 0), gate)
     return masked_mean(torch.relu(drop) * gated, mask, count), gated
@@ -53,8 +53,12 @@ def displacement_loss(
 
 class Config(Strict):
     weight: float = param(0.2, "Weight of the term.", title="Weight (lambda)", ge=0, le=100)
-    gate: Literal["action", "response"] = param("action", "What must have fallen as a whole: a run of tokens (LLDS-A), or the response (LLDS-R).")
-    decay: float = param(0.1, "Fall of right completions' likelihood that counts as decay; only drawn.", unit="nats per token", gt=0, le=10)
+    gate: Literal["action", "response"] = param(
+        "action", "Unit whose total likelihood must have fallen: a run of tokens (LLDS-A) or the response (LLDS-R)."
+    )
+    decay: float = param(
+        0.1, "Drop in the likelihood of correct completions that counts as decay; only shown in charts.", unit="nats per token", gt=0, le=10
+    )
 
 
 class LLDS(Method):
@@ -67,15 +71,18 @@ class LLDS(Method):
         provenance="code",
         source="github vengdeng/LLDS-On-Group-Relative-Policy-Optimization-Collapse-in-Search-R1: verl/workers/actor/dp_actor.py",
         fit="core",
-        idea="When an action that was no worse than its group has become less likely than when it was sampled, push back on just its fallen tokens.",
+        idea=(
+            "If an action with a non-negative advantage has become less likely than when it was sampled, penalise only its "
+            "tokens that became less likely."
+        ),
         formula=(
             r"d_t = \log \pi_{old}(y_t) - \log \pi_\theta(y_t)",
             r"L = L_{GRPO} + \frac{\lambda}{N} \sum_{a:\, A_a \ge 0} 1\left[\sum_{t \in a} d_t > 0\right] \sum_{t \in a} \max(0, d_t)",
         ),
         departures=(
-            "The term is divided by the loss tokens of the batch, where the code takes the micro-batch's.",
-            "A threshold that nothing in the released code reads, and a weight of the answer's region that is off there, are left out.",
-            "Where stagnation ends and decay begins is ours; it is only drawn.",
+            "The term is divided by the loss tokens of the batch; the authors' code uses those of the micro-batch.",
+            "A threshold that the released code never reads and a weight of the answer region that is off there are not implemented.",
+            "The boundary between stagnation and decay is our choice; it is only shown in charts.",
         ),
         claim=("llds/likelihood_right", "higher"),
     )
@@ -85,7 +92,7 @@ class LLDS(Method):
             "training.num_iterations",
             "at least",
             2,
-            "the term is 0 while the policy is the one that sampled: use several passes over a batch",
+            "the term is 0 while the policy is the sampling policy: use several passes over a batch",
             hard=False,
             or_field="training.steps_per_generation",
         ),
@@ -106,7 +113,7 @@ class LLDS(Method):
         return self.config.weight * term
 
     def watch(self, batch: "LossBatch") -> None:
-        """Likelihood of right and wrong completions under the policy that sampled them, and the phase it says."""
+        """Logs the likelihood of correct and wrong completions under the sampling policy, and the phase it implies."""
         means, right = masked_row_mean(batch.old_logprobs, batch.mask), batch.of(batch.rollout.correct)
         there = batch.mask.sum(1) > 0
         for name, chosen in (("right", right & there), ("wrong", ~right & there)):
@@ -138,7 +145,7 @@ class LLDS(Method):
                 unit="nats per token",
                 phase="llds/phase",
                 phase_names=PHASES,
-                help="Mean log-likelihood under the policy that sampled them. Right completions that lose likelihood announce a collapse.",
+                help="Mean log-likelihood under the sampling policy. Falling likelihood of correct completions is an early sign of collapse.",
             ),
             Panel("Displaced tokens", (Series("llds/gated_tokens", "share of tokens in the term"), Series("llds/loss", "term", dashed=True))),
         )

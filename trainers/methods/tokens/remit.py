@@ -1,11 +1,12 @@
-"""ReMiT: an RL-tuned model re-weights the tokens of next-token training (arXiv 2602.03075), our reading of the abstract and second-hand descriptions.
+"""ReMiT: an RL-tuned model re-weights the tokens of next-token training (arXiv 2602.03075), our interpretation of the abstract and second-hand
+descriptions.
 
-D_t = log p_RL(x_t) - log p(x_t), centred over the loss tokens of its sequence; w_t = clip(2 sigmoid(D_t - mean D), 1 - eps, 1 + eps), detached;
-loss = mean of w_t times the negative log-likelihood. Tokens that the RL model finds likelier than the learner does, relative to the rest of the
-sequence, count more; where the two agree w = 1 and it is plain fine-tuning. Differs from SFT in the weights alone. The factor 2, the bound eps and
-the detached learner are ours (one of three descriptions has an L2 distance, which contradicts the other two and was not followed).
-The RL model is a folder with a policy of the same vocabulary, such as a finished GRPO run's; left empty it is the policy the run starts from, which
-makes sense when that has been trained with RL already. Step time: one forward pass of the RL model.
+D_t = log p_RL(x_t) - log p(x_t), centred over the loss tokens of its sequence; w_t = clip(2 sigmoid(D_t - mean D), 1 - eps, 1 + eps), detached; loss
+= mean of w_t times the negative log-likelihood. Tokens that the RL model finds more likely than the learner does, relative to the rest of the
+sequence, get more weight; where the two agree, w = 1 and it is plain fine-tuning. It differs from SFT only in the weights. The factor 2, the bound
+eps and the detached learner are our choices (one of three descriptions has an L2 distance, which contradicts the other two and was not followed). The
+RL model is the folder of a policy with the same vocabulary, such as that of a finished GRPO run; if empty, it is the policy the run starts from,
+which makes sense only if that policy was already trained with RL. Step time: one forward pass of the RL model.
 """
 
 from typing import TYPE_CHECKING
@@ -45,13 +46,13 @@ class ReMiT(Method):
         provenance="abstract",
         source="abstract; two independent second-hand descriptions of the weight",
         fit="core",
-        idea="Let a model that has been through RL say which tokens of ordinary training text matter, and weigh each token's loss by that.",
+        idea="Let an RL-trained model decide which tokens of ordinary training text matter, and weight each token's loss accordingly.",
         formula=(
             r"D_t = \log p_{RL}(x_t \mid x_{<t}) - \log p_\theta(x_t \mid x_{<t})",
             r"w_t = \mathrm{clip}\left(2\,\sigma(D_t - \bar D),\, 1 - \epsilon,\, 1 + \epsilon\right)",
             r"L = -\frac{1}{T} \sum_t w_t \log p_\theta(x_t \mid x_{<t})",
         ),
-        reading="the factor 2, the value of the bound and the detached learner are ours; the paper's text was not read",
+        reading="the factor 2, the value of the bound and the detached learner are our choices; the paper's text was not read",
         departures=("A second-hand description with an L2 distance was not followed.",),
         claim=("heldout/accuracy", "higher"),
     )

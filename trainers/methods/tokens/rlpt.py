@@ -1,12 +1,12 @@
-"""RLPT: reinforcement learning on promising tokens only (arXiv 2602.03195), our reading of the abstract and second-hand notes.
+"""RLPT: RL on promising tokens only (arXiv 2602.03195), our interpretation of the abstract and second-hand notes.
 
-At every position the K likeliest tokens of the policy that samples are the action space: the completion is sampled from them, and old and new
-probabilities are renormalised on that same stored set P_t, rho_t = pi(y_t; P_t) / pi_old(y_t; P_t). Logits outside P_t get no gradient, and the
-mismatch between a truncated sampler and a full softmax is gone. Differs from GRPO in the sampling and the ratio alone; advantage and clipping are the
-base's. The set is that of the policy that sampled (the card; a review says the current policy): it is taken in the first pass, where that is still
-the policy in training, and kept for later passes. So micro-batches of one generation must belong to one optimiser step.
-Ties at rank K: the sampler keeps all of them, the stored set K; the sampled token is always in it, in place of the last one.
-Step time: completions come from the lab's own sampler and the loss builds the logits (B, T, V) that TRL's fused head avoids.
+At every position, the K most likely tokens of the sampling policy are the action space: the completion is sampled from them, and old and new
+probabilities are renormalised on the same stored set P_t, rho_t = pi(y_t; P_t) / pi_old(y_t; P_t). Logits outside P_t get no gradient, and there is
+no mismatch between a truncated sampler and a full softmax. It differs from GRPO only in the sampling and the ratio; advantage and clipping are the
+base's. The set is that of the sampling policy (a review says the current policy): it is computed in the first pass, where that is still the policy in
+training, and kept for later passes. All micro-batches of one generation must therefore belong to one optimiser step. Ties at rank K: the sampler
+keeps all of them, the stored set keeps K; the sampled token is always in it and replaces the last one if needed. Step time: completions come from the
+lab's own sampler, and the loss builds the logits (B, T, V) that TRL's fused head avoids.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def select_promising_tokens(logits: Tensor, ids: Tensor, count: int) -> Tensor:
-    """(B, T, V), (B, T) -> (B, T, K) int64: the likeliest ``count`` tokens, the sampled one among them."""
+    """(B, T, V), (B, T) -> (B, T, K) int64: the most likely ``count`` tokens, including the sampled one."""
     best = logits.topk(min(count, logits.shape[-1]), -1).indices
     found = (best == ids[..., None]).any(-1)
     best[..., -1] = torch.where(found, best[..., -1], ids)
@@ -45,7 +45,9 @@ def compute_support_coverage(logits: Tensor, support: Tensor) -> Tensor:
 
 
 class Config(Strict):
-    tokens: int = param(32, "Likeliest tokens a completion is sampled from and the ratio is renormalised on.", title="Promising tokens (K)", ge=1)
+    tokens: int = param(
+        32, "Number of most likely tokens that completions are sampled from and the ratio is renormalised on.", title="Promising tokens (K)", ge=1
+    )
 
 
 class RLPT(Method):
@@ -58,14 +60,16 @@ class RLPT(Method):
         provenance="abstract",
         source="abstract; an excerpt in a review (definition of the set, top-32 and top-8 figures); a third-party note on reusing the stored set",
         fit="core",
-        idea="Sample from the few likeliest tokens and compare old and new probabilities on exactly those,"
-        " so that the tail of the vocabulary is neither an action nor a source of gradient noise.",
+        idea=(
+            "Sample from the K most likely tokens and compare old and new probabilities on exactly those, so that the tail of "
+            "the vocabulary adds no gradient noise."
+        ),
         formula=(
             r"\tilde\pi(v \mid s_t) = \frac{1[v \in P_t]\, e^{l_v}}{\sum_{u \in P_t} e^{l_u}}",
             r"\rho_t = \frac{\tilde\pi_\theta(y_t \mid s_t; P_t)}{\tilde\pi_{old}(y_t \mid s_t; P_t)}",
         ),
-        reading="the set is that of the policy that sampled and stays fixed for all passes over a batch; the paper's text was not read",
-        departures=("Ties at the last rank: the sampler keeps all of them, the stored set its size.",),
+        reading="the set is that of the sampling policy and stays fixed for all passes over a batch; the paper's text was not read",
+        departures=("With ties at the last rank, the sampler keeps all of them, the stored set only K tokens.",),
         claim=("grad_norm", "lower"),
     )
     Config = Config
@@ -73,7 +77,7 @@ class RLPT(Method):
     needs = frozenset({"logits"})
     requires = (
         Requirement(
-            "training.steps_per_generation", "equals", None, "the stored set must be that of the policy that sampled; leave the field empty (null)"
+            "training.steps_per_generation", "equals", None, "the stored set must be that of the sampling policy; leave the field empty (null)"
         ),
     )
 
@@ -114,8 +118,8 @@ class RLPT(Method):
         return (
             Panel(
                 "Coverage of the promising tokens",
-                (Series("rlpt/coverage", "mean"), Series("rlpt/coverage_lowest", "lowest of a step", dashed=True)),
-                help="Probability that the whole softmax would put on the K likeliest tokens.",
+                (Series("rlpt/coverage", "mean"), Series("rlpt/coverage_lowest", "lowest in the step", dashed=True)),
+                help="Probability mass that the full softmax assigns to the K most likely tokens.",
             ),
             Panel("Gradient norm", (Series("grad_norm", "before clipping"),)),
         )

@@ -1,13 +1,13 @@
-"""SIREN: entropy regularisation on a meaningful subset, towards an anchor (arXiv 2509.25133).
+"""SIREN: entropy regularisation of a meaningful subset of tokens towards an anchor (arXiv 2509.25133).
 
-H_t = entropy of the nucleus of each next-token distribution (leading tokens while the cumulative probability stays below p, renormalised); peaks =
-positions whose H_t lies above the 0.8 quantile of their completion; Hbar = mean over completions of the mean peak entropy; loss term = lambda (Hbar -
-H0)^2 with the anchor H0 that of the first sampled batch and constant afterwards (saved in checkpoints: a resumed run must not anchor again). Differs
-from an entropy bonus, which pushes every position up without end.
+H_t is the entropy of the nucleus of each next-token distribution (the leading tokens while the cumulative probability stays below p, renormalised).
+Peaks are positions whose H_t is above the 0.8 quantile of their completion; Hbar is the mean over completions of the mean peak entropy. Loss term =
+lambda (Hbar - H0)^2; the anchor H0 is the value of the first sampled batch and stays constant (it is saved in checkpoints, because a resumed run must
+not set a new anchor). It differs from an entropy bonus, which raises the entropy of every position without limit.
 
-Hbar is that of the whole sampled batch at each update: where it is cut into micro-batches it is measured without gradient by one more forward pass,
-and the micro-batches add up to its gradient. Needs the logits, which TRL's fused head does not build: the loss's forward pass materialises (B, T, V),
-a few per cent on a small vocabulary.
+Hbar is computed over the whole sampled batch at each update: if the batch is split into micro-batches, it is measured without gradient in one more
+forward pass, and the micro-batches add up to its gradient. It needs the logits, which TRL's fused head does not build: the loss's forward pass
+materialises (B, T, V), a few per cent on a small vocabulary.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,9 @@ def peak_mask(entropies: Tensor, mask: Tensor, quantile: float) -> Tensor:
 
 
 def peak_entropy(entropies: Tensor, peaks: Tensor, count: Tensor | None = None) -> Tensor:
-    """Scalar: mean over the rows that have peaks of their mean peak entropy; 0 where no row has one. ``count``: divide by it, not by their number."""
+    """Scalar: mean over the rows with peaks of their mean peak entropy; 0 if no row has one. ``count``: divide by this instead of the number of such
+    rows.
+    """
     rows = peaks.sum(1) > 0
     return masked_mean(masked_row_mean(entropies, peaks), rows.to(entropies.dtype), count)
 
@@ -67,15 +69,15 @@ class SIREN(Method):
         provenance="code",
         source="github Linn3a/siren: verl/workers/actor/dp_actor.py, ppo/ray_trainer.py, exp_scripts/siren.sh",
         fit="core",
-        idea="Hold the entropy of the few positions where the policy really chooses near where it began, and leave all others alone.",
+        idea="Keep the entropy of the few positions where the policy makes real choices near its initial value, and leave all other positions alone.",
         formula=(
             r"\bar H = \frac{1}{B}\sum_i \frac{\sum_t M_{it} H_{it}}{\sum_t M_{it}}",
             r"L = L_{PG} + \lambda (\bar H - H_0)^2",
         ),
         departures=(
-            "The squared distance is that of the whole batch, where the code squares each micro-batch's own.",
-            "A completion without a peak is left out of the mean, where the code divides 0 by 0.",
-            "Of a small vocabulary all logits count, where the code falls back to the full entropy.",
+            "The squared distance is computed on the whole batch; the authors' code squares it in each micro-batch.",
+            "A completion without a peak is excluded from the mean; the authors' code divides 0 by 0.",
+            "In a small vocabulary all logits are used; the authors' code falls back to the full entropy.",
             "The clip range is the base's; the released run clips at 0.8 and 1.2.",
         ),
         claim=("entropy", "higher"),
@@ -108,7 +110,9 @@ class SIREN(Method):
         return self.config.weight * (distance**2 + 2 * distance * (part - part.detach()))
 
     def measure(self, batch: "LossBatch", entropies: Tensor, peaks: Tensor) -> None:
-        """Peak entropy of the whole sampled batch under the policy of this update; ``entropies`` and ``peaks`` (B, T) are the micro-batch's."""
+        """Peak entropy of the whole sampled batch under the policy of this update; ``entropies`` and ``peaks`` (B, T) are those of the
+        micro-batch.
+        """
         whole = batch.rollout
         if batch.slices > 1:
             entropies = torch.cat([nucleus_entropy(found, self.config.top_p) for found in sampled_logprobs(self.run, whole, len(batch.rows))])
@@ -134,6 +138,6 @@ class SIREN(Method):
                 ),
                 unit="nats",
                 band=("siren/anchor_low", "siren/anchor_high"),
-                help="The band is 20 % around the anchor. Without the term peak entropy collapses with the rest.",
+                help="The band is 20 % around the anchor. Without the term, peak entropy collapses with the rest.",
             ),
         )

@@ -1,12 +1,13 @@
-"""UniAPL: imitation, reward and a fixed discriminator in one loss (arXiv 2509.25148), our reading of the abstract.
+"""UniAPL: imitation, reward and a fixed discriminator in one loss (arXiv 2509.25148), our interpretation of the abstract.
 
-L = lam_sft * cross-entropy on the teacher's answer + the base's GRPO loss + lam_adv * L_adv. A fixed discriminator D scores how much a sample of the
-student is like the teacher's answer to the same prompt; a_i = D_i - mean of the group, L_adv = -mean over samples of a_i times the mean
-log-probability of its tokens: samples more like the teacher's than their siblings become likelier. Differs from GRPO in the two added terms; the
-reward and its advantage stay alone (public reviews say the adversarial term works best as a separate loss). Without the reward it is A-SFT, without
-imitation A-GRPO. That the term is a policy gradient without importance ratio, and both weights, are ours: the abstract has no equations.
-The teacher's answer is the task's gold completion, the discriminator the cosine of character n-grams of both texts in place of a pretrained
-preference model. A prompt without gold has a GRPO loss only. Step time: one forward and backward pass over one gold answer a prompt (B / G rows).
+L = lam_sft * cross-entropy on the teacher's answer + the base's GRPO loss + lam_adv * L_adv. A fixed discriminator D scores how similar a sample of
+the student is to the teacher's answer to the same prompt; a_i = D_i - mean of the group, and L_adv = -mean over samples of a_i times the mean
+log-probability of its tokens. Samples that are more similar to the teacher's answer than the rest of their group become more likely. It differs from
+GRPO in the two added terms; the reward and its advantage stay unchanged (public reviews say the adversarial term works best as a separate loss).
+Without the reward it is A-SFT, without imitation A-GRPO. Both weights, and the term's form as a policy gradient without importance ratio, are our
+choices: the abstract has no equations. The teacher's answer is the task's gold completion; the discriminator is the cosine of character n-grams of
+both texts instead of a pretrained preference model. A prompt without a gold completion has only a GRPO loss. Step time: one forward and backward pass
+over one gold answer per prompt (B / G rows).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ def adversarial_loss(preference: Tensor, logprobs: Tensor, mask: Tensor) -> Tens
 
 class Config(Strict):
     imitation: float = param(0.1, "Weight of the cross-entropy on gold answers.", title="Imitation (lambda SFT)", ge=0, le=100)
-    adversarial: float = param(0.1, "Weight of the discriminator's term; too much hurts.", title="Adversarial (lambda adv)", ge=0, le=100)
+    adversarial: float = param(0.1, "Weight of the discriminator's term; too large a value hurts.", title="Adversarial (lambda adv)", ge=0, le=100)
 
 
 class UniAPL(Method):
@@ -47,13 +48,16 @@ class UniAPL(Method):
         provenance="abstract",
         source="abstract; public ICLR reviews for the fixed discriminator and the separate term",
         fit="core",
-        idea="In every step learn from the teacher's answers, from the reward and from how much the own samples are like the teacher's.",
+        idea=(
+            "In every step, learn from the teacher's answers, from the reward, and from how similar the policy's samples are to "
+            "the teacher's answers."
+        ),
         formula=(
             r"L = \lambda_{sft} L_{CE}(y^*) + L_{GRPO} + \lambda_{adv} L_{adv}",
             r"L_{adv} = -\frac{1}{G} \sum_i \left(D_i - \bar D\right) \frac{1}{|y_i|} \sum_t \log \pi_\theta(y_{it})",
         ),
-        reading="the equations and both weights are ours; text similarity stands in for the pretrained discriminator",
-        departures=("Text similarity stands in for the pretrained discriminator.",),
+        reading="the equations and both weights are our choices; text similarity replaces the pretrained discriminator",
+        departures=("Text similarity replaces the pretrained discriminator.",),
         claim=("uniapl/similarity", "higher"),
     )
     Config = Config
@@ -101,17 +105,24 @@ class UniAPL(Method):
             Panel(
                 "Loss terms",
                 (
-                    Series("loss", "whole loss"),
+                    Series("loss", "total loss"),
                     Series("uniapl/imitation_loss", "cross-entropy on gold answers"),
                     Series("uniapl/adversarial_loss", "adversarial"),
                 ),
-                help="The two terms before their weights.",
+                help="The two terms before they are weighted.",
             ),
             Panel("Length", (Series("uniapl/length", "student"), Series("uniapl/length_teacher", "teacher", dashed=True)), unit="tokens"),
             Panel(
                 "Log-probability",
-                (Series("uniapl/logprob", "student's answers"), Series("uniapl/logprob_teacher", "teacher's")),
+                (Series("uniapl/logprob", "student's answers"), Series("uniapl/logprob_teacher", "teacher's answers")),
                 unit="nats per token",
             ),
-            Panel("Similarity to the teacher", (Series("uniapl/similarities"),), "histogram", low=0.0, high=1.0, help="Of a step's samples."),
+            Panel(
+                "Similarity to the teacher",
+                (Series("uniapl/similarities"),),
+                "histogram",
+                low=0.0,
+                high=1.0,
+                help="Similarity of the step's samples.",
+            ),
         )
