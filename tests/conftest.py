@@ -42,6 +42,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError("a test file asked the database while it was imported: ask inside a fixture or a test")
     gc.collect()
     gc.freeze()  # what was imported stays to the end: a collection of garbage (each training makes two) need not look through torch again
+    gc.enable()
 
 
 def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:
