@@ -2,6 +2,9 @@
 
 import gc
 
+gc.disable()  # while all is loaded: the collector would look through it again and again, a fifth of the time
+
+# ruff: noqa: E402
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
@@ -20,14 +23,15 @@ http = get_asgi_application()  # loads the apps, which the routes below import
 limit_statements(settings.STATEMENT_SECONDS)
 keep_short_scans_serial()
 
-from lab.edges.api.credentials import is_admitted  # noqa: E402
-from lab.lib.origins import OwnOriginMiddleware  # noqa: E402
-from lab.urls import websocket_urlpatterns  # noqa: E402
+from lab.edges.api.credentials import is_admitted
+from lab.lib.origins import OwnOriginMiddleware
+from lab.urls import websocket_urlpatterns
 
 # What is loaded by now stays: the collector need not go through it again in the middle of a request.
 gc.collect()
 gc.freeze()
 gc.set_threshold(YOUNG)
+gc.enable()
 
 websocket = OwnOriginMiddleware(DatabaseTroubleMiddleware(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
 limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT, is_admitted)

@@ -42,6 +42,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError("a test file asked the database while it was imported: ask inside a fixture or a test")
     gc.collect()
     gc.freeze()  # what was imported stays to the end: a collection of garbage (each training makes two) need not look through torch again
+    gc.set_threshold(20_000)  # as in the web process (lab/asgi.py); of Python's 700 a page meets several looks for garbage, a 25th of the tests' time
+    gc.enable()
 
 
 def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:

@@ -4,9 +4,12 @@ Exit codes are in docs/run-files.md.
 """
 
 import argparse
+import gc
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -88,8 +91,22 @@ def build_argument_parser() -> argparse.ArgumentParser:
     return top
 
 
+@contextmanager
+def import_undisturbed() -> Iterator[None]:
+    """For imports: Python would look for garbage among what they leave again and again, a fifth of their time, and find nothing. It stays to the
+    end, so that later looks for garbage leave it out.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def run_sampling_requests() -> int:
-    from trainers.policies import playground
+    with import_undisturbed():
+        from trainers.policies import playground
 
     playground.stream_completions(sys.stdin.buffer)
     return FINE
@@ -128,7 +145,8 @@ def run_from_spec(path: Path) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     if report.problems:
         return print_problems(report.problems)
-    from trainers.attempt import train
+    with import_undisturbed():
+        from trainers.attempt import train
 
     return train.run_training(spec, folder)
 
@@ -169,9 +187,10 @@ def print_preflight_report(source: str, policy_pending: bool) -> int:
 
 
 def print_replay(source: str) -> int:
-    import msgspec
+    with import_undisturbed():
+        import msgspec
 
-    from trainers.replay.recompute import ReplayRequest, answer_replay_request
+        from trainers.replay.recompute import ReplayRequest, answer_replay_request
 
     try:
         text = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
@@ -222,7 +241,8 @@ def installed_methods() -> list[dict[str, Any]]:
 
 
 def print_catalog(out: Path | None, built_in: bool) -> int:
-    from trainers.catalog.describe import build_catalog, format_catalog
+    with import_undisturbed():
+        from trainers.catalog.describe import build_catalog, format_catalog
 
     written = format_catalog(build_catalog(built_in))
     if out is None:

@@ -13,6 +13,7 @@ from trainers.contract.events import AnyEvent
 from trainers.contract.spec import RunSpec, parse_spec
 
 COLD_START_STEPS = "150"
+SEARCH_STEPS = "60"  # after which the policy of kb searches in most of its answers, a third of which is enough for the tests of several turns
 
 MakeSpec = Callable[..., RunSpec]
 

@@ -8,7 +8,7 @@ import torch
 from transformers import PrinterCallback
 from trl import GRPOTrainer
 
-from tests.trainers.conftest import current, events_in, make_spec
+from tests.trainers.conftest import SEARCH_STEPS, current, events_in, make_spec
 from trainers.adapters.grpo import build_grpo_dataset, grpo_config
 from trainers.adapters.scoring import total_rewards
 from trainers.attempt import cold_start, train
@@ -187,7 +187,8 @@ def test_it_reports_once_however_batches_are_split_and_reused(tmp_path, accumula
     assert saved == sorted({*boundaries, steps})
 
 
-def test_the_world_of_a_multi_turn_task_has_no_loss(tmp_path):
+def test_the_world_of_a_multi_turn_task_has_no_loss(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_COLD_START_STEPS", SEARCH_STEPS)
     spec = make_spec(tmp_path, task={"name": "kb"}, training__max_steps=2, training__max_completion_length=64, evaluation={"prompts": 8, "every": 0})
     assert train.run_training(spec, tmp_path) == train.FINISHED
     events = events_in(tmp_path)

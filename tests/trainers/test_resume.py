@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainers.conftest import current, events_in, make_spec
+from tests.trainers.conftest import SEARCH_STEPS, current, events_in, make_spec
 from trainers.adapters import resumable
 from trainers.attempt import train
 from trainers.attempt.report import Reporter
@@ -136,7 +136,9 @@ def test_a_stop_waits_for_the_end_of_the_generation_batch(tmp_path):
     ],
     ids=["sft", "dpo", "lora with reference", "several turns"],
 )
-def test_every_trainer_goes_on_exactly(tmp_path, trainer, changes):
+def test_every_trainer_goes_on_exactly(tmp_path, monkeypatch, trainer, changes):
+    if "task" in changes:
+        monkeypatch.setenv("LAB_COLD_START_STEPS", SEARCH_STEPS)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     parts.mkdir()
     assert train.run_training(make_spec(whole, trainer, **changes), whole) == train.FINISHED
@@ -146,6 +148,8 @@ def test_every_trainer_goes_on_exactly(tmp_path, trainer, changes):
     assert begins(parts) == [(1, 0), (2, 2)]
     assert learned(parts) == learned(whole)
     assert answers(parts) == answers(whole)
+    if "task" in changes:
+        assert any(event.turns for event in events_in(whole) if isinstance(event, Rollout))
 
 
 def test_a_half_written_checkpoint_is_never_gone_on_from(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand
 from rich.console import Console
 
@@ -13,6 +14,7 @@ PLAIN_WIDTH = 120
 
 
 class Command(BaseCommand):
+    requires_system_checks = (Tags.models,)  # the check of addresses imports all pages and the API: half of a start
     help = (
         "Trains the built-in tiny policy: supervised cold start, GRPO, DPO, about four minutes on two cores, in an installation of its own "
         f"(<LAB_HOME>/demo). Exit code 0 only if every stage finished and GRPO raised the held-out reward by at least {THRESHOLD}."

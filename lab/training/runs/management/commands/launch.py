@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
@@ -25,6 +26,7 @@ FROM_RUN = re.compile(r"run:(\d+)(?:@(\d+))?")
 
 
 class Command(BaseCommand):
+    requires_system_checks = (Tags.models,)  # the check of addresses imports all pages and the API: half of a start
     help = (
         "Queues the runs of a recipe. Exit codes: 0 queued (with --wait: finished), 1 failed, 2 refused, one problem a line, 3 stopped and saved. "
         "Example: launch grpo --set training.max_steps=20 --set task.difficulty=medium --wait"

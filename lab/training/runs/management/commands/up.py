@@ -7,6 +7,7 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
 
 from lab.teams.accounts import setup_link
@@ -14,6 +15,7 @@ from lab.training.runs.local_lab import HOST, LabError, LocalLab, port_is_free, 
 
 
 class Command(BaseCommand):
+    requires_system_checks = (Tags.models,)  # the check of addresses imports all pages and the API: half of a start
     help = (
         "Starts PostgreSQL and Redis (unless DATABASE_URL and REDIS_URL name them), the web process, a worker for runs and one for analysis, "
         "and keeps them until Ctrl-C. "

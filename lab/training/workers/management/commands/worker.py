@@ -9,6 +9,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
+from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
 
 from lab.lib.health_watch import note_check
@@ -20,6 +21,7 @@ QUEUE = re.compile(r"[\w.-]{1,50}")
 
 
 class Command(BaseCommand):
+    requires_system_checks = (Tags.models,)  # the check of addresses imports all pages and the API: half of a start
     help = (
         "Trains runs, one at a time. Start one worker for each GPU. "
         "Ctrl-C or SIGTERM stops and saves the run in progress, returns it to the queue and exits; a second Ctrl-C exits immediately, "
