@@ -1,4 +1,4 @@
-"""Migrating in about three fifths of the processor time. Most of it is Django making a table's model anew for every operation on it or on a neighbour."""
+"""Migrating in about three fifths of the processor time: most of it is Django making a table's model anew at each change of it or of a neighbour."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
