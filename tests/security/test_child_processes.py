@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,9 @@ NEEDED = ("PATH", "CUDA_DEVICE_ORDER", "HF_HUB_OFFLINE", "LAB_CACHE")
 SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
-def calls(path: Path) -> Iterator[ast.Call]:
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Call):
-            yield node
+@cache
+def calls(path: Path) -> list[ast.Call]:
+    return [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
 
 
 def starts(call: ast.Call) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,11 +27,10 @@ def name_of(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def calls() -> Iterator[tuple[str, ast.Call]]:
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                yield str(path.relative_to(ROOT)), node
+@cache
+def calls() -> list[tuple[str, ast.Call]]:
+    trees = ((str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
+    return [(name, node) for name, tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 def keyword(call: ast.Call, name: str) -> object:

@@ -113,9 +113,13 @@ def build_tiny_policy(folder: Path, texts: Sequence[str]) -> None:
 
 def ensure_untrained_policy() -> Path:
     """Folder of the policy with random weights."""
-    texts = build_tokenizer_corpus()
-    made_from = [RECIPE, SHAPE, VOCABULARY, TAGS, TEMPLATE, texts]
-    return ensure_cached_folder(f"tiny-{hash_json_value(made_from)}", lambda folder: build_tiny_policy(folder, texts))
+    return ensure_cached_folder(name_untrained_policy(), lambda folder: build_tiny_policy(folder, build_tokenizer_corpus()))
+
+
+@cache
+def name_untrained_policy() -> str:
+    """Another one whenever anything that the policy is made from is another."""
+    return f"tiny-{hash_json_value([RECIPE, SHAPE, VOCABULARY, TAGS, TEMPLATE, build_tokenizer_corpus()])}"
 
 
 def cached_cold_start(task: Task, difficulty: str, train: Callable[[Path, Path], None], made_from: Any) -> Path:
