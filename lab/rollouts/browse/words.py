@@ -40,6 +40,8 @@ ROLLOUTS_CHECKED = f"""
 SELECT rollout_id FROM trajectories_rolloutwords
 WHERE words @@ %s::tsquery AND ts_match_vq(words, {QUERY} && %s::tsquery) OFFSET 0
 """  # noqa: S608 constants only
+STORED = "SELECT reltuples FROM pg_class WHERE oid = 'trajectories_rolloutwords'::regclass"
+EXPECTED = "EXPLAIN (FORMAT JSON) SELECT FROM trajectories_rolloutwords WHERE words @@ %s::tsquery"
 AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s::bigint[]) AND ts_match_vq(words, {QUERY} && %s::tsquery)"  # noqa: S608 constants only
 PROMPTS = f"""
 SELECT prompt_id FROM browse_promptwords
@@ -91,19 +93,21 @@ def plan_word_search(words: str) -> WordPlan:
     lexemes = query.split(" & ") if CONJUNCTION.fullmatch(query) else []
     if not 0 < len(lexemes) <= ONE_BY_ONE:
         return WordPlan()
-    shares = estimate_shares([*lexemes, query])
+    shares = estimate_shares([query] if len(lexemes) == 1 else [*lexemes, query])
     indexed = [lexeme for lexeme, share in zip(lexemes, shares, strict=False) if share < COMMON_WORD]
     return WordPlan(" & ".join(indexed), bool(indexed) and shares[-1] <= RARE_WORDS, len(indexed) == len(lexemes))
 
 
 def estimate_shares(queries: Sequence[str]) -> list[float]:
-    """The share of all rollouts that the planner expects each tsquery to match."""
-    table = "SELECT 1 FROM trajectories_rolloutwords"
-    union = " UNION ALL ".join([table, *[f"{table} WHERE words @@ %s::tsquery"] * len(queries)])
+    """The share of all rollouts that the planner expects each tsquery to match; above 1 for a table without statistics."""
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (FORMAT JSON) {union}", list(queries))
-        every, *rows = [plan["Plan Rows"] for plan in cursor.fetchone()[0][0]["Plan"]["Plans"]]
-    return [count / max(every, 1) for count in rows]
+        cursor.execute(STORED)
+        stored = cursor.fetchone()[0]
+        expected = []
+        for query in queries:
+            cursor.execute(EXPECTED, [query])
+            expected.append(cursor.fetchone()[0][0]["Plan"]["Plan Rows"])
+    return [count / max(stored, 1) for count in expected]
 
 
 def planned_matches(words: str, plan: WordPlan, runs: Sequence[UUID], team: int, extra: str, *, check_scope: bool) -> RawSQL:
