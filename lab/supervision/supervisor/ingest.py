@@ -23,6 +23,7 @@ from lab.lib.clock import database_now
 from lab.rollouts.trajectories.models import Rollout
 from lab.supervision.supervisor import prompts
 from lab.supervision.supervisor.batch import SpoolBatch, collect_batch
+from lab.supervision.supervisor.read_ahead import ReadAhead
 from lab.supervision.supervisor.rows import ROLLOUT_COLUMNS, TOKEN_COLUMNS, rollout_rows, token_rows
 from lab.training.runs import live, metrics
 from lab.training.runs.models import Attempt, Checkpoint, Run
@@ -31,6 +32,7 @@ from trainers.contract.events import AttemptStarted, Saved
 
 log = logging.getLogger(__name__)
 
+AHEAD = ReadAhead()
 LIMIT = 8 << 20  # bytes of spool in a transaction: about two thousand rollouts of 256 tokens
 
 
@@ -44,7 +46,10 @@ def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | No
     ``run`` is brought up to date. ``samples`` are measurements of the machine, stored with the newest step of the batch, if it has one.
     """
     spare_the_collector()
-    lines = list(spool.read_spool_lines(run.folder / spool.SPOOL, run.ingested, limit))
+    path = run.folder / spool.SPOOL
+    lines = AHEAD.take(path, run.ingested, limit)
+    if lines:
+        AHEAD.start(path, lines[-1].end, limit)
     while lines:
         batch = collect_batch(run, lines)
         if samples:
