@@ -49,11 +49,11 @@ demo: setup
 up: setup
 	@PORT=$(PORT) $(PY) manage.py up
 
-# Four processes take one test file after the other, the longest first (tests/order.py): two more than the two cores, because what waits for a
+# Three processes take one test file after the other, the longest first (tests/order.py): one more than the two cores, because what waits for a
 # child or a browser leaves its core idle. Each has services of its own.
 # The tests start some hundred processes: where the shell forbids Python to keep compiled code, each would compile the project anew.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest
-SHARED = -n 4 --dist loadfile --no-loadscope-reorder --durations=20
+SHARED = -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 test: setup-test chromium
 	$(PYTEST) $(or $(ARGS),$(SHARED) tests/trainers tests/browser tests/lab tests/security)
 
