@@ -97,11 +97,11 @@ async function loadPreview(row) {
 
 /* Ticks. */
 function countTicks() {
-  const ticked = queryAll("input[name=id]:checked").length;
+  const chosen = queryAll("input[name=id]:checked").map((box) => box.value);
+  const ticked = chosen.length;
   for (const label of queryAll("[data-ticked]")) label.textContent = ticked ? String(ticked) : "";
   for (const link of queryAll("[data-export]")) link.href = buildExportAddress(link);
   const compare = $("[data-compare]");
-  const chosen = queryAll("input[name=id]:checked").map((box) => box.value);
   linkLabels(chosen);
   if (compare) {
     compare.hidden = chosen.length !== 2;
@@ -114,12 +114,18 @@ function countTicks() {
     whole.indeterminate = ticked > 0 && ticked < boxes;
   }
 }
+/* The selection in the address, without the page and the rollouts that were named. */
+function readSelection() {
+  const query = new URLSearchParams(location.search);
+  for (const name of ["after", "id"]) query.delete(name);
+  return query;
+}
+
 /* A queue asks about the ticked rollouts, or about the whole selection when none is. */
 function linkLabels(ticked) {
   const link = $("[data-label-link]");
   if (!link) return;
-  const query = new URLSearchParams(location.search);
-  for (const name of ["after", "id"]) query.delete(name);
+  const query = readSelection();
   if (ticked.length) query.append("f", `rollout:in:${ticked.join(",")}`);
   link.href = `${link.getAttribute("href").split("?")[0]}${query.size ? `?${query}` : ""}`;
   $("span", link).textContent = ticked.length ? `Label ${ticked.length} selected` : "Label these";
@@ -128,8 +134,7 @@ function linkLabels(ticked) {
 /* A file holds the ticked rollouts, or the whole selection when none is. */
 function buildExportAddress(link) {
   const path = link.getAttribute("href").split("?")[0];
-  const query = new URLSearchParams(location.search);
-  for (const name of ["after", "id"]) query.delete(name);
+  const query = readSelection();
   if (link.dataset.export) query.set(link.dataset.export, "1");
   for (const box of queryAll("input[name=id]:checked")) query.append("id", box.value);
   return `${path}?${query}`;

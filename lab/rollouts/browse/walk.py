@@ -86,13 +86,18 @@ class Walk:
     @property
     def expects_many_matches(self) -> bool:
         """Whether the rollouts would have more matches than are looked at one by one if all had as many as the newest ones."""
-        return self.share_near * sum(run.rollouts for run in self.runs) > CANDIDATES
+        return self.share_near * self.stored > CANDIDATES
 
     @property
     def share_near(self) -> float:
         """The share of the newest ids that have the words; other runs may have some of these ids, so that it is rather too small than too large."""
         newest = self.runs[0].last_rollout
         return len(self.find_matches(1)) / max(newest - self.near_ids.start, 1)
+
+    @cached_property
+    def stored(self) -> int:
+        """The rollouts of the runs, whatever the filters leave."""
+        return sum(run.rollouts for run in self.runs)
 
     @cached_property
     def near_ids(self) -> range:
@@ -154,7 +159,7 @@ class Walk:
         rows = self.rows.order_by()
         if not self.expects_many_matches and self.has_few_matches:
             ids = self.find_matches()
-            if len(ids) * LOOKUP_COST < sum(run.rollouts for run in self.runs):
+            if len(ids) * LOOKUP_COST < self.stored:
                 return self.ask_with_count(MATCHED, rows.filter(SAME_ROLLOUT).values_list(*self.order.columns), limit, before=[write_id_array(ids)])
             return self.ask_with_count(OF_RUN, rows.values_list(*self.order.columns), limit, after=[write_id_array(ids)])
         return self.ask_with_count("({rows})", rows.filter(pk__in=self.matches()).values_list(*self.order.columns), limit)
@@ -218,7 +223,7 @@ class Walk:
             return False
         with connection.cursor() as cursor:
             cursor.execute(LAST_ID)
-            return bool(2 * sum(run.rollouts for run in self.runs) >= cursor.fetchone()[0])
+            return bool(2 * self.stored >= cursor.fetchone()[0])
 
     @property
     def scope(self) -> tuple[list[UUID], int]:
@@ -297,8 +302,7 @@ class Walk:
 
     def counted_spans(self, most: int) -> tuple[int, ...]:
         """Newest blocks whose matches may tell that there are more than ``most``, as far as those of the newest one promise it."""
-        stored = sum(run.rollouts for run in self.runs)
-        spans = [span for span in COUNTED_SPANS if span * BLOCK < stored]
+        spans = [span for span in COUNTED_SPANS if span * BLOCK < self.stored]
         return tuple(span for span in spans if len(self.find_matches(1)) * span > most)
 
     def count_near(self, blocks: int, most: int) -> int:
