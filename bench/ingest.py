@@ -8,6 +8,7 @@ the trainers pack them; groups of 8 share a prompt, and every prompt is new to t
   ids, metrics, indexes, the check and locking of keys, the run's counters and the message to open pages are all in it.
 - The raw COPY sends the very COPY streams the product sent, encoded before the clock starts, in the same batches with a commit each, into
   copies of the two tables without index, key or constraint, over the same connection. Nothing is decoded and nothing else is written.
+  Its commits wait for the disk, the product's do not need to (``ingest.begin_batch``).
 
 Rounds alternate, after a checkpoint each; the ratio is the median of those of the rounds. Services are started in a temporary folder and
 stopped at the end.

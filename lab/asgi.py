@@ -12,11 +12,9 @@ from django.core.asgi import get_asgi_application
 
 from lab.lib.body_limit import BodyLimit
 from lab.lib.database_limits import DatabaseTroubleMiddleware, keep_short_scans_serial, limit_statements
+from lab.lib.garbage_collection import freeze_loaded
 from lab.lib.proxies import TrustedProxies
 from lab.lib.secret_key import refuse_weak
-
-# Objects that are made before the collector looks for cycles among them: those of some twenty pages. Python's own bound, 700, is met within one.
-YOUNG = 20_000
 
 refuse_weak(settings.SECRET_KEY)
 http = get_asgi_application()  # loads the apps, which the routes below import
@@ -27,10 +25,7 @@ from lab.edges.api.credentials import is_admitted
 from lab.lib.origins import OwnOriginMiddleware
 from lab.urls import websocket_urlpatterns
 
-# What is loaded by now stays: the collector need not go through it again in the middle of a request.
-gc.collect()
-gc.freeze()
-gc.set_threshold(YOUNG)
+freeze_loaded()  # not to be looked through again in the middle of a request
 gc.enable()
 
 websocket = OwnOriginMiddleware(DatabaseTroubleMiddleware(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))

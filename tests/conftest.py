@@ -14,6 +14,7 @@ from django.test import Client, TransactionTestCase
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
+from lab.lib.garbage_collection import freeze_loaded
 from lab.lib.processes import ManagedProcess, kill_tree, start_child_process
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.training.catalog import published
@@ -40,9 +41,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """A connection of the pool made before the test database would be used ever after: tests would ask one database, the lab's processes another."""
     if connection.connection is not None or connection._connection_pools:
         raise pytest.UsageError("a test file asked the database while it was imported: ask inside a fixture or a test")
-    gc.collect()
-    gc.freeze()  # what was imported stays to the end: a collection of garbage (each training makes two) need not look through torch again
-    gc.set_threshold(20_000)  # as in the web process (lab/asgi.py); of Python's 700 a page meets several looks for garbage, a 25th of the tests' time
+    freeze_loaded()  # as in the web process, a 25th of the tests' time; and a collection (each training makes two) need not look through torch again
     gc.enable()
 
 
@@ -51,8 +50,7 @@ def freeze_leftovers() -> None:
     """What a test file leaves, the pages and the API that it was the first to ask above all, stays too: the trainings of the next files would look
     through that for garbage again and again, 0.3 s each time.
     """
-    gc.collect()
-    gc.freeze()
+    freeze_loaded()
 
 
 def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:

@@ -42,9 +42,10 @@ def resolve_prompt_ids(cursor: Any, team_id: int, events: Sequence[Rollout | Ask
     events_by_digest = dict(zip(digests, events, strict=True))
     ids = {key: _known[team_id, key] for key in events_by_digest if (team_id, key) in _known}
     if ids:
-        cursor.execute("SELECT id FROM trajectories_prompt WHERE id = ANY(%s) FOR KEY SHARE", [list(ids.values())])
-        alive = {row[0] for row in cursor.fetchall()}
-        ids = {key: prompt for key, prompt in ids.items() if prompt in alive}
+        # Deleted since, or lost when the database's machine died (``ingest.begin_batch``) and its id given to another prompt.
+        cursor.execute("SELECT digest, id FROM trajectories_prompt WHERE id = ANY(%s) FOR KEY SHARE", [list(ids.values())])
+        stored = {bytes(key): prompt for key, prompt in cursor.fetchall()}
+        ids = {key: prompt for key, prompt in ids.items() if stored.get(key) == prompt}
     new = {key: event for key, event in events_by_digest.items() if key not in ids}
     if new:
         ids |= _store_prompts(cursor, team_id, new)

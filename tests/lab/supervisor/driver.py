@@ -3,7 +3,6 @@
 ``driver.py supervise RUN WORKER`` · ``driver.py make SPEC`` (prints the run's id) · ``driver.py check RUN`` (database against spool)
 """
 
-import gc
 import json
 import sys
 from pathlib import Path
@@ -12,11 +11,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import django
 
+from lab.lib.garbage_collection import collect_rarely
+
 PROGRAM = [sys.executable, str(Path(__file__).with_name("trainer_program.py"))]
 
 
 def main(command: str, *words: str) -> int:
-    gc.set_threshold(20_000)  # as manage.py does: a fifth of a start
+    collect_rarely()  # as manage.py does
     django.setup()
     from lab.supervision.supervisor.supervise import run_supervisor
     from lab.teams.accounts.models import Team

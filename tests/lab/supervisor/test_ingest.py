@@ -102,6 +102,36 @@ def test_prompts_are_stored_once_per_team_and_apart_between_teams(run: Run, team
     assert Rollout.objects.of(team).count() == 8
 
 
+def test_a_remembered_prompt_whose_id_is_now_another_prompts_is_stored_anew(run: Run) -> None:
+    """The database's machine died before the log was written: the prompt is lost, and its id went to the next one."""
+    first, second = rollout(1, 0, 0), rollout(2, 1, 0)
+    assert prompts.digest_prompt(first) != prompts.digest_prompt(second)
+    write(run.folder, [first])
+    ingest_all(run)
+    taken = Prompt.across_teams.get()
+    Prompt.across_teams.filter(pk=taken.pk).update(digest=prompts.digest_prompt(second))
+    write(run.folder, [rollout(1, 0, 1)])
+    ingest_all(run)
+    newest = Rollout.objects.of(run.team).select_related("prompt").latest("pk")
+    assert newest.prompt_id != taken.pk
+    assert bytes(newest.prompt.digest) == prompts.digest_prompt(first)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_only_the_ingests_own_commits_do_not_wait_for_the_disk(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_setting() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW synchronous_commit")
+            return str(cursor.fetchone()[0])
+
+    inside = []
+    store_points = metrics.append_metric_points
+    monkeypatch.setattr(metrics, "append_metric_points", lambda *given: (inside.append(read_setting()), store_points(*given))[1])
+    write(run.folder, [started(), measured(1)])
+    ingest_all(run)
+    assert (inside, read_setting()) == (["off"], "on")
+
+
 def test_small_limits_give_the_same_rows_as_one_batch(run: Run) -> None:
     write(run.folder, [started(), *steps(1, 30), finished()])
     assert ingest_all(run, limit=3000) > 20
