@@ -1,7 +1,7 @@
 /* The runs list stays current: cells of rows change in place, rows never move, new runs are announced and shown on request.
 
-   The socket says which runs changed. After a connection the rows are fetched once and compared, so nothing that happened before is missed;
-   curves and reasons, which a state does not carry, are fetched again a while after a change. */
+   The socket says which runs changed. Once it listens, the rows are fetched and compared, so nothing that happened before is missed; curves and
+   reasons, which a state does not carry, are fetched again a while after a change. */
 import { bindListKeys } from "../base/list-keys.js";
 import { formatCompact } from "../base/numbers.js";
 import { announce } from "../base/page.js";
@@ -13,7 +13,8 @@ const findTable = () => document.getElementById("run-table");
 const REFRESH_MS = 10000;
 let newest = Number(findTable().dataset.newest);
 const fresh = new Set();
-let refreshing = 0;
+let refreshing = 0; // the timer of the next refresh
+let refreshAt = 0;
 let meanwhile = null; // what the socket said of runs while their rows were being fetched: newer than the rows
 
 function showBadge(state, words) {
@@ -87,14 +88,19 @@ function showNewRuns(numbers) {
   pill.textContent = `${fresh.size} new run${fresh.size > 1 ? "s" : ""}`;
 }
 
-/* Fetches the same rows again and copies into those on the page what a state does not carry. */
+/* Fetches the same rows again, unless that is due sooner anyway, and copies into those on the page what a state does not carry. */
 function refreshLater(wait) {
-  if (refreshing) return;
+  const at = Date.now() + wait;
+  if (refreshing && refreshAt <= at) return;
+  clearTimeout(refreshing);
   refreshing = setTimeout(refreshRows, wait);
+  refreshAt = at;
 }
 
 async function refreshRows() {
-  if (document.hidden) { refreshing = 0; return; }
+  refreshing = 0;
+  if (document.hidden) return;
+  if (meanwhile) { refreshLater(200); return; } // an answer that is under way may be older than what this one was asked for
   meanwhile = new Map();
   try {
     const answer = await fetch(findTable().dataset.rowsUrl, { headers: { "HX-Request": "true" }, credentials: "same-origin" });
@@ -108,7 +114,6 @@ async function refreshRows() {
     if (number > newest) showNewRuns(Array.from({ length: number - newest }, (_, index) => newest + 1 + index));
   } catch { /* the next change or connection tries again */ } finally {
     const newer = meanwhile;
-    refreshing = 0;
     meanwhile = null;
     newer.forEach(applyState); // which also fetches the curves and reasons of these again
   }
@@ -122,9 +127,10 @@ function copyCells(theirs, ours) {
 }
 
 const socket = new LabSocket(`/ws/teams/${document.body.dataset.team}/`, {
-  onOpen() { showBadge("live", "live"); refreshLater(0); },
+  onOpen() { showBadge("live", "live"); },
   onMessage(message) {
     showBadge("live", "live");
+    if (message.type === "listening") refreshLater(0);
     if (message.type === "state") applyState(message.run);
   },
   onClose(code) {

@@ -1,5 +1,6 @@
 """The websockets over a real channel layer: what a page is sent, and that whatever is lost on the way comes out of the database."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -162,8 +163,7 @@ async def test_another_team_gets_no_message_of_a_run(run: Run, team: Team, owner
         await ours.until_type("alive")  # Redis knows of the subscription by now
         await sync_to_async(live.publish_state)(run)
         assert (await ours.until_type("state"))["run"]["id"] == str(run.pk)
-        for _ in range(2):
-            assert (await theirs.receive())["type"] == "alive"
+        assert [(await theirs.receive())["type"] for _ in range(3)] == ["listening", "alive", "alive"]
 
 
 async def test_a_hello_is_answered_with_everything_after_the_cursor(run: Run, owner: User) -> None:
@@ -346,6 +346,22 @@ async def test_a_deactivated_account_loses_its_sockets(run: Run, team: Team, own
         await database_sync_to_async(User.objects.filter(pk=owner.pk).update)(is_active=False)
         assert await close_code(page) == 4404
         assert await close_code(listing) == 4404
+
+
+async def test_the_list_says_from_when_on_it_misses_nothing(run: Run, team: Team, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page fetches its rows then: a change between the handshake and the joining of the group was in neither."""
+    joined = []
+    join = consumers.TeamConsumer.join
+
+    async def join_late(self: consumers.TeamConsumer) -> None:
+        await asyncio.sleep(0.1)
+        await join(self)
+        joined.append(self.joined)
+
+    monkeypatch.setattr(consumers.TeamConsumer, "join", join_late)
+    async with opened(listing_of(team), owner) as page:
+        assert (await page.receive())["type"] == "listening"
+        assert joined == [True]
 
 
 async def test_the_list_learns_of_a_changed_run_without_a_message(run: Run, team: Team, owner: User) -> None:

@@ -38,7 +38,15 @@ class Server:
         self.got: list[bytes] = []
         self.listener = socket.create_server((host, 0))
         self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        """Returns when nothing is answered any more: a thread about to accept would do so on the next server's listener, which gets the same descriptor."""
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread up
+        self.thread.join(10)
+        self.listener.close()
 
     def serve(self) -> None:
         while True:
@@ -75,7 +83,7 @@ def serve(settings: Any) -> Iterator[Callable[..., Server]]:
 
     yield begin
     for server in servers:
-        server.listener.close()
+        server.close()
 
 
 def test_a_body_arrives_as_it_was_with_its_headers(serve: Callable[..., Server]) -> None:

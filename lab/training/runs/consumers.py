@@ -253,7 +253,12 @@ class RunConsumer(PollingConsumer):
 
 
 class TeamConsumer(PollingConsumer):
-    """All runs of the team in the address: their state whenever it changes."""
+    """All runs of the team in the address: {"type": "listening"} once from when on no change is missed, then their state whenever it changes."""
+
+    async def connect(self) -> None:
+        await super().connect()
+        if self.poller is not None:
+            await self.send_object({"type": "listening"})  # a page that fetches its runs before this may lack what changed in between
 
     async def group(self) -> str | None:
         team_id = await self.team()

@@ -41,7 +41,7 @@ def receiver(settings: Any) -> Iterator[Callable[..., Server]]:
 
     yield begin
     for server in servers:
-        server.listener.close()
+        server.close()
 
 
 def hook_to(team: Team, server: Server) -> Webhook:
